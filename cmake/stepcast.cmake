@@ -1,0 +1,25 @@
+# Warnings, sanitizers, and the two helpers that every room and test uses.
+add_library(stepcast_options INTERFACE)
+target_compile_features(stepcast_options INTERFACE cxx_std_20)
+target_include_directories(stepcast_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_compile_options(
+  stepcast_options
+  INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
+            -Wno-sign-conversion -Wno-restrict -Werror>)
+if(STEPCAST_SANITIZE)
+  target_compile_options(stepcast_options INTERFACE -fsanitize=address,undefined
+                                                    -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(stepcast_options INTERFACE -fsanitize=address,undefined)
+endif()
+
+# stepcast_room(NAME SOURCES a.cpp b.cpp DEPS base text PRIVATE yaml-cpp)
+# One static library per room; a room may use only what DEPS names (ARCHITECTURE: arrows downwards).
+function(stepcast_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;DEPS;PRIVATE" ${ARGN})
+  list(TRANSFORM ROOM_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+  list(TRANSFORM ROOM_DEPS PREPEND stepcast_)
+  add_library(stepcast_${name} STATIC ${ROOM_SOURCES})
+  add_library(stepcast::${name} ALIAS stepcast_${name})
+  target_link_libraries(stepcast_${name} PUBLIC stepcast_options fmt::fmt ${ROOM_DEPS}
+                                         PRIVATE ${ROOM_PRIVATE})
+endfunction()

@@ -1,0 +1,122 @@
+// The cluster as a graph of devices, links and switches (Boost.Graph inside, plain vectors outside), the placement of
+// ranks, and what a group of ranks looks like to a collective.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/base/quantity.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::cluster {
+
+enum class VertexKind { gpu, nvswitch, pcie_switch, nic, leaf, spine };
+
+struct Vertex {
+  VertexKind kind = VertexKind::gpu;
+  std::string name;  // "node3/gpu1", "node3/nic2", "leaf0", "spine1"
+  int node = -1;
+};
+
+struct Link {
+  int from = 0;  // vertices; links are directed
+  int to = 0;
+  Bandwidth capacity;  // after faults and the fabric's measured efficiency
+  Time latency{0};
+};
+
+// A capacity that flows share. Kinds are what collectives weigh separately.
+enum class ResourceKind { nvlink = 0, nic_out = 1, nic_in = 2, spine = 3 };
+
+struct Resource {
+  ResourceKind kind = ResourceKind::nvlink;
+  std::string name;
+  Bandwidth capacity;
+};
+
+enum class PathClass { self, nvlink, pcie, network };
+
+struct Path {
+  PathClass kind = PathClass::self;
+  Bandwidth bandwidth;               // narrowest link
+  Time latency{0};
+  int hops = 0;
+  std::vector<int> resources;        // indices into Topology::resources()
+};
+
+// A group of ranks as collectives see it. "Domain" is a set of GPUs joined by NVLink (or by PCIe inside a node).
+struct GroupShape {
+  int ranks = 0;
+  int domains = 0;
+  int nodes = 0;
+  int ranks_per_domain = 0;          // the largest
+  bool even = true;                  // as many ranks in every domain
+  Bandwidth nvlink;                  // per GPU and direction, slowest member; PCIe when there is no NVLink
+  bool has_nvlink = true;
+  bool nvls = false;
+  Bandwidth nic_per_rank;            // network bandwidth for each member rank, slowest member: NICs of a domain shared
+                                     // by the members in it, after faults and oversubscription where it crosses spines
+  Bandwidth nic_per_domain;          // all NICs that the members of one domain can use, slowest domain
+  bool crosses_spine = false;
+  Time network_latency{0};
+  double compute_capability = 0;     // the smallest
+  bool amd_cpu = false;
+  bool operator==(const GroupShape&) const = default;
+};
+
+class Topology {
+ public:
+  // Cost: linear in vertices and links. Faults naming what does not exist are Infeasible{"cluster.faults", ...}.
+  static std::variant<Topology, Infeasible> build(const job::Cluster& cluster);
+
+  const std::vector<Vertex>& vertices() const;
+  const std::vector<Link>& links() const;
+  const std::vector<Resource>& resources() const;
+
+  int devices() const;                         // GPUs; slot = node * gpus_per_node + local
+  const job::Device& device(int slot) const;
+  int node_of(int slot) const;
+  int domain_of(int slot) const;
+
+  int nvlink_port(int slot) const;             // resource, or -1
+  int nic_out(int slot) const;                 // resource of the NIC this GPU uses, or -1
+  int nic_in(int slot) const;
+  int spine(int slot) const;                   // uplink resource of its leaf, or -1 where it cannot bind
+
+  Path path(int from_slot, int to_slot) const;
+  GroupShape shape(std::span<const int> slots) const;
+
+ private:
+  struct State;
+  std::shared_ptr<const State> state_;
+};
+
+// The process grid: coordinates of a rank, and ranks of a group, under an order such as "tp-cp-ep-dp-pp" (left is
+// nearest). Rank r runs on slot r.
+struct Grid {
+  int tensor = 1;
+  int context = 1;
+  int data = 1;
+  int pipeline = 1;
+  int expert = 1;          // divides data * context: experts live inside the data-parallel ranks
+  std::string order = "tp-cp-ep-dp-pp";
+
+  int ranks() const { return tensor * context * data * pipeline; }
+};
+
+struct Coordinates {
+  int tensor = 0;
+  int context = 0;
+  int data = 0;
+  int pipeline = 0;
+};
+
+Coordinates coordinates(const Grid& grid, int rank);
+int rank_at(const Grid& grid, const Coordinates& at);
+
+}  // namespace stepcast::cluster

@@ -1,0 +1,45 @@
+// Text to job and back.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::config {
+
+struct Loaded {
+  job::Job job;
+  std::map<std::string, Origin> origins;  // "parallelism.tensor" -> where it was last set (file, preset, or option)
+};
+
+// Reads a job file (a path, or a name found in configs/), merges the system's defaults below it and `overrides`
+// ("parallelism.pipeline=8") above it. Throws InputError with every fault, in file order.
+Loaded load(const std::string& config, const std::vector<std::string>& overrides = {});
+
+// The same from a document in memory: rows of published data and tests use it. `name` stands in fault lines.
+Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
+
+// A model, device, node, fabric, cluster or system by name from configs/.
+job::Device device(const std::string& name);
+job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
+job::System system(const std::string& name);
+
+// The place to blame for an impossible plan: the origin of its key, or of the nearest enclosing key that was written.
+Fault fault_of(const Loaded& loaded, const Infeasible& why);
+
+// The resolved job as JSON, every default filled in; and as YAML with the origin of each value as a comment.
+std::string to_json(const job::Job& job);
+std::string show(const Loaded& loaded);
+
+// JSON Schema (draft 2020-12) of a job file, generated from the option table.
+std::string schema();
+
+// What configs/ offers: "models", "clusters", "systems", "devices", "jobs".
+std::vector<std::string> list(const std::string& kind);
+
+}  // namespace stepcast::config

@@ -1,0 +1,60 @@
+// Time of a collective or a point-to-point transfer alone on the machine, with NCCL's structure: algorithm and protocol
+// chosen by NCCL's own tuning model (src/graph/tuning.cc, v2.18 to v2.30), achieved bandwidth from calibration files.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <span>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/curve.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::cost {
+
+enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast };
+const char* to_string(Collective c);
+
+enum class Algorithm { ring, tree, nvls, nvls_tree, pairwise, direct };
+enum class Protocol { ll, ll128, simple };
+const char* to_string(Algorithm a);
+const char* to_string(Protocol p);
+
+// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink port, each NIC used
+// (per direction), each leaf uplink, over the whole operation: what contention is computed from.
+struct CollectivePrice {
+  Algorithm algorithm = Algorithm::ring;
+  Protocol protocol = Protocol::simple;
+  Time latency{0};
+  Time fluid{0};
+  Bytes nvlink;
+  Bytes nic;
+  Bytes spine;
+  int sms = 0;          // channels that hold an SM each
+  CurveId latency_curve = 0;
+  CurveId curve = 0;
+};
+
+class Collectives {
+ public:
+  Collectives(const job::Cluster& cluster, const job::Nccl& forced, const std::filesystem::path& calibration_dir,
+              const std::vector<std::string>& only, CurveTable& curves);
+  ~Collectives();
+  Collectives(Collectives&&) noexcept;
+
+  // `bytes` as NCCL counts them: all-reduce and broadcast the buffer; all-gather and reduce-scatter the FULL gathered
+  // buffer; all-to-all the whole send buffer of a rank. A group of one costs nothing.
+  CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
+  // One send with its receive.
+  CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stepcast::cost

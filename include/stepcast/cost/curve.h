@@ -1,0 +1,38 @@
+// What priced a task: a named curve with its provenance and residual, from a calibration file or a data sheet.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+
+namespace stepcast::cost {
+
+using CurveId = std::uint16_t;
+
+struct Curve {
+  std::string name;        // "gemm bf16 a100-sxm-80 cublas"
+  std::string file;        // calibration file's name, or "datasheet"
+  std::string device;
+  std::string provenance;  // one line: library, version, date, source
+  double residual = 0;     // relative standard deviation of prediction against held-out measurements
+};
+
+// All curves of one forecast, in order of first use; id 0 is "exact" with no residual.
+class CurveTable {
+ public:
+  CurveTable();
+  CurveId add(const Curve& curve);  // the id of an equal name, or a new one
+  const std::vector<Curve>& curves() const { return curves_; }
+
+ private:
+  std::vector<Curve> curves_;
+};
+
+struct Priced {
+  Time time{0};
+  CurveId curve = 0;
+};
+
+}  // namespace stepcast::cost

@@ -1,0 +1,40 @@
+// A job in, a Report out.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <variant>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/job/job.h"
+#include "stepcast/result/report.h"
+
+namespace stepcast::forecast {
+
+enum class Fidelity { bound, folded, full };
+
+struct Options {
+  Fidelity fidelity = Fidelity::folded;
+  bool trace = false;      // fill Report::trace
+  int samples = 0;         // Monte Carlo over curve residuals instead of sensitivities
+  bool advice = false;     // when the job does not fit: try the cheap changes
+};
+
+// Caches curves and topology between jobs. One Forecaster per thread.
+class Forecaster {
+ public:
+  explicit Forecaster(const std::filesystem::path& data_directory);
+  ~Forecaster();
+  Forecaster(Forecaster&&) noexcept;
+
+  std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
+
+  // Forward and backward of one middle layer for one micro-batch, tensor collectives included (Korthikanti's table 4).
+  std::variant<result::Estimate, Infeasible> layer_time(const job::Job& job);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace stepcast::forecast

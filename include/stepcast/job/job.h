@@ -1,0 +1,277 @@
+// What a user can state: plain structs, no behaviour, no files. `config` fills them from text; every other room reads
+// them. A field that the user may leave out is std::optional or has the documented default here.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+
+namespace stepcast::job {
+
+enum class DType { fp32, tf32, bf16, fp16, fp8, fp8_block, mxfp8, nvfp4, int8 };
+
+// Bytes of one element in memory (tf32 is stored as fp32; nvfp4 counts its half byte as 0.5).
+double bytes_per_element(DType t);
+const char* to_string(DType t);
+
+// ---------------------------------------------------------------- model
+enum class Norm { layer, rms };
+enum class Positions { learned, rotary, none };
+
+struct Moe {
+  int experts = 0;
+  int topk = 0;
+  std::int64_t ffn = 0;         // of one routed expert
+  int shared_experts = 0;       // each of width `shared_ffn`
+  std::int64_t shared_ffn = 0;  // 0: the same as `ffn`
+  int dense_layers = 0;         // the first n layers keep a dense MLP of width Model::ffn
+  int every = 1;                // one MoE layer in every n
+  bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
+  bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
+};
+
+struct Mla {
+  int q_lora_rank = 0;  // 0: queries are projected directly
+  int kv_lora_rank = 0;
+  int qk_nope_dim = 0;
+  int qk_rope_dim = 0;
+  int v_dim = 0;
+};
+
+struct Biases {
+  bool qkv = false;
+  bool attention_out = false;
+  bool mlp = false;
+  bool head = false;
+};
+
+struct Model {
+  std::string name;
+  int layers = 0;
+  std::int64_t hidden = 0;
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  std::int64_t ffn = 0;
+  std::int64_t vocab = 0;
+  std::int64_t max_positions = 0;  // rows of a learned position embedding
+  bool gated_mlp = false;
+  bool tied_embeddings = false;
+  Norm norm = Norm::layer;
+  Positions positions = Positions::learned;
+  Biases biases;
+  bool qk_norm = false;          // a norm over each head's query and key
+  bool parallel_block = false;   // attention and MLP read the same norm (GPT-J, Falcon)
+  double dropout = 0;            // hidden and attention dropout probability
+  std::optional<Moe> moe;
+  std::optional<Mla> mla;
+};
+
+// ---------------------------------------------------------------- cluster
+struct Device {
+  std::string name;                      // "h100-sxm"
+  double compute_capability = 0;         // 9.0; 0 for devices that are not NVIDIA's
+  std::map<DType, FlopRate> peak;        // dense peaks; fp32 is the non-tensor peak
+  Bytes memory;                          // as sold: 80 GB
+  Bytes usable_memory;                   // what a process can see; 0: memory
+  Bandwidth memory_bandwidth;
+  Bytes l2;
+  int sms = 0;
+  Bandwidth nvlink;                      // per direction and GPU; 0: none
+  int nvlink_generation = 0;
+  Bandwidth pcie;                        // per direction, as the data sheet states
+  Power power;
+  std::string source;                    // of the figures above
+};
+
+struct Node {
+  std::string name;
+  int gpus = 0;
+  enum class Intra { nvswitch, nvlink_mesh, pcie } intra = Intra::nvswitch;
+  bool nvls = false;         // NVLink SHARP in the switches
+  int nics = 0;              // per node
+  Bandwidth nic;             // one NIC, per direction, line rate
+  Time nic_latency{0};       // one way through the NIC and first switch; 0: the fabric's figure
+  bool amd_cpu = false;      // NCCL's latency constants differ on AMD hosts
+  std::string source;
+};
+
+struct Fabric {
+  std::string name;
+  enum class Kind { rail_optimized, fat_tree, nvl72, none } kind = Kind::rail_optimized;
+  double oversubscription = 1;      // downlink over uplink capacity at the leaf
+  int nodes_per_leaf = 32;          // nodes below one leaf (rail-optimised: below one group of rail leaves)
+  int nvlink_domain_gpus = 0;       // GPUs that share NVLink; 0: those of one node
+  double efficiency = 1;            // reachable share of line rate, measured
+  std::string source;
+};
+
+struct LinkFault {
+  std::string target;     // "node3/nic2", "node3/gpu1", "leaf0/up"
+  double bandwidth = 1;   // share of capacity that is left, above 0
+};
+
+// Nodes `first` .. `first + count - 1` carry another device.
+struct DeviceOverride {
+  int first = 0;
+  int count = 0;
+  Device device;
+};
+
+struct Cluster {
+  std::string name;
+  int nodes = 0;
+  Node node;
+  Device device;
+  Fabric fabric;
+  std::vector<DeviceOverride> overrides;
+  std::vector<LinkFault> faults;
+  std::string order = "tp-cp-ep-dp-pp";   // ranks that are neighbours first
+  int ranks() const { return nodes * node.gpus; }
+};
+
+// ---------------------------------------------------------------- workload and strategy
+struct Workload {
+  std::int64_t sequence_length = 0;
+  std::int64_t global_batch = 0;  // sequences per optimizer step
+  std::int64_t micro_batch = 1;   // sequences
+  DType precision = DType::bf16;
+  std::optional<double> tokens;   // of the whole run
+};
+
+enum class Sharding { none, zero1, zero2, zero3 };
+
+enum class ScheduleName { gpipe, one_f_one_b, interleaved_1f1b };
+
+struct Schedule {
+  ScheduleName name = ScheduleName::one_f_one_b;
+  std::optional<int> group;      // micro-batches per virtual-pipeline group; left out: pipeline size
+  int extra_warmup = 0;
+};
+
+struct Overlap {
+  bool tensor = false;        // split GEMMs so that tensor collectives hide behind them
+  bool pipeline = false;      // receives and sends run beside compute
+  bool grad_reduce = false;
+  bool param_gather = false;
+};
+
+struct Parallelism {
+  std::optional<int> data;  // left out ("auto"): ranks / (tensor * context * pipeline)
+  int tensor = 1;
+  int pipeline = 1;
+  int virtual_pipeline = 1;
+  int context = 1;
+  int expert = 1;
+  int expert_tensor = 1;
+  bool sequence_parallel = false;
+  Sharding sharding = Sharding::none;
+  std::optional<int> shard_size;  // ranks that share one copy; left out: all data-parallel ranks
+  std::optional<Schedule> schedule;  // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
+  std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: even
+  Overlap overlap;
+};
+
+struct MoeRuntime {
+  enum class Dispatcher { allgather, alltoall } dispatcher = Dispatcher::alltoall;
+  std::optional<double> capacity_factor;
+};
+
+enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };
+enum class LossKernel { eager, fused, chunked, vocab_parallel };
+
+struct Kernels {
+  AttentionKernel attention = AttentionKernel::flash2;
+  LossKernel loss = LossKernel::vocab_parallel;
+  bool compile = false;
+  bool cuda_graph = false;
+  std::string library = "cublas";  // which measured GEMM table prices matrix products
+};
+
+struct Nccl {
+  std::optional<std::string> algo;   // ring | tree | nvls | nvlstree, as NCCL_ALGO
+  std::optional<std::string> proto;  // ll | ll128 | simple, as NCCL_PROTO
+};
+
+struct Recompute {
+  enum class Kind { none, selective, full, every, uniform, block } kind = Kind::none;
+  int layers = 1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
+};
+
+enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16 };
+
+struct StateDTypes {
+  DType parameters = DType::bf16;
+  DType gradients = DType::fp32;   // main gradients as accumulated
+  DType reduce = DType::fp32;      // on the wire
+  DType moments = DType::fp32;
+  std::optional<DType> master = DType::fp32;  // left out: no separate master copy
+};
+
+struct Memory {
+  Recompute recompute;
+  Optimizer optimizer = Optimizer::adamw;
+  StateDTypes dtypes;
+  enum class Allocator { caching, expandable_segments } allocator = Allocator::caching;
+};
+
+// ---------------------------------------------------------------- training system
+// The behaviour of one generation of a framework. `configs/systems/*.yaml` holds these beside defaults for the keys
+// above; a job may override each under `system: {use: NAME, ...}`.
+struct System {
+  std::string name;
+  enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
+  std::string generation;  // free text for reports: "Megatron-LM, SC21 (2021)"
+
+  // Which operators the framework fuses.
+  bool fused_norm = true;
+  bool fused_softmax = true;          // scale-mask-softmax in one kernel (unfused attention)
+  bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
+  bool fused_bias_dropout_add = true;
+  bool fused_rotary = true;
+  bool fused_optimizer = true;        // multi-tensor Adam in few kernels
+  bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
+
+  // Data parallelism.
+  std::int64_t bucket_elements = 0;   // 0: Megatron's rule max(40e6, 1e6 * dp)
+  Bytes bucket_bytes{0};              // by bytes instead (DDP: 25 MiB); 0: bucket_elements
+  Bytes first_bucket_bytes{0};        // DDP's first bucket (1 MiB)
+  bool bucket_first_stage_only = false;  // Megatron: only pipeline rank 0, first chunk has several buckets
+  int gather_limit = 2;               // parameter gathers in flight (FSDP rate limiter)
+
+  // Tensor parallelism.
+  bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
+
+  // Pipeline.
+  bool batched_p2p = true;            // send and receive posted together, blocking the compute stream
+  bool scatter_gather_p2p = false;    // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+
+  // Host.
+  Time launch{5000000};               // host time to issue one kernel
+  Time layer_overhead{0};             // extra host time per layer and pass (Python, autograd)
+  bool single_device_queue = false;   // CUDA_DEVICE_MAX_CONNECTIONS=1
+
+  // Memory outside the allocator.
+  Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)
+  Bytes gemm_workspace{0};            // inside the allocator; 0: by device
+};
+
+struct Job {
+  Model model;
+  Cluster cluster;
+  System system;
+  Workload workload;
+  Parallelism parallelism;
+  MoeRuntime moe;
+  Kernels kernels;
+  Nccl nccl;
+  Memory memory;
+  std::vector<std::string> calibration;  // paths; empty: chosen by device, library and fabric
+  std::uint64_t seed = 1;
+};
+
+}  // namespace stepcast::job

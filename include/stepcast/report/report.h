@@ -1,0 +1,28 @@
+// Writers of a Report.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "stepcast/result/report.h"
+#include "stepcast/result/validation.h"
+#include "stepcast/schedule/schedule.h"
+
+namespace stepcast::report {
+
+std::string json(const result::Report& report);
+std::string json(const result::Validation& validation);
+std::string json(const schedule::Played& played);
+
+// What a capacity planner wants first, `width` columns wide; colour only when asked.
+std::string terminal(const result::Report& report, bool colour, int width = 100);
+std::string terminal(const result::Validation& validation, bool colour);
+
+// An SVG of a played schedule: one row per rank, one box per pass.
+std::string svg(const schedule::Played& played);
+
+// Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for memory.
+// Throws std::runtime_error when the file cannot be written; nothing half-written is left.
+void write_trace(const result::Report& report, const std::filesystem::path& file);
+
+}  // namespace stepcast::report

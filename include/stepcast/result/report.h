@@ -1,0 +1,88 @@
+// The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the JSON report's keys.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+#include "stepcast/job/job.h"
+#include "stepcast/program/program.h"
+#include "stepcast/program/timeline.h"
+
+namespace stepcast::result {
+
+// A headline with its 90 % interval. SI base units.
+struct Estimate {
+  double value = 0;
+  double low = 0;
+  double high = 0;
+};
+
+struct StageBreakdown {
+  int stage = 0;
+  Time compute{0}, recompute{0}, slowdown{0};
+  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0}, other{0};  // exposed communication
+  Time bubble{0}, host{0}, optimizer{0}, stall{0};
+};
+
+struct StageMemory {
+  int stage = 0;
+  Bytes allocated, active, reserved, process;  // peaks
+  Bytes steady;
+  Bytes first_step_peak;
+  Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
+  Time at{0};
+};
+
+struct Traffic {
+  std::string group;   // "tensor", "data"...
+  std::string op;      // "all_gather ring simple"
+  std::int64_t count = 0;  // per step, all ranks of the busiest stage
+  Bytes bytes;         // as NCCL counts them, per rank
+  Time time{0};        // transfer time per rank
+};
+
+struct CalibrationUse {
+  std::string file, device, provenance;
+  double residual = 0;
+};
+
+struct Advice {
+  std::string change;  // "memory.recompute=full"
+  Bytes peak;
+  Time step_time{0};
+};
+
+struct EngineFacts {
+  std::string fidelity;  // bound | folded | full
+  std::int64_t ranks = 0, classes = 0, tasks = 0, events = 0;
+  int steps = 0;
+  bool periodic = true;
+};
+
+struct Report {
+  std::string job_json;       // the resolved job, every default filled in (config writes it)
+  std::string title;          // "llama-3-70b on 64 x dgx-h100"
+  Estimate step_time, tokens_per_second_per_gpu, model_flops_per_gpu, mfu, hfu;
+  double bubble_fraction = 0;
+  std::vector<StageBreakdown> breakdown;
+  Bytes capacity;             // usable, per GPU
+  bool fits = true;
+  Estimate peak;              // process memory, bytes
+  std::vector<StageMemory> memory;
+  std::vector<Traffic> traffic;
+  std::vector<CalibrationUse> calibration;
+  std::vector<Advice> advice;
+  std::vector<std::string> notes;  // assumptions a reader should know
+  EngineFacts engine;
+  // For traces: the folded world's programs and slices, one representative rank per stage.
+  struct Trace {
+    program::World world;
+    program::Timeline timeline;
+  };
+  std::optional<Trace> trace;
+};
+
+}  // namespace stepcast::result
