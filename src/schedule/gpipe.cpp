@@ -1,0 +1,28 @@
+// GPipe: all forwards, then all backwards, the youngest micro-batch first (torchgpipe's order,
+// which autograd dictates; PyTorch's ScheduleGPipe runs them oldest first, with the same makespan
+// and peak).
+//
+// Idle per rank with equal stages and free communication: (p-1)(F+B). Live micro-batches: m on
+// every rank.
+#include <fmt/format.h>
+
+#include "orders.h"
+
+namespace stepcast::schedule {
+
+Made make_gpipe(const Request& request) {
+  if (request.chunks != 1) {
+    return refuse(fmt::format("gpipe has one model chunk per rank, not {}", request.chunks));
+  }
+  std::vector<Slot> slots;
+  slots.reserve(2 * static_cast<std::size_t>(request.micro_batches));
+  for (int i = 0; i < request.micro_batches; ++i) {
+    slots.push_back({Pass::forward, i, 0});
+  }
+  for (int i = request.micro_batches - 1; i >= 0; --i) {
+    slots.push_back({Pass::backward, i, 0});
+  }
+  return Order{std::vector(static_cast<std::size_t>(request.stages), slots)};
+}
+
+}  // namespace stepcast::schedule

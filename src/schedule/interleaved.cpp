@@ -1,0 +1,89 @@
+// Interleaved 1F1B as Megatron-LM runs it (schedules.py,
+// forward_backward_pipelining_with_interleaving).
+//
+// Rank r holds v model chunks; chunk c is global stage c p + r. Micro-batches go in groups of N
+// (--microbatch-group-size-per-virtual-pipeline-stage): all of a group pass chunk 0, then all pass
+// chunk 1, and so on. Backwards follow the same table with chunk v-1-c. Rank r runs min(2(p-1-r) +
+// (v-1)N, mv) forwards, then pairs, then drains. Overlapping expert-parallel communication adds one
+// warm-up forward (`extra_warmup`).
+//
+// Idle per rank with equal stages and free communication: (p-1)(F+B)/v. Live chunks: one more than
+// the warm-up.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orders.h"
+
+namespace stepcast::schedule {
+namespace {
+
+// The k-th forward: chunk and micro-batch of every virtual micro-batch, the same on all ranks.
+std::vector<Slot> forward_table(int micro_batches, int chunks, int group) {
+  std::vector<Slot> slots;
+  slots.reserve(static_cast<std::size_t>(micro_batches) * static_cast<std::size_t>(chunks));
+  for (int first = 0; first < micro_batches; first += group) {
+    const int last = std::min(first + group, micro_batches);
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (int i = first; i < last; ++i) {
+        slots.push_back({Pass::forward, i, chunk});
+      }
+    }
+  }
+  return slots;
+}
+
+}  // namespace
+
+Made make_interleaved(const Request& request) {
+  const int p = request.stages;
+  const int m = request.micro_batches;
+  const int v = request.chunks;
+  if (v == 1) {
+    return make_one_f_one_b(
+        request);  // one chunk is no interleaving: Megatron then runs plain 1F1B
+  }
+  if (p < 2) {
+    return refuse("interleaved_1f1b needs at least 2 pipeline stages");
+  }
+  const int group = request.group == 0 ? p : request.group;
+  if (group < p || group > m) {
+    return refuse(fmt::format(
+        "interleaved_1f1b needs stages <= micro-batch group <= micro-batches, but {} <= {} <= {} "
+        "does not hold",
+        p, group, m));
+  }
+  if (const int rest = m % group; rest > 0 && rest < p) {
+    return refuse(fmt::format(
+        "{} micro-batches in groups of {} leave a last group of {}, fewer than the {} stages: "
+        "interleaved_1f1b would wait on itself",
+        m, group, rest, p));
+  }
+  const std::vector<Slot> forwards = forward_table(m, v, group);
+  const std::size_t total = forwards.size();
+  const auto backward = [&](std::size_t k) {
+    return Slot{Pass::backward, forwards[k].micro_batch, v - 1 - forwards[k].chunk};
+  };
+  Order order;
+  order.ranks.reserve(static_cast<std::size_t>(p));
+  for (int rank = 0; rank < p; ++rank) {
+    const std::size_t warm_up =
+        std::min(static_cast<std::size_t>(2 * (p - 1 - rank) + request.extra_warmup) +
+                     static_cast<std::size_t>(v - 1) * static_cast<std::size_t>(group),
+                 total);
+    std::vector<Slot> slots(forwards.begin(),
+                            forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
+    slots.reserve(2 * total);
+    for (std::size_t k = warm_up; k < total; ++k) {
+      slots.push_back(forwards[k]);
+      slots.push_back(backward(k - warm_up));
+    }
+    for (std::size_t k = total - warm_up; k < total; ++k) {
+      slots.push_back(backward(k));
+    }
+    order.ranks.push_back(std::move(slots));
+  }
+  return order;
+}
+
+}  // namespace stepcast::schedule

@@ -1,0 +1,43 @@
+// 1F1B (PipeDream-flush): rank r runs min(p-1-r, m) forwards, then pairs of a forward and a
+// backward, then the backwards that are left. Megatron-LM and PyTorch's Schedule1F1B give this
+// order.
+//
+// Idle per rank with equal stages and free communication: (p-1)(F+B). Live micro-batches: min(m,
+// p-r).
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "orders.h"
+
+namespace stepcast::schedule {
+
+Made make_one_f_one_b(const Request& request) {
+  if (request.chunks != 1) {
+    return refuse(fmt::format(
+        "1f1b has one model chunk per rank, not {}: use interleaved_1f1b for virtual stages",
+        request.chunks));
+  }
+  Order order;
+  order.ranks.reserve(static_cast<std::size_t>(request.stages));
+  for (int rank = 0; rank < request.stages; ++rank) {
+    const int warm_up =
+        std::min(request.stages - 1 - rank + request.extra_warmup, request.micro_batches);
+    std::vector<Slot> slots;
+    slots.reserve(2 * static_cast<std::size_t>(request.micro_batches));
+    int backward = 0;
+    for (int forward = 0; forward < request.micro_batches; ++forward) {
+      slots.push_back({Pass::forward, forward, 0});
+      if (forward >= warm_up) {
+        slots.push_back({Pass::backward, backward++, 0});
+      }
+    }
+    while (backward < request.micro_batches) {
+      slots.push_back({Pass::backward, backward++, 0});
+    }
+    order.ranks.push_back(std::move(slots));
+  }
+  return order;
+}
+
+}  // namespace stepcast::schedule
