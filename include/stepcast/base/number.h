@@ -1,0 +1,21 @@
+// Decimal numbers as people write them in configs, and the sum exact arithmetic needs them for.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace stepcast {
+
+// "80", "-1.5", ".5", "15e12", "1_000". Throws std::invalid_argument, whose message says what is
+// wrong and what was expected, on anything else: octal-looking "010", "0x1f", "nan", "inf", "",
+// numbers beyond the range of double.
+double parse_number(std::string_view text);
+
+// The same, for whole numbers within 64 bit: "15e12" and "1.5e3" are whole; every digit counts.
+std::int64_t parse_integer(std::string_view text);
+
+// Characters at the start of `text` that can belong to a number: "1.5 us" has 3, "1EB" has 1,
+// "1e3B" has 3.
+std::size_t number_length(std::string_view text);
+
+}  // namespace stepcast

@@ -1,0 +1,108 @@
+#include "stepcast/base/diagnostics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace stepcast {
+namespace {
+
+// Files keep the order in which they were first met (an include after its includer); within one,
+// lines ascend.
+std::vector<Fault> in_file_order(std::vector<Fault> faults) {
+  STEPCAST_CHECK(!faults.empty(), "an input error needs a fault");
+  std::vector<std::string> files;
+  for (const Fault& fault : faults) {
+    if (std::find(files.begin(), files.end(), fault.where.file) == files.end()) {
+      files.push_back(fault.where.file);
+    }
+  }
+  const auto key = [&](const Fault& f) {
+    const auto file = std::find(files.begin(), files.end(), f.where.file) - files.begin();
+    return std::make_tuple(file, f.where.line, f.where.column);
+  };
+  std::stable_sort(faults.begin(), faults.end(),
+                   [&](const Fault& a, const Fault& b) { return key(a) < key(b); });
+  return faults;
+}
+
+std::string joined(const std::vector<Fault>& faults) {
+  std::string text;
+  for (const Fault& fault : faults) {
+    text += (text.empty() ? "" : "\n") + to_string(fault);
+  }
+  return text;
+}
+
+// Case and the choice of dash or underscore are no difference between names.
+char folded(char c) {
+  return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+}
+
+// Insertions, deletions, substitutions and swaps of neighbours (optimal string alignment).
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) {
+    for (std::size_t j = 0; j <= b.size(); ++j) {
+      if (i == 0 || j == 0) {
+        d[i][j] = i + j;
+        continue;
+      }
+      const bool same = folded(a[i - 1]) == folded(b[j - 1]);
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (same ? 0 : 1)});
+      if (i > 1 && j > 1 && folded(a[i - 1]) == folded(b[j - 2]) &&
+          folded(a[i - 2]) == folded(b[j - 1])) {
+        d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+      }
+    }
+  }
+  return d[a.size()][b.size()];
+}
+
+}  // namespace
+
+std::string to_string(const Origin& where) {
+  return where.line == 0 ? where.file
+                         : fmt::format("{}:{}:{}", where.file, where.line, where.column);
+}
+
+std::string to_string(const Fault& fault) {
+  return to_string(fault.where) + ": error: " + fault.message;
+}
+
+InputError::InputError(std::vector<Fault> faults)
+    : std::runtime_error(joined(in_file_order(faults))), faults_(in_file_order(faults)) {}
+
+InputError::InputError(Fault fault) : InputError(std::vector<Fault>{std::move(fault)}) {}
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kLongestName =
+      100;  // a binary blob is no misspelling, and the distance is quadratic
+  std::string best;
+  std::size_t best_distance = 0;
+  if (word.empty() || word.size() > kLongestName) {
+    return best;
+  }
+  for (const std::string& candidate : candidates) {
+    // A third of the letters wrong is another word.
+    const std::size_t limit = std::max<std::size_t>(1, std::min(word.size(), candidate.size()) / 3);
+    if (candidate.size() > kLongestName) {
+      continue;
+    }
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance <= limit && distance < candidate.size() &&
+        (best.empty() || distance < best_distance)) {
+      best = candidate;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+void fail_check(const char* condition, const char* file, int line, const std::string& what) {
+  throw std::logic_error(
+      fmt::format("{}:{}: internal error: {} ({} does not hold)", file, line, what, condition));
+}
+
+}  // namespace stepcast
