@@ -62,6 +62,7 @@ struct GroupShape {
   Bandwidth nic_per_rank;            // network bandwidth for each member rank, slowest member: NICs of a domain shared
                                      // by the members in it, after faults and oversubscription where it crosses spines
   Bandwidth nic_per_domain;          // all NICs that the members of one domain can use, slowest domain
+  int nics_per_domain = 0;           // NIC ports that those are, in the domain with the fewest; 0: one domain
   bool crosses_spine = false;
   Time network_latency{0};
   double compute_capability = 0;     // the smallest

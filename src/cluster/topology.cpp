@@ -1,0 +1,106 @@
+// LAW: resources are numbered NVLink ports by slot, then per NIC port its outgoing and incoming
+// side, then the uplinks that can bind, by leaf. An uplink can bind when all ports below it
+// together exceed it: oversubscription above 1, or a faulty uplink. COST: build and resources()
+// linear in GPUs; every other query is O(1) or O(group).
+#include "stepcast/cluster/topology.h"
+
+#include <string>
+#include <utility>
+
+#include "state.h"
+
+namespace stepcast::cluster {
+namespace {
+
+std::string named(const char* a, int i, const char* b, int j, const char* c = "") {
+  std::string name = a;
+  name += std::to_string(i);
+  name += b;
+  name += std::to_string(j);
+  name += c;
+  return name;
+}
+
+std::vector<Resource> make_resources(const Plan& plan) {
+  std::vector<Resource> all;
+  all.reserve(plan.nvlink.size() + 2 * plan.port.size());
+  for (int slot = 0; slot < plan.slots(); ++slot) {
+    const int node = plan.node_of(slot);
+    all.push_back(
+        {ResourceKind::nvlink,
+         named("node", node, "/gpu", slot % plan.gpus, plan.has_nvlink(node) ? "/nvlink" : "/pcie"),
+         Bandwidth(plan.nvlink[slot])});
+  }
+  for (int p = 0; p < static_cast<int>(plan.port.size()); ++p) {
+    const Bandwidth rate(plan.port[p]);
+    const int nic = (p % plan.ports) * plan.cluster.node.nics / plan.ports;
+    all.push_back(
+        {ResourceKind::nic_out, named("node", p / plan.ports, "/nic", nic, "/out"), rate});
+    all.push_back({ResourceKind::nic_in, named("node", p / plan.ports, "/nic", nic, "/in"), rate});
+  }
+  for (int leaf = 0; leaf < static_cast<int>(plan.uplink.size()); ++leaf) {
+    if (plan.spine_resource[leaf] >= 0) {
+      all.push_back({ResourceKind::spine, "leaf" + std::to_string(leaf) + "/up",
+                     Bandwidth(plan.uplink[leaf])});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster) {
+  auto made = make_plan(cluster);
+  if (auto* fault = std::get_if<Infeasible>(&made)) {
+    return *fault;
+  }
+  auto state = std::make_shared<State>();
+  state->plan = std::get<Plan>(std::move(made));
+  // The plan moved with its cluster: point the devices at the copy that stays.
+  Plan& plan = state->plan;
+  std::fill(plan.devices.begin(), plan.devices.end(), &plan.cluster.device);
+  for (const auto& o : plan.cluster.overrides) {
+    std::fill_n(plan.devices.begin() + o.first, o.count, &o.device);
+  }
+  Topology topology;
+  topology.state_ = std::move(state);
+  return topology;
+}
+
+const std::vector<Vertex>& Topology::vertices() const {
+  std::call_once(state_->picture_made, [&] { state_->picture = draw(state_->plan); });
+  return state_->picture.vertices;
+}
+
+const std::vector<Link>& Topology::links() const {
+  vertices();
+  return state_->picture.links;
+}
+
+const std::vector<Resource>& Topology::resources() const {
+  std::call_once(state_->resources_made, [&] { state_->resources = make_resources(state_->plan); });
+  return state_->resources;
+}
+
+int Topology::devices() const { return state_->plan.slots(); }
+const job::Device& Topology::device(int slot) const {
+  return *state_->plan.devices[state_->plan.node_of(slot)];
+}
+int Topology::node_of(int slot) const { return state_->plan.node_of(slot); }
+int Topology::domain_of(int slot) const { return state_->plan.domain_of(slot); }
+
+int Topology::nvlink_port(int slot) const { return state_->plan.nvlink[slot] > 0 ? slot : -1; }
+int Topology::nic_out(int slot) const {
+  const Plan& plan = state_->plan;
+  return plan.ports == 0 ? -1 : plan.slots() + 2 * plan.port_of(slot);
+}
+int Topology::nic_in(int slot) const {
+  const int out = nic_out(slot);
+  return out < 0 ? -1 : out + 1;
+}
+int Topology::spine(int slot) const {
+  const Plan& plan = state_->plan;
+  return plan.ports == 0 ? -1 : plan.spine_resource[plan.leaf_of_port(plan.port_of(slot))];
+}
+
+}  // namespace stepcast::cluster
