@@ -10,9 +10,9 @@ namespace stepcast::model {
 
 struct Parameters {
   std::int64_t total = 0;
-  std::int64_t active = 0;             // per token: MoE counts top-k and shared experts
-  std::int64_t embedding = 0;          // input table (and learned positions)
-  std::int64_t head = 0;               // output projection; 0 when tied
+  std::int64_t active = 0;     // per token: MoE counts top-k and shared experts
+  std::int64_t embedding = 0;  // input table (and learned positions)
+  std::int64_t head = 0;       // output projection; 0 when tied
   std::int64_t final_norm = 0;
 };
 Parameters count_parameters(const job::Model& model);
@@ -21,11 +21,19 @@ std::int64_t layer_parameters(const job::Model& model, int layer);
 // FLOPs of one sequence, forward pass: GEMMs with logits; attention half when `causal`.
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal);
 
-// What one optimizer step's training of `sequences` sequences needs, by convention (see the names in `job.flops` of
-// published rows): stepcast's own is megatron_causal = 3 x forward with logits, causal attention half, no recomputation.
+// What one optimizer step's training of `sequences` sequences needs, by convention (see the names
+// in `job.flops` of published rows): stepcast's own is megatron_causal = 3 x forward with logits,
+// causal attention half, no recomputation.
 enum class FlopConvention {
-  megatron_causal, megatron_full, sc21_hardware, sc21_model, korthikanti_model, palm, palm_both_embeddings
+  megatron_causal,
+  megatron_full,
+  sc21_hardware,
+  sc21_model,
+  korthikanti_model,
+  palm,
+  palm_both_embeddings
 };
-Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
+Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences,
+                 FlopConvention convention);
 
 }  // namespace stepcast::model

@@ -1,6 +1,6 @@
-// The operator graph of a transformer on one rank: every operator with its local shapes, FLOPs, bytes moved and bytes
-// saved for the backward pass. Graphs are directed and acyclic (Boost.Graph inside); outside they are plain vectors in
-// topological order.
+// The operator graph of a transformer on one rank: every operator with its local shapes, FLOPs,
+// bytes moved and bytes saved for the backward pass. Graphs are directed and acyclic (Boost.Graph
+// inside); outside they are plain vectors in topological order.
 #pragma once
 
 #include <cstdint>
@@ -16,28 +16,28 @@
 namespace stepcast::model {
 
 enum class OpKind {
-  gemm,            // Y[m,n] = X[m,k] W[k,n]: has weights
-  batched_gemm,    // no weights: the two products of unfused attention
-  grouped_gemm,    // experts
-  fused_attention, // FlashAttention, cuDNN
+  gemm,             // Y[m,n] = X[m,k] W[k,n]: has weights
+  batched_gemm,     // no weights: the two products of unfused attention
+  grouped_gemm,     // experts
+  fused_attention,  // FlashAttention, cuDNN
   norm,
   softmax,
-  activation,      // GeLU, SwiGLU
+  activation,  // GeLU, SwiGLU
   rotary,
-  dropout,         // alone
-  residual,        // (bias +) (dropout +) add
-  elementwise,     // casts, transposes, bias adds that are not fused
+  dropout,      // alone
+  residual,     // (bias +) (dropout +) add
+  elementwise,  // casts, transposes, bias adds that are not fused
   embedding,
   router,
-  permute,         // MoE token dispatch and return, local part
+  permute,  // MoE token dispatch and return, local part
   cross_entropy,
 };
 
 // The part of the layer an operator belongs to: what selective recomputation names.
 enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head };
 
-// How tensor parallelism cuts the operator's weights. column: output features (its input is needed whole); row: input
-// features (its output is a partial sum); vocab_*: the vocabulary.
+// How tensor parallelism cuts the operator's weights. column: output features (its input is needed
+// whole); row: input features (its output is a partial sum); vocab_*: the vocabulary.
 enum class TensorRole { none, column, row, vocab_embedding, vocab_head };
 
 struct Gemm {
@@ -51,15 +51,17 @@ struct AttentionShape {
   std::int64_t sequences = 0;
   std::int64_t query_length = 0;
   std::int64_t key_length = 0;
-  int heads = 0;      // on this rank
-  int kv_heads = 0;   // on this rank
+  int heads = 0;     // on this rank
+  int kv_heads = 0;  // on this rank
   int qk_dim = 0;
   int v_dim = 0;
   bool causal = true;
 };
 
-// A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a linear's input that three
-// linears read counts once); the id is unique within a graph.
+// A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a
+// linear's input that three linears read counts once); the id is unique within a graph. What a
+// module reads is listed outside the module too (by the operator that makes it), so leaving out the
+// entries of a recomputed module leaves what its checkpoint keeps.
 struct Saved {
   std::string name;
   Bytes bytes;
@@ -67,30 +69,31 @@ struct Saved {
 };
 
 struct Operator {
-  std::string name;                      // "qkv", "fc1", "attention_softmax"
+  std::string name;  // "qkv", "fc1", "attention_softmax"
   OpKind kind = OpKind::elementwise;
   Module module = Module::mlp;
   TensorRole tensor = TensorRole::none;
-  std::optional<Gemm> gemm;              // forward; input gradient is (m, k, n), weight gradient (k, n, m)
+  std::optional<Gemm> gemm;  // forward; input gradient is (m, k, n), weight gradient (k, n, m)
   std::optional<AttentionShape> attention;
-  Flops forward;                         // of tensor cores; causal attention counts half
+  Flops forward;  // of tensor cores; causal attention counts half
   Flops input_grad;
   Flops weight_grad;
-  Bytes forward_moved;                   // read and written in device memory
+  Bytes forward_moved;  // read and written in device memory
   Bytes backward_moved;
-  int forward_kernels = 1;               // launches
+  int forward_kernels = 1;  // launches
   int backward_kernels = 1;
   std::vector<Saved> saved;
-  Bytes forward_output;                  // bytes of the result
-  Bytes forward_temporary;               // live only while it runs
+  Bytes forward_output;     // bytes of the result
+  Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  std::int64_t parameters = 0;           // elements on this rank
-  bool expert_parameters = false;        // sharded by expert parallelism, reduced over the expert-data group
+  std::int64_t parameters = 0;  // elements on this rank
+  bool expert_parameters =
+      false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
 struct OperatorGraph {
-  std::vector<Operator> operators;             // topological order, the order of execution
-  std::vector<std::pair<int, int>> edges;      // producer, consumer
+  std::vector<Operator> operators;         // topological order, the order of execution
+  std::vector<std::pair<int, int>> edges;  // producer, consumer
 };
 
 // What one rank holds of a micro-batch.
@@ -99,14 +102,14 @@ struct Shard {
   std::int64_t sequence_length = 0;  // whole sequence s
   int context = 1;                   // tokens on this rank: b * s / context
   int tensor = 1;
-  bool sequence_parallel = false;    // norms, dropout and residuals run on 1/tensor of the tokens
+  bool sequence_parallel = false;  // norms, dropout and residuals run on 1/tensor of the tokens
   int expert = 1;
   int expert_tensor = 1;
 };
 
 // What the framework does with operators and precision.
 struct Style {
-  job::DType dtype = job::DType::bf16;   // of activations
+  job::DType dtype = job::DType::bf16;  // of activations
   job::AttentionKernel attention = job::AttentionKernel::flash2;
   job::LossKernel loss = job::LossKernel::vocab_parallel;
   bool fused_norm = true;
@@ -114,7 +117,9 @@ struct Style {
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool compiled = false;                 // elementwise chains fused by a compiler, their inputs alone saved
+  bool compiled = false;  // elementwise chains fused by a compiler, their inputs alone saved
+  bool fused_qkv = true;  // one projection for q, k, v (and for gate and up); else one each
+  bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
 };
 
 Style style_of(const job::Job& job);
@@ -122,15 +127,21 @@ Style style_of(const job::Job& job);
 enum class LayerKind { dense, moe };
 LayerKind layer_kind(const job::Model& model, int layer);
 
-OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard, const Style& style);
+OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard,
+                          const Style& style);
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style);
 // Final norm, output projection, loss.
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style);
 
+// What is wrong with a graph: an edge out of range, a cycle, an order that is not topological, a
+// result that nobody reads. nullopt: nothing. The build functions check it themselves.
+std::optional<std::string> graph_fault(const OperatorGraph& graph);
+
 // Why the model cannot be cut so (heads % tensor, vocab, experts % expert...); nullopt when it can.
 std::optional<Infeasible> check_shard(const job::Model& model, const Shard& shard);
 
-// Vocabulary padded as Megatron does (--make-vocab-size-divisible-by times tensor size); divisor 1: not padded.
+// Vocabulary padded as Megatron does (--make-vocab-size-divisible-by times tensor size); divisor 1:
+// not padded.
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t divisor, int tensor);
 
 }  // namespace stepcast::model

@@ -1,0 +1,202 @@
+// Self-attention of GPT and Llama: MHA and GQA, fused or not.
+#include "builder.h"
+
+namespace stepcast::model {
+namespace {
+
+AttentionShape shape_of(const Builder& b, const CoreAttention& core) {
+  AttentionShape shape;
+  shape.sequences = b.shard.sequences;
+  shape.query_length = b.shard.sequence_length / b.shard.context;
+  shape.key_length = b.shard.sequence_length;
+  shape.heads = core.heads;
+  shape.kv_heads = core.kv_heads;
+  shape.qk_dim = core.qk_dim;
+  shape.v_dim = core.v_dim;
+  shape.causal = true;
+  return shape;
+}
+
+// One kernel. Forward counts half of the square (causal); backward recomputes the scores: 5
+// products against 2 (Dao, arXiv 2205.14135, appendix B.4).
+Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
+               const Tensor& output) {
+  Operator op = named("core_attention", OpKind::fused_attention, Module::core_attention);
+  op.attention = a;
+  const double square = static_cast<double>(a.sequences) * static_cast<double>(a.heads) *
+                        static_cast<double>(a.query_length) * static_cast<double>(a.key_length);
+  op.forward = Flops(2.0 * square * (a.qk_dim + a.v_dim) * 0.5);
+  op.input_grad = Flops(2.5 * op.forward.count());
+  const std::int64_t lse = 4 * b.tokens * a.heads;  // log-sum-exp, fp32 a token and head
+  const std::int64_t rows = b.tokens * a.heads;
+  moves(op, qkv.bytes + output.bytes + lse, 2 * qkv.bytes + 2 * output.bytes + lse, 1, 3);
+  op.forward_output = Bytes(output.bytes);
+  // dq is accumulated in fp32, and delta = rowsum(dO * O) is fp32.
+  op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows);
+  keep(op, "qkv", qkv);
+  keep(op, "lse", b.tensor(lse));
+  keep(op, "output", output);
+  return b.add(std::move(op), {from});
+}
+
+Operator product(const char* name, const Gemm& g, std::int64_t element) {
+  Operator op = named(name, OpKind::batched_gemm, Module::core_attention);
+  op.gemm = g;
+  const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
+                       static_cast<double>(g.n) * static_cast<double>(g.k);
+  op.forward = Flops(flops);
+  // Both factors are activations: two products of the same size, neither of them a weight's.
+  op.input_grad = Flops(2 * flops);
+  const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * element;
+  moves(op, once, 2 * once, 1, 2);
+  op.forward_output = Bytes(g.batch * g.m * g.n * element);
+  return op;
+}
+
+// Scores, softmax, dropout and context as separate kernels over the whole square.
+Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
+                 const Tensor& output) {
+  const std::int64_t e = b.element;
+  const std::int64_t batch = a.sequences * a.heads;
+  const std::int64_t square = batch * a.query_length * a.key_length;
+  Node node = from;
+  Tensor keys = qkv;
+  if (a.kv_heads < a.heads) {  // keys and values are repeated for each query head of their group
+    Operator repeat = named("kv_repeat", OpKind::elementwise, Module::core_attention);
+    keys = b.tensor(a.sequences * a.key_length * a.heads * (a.qk_dim + a.v_dim) * e);
+    const std::int64_t moved = keys.bytes + keys.bytes * a.kv_heads / a.heads;
+    moves(repeat, moved, moved, 2, 2);
+    repeat.forward_output = Bytes(keys.bytes);
+    node = b.add(std::move(repeat), {node});
+  }
+  Operator scores = product("scores", {a.query_length, a.key_length, a.qk_dim, batch}, e);
+  keep(scores, "qkv", qkv);
+  if (keys.storage != qkv.storage) {
+    keep(scores, "repeated_kv", keys);
+  }
+  const Node made_scores = b.add(std::move(scores), {node});
+
+  Tensor probabilities = b.tensor(square * e);
+  Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
+  if (b.style.fused_softmax || b.style.compiled) {
+    moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
+  } else {  // scale, mask, softmax; backward of softmax, mask and scale
+    moves(softmax, 6 * square * e, 7 * square * e, 3, 3);
+    softmax.forward_temporary = Bytes(square * e);
+  }
+  softmax.forward_output = Bytes(probabilities.bytes);
+  keep(softmax, "probabilities", probabilities);
+  node = b.add(std::move(softmax), {made_scores});
+
+  if (b.model.dropout > 0) {
+    Operator dropout = named("attn_dropout", OpKind::dropout, Module::core_attention);
+    const Tensor mask = b.tensor(square);
+    moves(dropout, 2 * square * e + mask.bytes, 2 * square * e + mask.bytes, 1, 1);
+    probabilities = b.tensor(square * e);
+    dropout.forward_output = Bytes(probabilities.bytes);
+    keep(dropout, "mask", mask);
+    node = b.add(std::move(dropout), {node});
+  }
+
+  Operator context = product("context", {a.query_length, a.v_dim, a.key_length, batch}, e);
+  keep(context, "probabilities", probabilities);
+  keep(context, "qkv", qkv);
+  if (keys.storage != qkv.storage) {
+    keep(context, "repeated_kv", keys);
+  }
+  node = b.add(std::move(context), {node});
+
+  // [b a, s, d] back to [s, b, a d]; the backward transposes the gradient and joins those of q, k
+  // and v.
+  Operator transpose = named("transpose", OpKind::elementwise, Module::core_attention);
+  moves(transpose, 2 * output.bytes, 2 * output.bytes + 2 * qkv.bytes, 1, 2);
+  transpose.forward_output = Bytes(output.bytes);
+  return b.add(std::move(transpose), {node});
+}
+
+}  // namespace
+
+Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
+                        const Tensor& output) {
+  const AttentionShape shape = shape_of(b, core);
+  return b.style.attention == job::AttentionKernel::unfused
+             ? add_unfused(b, shape, from, qkv, output)
+             : add_fused(b, shape, from, qkv, output);
+}
+
+Node add_attention(Builder& b, Node from, const Tensor& input) {
+  const job::Model& m = b.model;
+  const int t = b.shard.tensor;
+  const int heads = m.heads / t;
+  const int kv_heads = m.kv_heads / t;
+  const std::int64_t e = b.element;
+  const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * m.head_dim;
+  const std::int64_t width = qk_width + static_cast<std::int64_t>(kv_heads) * m.head_dim;
+  const std::int64_t out_width = static_cast<std::int64_t>(heads) * m.head_dim;
+
+  Tensor qkv = b.tensor(b.tokens * width * e);
+  Operator project = linear({"qkv",
+                             Module::attention,
+                             TensorRole::column,
+                             {b.tokens, width, b.hidden, 1},
+                             m.biases.qkv ? width : 0,
+                             e,
+                             b.style.fused_qkv ? 1 : 3});
+  keep(project, "input", input);
+  const bool rotary = m.positions == job::Positions::rotary;
+  const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
+  // One fused projection: v is a view that keeps all of q, k, v alive. Separate ones: rotated q and
+  // k replace theirs.
+  const bool copies = rotary && !fused_rotary && b.style.fused_qkv;
+  // What core attention reads is listed by its maker as well: selective recomputation of core
+  // attention keeps it.
+  keep(project, "output", qkv);
+  Node node = b.add(std::move(project), {from});
+
+  if (m.biases.qkv && !b.style.fused_linear_bias && !b.style.compiled) {
+    Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
+    moves(bias, 2 * qkv.bytes, qkv.bytes, 1, 1);
+    bias.forward_output = Bytes(qkv.bytes);
+    node = b.add(std::move(bias), {node});
+  }
+  const Tensor qk{qkv.storage, b.tokens * qk_width * e};
+  if (m.qk_norm) {
+    Operator norm = named("qk_norm", OpKind::norm, Module::attention);
+    norm.parameters = 2 * static_cast<std::int64_t>(m.head_dim);
+    moves(norm, 2 * qk.bytes, 3 * qk.bytes, 2, 4);
+    norm.forward_output = Bytes(qk.bytes);
+    // Reads the projection's output (kept above) and writes new q and k.
+    if (!b.style.compiled) {
+      keep(norm, "output", b.tensor(qk.bytes));
+    }
+    node = b.add(std::move(norm), {node});
+  }
+  if (rotary) {
+    Operator op = named("rotary", OpKind::rotary, Module::attention);
+    if (fused_rotary) {
+      moves(op, 2 * qk.bytes, 2 * qk.bytes, 2, 2);
+    } else {  // for q and k: rotate half (negate, join), two products, sum
+      moves(op, 9 * qk.bytes, 9 * qk.bytes, 10, 10);
+      op.forward_temporary = Bytes(2 * qk.bytes);
+    }
+    op.forward_output = Bytes(qk.bytes);
+    if (copies && !m.qk_norm) {
+      keep(op, "output", b.tensor(qk.bytes));
+    }
+    node = b.add(std::move(op), {node});
+  }
+
+  const Tensor output = b.tensor(b.tokens * out_width * e);
+  node = add_core_attention(b, {heads, kv_heads, m.head_dim, m.head_dim}, node, qkv, output);
+  return add_linear(b,
+                    {"out",
+                     Module::attention,
+                     TensorRole::row,
+                     {b.tokens, b.hidden, out_width, 1},
+                     m.biases.attention_out ? b.hidden : 0,
+                     e,
+                     1},
+                    node, output);
+}
+
+}  // namespace stepcast::model

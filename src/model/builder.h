@@ -1,0 +1,116 @@
+// What every operator function writes into: the graph under construction, and the local sizes of
+// one rank.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+
+#include "stepcast/model/operators.h"
+
+namespace stepcast::model {
+
+// Node ids are indices into OperatorGraph::operators; `outside` stands for the graph's input.
+using Node = int;
+inline constexpr Node outside = -1;
+
+// A tensor in device memory: its allocation and its size.
+struct Tensor {
+  std::uint32_t storage = 0;
+  std::int64_t bytes = 0;
+};
+
+struct Builder {
+  Builder(const job::Model& model_, const Shard& shard_, const Style& style_);
+
+  const job::Model& model;
+  const Shard& shard;
+  const Style& style;
+
+  std::int64_t tokens = 0;        // of the micro-batch on this rank, after context parallelism: T
+  std::int64_t local_tokens = 0;  // T / t with sequence parallelism, else T
+  std::int64_t hidden = 0;
+  std::int64_t element = 2;  // bytes of an activation element
+  OperatorGraph graph;
+
+  Tensor tensor(std::int64_t bytes) { return {next_storage_++, bytes}; }
+  Tensor residual_stream() { return tensor(local_tokens * hidden * element); }
+
+  // Appends an operator that reads the results of `from`.
+  Node add(Operator op, std::initializer_list<Node> from);
+  // The graph, checked.
+  OperatorGraph finish();
+
+ private:
+  std::uint32_t next_storage_ = 0;
+};
+
+inline void keep(Operator& op, const char* name, const Tensor& t) {
+  if (t.bytes > 0) {
+    op.saved.push_back({name, Bytes(t.bytes), t.storage});
+  }
+}
+
+inline Operator named(const char* name, OpKind kind, Module module) {
+  Operator op;
+  op.name = name;
+  op.kind = kind;
+  op.module = module;
+  return op;
+}
+
+inline void moves(Operator& op, std::int64_t forward, std::int64_t backward, int forward_kernels,
+                  int backward_kernels) {
+  op.forward_moved = Bytes(forward);
+  op.backward_moved = Bytes(backward);
+  op.forward_kernels = forward_kernels;
+  op.backward_kernels = backward_kernels;
+}
+
+// Y[m, n] = X[m, k] W[k, n] (+ bias), `gemm` being this rank's part.
+struct Linear {
+  const char* name = "";
+  Module module = Module::mlp;
+  TensorRole role = TensorRole::none;
+  Gemm gemm;
+  std::int64_t bias = 0;  // elements of the bias on this rank
+  std::int64_t element = 2;
+  int launches =
+      1;  // separate products that the framework launches for this one (q, k and v apart)
+};
+Operator linear(const Linear& l);
+Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input);
+
+// norm.cpp. `rows` of `width` elements each; returns the node, its output in `output`.
+Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
+              std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
+// (Bias +) (dropout +) residual: `bias` elements of the preceding row-parallel linear's bias.
+Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
+                  Node skip);
+
+// One block each, from the normed input to the output of its last linear. `input` is the normed
+// tensor.
+Node add_attention(Builder& b, Node from, const Tensor& input);
+Node add_mla(Builder& b, Node from, const Tensor& input);
+// The core: scores, softmax, dropout, context; or one fused kernel. `output` is what the output
+// projection reads.
+struct CoreAttention {
+  int heads = 0;
+  int kv_heads = 0;
+  int qk_dim = 0;
+  int v_dim = 0;
+};
+Node add_core_attention(Builder& b, const CoreAttention& shape, Node from, const Tensor& qkv,
+                        const Tensor& output);
+Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);
+Node add_moe(Builder& b, Node from, const Tensor& input);
+
+// Activation between the two linears: rows x width, gated or not.
+Operator activation(const Builder& b, const char* name, Module module, std::int64_t rows,
+                    std::int64_t width, std::int64_t bias, const Tensor& input,
+                    const Tensor& output);
+
+inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace stepcast::model

@@ -1,0 +1,62 @@
+// FLOPs of one optimizer step by the conventions under which measurements were published.
+#include "stepcast/model/count.h"
+
+namespace stepcast::model {
+namespace {
+
+// 72 B L s h^2 (1 + s/6h + V/12hL): Narayanan et al. (SC21, arXiv 2104.04473, appendix) without the
+// recomputation, and Korthikanti et al. (arXiv 2205.05198, appendix A). Written for a GPT with ffn
+// = 4 h, whatever the model.
+double gpt_model_flops(const job::Model& m, double s, double sequences) {
+  const double h = static_cast<double>(m.hidden);
+  const double layers = m.layers;
+  const double vocab = static_cast<double>(m.vocab);
+  return 72.0 * sequences * layers * s * h * h *
+         (1.0 + s / (6.0 * h) + vocab / (12.0 * h * layers));
+}
+
+// With full recomputation: 96 B L s h^2 (1 + s/6h + V/16hL).
+double gpt_hardware_flops(const job::Model& m, double s, double sequences) {
+  const double h = static_cast<double>(m.hidden);
+  const double layers = m.layers;
+  const double vocab = static_cast<double>(m.vocab);
+  return 96.0 * sequences * layers * s * h * h *
+         (1.0 + s / (6.0 * h) + vocab / (16.0 * h * layers));
+}
+
+// (6 N + 12 L a d s) per token (Chowdhery et al., arXiv 2204.02311, appendix B). N counts the
+// vocabulary matrix once, as torchtitan (without its input table) and llm-foundry (tied) do, or
+// twice; of experts the active ones.
+double palm_flops(const job::Model& m, double s, double sequences, int vocabulary_matrices) {
+  const double active = static_cast<double>(count_parameters(m).active);
+  const double matrix = static_cast<double>(m.vocab) * static_cast<double>(m.hidden);
+  const int counted = m.tied_embeddings ? 1 : 2;
+  const double n = active + (vocabulary_matrices - counted) * matrix;
+  const double attention = 12.0 * m.layers * m.heads * m.head_dim * s;
+  return sequences * s * (6.0 * n + attention);
+}
+
+}  // namespace
+
+Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences,
+                 FlopConvention convention) {
+  const auto s = static_cast<double>(sequence_length);
+  switch (convention) {
+    case FlopConvention::megatron_causal:
+      return 3.0 * sequences * forward_flops(model, sequence_length, true);
+    case FlopConvention::megatron_full:
+      return 3.0 * sequences * forward_flops(model, sequence_length, false);
+    case FlopConvention::sc21_hardware:
+      return Flops(gpt_hardware_flops(model, s, sequences));
+    case FlopConvention::sc21_model:
+    case FlopConvention::korthikanti_model:
+      return Flops(gpt_model_flops(model, s, sequences));
+    case FlopConvention::palm:
+      return Flops(palm_flops(model, s, sequences, 1));
+    case FlopConvention::palm_both_embeddings:
+      return Flops(palm_flops(model, s, sequences, 2));
+  }
+  return {};
+}
+
+}  // namespace stepcast::model

@@ -1,0 +1,80 @@
+// The last stage's end: final norm, output projection, loss.
+#include "builder.h"
+
+namespace stepcast::model {
+namespace {
+
+// Chunks of the sequence in which a chunked loss makes its logits (torchtitan's default of 8
+// chunks).
+constexpr std::int64_t loss_chunks = 8;
+
+// Bytes a logit of each loss; `memory` facts: PyTorch casts logits to fp32.
+Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits) {
+  Operator op = named("loss", OpKind::cross_entropy, Module::head);
+  op.forward_output = Bytes(4 * b.tokens);
+  const std::int64_t e = b.element;
+  switch (b.style.loss) {
+    case job::LossKernel::vocab_parallel:
+      // Megatron: cast, max, subtract, exp, sum, divide, all in fp32 and in place after the cast;
+      // three small products with the target mask. Backward scales the kept softmax in place and
+      // casts it.
+      moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
+      keep(op, "softmax", b.tensor(4 * logits));
+      op.backward_temporary = Bytes(e * logits);
+      break;
+    case job::LossKernel::eager:
+      // torch.nn.functional.cross_entropy of logits.float(): the fp32 logits stay with their
+      // caller.
+      moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
+      keep(op, "logits_fp32", b.tensor(4 * logits));
+      keep(op, "log_softmax", b.tensor(4 * logits));
+      op.backward_temporary = Bytes((4 + e) * logits);
+      break;
+    case job::LossKernel::fused:
+      // One kernel for the statistics, one that overwrites the logits with their gradient.
+      moves(op, logits * 3 * e, logits * 2 * e, 2, 1);
+      keep(op, "logits_grad", half_logits);
+      break;
+    case job::LossKernel::chunked: {
+      // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
+      // do not outlive their chunk.
+      moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
+            8 * static_cast<int>(loss_chunks), 1);
+      keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
+      op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
+      break;
+    }
+  }
+  return op;
+}
+
+}  // namespace
+
+OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
+  Builder b(model, shard, style);
+  const Tensor input = b.residual_stream();
+  const Tensor normed = b.residual_stream();
+  const std::int64_t norm_parameters = (model.norm == job::Norm::layer ? 2 : 1) * b.hidden;
+  Node node = add_norm(b, "final_norm", Module::head, b.local_tokens, b.hidden, norm_parameters,
+                       outside, input, normed);
+
+  const std::int64_t vocab = ceil_div(model.vocab, shard.tensor);
+  const std::int64_t logits = b.tokens * vocab;
+  const Tensor half_logits = b.tensor(logits * b.element);
+  Operator project = linear({"output",
+                             Module::head,
+                             TensorRole::vocab_head,
+                             {b.tokens, vocab, b.hidden, 1},
+                             model.biases.head ? vocab : 0,
+                             b.element,
+                             1});
+  keep(project, "input", normed);
+  if (style.loss == job::LossKernel::chunked) {
+    project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
+  }
+  node = b.add(std::move(project), {node});
+  b.add(cross_entropy(b, logits, half_logits), {node});
+  return b.finish();
+}
+
+}  // namespace stepcast::model

@@ -1,0 +1,98 @@
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries and keys-values through
+// low-rank latents.
+#include "builder.h"
+
+namespace stepcast::model {
+
+Node add_mla(Builder& b, Node from, const Tensor& input) {
+  const job::Mla& mla = *b.model.mla;
+  const int heads = b.model.heads / b.shard.tensor;
+  const int qk_dim = mla.qk_nope_dim + mla.qk_rope_dim;
+  const std::int64_t e = b.element;
+  const std::int64_t rows = b.local_tokens;  // the down projections and latent norms are replicated
+  const std::int64_t q_width = static_cast<std::int64_t>(heads) * qk_dim;
+  const std::int64_t kv_up_width = static_cast<std::int64_t>(heads) * (mla.qk_nope_dim + mla.v_dim);
+  const std::int64_t out_width = static_cast<std::int64_t>(heads) * mla.v_dim;
+  const std::int64_t norm_rows = b.model.norm == job::Norm::layer ? 2 : 1;
+  const auto latent = [&](std::int64_t width) { return b.tensor(rows * width * e); };
+
+  Node query = from;
+  if (mla.q_lora_rank > 0) {
+    const Tensor down = latent(mla.q_lora_rank);
+    const Tensor normed = latent(mla.q_lora_rank);
+    query = add_linear(b,
+                       {"q_down",
+                        Module::attention,
+                        TensorRole::none,
+                        {rows, mla.q_lora_rank, b.hidden, 1},
+                        0,
+                        e,
+                        1},
+                       from, input);
+    query = add_norm(b, "q_norm", Module::attention, rows, mla.q_lora_rank,
+                     norm_rows * mla.q_lora_rank, query, down, normed);
+    query = add_linear(b,
+                       {"q_up",
+                        Module::attention,
+                        TensorRole::column,
+                        {b.tokens, q_width, mla.q_lora_rank, 1},
+                        0,
+                        e,
+                        1},
+                       query, normed);
+  } else {
+    query = add_linear(
+        b, {"q", Module::attention, TensorRole::column, {b.tokens, q_width, b.hidden, 1}, 0, e, 1},
+        from, input);
+  }
+
+  // The latent and, beside it, the one rotary key that all heads share.
+  const Tensor kv_latent = latent(mla.kv_lora_rank);
+  const Tensor kv_normed = latent(mla.kv_lora_rank);
+  Node kv = add_linear(b,
+                       {"kv_down",
+                        Module::attention,
+                        TensorRole::none,
+                        {rows, mla.kv_lora_rank + mla.qk_rope_dim, b.hidden, 1},
+                        0,
+                        e,
+                        1},
+                       from, input);
+  kv = add_norm(b, "kv_norm", Module::attention, rows, mla.kv_lora_rank,
+                norm_rows * mla.kv_lora_rank, kv, kv_latent, kv_normed);
+  kv = add_linear(b,
+                  {"kv_up",
+                   Module::attention,
+                   TensorRole::column,
+                   {b.tokens, kv_up_width, mla.kv_lora_rank, 1},
+                   0,
+                   e,
+                   1},
+                  kv, kv_normed);
+
+  // Rotation of the rotary parts; keys are joined from their two parts, the rotary one repeated for
+  // each head.
+  const Tensor qkv = b.tensor(b.tokens * (2 * q_width + out_width) * e);
+  Operator rotary = named("rotary", OpKind::rotary, Module::attention);
+  const std::int64_t keys = b.tokens * q_width * e;
+  const std::int64_t rotated = b.tokens * heads * mla.qk_rope_dim * e;
+  moves(rotary, 2 * rotated + 2 * keys, 2 * rotated + 2 * keys, b.style.fused_rotary ? 2 : 8,
+        b.style.fused_rotary ? 2 : 8);
+  rotary.forward_output = Bytes(qkv.bytes);
+  keep(rotary, "output", qkv);
+  const Node joined = b.add(std::move(rotary), {query, kv});
+
+  const Tensor output = b.tensor(b.tokens * out_width * e);
+  const Node core = add_core_attention(b, {heads, heads, qk_dim, mla.v_dim}, joined, qkv, output);
+  return add_linear(b,
+                    {"out",
+                     Module::attention,
+                     TensorRole::row,
+                     {b.tokens, b.hidden, out_width, 1},
+                     b.model.biases.attention_out ? b.hidden : 0,
+                     e,
+                     1},
+                    core, output);
+}
+
+}  // namespace stepcast::model

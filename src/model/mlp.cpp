@@ -1,0 +1,75 @@
+// The dense MLP, gated (SwiGLU) or not (GeLU).
+#include "builder.h"
+
+namespace stepcast::model {
+
+Operator activation(const Builder& b, const char* name, Module module, std::int64_t rows,
+                    std::int64_t width, std::int64_t bias, const Tensor& input,
+                    const Tensor& output) {
+  const bool gated = b.model.gated_mlp;
+  const bool fused = b.style.fused_bias_activation || b.style.compiled;
+  const std::int64_t one = rows * width * b.element;
+  const std::int64_t in = gated ? 2 * one : one;
+  Operator op = named(name, OpKind::activation, module);
+  op.forward_output = Bytes(output.bytes);
+  keep(op, "input", input);
+  std::int64_t forward = in + one;
+  std::int64_t backward = one + 2 * in;
+  int forward_kernels = 1;
+  int backward_kernels = 1;
+  if (gated && !fused) {  // silu, product; backward of the product twice, of silu
+    forward = 2 * one + 3 * one;
+    backward = 3 * one + 3 * one + 3 * one;
+    forward_kernels = 2;
+    backward_kernels = 3;
+  }
+  if (bias > 0) {
+    backward += in;  // sum over rows
+    ++backward_kernels;
+    if (!fused) {
+      forward += 2 * in;
+      ++forward_kernels;
+    }
+  }
+  moves(op, forward, backward, forward_kernels, backward_kernels);
+  return op;
+}
+
+Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input) {
+  const job::Model& m = b.model;
+  const bool shared = module == Module::shared_expert;
+  const std::int64_t width = ffn / b.shard.tensor;
+  const std::int64_t fc1_width = (m.gated_mlp ? 2 : 1) * width;
+  const std::int64_t bias = m.biases.mlp ? fc1_width : 0;
+  const Tensor fc1_output = b.tensor(b.tokens * fc1_width * b.element);
+  const Tensor fc2_input = b.tensor(b.tokens * width * b.element);
+  const bool fused = b.style.fused_bias_activation || b.style.compiled;
+
+  Node node = add_linear(b,
+                         {shared ? "shared_fc1" : "fc1",
+                          module,
+                          TensorRole::column,
+                          {b.tokens, fc1_width, b.hidden, 1},
+                          bias,
+                          b.element,
+                          m.gated_mlp && !b.style.fused_qkv ? 2 : 1},
+                         from, input);
+  Operator act = activation(b, shared ? "shared_act" : "activation", module, b.tokens, width, bias,
+                            fc1_output, fc2_input);
+  // Eager SwiGLU also keeps silu(gate), a factor of the product.
+  if (m.gated_mlp && !fused) {
+    keep(act, "silu", b.tensor(b.tokens * width * b.element));
+  }
+  node = b.add(std::move(act), {node});
+  return add_linear(b,
+                    {shared ? "shared_fc2" : "fc2",
+                     module,
+                     TensorRole::row,
+                     {b.tokens, b.hidden, width, 1},
+                     m.biases.mlp ? b.hidden : 0,
+                     b.element,
+                     1},
+                    node, fc2_input);
+}
+
+}  // namespace stepcast::model

@@ -1,0 +1,68 @@
+// Norms and the (bias, dropout,) residual adds between them: bound by memory bandwidth.
+#include "builder.h"
+
+namespace stepcast::model {
+
+Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
+              std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
+  Operator op = named(name, OpKind::norm, module);
+  const std::int64_t elements = rows * width;
+  const std::int64_t e = b.element;
+  op.parameters = parameters;
+  op.forward_output = Bytes(output.bytes);
+  if (b.style.fused_norm || b.style.compiled || b.model.norm == job::Norm::layer) {
+    // Statistics (4 or 8 B a row) are left out, as in Korthikanti et al. (arXiv 2205.05198,
+    // section 4.1).
+    moves(op, 2 * elements * e, 3 * elements * e, 1, 2);
+    keep(op, "input", input);
+  } else {
+    // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square,
+    // mean, rsqrt, scale, cast, weight. It saves the upcast and the normed tensor before the
+    // weight.
+    moves(op, elements * (6 + 8 + 4 + 8 + 6 + 3 * e), elements * (6 * e + 6 + 12 + 12 + 12 + 6), 7,
+          12);
+    keep(op, "upcast", b.tensor(4 * elements));
+    keep(op, "normed", b.tensor(elements * e));
+  }
+  return b.add(std::move(op), {from});
+}
+
+Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
+                  Node skip) {
+  Operator op = named(name, OpKind::residual, module);
+  const std::int64_t elements = b.local_tokens * b.hidden;
+  const std::int64_t e = b.element;
+  const bool dropout = b.model.dropout > 0;
+  const bool biased = bias > 0;
+  // The add reads both branches and writes; its backward is autograd adding the gradients of the
+  // two branches.
+  std::int64_t forward = 3 * elements * e;
+  std::int64_t backward = 3 * elements * e;
+  int forward_kernels = 1;
+  int backward_kernels = 1;
+  const bool fused = b.style.fused_bias_dropout_add || b.style.compiled;
+  if (dropout) {
+    const Tensor mask = b.tensor(elements);
+    keep(op, "dropout_mask", mask);
+    forward += mask.bytes;
+    backward += mask.bytes + 2 * elements * e;
+    ++backward_kernels;
+    if (!fused) {
+      forward += 2 * elements * e;
+      ++forward_kernels;
+    }
+  }
+  if (biased) {
+    backward += elements * e;  // sum over rows
+    ++backward_kernels;
+    if (!fused) {
+      forward += 2 * elements * e;
+      ++forward_kernels;
+    }
+  }
+  moves(op, forward, backward, forward_kernels, backward_kernels);
+  op.forward_output = Bytes(elements * e);
+  return b.add(std::move(op), {branch, skip});
+}
+
+}  // namespace stepcast::model
