@@ -31,7 +31,7 @@ std::string take_digits(std::string_view text, std::size_t& at, std::string_view
       const bool between =
           !digits.empty() && text[at - 1] != '_' && at + 1 < text.size() && is_digit(text[at + 1]);
       if (!between) {
-        refuse(whole, "is not a number; '_' may stand between two digits only");
+        refuse(whole, "is not a number; expected '_' only between two digits");
       }
     } else {
       digits += text[at];

@@ -1,0 +1,6 @@
+// Watts are no bandwidth.
+#include "stepcast/base/quantity.h"
+
+using namespace stepcast;
+
+[[maybe_unused]] const auto wrong = Bandwidth(1) + Power(1);

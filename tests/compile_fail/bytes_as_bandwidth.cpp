@@ -1,0 +1,6 @@
+// A size is no bandwidth.
+#include "stepcast/base/quantity.h"
+
+using namespace stepcast;
+
+[[maybe_unused]] const Bandwidth wrong = Bytes(80);

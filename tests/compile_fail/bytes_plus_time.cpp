@@ -1,0 +1,6 @@
+// Bytes and times do not add.
+#include "stepcast/base/quantity.h"
+
+using namespace stepcast;
+
+[[maybe_unused]] const auto wrong = Bytes(1) + Time(1);

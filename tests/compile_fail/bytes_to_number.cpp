@@ -1,0 +1,6 @@
+// A size converts to a number by count() only.
+#include "stepcast/base/quantity.h"
+
+using namespace stepcast;
+
+[[maybe_unused]] const std::int64_t wrong = Bytes(80);

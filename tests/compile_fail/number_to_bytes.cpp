@@ -1,0 +1,6 @@
+// A raw number converts to a size explicitly only.
+#include "stepcast/base/quantity.h"
+
+using namespace stepcast;
+
+[[maybe_unused]] const Bytes wrong = std::int64_t{80};

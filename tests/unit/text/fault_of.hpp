@@ -1,0 +1,18 @@
+// What a user would read about a faulty input: "LINE:COLUMN message", or "" when nothing is wrong.
+#pragma once
+
+#include <string>
+
+#include "stepcast/base/diagnostics.h"
+
+template <class Action>
+std::string fault_of(Action action) {
+  try {
+    action();
+  } catch (const stepcast::InputError& e) {
+    const stepcast::Fault& fault = e.faults().front();
+    return std::to_string(fault.where.line) + ":" + std::to_string(fault.where.column) + " " +
+           fault.message;
+  }
+  return "";
+}
