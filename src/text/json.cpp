@@ -243,11 +243,13 @@ class Reader {
     }
   }
 
-  // A number, true, false or null: kept as written.
+  // A number, true, false or null: kept as written. So are Infinity and NaN, which Python's json
+  // writes into published config.json files: whoever asks for such a number gets the fault, not
+  // whoever skips a key that it does not need.
   void word(Value& v) {
     const std::size_t first = at_;
     v.kind = Value::Kind::scalar;
-    for (const std::string_view name : {"true", "false", "null"}) {
+    for (const std::string_view name : {"true", "false", "null", "NaN", "Infinity", "-Infinity"}) {
       if (text_.substr(at_, name.size()) == name) {
         at_ += name.size();
         if (name == "null") {

@@ -97,7 +97,7 @@ TEST_CASE("Faulty JSON is refused at its place") {
   CHECK(json_fault("{'a': 1}") == "1:2 malformed JSON: found '''; expected a key in double quotes");
   CHECK(json_fault("[1] x") == "1:5 text follows the value; expected the end");
   CHECK(json_fault("") == "1:1 malformed JSON: the text ends; expected a value");
-  CHECK(json_fault("[NaN]") == "1:2 malformed JSON: found 'N'; expected a value");
+  CHECK(json_fault("[Nan]") == "1:2 malformed JSON: found 'N'; expected a value");
   CHECK(json_fault("\"\\ud800\"") ==
         "1:8 malformed JSON: half a surrogate pair; expected both halves");
   CHECK(json_fault("[\"a\nb\"]") ==
@@ -106,6 +106,14 @@ TEST_CASE("Faulty JSON is refused at its place") {
         "1:65 is nested too deeply; expected at most 64 levels");
   CHECK(reads(std::string(64, '[') + std::string(64, ']')));
   CHECK_THAT(json_fault(std::string(1'000'000, '[')), ContainsSubstring("nested too deeply"));
+}
+
+TEST_CASE("Infinity, as Python writes it, is read but is no number") {
+  const Value v = parse_json("[0.0, Infinity, -Infinity, NaN]", "c");
+  REQUIRE(v.items.size() == 4);
+  for (int i = 1; i < 4; ++i) {
+    CHECK_THAT(fault_of([&] { to_number(v.items[i]); }), ContainsSubstring("is not finite"));
+  }
 }
 
 TEST_CASE("Our JSON reader accepts what nlohmann-json accepts, and reads the same") {
