@@ -1,0 +1,22 @@
+// The subcommands, one file each. `add_*` declares options on `app` and returns what runs once they
+// are parsed: the exit status. Nothing here computes: files are read, rooms are called, text is
+// written.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+namespace stepcast::cli {
+
+enum Status { done = 0, cannot_run = 1, bad_input = 2 };
+
+using Run = std::function<int()>;
+
+Run add_job(CLI::App& app);  // no subcommand: the main job
+Run add_validate(CLI::App& app);
+Run add_schedule(CLI::App& app);
+Run add_schema(CLI::App& app);
+Run add_systems(CLI::App& app);
+
+}  // namespace stepcast::cli

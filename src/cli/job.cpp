@@ -1,0 +1,172 @@
+// simulate --config NAME: forecast one training step.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/report/report.h"
+#include "stepcast/schedule/schedule.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string json;
+  std::string trace;
+  std::string fidelity = "folded";
+  std::string seed;
+  std::string samples;
+  bool show_job = false;
+  bool list = false;
+};
+
+forecast::Fidelity fidelity_of(const std::string& name) {
+  if (name == "bound") {
+    return forecast::Fidelity::bound;
+  }
+  if (name == "folded") {
+    return forecast::Fidelity::folded;
+  }
+  if (name == "full") {
+    return forecast::Fidelity::full;
+  }
+  const std::string near = nearest(name, {"bound", "folded", "full"});
+  throw option_fault("--fidelity",
+                     fmt::format("unknown fidelity '{}'; expected bound, folded or full{}", name,
+                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+}
+
+int print_lists() {
+  std::string text;
+  for (const char* kind : {"jobs", "models", "clusters", "systems", "devices"}) {
+    text += fmt::format("{}:\n", kind);
+    for (const std::string& name : config::list(kind)) {
+      text += fmt::format("  {}\n", name);
+    }
+  }
+  text += "schedules:\n";
+  for (const schedule::Entry& entry : schedule::table()) {
+    text += fmt::format("  {:<18} {}\n", entry.name, entry.summary);
+  }
+  write_stdout("--list", text);
+  return done;
+}
+
+int run(const Options& given) {
+  if (given.list) {
+    return print_lists();
+  }
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --help shows examples, simulate --list the names)");
+  }
+  forecast::Options options;
+  options.fidelity = fidelity_of(given.fidelity);
+  options.samples = given.samples.empty() ? 0 : integer_option("--samples", given.samples, 1);
+  options.trace = !given.trace.empty();
+  options.advice = true;
+
+  config::Loaded loaded = config::load(given.config, given.overrides);
+  if (!given.seed.empty()) {
+    loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
+  }
+  if (given.show_job) {
+    write_stdout("--show-job", config::show(loaded));
+    return done;
+  }
+
+  std::optional<OutputFile> json_file;
+  if (!given.json.empty() && given.json != "-") {
+    json_file.emplace("--json", given.json);
+  }
+  std::optional<OutputFile> trace_file;
+  if (options.trace) {
+    if (given.trace == "-") {
+      throw option_fault("--trace", "a trace is binary; expected a file name");
+    }
+    trace_file.emplace("--trace", given.trace);
+  }
+
+  const auto start = std::chrono::steady_clock::now();
+  forecast::Forecaster forecaster(text::data_directory());
+  std::variant<result::Report, Infeasible> outcome;
+  try {
+    outcome = forecaster.forecast(loaded.job, options);
+  } catch (const std::overflow_error& error) {
+    throw InputError(Fault{
+        Origin{given.config, 1, 1},
+        fmt::format("{}; expected a job whose times fit 64 bits of picoseconds", error.what())});
+  }
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    throw InputError(config::fault_of(loaded, *why));
+  }
+  const auto& report = std::get<result::Report>(outcome);
+  const auto stop = std::chrono::steady_clock::now();
+
+  const std::string json = given.json.empty() ? "" : report::json(report);
+  if (json_file) {
+    json_file->write(json);
+  }
+  if (trace_file) {
+    try {
+      report::write_trace(report, trace_file->path());
+    } catch (const std::runtime_error& error) {
+      throw option_fault("--trace", error.what());
+    }
+  }
+  if (given.json == "-") {
+    write_stdout("--json -", json);
+  } else {
+    write_stdout("simulate", report::terminal(report, terminal_colour(), terminal_width()));
+  }
+  if (json_file) {
+    json_file->commit();
+  }
+  if (trace_file) {
+    trace_file->commit();
+  }
+  fmt::print(stderr, "forecast in {:.1f} ms ({} tasks, {} events)\n",
+             std::chrono::duration<double, std::milli>(stop - start).count(), report.engine.tasks,
+             report.engine.events);
+  return report.fits ? done : cannot_run;
+}
+
+}  // namespace
+
+Run add_job(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given->overrides,
+                 "override a key, as often as needed: parallelism.tensor=4")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--trace", given->trace, "write the step as a Perfetto trace")->type_name("FILE");
+  app.add_option("--fidelity", given->fidelity, "bound | folded | full")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
+  app.add_option("--samples", given->samples,
+                 "intervals from N Monte Carlo samples instead of sensitivities")
+      ->type_name("N");
+  app.add_flag("--show-job", given->show_job,
+               "print the resolved job with where each value came from");
+  app.add_flag("--list", given->list, "print the names that --config and the job's keys accept");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

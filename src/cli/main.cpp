@@ -1,0 +1,98 @@
+// The command line `simulate`. Exit status: 0 done; 1 the job cannot run; 2 bad input, one line per
+// fault.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+
+namespace {
+
+using namespace stepcast;
+using namespace stepcast::cli;
+
+struct Subcommand {
+  const char* name;
+  const char* summary;
+  Run (*add)(CLI::App&);
+};
+
+// In the order that --help prints.
+constexpr Subcommand subcommands[] = {
+    {"validate", "compare forecasts with published measurements", add_validate},
+    {"schedule", "play a pipeline schedule on given stage times", add_schedule},
+    {"systems", "list the training systems that a job may name", add_systems},
+    {"schema", "print the JSON Schema of a job file", add_schema},
+};
+
+int run(const std::vector<std::string>& arguments) {
+  CLI::App app("Forecasts one training step of a large language model on a GPU cluster.",
+               "simulate");
+  app.set_version_flag("--version", "stepcast " STEPCAST_VERSION);
+  app.set_help_flag("--help,-h", "print this help");
+  app.require_subcommand(0, 1);
+  app.footer(
+      "Examples:\n"
+      "  simulate --config llama70b.yaml\n"
+      "  simulate --config llama70b.yaml --set parallelism.pipeline=8 --json -\n"
+      "  simulate --config llama70b.yaml --trace step.pftrace\n"
+      "  simulate validate rows.jsonl\n"
+      "Exit status: 0 done; 1 the job cannot run (it does not fit in memory); 2 bad input.");
+
+  const Run main_job = add_job(app);
+  std::vector<std::pair<CLI::App*, Run>> runs;
+  for (const Subcommand& subcommand : subcommands) {
+    CLI::App* sub = app.add_subcommand(subcommand.name, subcommand.summary);
+    runs.emplace_back(sub, subcommand.add(*sub));
+  }
+
+  try {
+    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    const auto chosen = app.get_subcommands();
+    write_stdout("--help", chosen.empty() ? app.help() : chosen.front()->help());
+    return done;
+  } catch (const CLI::CallForVersion& version) {
+    write_stdout("--version", std::string(version.what()) + "\n");
+    return done;
+  } catch (const CLI::ParseError& error) {
+    throw explain(app, error, arguments);
+  }
+  for (const auto& [sub, command] : runs) {
+    if (sub->parsed()) {
+      for (const CLI::Option* option : app.get_options()) {
+        if (option->count() > 0) {
+          throw option_fault(
+              option->get_name(),
+              fmt::format("not an option of simulate {}; expected none before the command",
+                          sub->get_name()));
+        }
+      }
+      return command();
+    }
+  }
+  return main_job();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const InputError& error) {
+    for (const Fault& fault : error.faults()) {
+      fmt::print(stderr, "{}\n", to_string(fault));
+    }
+    return bad_input;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "simulate: error: {}\n", error.what());
+    return cannot_run;
+  }
+}

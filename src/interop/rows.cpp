@@ -1,0 +1,81 @@
+// Reading rows of published data, and taking each apart.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "fields.h"
+#include "stepcast/interop/published_rows.h"
+
+namespace stepcast::interop {
+namespace {
+
+using text::Value;
+
+// Fields that no job may depend on. `verified` and `gpu` only repeat what others say.
+constexpr std::array kNotConfiguration{
+    std::string_view{"id"},          std::string_view{"source"},
+    std::string_view{"value"},       std::string_view{"other_metrics"},
+    std::string_view{"notes"},       std::string_view{"metric"},
+    std::string_view{"memory_kind"}, std::string_view{"flops_convention"},
+    std::string_view{"verified"},    std::string_view{"gpu"},
+    std::string_view{"inferred"},    std::string_view{"command"}};
+
+void drop(Value& map, std::string_view key) {
+  std::erase_if(map.entries, [&](const Value::Entry& entry) { return entry.key == key; });
+}
+
+Value* child(Value& map, std::string_view key) {
+  const auto at = std::find_if(map.entries.begin(), map.entries.end(),
+                               [&](const Value::Entry& entry) { return entry.key == key; });
+  return at == map.entries.end() ? nullptr : &at->value;
+}
+
+Value copy_of(Fields field) { return field.value() == nullptr ? Value{} : *field.value(); }
+
+}  // namespace
+
+PublishedRow take_apart(const Value& row, const std::string& file) {
+  if (row.kind != Value::Kind::map) {
+    throw InputError(Fault{row.origin, "not a row of published data; expected a JSON object"});
+  }
+  const Fields all(&row);
+  for (const std::string_view key : {"model", "parallel", "job", "metric"}) {
+    if (!all[key].present()) {
+      const bool operators = key != "metric" && all["metric"].present();
+      if (!operators) {  // operator-level tables have no model and are skipped with that reason
+        throw InputError(
+            Fault{row.origin, fmt::format("'{}' is missing; expected a row of published "
+                                          "data with a model, parallel, job and metric",
+                                          key)});
+      }
+    }
+  }
+  PublishedRow out;
+  out.identity = {all["id"].text(), all["source"].text(), file, row.origin.line};
+  out.output = {all["metric"].text(), all["memory_kind"].text(), all["job"]["flops"].text()};
+  out.measured = {copy_of(all["value"]), copy_of(all["other_metrics"])};
+
+  Value configuration = row;
+  for (const std::string_view key : kNotConfiguration) {
+    drop(configuration, key);
+  }
+  if (Value* model = child(configuration, "model")) {
+    drop(*model, "name");
+  }
+  if (Value* job = child(configuration, "job")) {
+    drop(*job, "flops");
+  }
+  out.configuration.fields = std::move(configuration);
+  return out;
+}
+
+std::vector<PublishedRow> read_rows(const std::filesystem::path& file) {
+  std::vector<PublishedRow> rows;
+  for (const Value& row : text::read_json_lines(file)) {
+    rows.push_back(take_apart(row, file.string()));
+  }
+  return rows;
+}
+
+}  // namespace stepcast::interop

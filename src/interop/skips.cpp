@@ -1,0 +1,120 @@
+// The accepted reasons to leave a row out, and how each is recognised.
+#include "skips.h"
+
+#include <fmt/format.h>
+
+#include <array>
+
+namespace stepcast::interop {
+namespace {
+
+// In reading order; `simulate validate --list` prints them.
+constexpr std::array<SkipReason, 16> kReasons{{
+    {"operator table", "the row measures single operators, not a training step"},
+    {"single layer", "the row measures one layer outside a model"},
+    {"no device", "the row names a device that nobody describes"},
+    {"architecture", "an encoder, a hybrid or another model than a decoder-only transformer"},
+    {"calculation", "the authors' own calculation, not a measurement"},
+    {"framework", "a framework or engine whose behaviour is not modelled"},
+    {"precision", "a precision that is not modelled: FP8 and narrower"},
+    {"context parallelism", "context parallelism is not modelled"},
+    {"expert parallelism", "expert parallelism is not modelled"},
+    {"schedule", "a pipeline schedule that is not modelled"},
+    {"recompute", "a recomputation policy that is not modelled"},
+    {"offload", "offloading is not modelled"},
+    {"finetune", "adapters and quantised base models are not modelled"},
+    {"attention", "an attention pattern that is not modelled: sliding windows, encoder layers"},
+    {"incomplete", "the row leaves open what no default can stand for"},
+    {"not possible", "the job that the row states contradicts itself or cannot be simulated"},
+}};
+
+bool one_of(std::string_view text, std::initializer_list<std::string_view> values) {
+  for (const std::string_view value : values) {
+    if (text == value) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::string kind_of_map(Fields field) {
+  return field.is_map() && !field.value()->entries.empty() ? field.value()->entries.front().key
+                                                           : "";
+}
+
+}  // namespace
+
+std::span<const SkipReason> skip_reasons() { return kReasons; }
+
+std::string Skipped::text() const {
+  return detail.empty() ? std::string(kind) : fmt::format("{}: {}", kind, detail);
+}
+
+std::optional<Skipped> why_skipped(Fields row) {
+  const Fields model = row["model"];
+  const Fields parallel = row["parallel"];
+  const Fields job = row["job"];
+  if (!model.is_map() || !job.is_map()) {
+    return Skipped{"operator table", ""};
+  }
+  const std::string arch = model["arch"].text();
+  if (contains(arch, "single")) {
+    return Skipped{"single layer", arch};
+  }
+  if (!one_of(arch, {"gpt", "llama", "moe"})) {
+    return Skipped{"architecture", arch.empty() ? "not stated" : arch};
+  }
+  if (!job["device"].present()) {
+    return Skipped{"no device", ""};
+  }
+  const std::string framework = row["framework"].text();
+  const Fields flags = row["extra_args"];
+  if (contains(framework, "MaxText")) {
+    return Skipped{"framework", framework};
+  }
+  if (flags["use-megatron-fsdp"].is_true()) {
+    return Skipped{"framework", "Megatron-FSDP"};
+  }
+  const std::string precision = job["precision"].text();
+  if (one_of(precision, {"fp8", "fp8_block", "mxfp8", "nvfp4"})) {
+    return Skipped{"precision", precision};
+  }
+  if (parallel["cp"].integer_or(1) > 1) {
+    return Skipped{"context parallelism", parallel["cp"].text()};
+  }
+  if (parallel["ep"].integer_or(1) > 1) {
+    return Skipped{"expert parallelism", parallel["ep"].text()};
+  }
+  if (parallel["etp"].present() && model["moe"].is_map() &&
+      parallel["etp"].integer_or(1) != parallel["tp"].integer_or(1)) {
+    return Skipped{"expert parallelism", "expert tensor size " + parallel["etp"].text()};
+  }
+  const std::string schedule = job["schedule"].text();
+  if (!schedule.empty() && !one_of(schedule, {"gpipe", "1f1b", "interleaved_1f1b"})) {
+    return Skipped{"schedule", schedule};
+  }
+  const Fields recompute = job["recompute"];
+  if (recompute.is_map() && !one_of(kind_of_map(recompute), {"as_stated", "every"})) {
+    return Skipped{"recompute", kind_of_map(recompute)};
+  }
+  const std::string offload = row["offload"].text();
+  if (row["offload"].is_map() || contains(offload, "offload") || contains(offload, "activation")) {
+    return Skipped{"offload", offload};
+  }
+  const std::string finetune = job["finetune"].text();
+  if (!finetune.empty() && finetune != "none") {
+    return Skipped{"finetune", finetune};
+  }
+  if (model["sliding_window"].present()) {
+    return Skipped{"attention", "sliding window"};
+  }
+  if (!model["layers"].present() || !model["hidden"].present() || !model["heads"].present()) {
+    return Skipped{"incomplete", "the model's size"};
+  }
+  if (!row["seq_len"].present()) {
+    return Skipped{"incomplete", "the sequence length"};
+  }
+  return std::nullopt;
+}
+
+}  // namespace stepcast::interop
