@@ -39,6 +39,9 @@ struct CollectivePrice {
   CurveId curve = 0;
 };
 
+// The law of a ring all-reduce on a bus of the given rate: 2(n-1)/n * bytes / bus + 2(n-1) * alpha.
+Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha);
+
 class Collectives {
  public:
   Collectives(const job::Cluster& cluster, const job::Nccl& forced, const std::filesystem::path& calibration_dir,

@@ -32,8 +32,9 @@ class Forecaster {
   // Forward and backward of one middle layer for one micro-batch, tensor collectives included (Korthikanti's table 4).
   std::variant<result::Estimate, Infeasible> layer_time(const job::Job& job);
 
+  struct State;  // of the implementation
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -254,6 +254,7 @@ struct System {
   Time launch{5000000};               // host time to issue one kernel
   Time layer_overhead{0};             // extra host time per layer and pass (Python, autograd)
   bool single_device_queue = false;   // CUDA_DEVICE_MAX_CONNECTIONS=1
+  bool sync_before_optimizer = true;  // the host reads the gradient norm (or the loss scale's check) and stalls
 
   // Memory outside the allocator.
   Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)

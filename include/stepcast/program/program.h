@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stepcast/base/quantity.h"
@@ -201,6 +202,8 @@ struct Curve {
   std::string name;        // "gemm bf16 a100-sxm-80 cublas"
   std::string file;        // calibration file, or "datasheet"
   double residual = 0;     // relative standard deviation of the fit
+  // Merged kernels: shares of their time by other curves; empty for a curve proper.
+  std::vector<std::pair<CurveId, double>> parts;
 };
 
 // Speed of a kernel in parts per million when communication kernels hold `pressure` SMs on its GPU: entry i of `speed`

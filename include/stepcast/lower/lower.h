@@ -1,0 +1,39 @@
+// Plan to program: the kernels, collectives, exchanges and buffers of one training step on every rank.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/collectives.h"
+#include "stepcast/cost/curve.h"
+#include "stepcast/cost/kernels.h"
+#include "stepcast/program/program.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::lower {
+
+// Prices of everything that a job runs, by device.
+struct Prices {
+  std::map<std::string, const cost::Kernels*> kernels;  // by device name
+  const cost::Collectives* collectives = nullptr;
+  cost::CurveTable* curves = nullptr;
+};
+
+struct Options {
+  bool merge = true;  // consecutive kernels of a stream with nothing between them run as one task
+};
+
+// The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are no resources.
+// Cost: linear in ranks plus tasks of the distinct programs.
+program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
+                           const Options& options = {});
+
+// Forward and backward items of one layer on one rank, for closed-form users (layer times, lower bounds).
+struct LayerTime {
+  Time forward{0};    // with tensor collectives
+  Time backward{0};   // with recomputation
+};
+LayerTime layer_time(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, int layer);
+
+}  // namespace stepcast::lower

@@ -1,0 +1,55 @@
+// The resolved plan: which rank does what, by rule. No files, no times.
+#pragma once
+
+#include <variant>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/job/job.h"
+#include "stepcast/model/operators.h"
+#include "stepcast/schedule/schedule.h"
+
+namespace stepcast::strategy {
+
+// A model chunk (virtual stage): consecutive layers, with the embedding before the first and the head after the last.
+struct Chunk {
+  int first_layer = 0;
+  int layers = 0;
+  bool embedding = false;
+  bool head = false;
+};
+
+// How gradients and parameters of one unit (a bucket, an FSDP unit) travel between data-parallel ranks.
+enum class DataComm {
+  none,          // one data-parallel rank
+  all_reduce,    // gradients, whole
+  shard_states,  // ZeRO-1: reduce-scatter of gradients, all-gather of parameters after the step
+  shard_grads,   // ZeRO-2: the same, gradients kept sharded
+  shard_all,     // ZeRO-3, FSDP: parameters gathered before use, twice a micro-batch
+};
+
+struct Plan {
+  job::Job job;
+  cluster::Grid grid;
+  int micro_batches = 1;             // per data-parallel rank and step
+  int shard_ranks = 1;               // ranks that share one copy of what is sharded
+  int replicas = 1;                  // data / shard_ranks: HSDP's outer group
+  DataComm data_comm = DataComm::none;
+  schedule::Order order;
+  bool interleaved = false;
+  std::vector<std::vector<Chunk>> stages;  // [pipeline rank][chunk]
+  model::Shard shard;
+  model::Style style;
+  std::int64_t vocab = 0;            // as padded for tensor parallelism
+
+  int stages_count() const { return grid.pipeline; }
+};
+
+// Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
+std::variant<Plan, Infeasible> resolve(const job::Job& job);
+
+// Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data) (param_and_grad_buffer.py).
+std::int64_t bucket_elements(const Plan& plan);
+
+}  // namespace stepcast::strategy

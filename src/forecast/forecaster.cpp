@@ -1,0 +1,216 @@
+#include "stepcast/forecast/forecaster.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+
+#include "report.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "stepcast/lower/lower.h"
+
+namespace stepcast::forecast {
+namespace {
+
+// Every figure of a device that prices a kernel.
+std::string device_key(const job::Device& d, const std::string& library) {
+  std::string key = fmt::format("{}|{}|{}|{}|{}|{}", d.name, library, d.memory_bandwidth.count(), d.sms,
+                                d.compute_capability, d.power.count());
+  for (const auto& [type, rate] : d.peak) {
+    key += fmt::format("|{}:{}", static_cast<int>(type), rate.count());
+  }
+  return key;
+}
+
+std::string describe(const program::Deadlock& d) {
+  std::string text = "the programs deadlock";
+  for (const std::string& line : d.chain) {
+    text += "; " + line;
+  }
+  return text;
+}
+
+}  // namespace
+
+struct Forecaster::State {
+  std::filesystem::path calibration;
+  cost::CurveTable curves;
+  std::map<std::string, cost::Kernels> kernels;
+
+  const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job) {
+    const std::string key = device_key(device, job.kernels.library);
+    auto it = kernels.find(key);
+    if (it == kernels.end() || !job.calibration.empty()) {
+      it = kernels
+               .insert_or_assign(key, cost::Kernels(device, job.kernels.library, calibration,
+                                                    job.calibration, curves))
+               .first;
+    }
+    return &it->second;
+  }
+};
+
+Forecaster::Forecaster(const std::filesystem::path& data_directory) : state_(std::make_unique<State>()) {
+  state_->calibration = data_directory / "calibration";
+}
+Forecaster::~Forecaster() = default;
+Forecaster::Forecaster(Forecaster&&) noexcept = default;
+
+namespace {
+
+// What a forecast needs before anything is simulated.
+struct Prepared {
+  strategy::Plan plan;
+  cluster::Topology topology;
+  std::unique_ptr<cost::Collectives> collectives;
+  lower::Prices prices;
+};
+
+std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& job) {
+  auto plan = strategy::resolve(job);
+  if (auto* why = std::get_if<Infeasible>(&plan)) {
+    return *why;
+  }
+  auto topology = cluster::Topology::build(job.cluster);
+  if (auto* why = std::get_if<Infeasible>(&topology)) {
+    return *why;
+  }
+  Prepared out{std::get<strategy::Plan>(std::move(plan)),
+               std::get<cluster::Topology>(std::move(topology)),
+               std::make_unique<cost::Collectives>(job.cluster, job.nccl, state.calibration,
+                                                   job.calibration, state.curves),
+               {}};
+  out.prices.collectives = out.collectives.get();
+  out.prices.curves = &state.curves;
+  out.prices.kernels[job.cluster.device.name] = state.kernels_for(job.cluster.device, job);
+  for (const auto& o : job.cluster.overrides) {
+    out.prices.kernels[o.device.name] = state.kernels_for(o.device, job);
+  }
+  return out;
+}
+
+// The world with every curve's prices scaled by its factor.
+void scale(program::World& world, const std::vector<double>& factor) {
+  auto blended = [&](program::CurveId id) {
+    const auto& parts = world.curves[id].parts;
+    if (parts.empty()) {
+      return factor[id];
+    }
+    double sum = 0;
+    for (const auto& [curve, share] : parts) {
+      sum += share * factor[curve];
+    }
+    return sum;
+  };
+  auto scaled = [](std::int64_t t, double f) { return static_cast<std::int64_t>(static_cast<double>(t) * f); };
+  for (program::Program& p : world.programs) {
+    for (program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::kernel) {
+        t.duration = scaled(t.duration, blended(t.curve));
+      }
+    }
+  }
+  for (program::Shape& s : world.shapes) {
+    for (program::Price& p : s.prices) {
+      p.latency = scaled(p.latency, blended(p.latency_curve));
+      const double f = blended(p.curve);
+      p.fluid = scaled(p.fluid, f);
+      p.rate = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(p.rate) / f));
+    }
+  }
+}
+
+}  // namespace
+
+std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job, const Options& options) {
+  auto prepared = prepare(*state_, job);
+  if (auto* why = std::get_if<Infeasible>(&prepared)) {
+    return *why;
+  }
+  auto& p = std::get<Prepared>(prepared);
+  const program::World full =
+      lower::build_world(p.plan, p.topology, p.prices, {.merge = !options.trace});
+  std::optional<lower::Folded> folded;
+  if (options.fidelity != Fidelity::full) {
+    folded = lower::fold(full);
+  }
+  const program::World& world = folded ? folded->world : full;
+
+  engine::Options run;
+  run.sensitivities = true;
+  run.record_slices = options.trace;
+  run.record_memory = options.trace;
+  auto outcome = engine::run(world, run);
+  if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
+    return Infeasible{"parallelism.schedule", describe(*deadlock)};
+  }
+  auto& timeline = std::get<program::Timeline>(outcome);
+
+  result::Report report;
+  fill_report({&p.plan, &world, &timeline, &state_->curves, &job.cluster.device}, report);
+  if (options.samples > 0) {
+    std::mt19937_64 random(job.seed);
+    std::normal_distribution<double> normal;
+    std::vector<double> steps;
+    for (int n = 0; n < options.samples; ++n) {
+      std::vector<double> factor(world.curves.size(), 1.0);
+      for (std::size_t c = 0; c < factor.size(); ++c) {
+        factor[c] = std::max(0.05, 1 + world.curves[c].residual * normal(random));
+      }
+      program::World sample = world;
+      scale(sample, factor);
+      auto result = engine::run(sample, {});
+      if (auto* t = std::get_if<program::Timeline>(&result)) {
+        steps.push_back(static_cast<double>(t->period) * 1e-12);
+      }
+    }
+    std::sort(steps.begin(), steps.end());
+    const auto at = [&](double q) {
+      return steps[static_cast<std::size_t>(q * static_cast<double>(steps.size() - 1) + 0.5)];
+    };
+    if (!steps.empty()) {
+      report.step_time.low = at(0.05);
+      report.step_time.high = at(0.95);
+    }
+  }
+  report.engine.fidelity = folded ? "folded" : "full";
+  report.engine.ranks = static_cast<std::int64_t>(full.ranks.size());
+  report.engine.classes = static_cast<std::int64_t>(world.ranks.size());
+  report.engine.tasks = static_cast<std::int64_t>(timeline.tasks);
+  report.engine.events = static_cast<std::int64_t>(timeline.events);
+  report.engine.steps = timeline.steps;
+  report.engine.periodic = timeline.periodic;
+  if (!timeline.periodic) {
+    report.notes.push_back(fmt::format(
+        "no period within {} steps: the step time is their mean, spread {}", timeline.steps,
+        to_string(Time(timeline.spread))));
+  }
+  if (options.fidelity != Fidelity::full && !folded) {
+    report.notes.push_back("more rank classes than the folding budget: every rank was simulated");
+  }
+  if (options.trace) {
+    report.trace = result::Report::Trace{world, std::move(timeline)};
+  }
+  return report;
+}
+
+std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job& job) {
+  auto prepared = prepare(*state_, job);
+  if (auto* why = std::get_if<Infeasible>(&prepared)) {
+    return *why;
+  }
+  auto& p = std::get<Prepared>(prepared);
+  const auto t = lower::layer_time(p.plan, p.topology, p.prices, job.model.layers / 2);
+  const double s = to_seconds(t.forward + t.backward);
+  // Kernels of one layer: their residual is the GEMM table's, here taken whole.
+  double residual = 0;
+  for (const auto& c : state_->curves.curves()) {
+    residual = std::max(residual, c.residual);
+  }
+  return result::Estimate{s, s * (1 - 1.645 * residual), s * (1 + 1.645 * residual)};
+}
+
+}  // namespace stepcast::forecast

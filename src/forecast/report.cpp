@@ -1,0 +1,289 @@
+#include "report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "stepcast/memory/process.h"
+#include "stepcast/model/count.h"
+
+namespace stepcast::forecast {
+namespace {
+
+using program::Category;
+
+// Two-sided 90 % of a normal distribution.
+constexpr double k90 = 1.645;
+
+Time of(const program::RankResult& r, Category c) {
+  return Time(r.breakdown[static_cast<std::size_t>(c)]);
+}
+
+std::int64_t busy(const program::RankResult& r) {
+  return (of(r, Category::compute) + of(r, Category::recompute) + of(r, Category::optimizer)).count();
+}
+
+result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
+  result::StageBreakdown b;
+  b.stage = stage;
+  b.compute = of(r, Category::compute);
+  b.recompute = of(r, Category::recompute);
+  b.slowdown = of(r, Category::slowdown);
+  b.tensor = of(r, Category::tensor);
+  b.pipeline = of(r, Category::pipeline);
+  b.data = of(r, Category::data);
+  b.context = of(r, Category::context);
+  b.expert = of(r, Category::expert);
+  b.offload = of(r, Category::offload);
+  b.other = of(r, Category::other);
+  b.bubble = of(r, Category::bubble);
+  b.host = of(r, Category::host);
+  b.optimizer = of(r, Category::optimizer);
+  b.stall = of(r, Category::stall);
+  return b;
+}
+
+memory::Request memory_request(const strategy::Plan& plan, Bytes allocated, Bytes outside) {
+  memory::Request q;
+  q.allocated = allocated;
+  q.outside = outside;
+  q.expandable_segments = plan.job.memory.allocator == job::Memory::Allocator::expandable_segments;
+  q.several_streams = plan.data_comm == strategy::DataComm::shard_all;
+  return q;
+}
+
+result::StageMemory stage_memory(const Source& s, int stage, const program::Program& program,
+                                 const program::RankResult& r) {
+  result::StageMemory m;
+  m.stage = stage;
+  m.allocated = Bytes(r.peak_allocated);
+  const auto amounts =
+      memory::amounts(memory_request(*s.plan, Bytes(std::max(r.peak_allocated, r.first_step_peak)),
+                                     program.outside_allocator));
+  m.active = m.allocated;
+  m.reserved = amounts.reserved;
+  m.process = amounts.process;
+  m.steady = Bytes(r.steady);
+  m.first_step_peak = Bytes(r.first_step_peak);
+  using M = program::MemoryCategory;
+  auto at = [&](M c) { return Bytes(r.at_peak[static_cast<std::size_t>(c)]); };
+  m.parameters = at(M::parameters);
+  m.gradients = at(M::gradients);
+  m.optimizer = at(M::optimizer);
+  m.activations = at(M::activations);
+  m.communication = at(M::communication);
+  m.workspace = at(M::workspace);
+  m.other = at(M::other);
+  m.at = Time(r.peak_at);
+  return m;
+}
+
+const char* group_name(std::uint32_t role) {
+  static constexpr const char* kNames[] = {"tensor", "data", "data replicas", "embedding", "norm"};
+  return role < std::size(kNames) ? kNames[role] : "other";
+}
+
+// What one rank of the busiest stage sends and receives in a step.
+std::vector<result::Traffic> traffic(const program::World& world, std::size_t rank) {
+  const program::Rank& r = world.ranks[rank];
+  const program::Program& p = world.programs[r.program];
+  struct Sum {
+    std::int64_t count = 0;
+    std::int64_t bytes = 0;
+    std::int64_t time = 0;
+  };
+  std::map<std::pair<std::string, std::string>, Sum> sums;
+  auto add = [&](const std::string& group, const program::Price& price) {
+    Sum& sum = sums[{group, world.labels[price.label]}];
+    ++sum.count;
+    sum.bytes += price.bytes;
+    sum.time += price.latency + price.fluid;
+  };
+  for (const program::Task& t : p.tasks) {
+    if (t.kind == program::TaskKind::collective) {
+      const auto id = world.communicator_table[r.first_communicator + t.communicator];
+      const auto& communicator = world.communicators[id];
+      if (communicator.size > 1) {
+        add(group_name(t.communicator), world.shapes[communicator.shape].prices[t.price]);
+      }
+    } else if (t.kind == program::TaskKind::exchange) {
+      for (std::uint32_t i = 0; i < t.transfers; ++i) {
+        const auto& transfer = p.transfers[t.first_transfer + i];
+        if (transfer.send) {
+          const auto id = world.channel_table[r.first_channel + transfer.channel];
+          add("pipeline", world.shapes[world.channels[id].shape].prices[transfer.price]);
+        }
+      }
+    }
+  }
+  std::vector<result::Traffic> out;
+  for (const auto& [key, sum] : sums) {
+    out.push_back({key.first, key.second, sum.count, Bytes(sum.bytes), Time(sum.time)});
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.time > b.time; });
+  return out;
+}
+
+}  // namespace
+
+std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline) {
+  std::vector<double> out(world.curves.size(), 0.0);
+  for (std::size_t i = 0; i < timeline.sensitivity.size() && i < out.size(); ++i) {
+    const auto& parts = world.curves[i].parts;
+    if (parts.empty()) {
+      out[i] += timeline.sensitivity[i];
+    }
+    for (const auto& [curve, share] : parts) {
+      out[curve] += share * timeline.sensitivity[i];
+    }
+  }
+  return out;
+}
+
+double relative_deviation(const program::World& world, const program::Timeline& timeline) {
+  const auto seconds = curve_seconds(world, timeline);
+  double variance = 0;
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    const double d = seconds[i] * world.curves[i].residual;
+    variance += d * d;
+  }
+  const double period = static_cast<double>(timeline.period) * 1e-12;
+  return period > 0 ? std::sqrt(variance) / period : 0;
+}
+
+Flops recomputed_flops(const strategy::Plan& plan) {
+  using Kind = job::Recompute::Kind;
+  const auto kind = plan.job.memory.recompute.kind;
+  if (kind == Kind::none) {
+    return Flops(0);
+  }
+  // Forward FLOPs of one layer on one tensor rank, whole or of the attention core.
+  auto layer_flops = [&](model::LayerKind layer) {
+    const auto graph = model::build_layer(plan.job.model, layer, plan.shard, plan.style);
+    double sum = 0;
+    for (const auto& op : graph.operators) {
+      if (kind != Kind::selective || op.module == model::Module::core_attention) {
+        sum += op.forward.count();
+      }
+    }
+    return sum;
+  };
+  const double dense = layer_flops(model::LayerKind::dense);
+  const double moe = plan.job.model.moe ? layer_flops(model::LayerKind::moe) : 0;
+  double layers = 0;
+  for (const auto& chunks : plan.stages) {
+    for (const auto& chunk : chunks) {
+      for (int n = 0; n < chunk.layers; ++n) {
+        const int layer = chunk.first_layer + n;
+        const bool redone = kind == Kind::every   ? layer % std::max(1, plan.job.memory.recompute.layers) == 0
+                            : kind == Kind::block ? n < plan.job.memory.recompute.layers
+                                                  : true;
+        if (redone) {
+          layers += model::layer_kind(plan.job.model, layer) == model::LayerKind::moe ? moe : dense;
+        }
+      }
+    }
+  }
+  return Flops(layers * plan.shard.tensor * plan.shard.context * plan.micro_batches * plan.grid.data);
+}
+
+void fill_report(const Source& s, result::Report& report) {
+  const strategy::Plan& plan = *s.plan;
+  const program::Timeline& t = *s.timeline;
+  const job::Job& job = plan.job;
+  const double step = static_cast<double>(t.period) * 1e-12;
+  const double spread = k90 * relative_deviation(*s.world, t);
+  const double low = step * std::max(0.0, 1 - spread);
+  const double high = step * (1 + spread);
+  report.step_time = {step, low, high};
+  // A rate's interval is the step's, turned over; an unbounded one stays finite.
+  auto rate = [&](double amount) {
+    return result::Estimate{amount / step, amount / high, amount / std::max(low, 1e-3 * step)};
+  };
+  const double ranks = plan.grid.ranks();
+  const double sequences = static_cast<double>(job.workload.global_batch);
+  report.tokens_per_second_per_gpu =
+      rate(sequences * static_cast<double>(job.workload.sequence_length) / ranks);
+  const double model_flops =
+      model::step_flops(job.model, job.workload.sequence_length, sequences,
+                        model::FlopConvention::megatron_causal)
+          .count() /
+      ranks;
+  const auto peak = s.device->peak.find(job.workload.precision);
+  const double peak_rate = peak == s.device->peak.end() ? 0 : peak->second.count();
+  report.model_flops_per_gpu = rate(model_flops);
+  if (peak_rate > 0) {
+    report.mfu = rate(model_flops / peak_rate);
+    report.hfu = rate((model_flops + recomputed_flops(plan).count() / ranks) / peak_rate);
+  }
+
+  // A stage's breakdown is its busiest rank class's, its memory its largest's.
+  std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
+  for (std::size_t i = 0; i < s.world->ranks.size(); ++i) {
+    const int stage = s.world->programs[s.world->ranks[i].program].stage;
+    const auto [it, fresh] = by_stage.try_emplace(stage, i, i);
+    if (!fresh) {
+      if (busy(t.ranks[i]) > busy(t.ranks[it->second.first])) {
+        it->second.first = i;
+      }
+      if (t.ranks[i].peak_allocated > t.ranks[it->second.second].peak_allocated) {
+        it->second.second = i;
+      }
+    }
+  }
+  double bubble = 0;
+  std::size_t busiest = 0;
+  std::int64_t most = -1;
+  std::set<std::string> assumptions;
+  for (const auto& [stage, picks] : by_stage) {
+    report.breakdown.push_back(breakdown(stage, t.ranks[picks.first]));
+    bubble += static_cast<double>(report.breakdown.back().bubble.count());
+    const auto& program = s.world->programs[s.world->ranks[picks.second].program];
+    report.memory.push_back(stage_memory(s, stage, program, t.ranks[picks.second]));
+    if (busy(t.ranks[picks.first]) > most) {
+      most = busy(t.ranks[picks.first]);
+      busiest = picks.first;
+    }
+  }
+  report.bubble_fraction =
+      bubble / static_cast<double>(t.period) / static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
+  report.traffic = traffic(*s.world, busiest);
+
+  const auto usable = s.device->usable_memory.count() > 0 ? s.device->usable_memory : s.device->memory;
+  report.capacity = usable;
+  Bytes largest(0);
+  for (const auto& m : report.memory) {
+    largest = std::max(largest, m.process);
+  }
+  const double half = memory::half_width(memory_request(plan, largest, Bytes(0)));
+  const double value = static_cast<double>(largest.count());
+  report.peak = {value, value * (1 - half), value * (1 + half)};
+  report.fits = largest <= usable;
+
+  const auto seconds = curve_seconds(*s.world, t);
+  std::map<std::string, result::CalibrationUse> files;
+  for (std::size_t i = 0; i < s.curves->curves().size() && i < seconds.size(); ++i) {
+    const auto& c = s.curves->curves()[i];
+    if (seconds[i] <= 0 || c.residual <= 0) {
+      continue;
+    }
+    auto [it, fresh] = files.try_emplace(c.file + "|" + c.device,
+                                         result::CalibrationUse{c.file, c.device, c.provenance, c.residual});
+    if (!fresh) {
+      it->second.residual = std::max(it->second.residual, c.residual);
+    }
+  }
+  for (auto& [key, use] : files) {
+    report.calibration.push_back(std::move(use));
+  }
+  report.title = fmt::format("{} on {} x {} ({} GPUs)", job.model.name.empty() ? "model" : job.model.name,
+                             job.cluster.nodes,
+                             job.cluster.name.empty() ? job.cluster.node.name : job.cluster.name,
+                             plan.grid.ranks());
+}
+
+}  // namespace stepcast::forecast

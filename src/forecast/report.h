@@ -1,0 +1,33 @@
+// From a timeline to the report's figures.
+#pragma once
+
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/curve.h"
+#include "stepcast/lower/fold.h"
+#include "stepcast/program/timeline.h"
+#include "stepcast/result/report.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::forecast {
+
+struct Source {
+  const strategy::Plan* plan = nullptr;
+  const program::World* world = nullptr;
+  const program::Timeline* timeline = nullptr;
+  const cost::CurveTable* curves = nullptr;
+  const job::Device* device = nullptr;
+};
+
+// Fills everything but `engine`, `job_json`, `advice` and `trace`.
+void fill_report(const Source& source, result::Report& report);
+
+// FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks together.
+Flops recomputed_flops(const strategy::Plan& plan);
+
+// Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into their curves.
+std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline);
+
+// Relative standard deviation of the step from independent curves.
+double relative_deviation(const program::World& world, const program::Timeline& timeline);
+
+}  // namespace stepcast::forecast

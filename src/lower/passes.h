@@ -1,0 +1,99 @@
+// The passes of one unit (a layer, the embedding, the head) on one rank: kernels and tensor collectives in issue order,
+// priced once and replayed for every micro-batch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "stepcast/cost/collectives.h"
+#include "stepcast/cost/kernels.h"
+#include "stepcast/model/operators.h"
+#include "stepcast/program/program.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::lower {
+
+class Labels {
+ public:
+  std::uint32_t id(const std::string& text);
+  const std::vector<std::string>& all() const { return labels_; }
+
+ private:
+  std::vector<std::string> labels_;
+  std::unordered_map<std::string, std::uint32_t> ids_;
+};
+
+// Roles of communicators, the same index in every program.
+enum Role : std::uint32_t { kTensor, kData, kReplicas, kEmbedding, kNorm, kRoles };
+
+// Collectives by role, numbered once for all programs: the number is the price key.
+class PriceBook {
+ public:
+  std::uint32_t key(Role role, cost::Collective op, std::int64_t bytes);
+  struct Entry {
+    cost::Collective op;
+    std::int64_t bytes;
+  };
+  const std::vector<Entry>& entries(Role role) const { return entries_[role]; }
+
+ private:
+  std::vector<Entry> entries_[kRoles];
+};
+
+struct Item {
+  // collective: the compute stream waits for it. async: on the tensor stream, joined by the next `join`.
+  enum class Kind : std::uint8_t { kernel, collective, async, join } kind = Kind::kernel;
+  program::Category category = program::Category::compute;
+  std::uint16_t kernels = 0;       // launches
+  program::CurveId curve = 0;
+  std::int64_t duration = 0;       // picoseconds
+  std::uint32_t label = 0;
+  std::uint32_t price = 0;         // collective: key in the book of role kTensor
+};
+
+struct Passes {
+  std::vector<Item> forward;
+  std::vector<Item> recompute;     // forward again; empty when nothing is recomputed as a unit
+  std::vector<Item> backward;
+  std::int64_t saved = 0;          // bytes kept from forward to backward when the unit keeps all
+  std::int64_t input = 0;          // bytes kept when the whole unit is recomputed
+  std::int64_t forward_temporary = 0;
+  std::int64_t backward_temporary = 0;
+  std::int64_t parameters = 0;     // elements on this rank
+  std::int64_t replicated = 0;     // of those, the same on every tensor rank
+  int forward_kernels = 0;
+  int backward_kernels = 0;
+};
+
+// What pricing a unit needs beside its graph.
+struct PassContext {
+  const strategy::Plan* plan = nullptr;
+  const cost::Kernels* kernels = nullptr;
+  Labels* labels = nullptr;
+  PriceBook* book = nullptr;
+  bool merge = true;
+};
+
+// `selective`: attention's core is recomputed inside the backward pass.
+Passes build_passes(const model::OperatorGraph& graph, const PassContext& context, bool selective);
+
+// Merged kernels are priced by several curves: shares by curve, made world curves at the end.
+class Blends {
+ public:
+  explicit Blends(program::CurveId first) : first_(first) {}
+  program::CurveId add(const std::map<program::CurveId, std::int64_t>& time_by_curve);
+  const std::vector<std::vector<std::pair<program::CurveId, double>>>& all() const { return blends_; }
+
+ private:
+  program::CurveId first_;
+  std::vector<std::vector<std::pair<program::CurveId, double>>> blends_;
+};
+
+// Joins neighbouring kernels of one category; their curves become a blend.
+std::vector<Item> merge(const std::vector<Item>& items, Blends& blends);
+
+}  // namespace stepcast::lower

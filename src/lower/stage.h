@@ -1,0 +1,45 @@
+// One pipeline stage's program on one kind of device.
+#pragma once
+
+#include "builder.h"
+#include "passes.h"
+
+namespace stepcast::lower {
+
+// Roles of channels, the same in every program; a role that a stage does not use stays unresolved.
+enum ChannelRole : std::uint32_t { kSendForward, kReceiveForward, kSendBackward, kReceiveBackward, kChannelRoles };
+
+// A unit of the model on this stage: what FSDP wraps and what recomputation redoes.
+struct Unit {
+  enum class Kind { embedding, layer, head } kind = Kind::layer;
+  int chunk = 0;
+  int layer = 0;             // of the model
+  const Passes* passes = nullptr;
+  bool recomputed = false;   // its forward runs again in the backward pass
+  bool keeps_input = false;  // first of a recomputed group
+};
+
+struct StageContext {
+  const strategy::Plan* plan = nullptr;
+  const job::Device* device = nullptr;
+  PassContext passes;
+  const model::OperatorGraph* dense_layer = nullptr;
+  const model::OperatorGraph* moe_layer = nullptr;
+  const model::OperatorGraph* embedding = nullptr;
+  const model::OperatorGraph* head = nullptr;
+  Blends* blends = nullptr;
+  std::uint8_t slowdown_row = 1;
+};
+
+program::Program lower_stage(const StageContext& context, int stage);
+
+// Bytes of one pipeline message between neighbouring stages, one tensor rank.
+std::int64_t message_bytes(const strategy::Plan& plan);
+
+// Elements of parameters held by a rank of this stage, and how many of them every tensor rank holds alike.
+struct StageParameters {
+  std::int64_t total = 0;
+  std::int64_t replicated = 0;
+};
+
+}  // namespace stepcast::lower

@@ -1,0 +1,515 @@
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "stage.h"
+#include "stepcast/lower/lower.h"
+
+namespace stepcast::lower {
+namespace {
+
+using cluster::GroupShape;
+using cluster::Topology;
+using program::kNone;
+using program::World;
+
+model::OperatorGraph layer_graph(const strategy::Plan& plan, model::LayerKind kind) {
+  return model::build_layer(plan.job.model, kind, plan.shard, plan.style);
+}
+
+bool has_layer(const strategy::Plan& plan, model::LayerKind kind) {
+  for (int layer = 0; layer < plan.job.model.layers; ++layer) {
+    if (model::layer_kind(plan.job.model, layer) == kind) {
+      return true;
+    }
+  }
+  return false;
+}
+
+// Speed of kernels beside communication kernels that hold SMs: the SMs that are left. Galvatron measured compute slowed
+// by 1.126 beside NCCL on an A100 node (hardware_configs/overlap_coefficient.json), which is 12 of 108 SMs.
+program::Slowdown slowdown_of(const job::Device& device) {
+  program::Slowdown out;
+  out.step = 1;
+  const int sms = std::max(device.sms, 1);
+  const int most = std::min(64, sms / 2);  // NCCL's MAXCHANNELS; never more than half of the device
+  for (int held = 0; held <= most; ++held) {
+    out.speed.push_back(std::int64_t{1'000'000} * (sms - held) / sms);
+  }
+  return out;
+}
+
+// Who may move bytes through a resource at the same time: (rank, stream class). One user alone cannot make it bind.
+class Users {
+ public:
+  explicit Users(std::size_t resources) : first_(resources, kNone), several_(resources, 0) {}
+  void add(int resource, int rank, int stream_class) {
+    if (resource < 0) {
+      return;
+    }
+    const auto key = static_cast<std::uint32_t>(rank * 4 + stream_class);
+    if (first_[resource] == kNone) {
+      first_[resource] = key;
+    } else if (first_[resource] != key) {
+      several_[resource] = 1;
+    }
+  }
+  bool can_bind(int resource) const { return several_[resource] != 0; }
+
+ private:
+  std::vector<std::uint32_t> first_;
+  std::vector<char> several_;
+};
+
+class WorldBuilder {
+ public:
+  WorldBuilder(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
+               const Options& options)
+      : plan_(plan), topology_(topology), prices_(prices), options_(options),
+        users_(topology.resources().size()), blends_(0) {}
+
+  World build() {
+    make_programs();
+    make_ranks();
+    make_groups();
+    make_channels();
+    choose_resources();
+    fill_usages();
+    price_shapes();
+    world_.labels = labels_.all();
+    for (program::Program& p : world_.programs) {
+      p.labels = world_.labels;
+    }
+    make_curves();
+    return std::move(world_);
+  }
+
+ private:
+  // ------------------------------------------------------------ programs
+  // Ranks of one stage on one kind of device run one program.
+  void make_programs() {
+    if (has_layer(plan_, model::LayerKind::dense)) {
+      dense_ = layer_graph(plan_, model::LayerKind::dense);
+    }
+    if (has_layer(plan_, model::LayerKind::moe)) {
+      moe_ = layer_graph(plan_, model::LayerKind::moe);
+    }
+    embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
+    head_ = model::build_head(plan_.job.model, plan_.shard, plan_.style);
+    for (int slot = 0; slot < topology_.devices(); ++slot) {
+      const job::Device& device = topology_.device(slot);
+      if (device_row_.emplace(device.name, static_cast<std::uint8_t>(devices_.size() + 1)).second) {
+        devices_.push_back(&device);
+      }
+      if (devices_.size() == 1 && plan_.job.cluster.overrides.empty()) {
+        break;
+      }
+    }
+    world_.slowdowns.emplace_back();
+    // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
+    blends_ = Blends(kBlendBase);
+    for (const job::Device* device : devices_) {
+      world_.slowdowns.push_back(slowdown_of(*device));
+      for (int stage = 0; stage < plan_.grid.pipeline; ++stage) {
+        StageContext c;
+        c.plan = &plan_;
+        c.device = device;
+        c.passes = {&plan_, prices_.kernels.at(device->name), &labels_, &book_, options_.merge};
+        c.dense_layer = &dense_;
+        c.moe_layer = &moe_;
+        c.embedding = &embedding_;
+        c.head = &head_;
+        c.blends = &blends_;
+        c.slowdown_row = device_row_.at(device->name);
+        world_.programs.push_back(lower_stage(c, stage));
+      }
+    }
+  }
+
+  // ------------------------------------------------------------ ranks and groups
+  void make_ranks() {
+    const int n = plan_.grid.ranks();
+    world_.ranks.resize(n);
+    world_.communicator_table.assign(std::size_t(n) * kRoles, kNone);
+    world_.channel_table.assign(std::size_t(n) * kChannelRoles, kNone);
+    at_.resize(n);
+    for (int r = 0; r < n; ++r) {
+      at_[r] = cluster::coordinates(plan_.grid, r);
+      const int row = device_row_.at(topology_.device(r).name) - 1;
+      world_.ranks[r].program =
+          static_cast<program::ProgramId>(row * plan_.grid.pipeline + at_[r].pipeline);
+      world_.ranks[r].first_communicator = static_cast<std::uint32_t>(r * kRoles);
+      world_.ranks[r].first_channel = static_cast<std::uint32_t>(r * kChannelRoles);
+    }
+  }
+
+  int rank(int tensor, int data, int pipeline) const {
+    return cluster::rank_at(plan_.grid, {tensor, 0, data, pipeline});
+  }
+
+  // Tensor collectives and whatever else runs on or in lockstep with the compute stream are class 0.
+  int stream_class(Role role) const {
+    const auto& overlap = plan_.job.parallelism.overlap;
+    if (role == kData || role == kReplicas) {
+      const bool beside = overlap.grad_reduce || overlap.param_gather ||
+                          plan_.data_comm == strategy::DataComm::shard_all;
+      return beside ? 1 : 0;
+    }
+    return 0;
+  }
+  // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at a time.
+  int pipeline_class(bool forward) const { return !plan_.interleaved ? 0 : forward ? 2 : 3; }
+
+  void add_group(Role role, const std::vector<int>& ranks) {
+    const GroupShape shape = topology_.shape(ranks);
+    program::Communicator c;
+    c.shape = shape_id(role, shape);
+    c.members = c.size = static_cast<std::uint32_t>(ranks.size());
+    const auto id = static_cast<program::CommunicatorId>(world_.communicators.size());
+    world_.communicators.push_back(c);
+    members_.push_back({first_member_.size(), ranks.size(), shape.domains > 1});
+    first_member_.insert(first_member_.end(), ranks.begin(), ranks.end());
+    for (int r : ranks) {
+      world_.communicator_table[std::size_t(r) * kRoles + role] = id;
+      if (ranks.size() > 1) {
+        const int k = stream_class(role);
+        if (shape.ranks_per_domain > 1) {
+          users_.add(topology_.nvlink_port(r), r, k);
+        }
+        if (shape.domains > 1) {
+          users_.add(topology_.nic_out(r), r, k);
+          users_.add(topology_.nic_in(r), r, k);
+        }
+        if (shape.crosses_spine) {
+          users_.add(topology_.spine(r), r, k);
+        }
+      }
+    }
+  }
+
+  void make_groups() {
+    const auto& g = plan_.grid;
+    const int t = g.tensor, d = g.data, p = g.pipeline;
+    std::vector<int> ranks;
+    auto group = [&](Role role, int count, auto&& member) {
+      ranks.clear();
+      for (int i = 0; i < count; ++i) {
+        ranks.push_back(member(i));
+      }
+      std::sort(ranks.begin(), ranks.end());
+      add_group(role, ranks);
+    };
+    for (int pi = 0; pi < p; ++pi) {
+      for (int di = 0; di < d; ++di) {
+        group(kTensor, t, [&](int i) { return rank(i, di, pi); });
+      }
+      // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among all.
+      const int inner = plan_.data_comm == strategy::DataComm::all_reduce ? d : plan_.shard_ranks;
+      for (int ti = 0; ti < t; ++ti) {
+        for (int block = 0; block < d / inner; ++block) {
+          group(kData, inner, [&](int i) { return rank(ti, block * inner + i, pi); });
+        }
+        if (inner < d) {
+          for (int offset = 0; offset < inner; ++offset) {
+            group(kReplicas, d / inner, [&](int i) { return rank(ti, i * inner + offset, pi); });
+          }
+        }
+      }
+    }
+    if (p > 1 && plan_.job.model.tied_embeddings) {
+      for (int di = 0; di < d; ++di) {
+        for (int ti = 0; ti < t; ++ti) {
+          group(kEmbedding, 2, [&](int i) { return rank(ti, di, i == 0 ? 0 : p - 1); });
+        }
+      }
+    }
+    // The norm of sharded gradients needs every rank; otherwise one model replica.
+    if (plan_.shard_ranks > 1) {
+      group(kNorm, g.ranks(), [](int i) { return i; });
+    } else {
+      for (int di = 0; di < d; ++di) {
+        group(kNorm, t * p, [&](int i) { return rank(i % t, di, i / t); });
+      }
+    }
+  }
+
+  void make_channels() {
+    const int p = plan_.grid.pipeline;
+    if (p == 1) {
+      return;
+    }
+    for (int r = 0; r < plan_.grid.ranks(); ++r) {
+      const auto& a = at_[r];
+      for (const int step : {1, -1}) {
+        const int next = a.pipeline + step;
+        if (!plan_.interleaved && (next < 0 || next >= p)) {
+          continue;
+        }
+        cluster::Coordinates to = a;
+        to.pipeline = (next + p) % p;
+        const int peer = cluster::rank_at(plan_.grid, to);
+        const cluster::Path path = topology_.path(r, peer);
+        program::Channel c;
+        c.sender = static_cast<program::RankId>(r);
+        c.receiver = static_cast<program::RankId>(peer);
+        c.shape = path_shape(path);
+        const auto id = static_cast<program::ChannelId>(world_.channels.size());
+        world_.channels.push_back(c);
+        channel_resources_.push_back(path.resources);
+        for (int resource : path.resources) {
+          const bool at_receiver = topology_.resources()[resource].kind == cluster::ResourceKind::nic_in;
+          users_.add(resource, at_receiver ? peer : r, pipeline_class(step > 0));
+        }
+        const auto out = step > 0 ? kSendForward : kSendBackward;
+        const auto in = step > 0 ? kReceiveForward : kReceiveBackward;
+        world_.channel_table[std::size_t(r) * kChannelRoles + out] = id;
+        world_.channel_table[std::size_t(peer) * kChannelRoles + in] = id;
+      }
+    }
+  }
+
+  // ------------------------------------------------------------ resources
+  void choose_resources() {
+    const auto& all = topology_.resources();
+    resource_id_.assign(all.size(), kNone);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (users_.can_bind(static_cast<int>(i))) {
+        resource_id_[i] = static_cast<program::ResourceId>(world_.resources.size());
+        world_.resources.push_back({static_cast<std::int64_t>(all[i].capacity.count())});
+      }
+    }
+  }
+
+  void add_usage(int resource) {
+    if (resource < 0 || resource_id_[resource] == kNone) {
+      return;
+    }
+    world_.usages.push_back({resource_id_[resource],
+                             static_cast<std::uint32_t>(topology_.resources()[resource].kind), 1});
+  }
+
+  void fill_usages() {
+    if (world_.resources.empty()) {
+      return;
+    }
+    for (std::size_t i = 0; i < world_.communicators.size(); ++i) {
+      auto& c = world_.communicators[i];
+      c.first_usage = static_cast<std::uint32_t>(world_.usages.size());
+      const Members& m = members_[i];
+      if (m.count > 1) {
+        for (std::size_t k = 0; k < m.count; ++k) {
+          const int r = first_member_[m.first + k];
+          add_usage(topology_.nvlink_port(r));
+          if (m.crosses) {
+            add_usage(topology_.nic_out(r));
+            add_usage(topology_.nic_in(r));
+            add_usage(topology_.spine(r));
+          }
+        }
+        // A NIC or uplink that several members share is one resource that the price counts once.
+        const auto begin = world_.usages.begin() + c.first_usage;
+        std::sort(begin, world_.usages.end(),
+                  [](const auto& a, const auto& b) { return a.resource < b.resource; });
+        world_.usages.erase(std::unique(begin, world_.usages.end(),
+                                        [](const auto& a, const auto& b) { return a.resource == b.resource; }),
+                            world_.usages.end());
+      }
+      c.usages = static_cast<std::uint32_t>(world_.usages.size()) - c.first_usage;
+    }
+    for (std::size_t i = 0; i < world_.channels.size(); ++i) {
+      auto& c = world_.channels[i];
+      c.first_usage = static_cast<std::uint32_t>(world_.usages.size());
+      for (int resource : channel_resources_[i]) {
+        add_usage(resource);
+      }
+      c.usages = static_cast<std::uint32_t>(world_.usages.size()) - c.first_usage;
+    }
+  }
+
+  // ------------------------------------------------------------ prices
+  std::uint32_t shape_id(Role role, const GroupShape& shape) {
+    for (std::uint32_t i = 0; i < shapes_.size(); ++i) {
+      if (shapes_[i].role == role && shapes_[i].group == shape) {
+        return i;
+      }
+    }
+    shapes_.push_back({role, shape, {}});
+    return static_cast<std::uint32_t>(shapes_.size() - 1);
+  }
+
+  std::uint32_t path_shape(const cluster::Path& path) {
+    for (std::uint32_t i = 0; i < shapes_.size(); ++i) {
+      const auto& s = shapes_[i];
+      if (s.role == kRoles && s.path.kind == path.kind && s.path.bandwidth == path.bandwidth &&
+          s.path.latency == path.latency && s.path.hops == path.hops) {
+        return i;
+      }
+    }
+    shapes_.push_back({kRoles, {}, path});
+    return static_cast<std::uint32_t>(shapes_.size() - 1);
+  }
+
+  program::Price price_of(const cost::CollectivePrice& c, std::int64_t bytes, std::string label) {
+    program::Price p;
+    p.latency = c.latency.count();
+    p.fluid = c.fluid.count();
+    p.bytes = bytes;
+    p.latency_curve = c.latency_curve;
+    p.curve = c.curve;
+    p.pressure = static_cast<std::uint16_t>(c.sms);
+    p.label = labels_.id(label);
+    const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});
+    if (p.fluid > 0) {
+      p.rate = std::max<std::int64_t>(
+          1, static_cast<std::int64_t>(static_cast<double>(payload) * 1e12 / static_cast<double>(p.fluid)));
+      const auto weight = [&](Bytes b) {
+        return static_cast<std::int64_t>(static_cast<double>(b.count()) * program::kWeightOne /
+                                         static_cast<double>(payload));
+      };
+      p.weight[0] = weight(c.nvlink);
+      p.weight[1] = weight(c.nic);
+      p.weight[2] = weight(c.nic);
+      p.weight[3] = weight(c.spine);
+    }
+    return p;
+  }
+
+  void price_shapes() {
+    world_.shapes.resize(shapes_.size());
+    for (std::size_t i = 0; i < shapes_.size(); ++i) {
+      const Shape& s = shapes_[i];
+      auto& out = world_.shapes[i].prices;
+      if (s.role == kRoles) {
+        const std::int64_t bytes = message_bytes(plan_);
+        out.push_back(price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
+        continue;
+      }
+      for (const PriceBook::Entry& e : book_.entries(s.role)) {
+        const auto c = prices_.collectives->price(e.op, Bytes(e.bytes), s.group);
+        out.push_back(price_of(c, e.bytes,
+                               std::string(cost::to_string(e.op)) + " " + cost::to_string(c.algorithm) +
+                                   " " + cost::to_string(c.protocol)));
+      }
+    }
+    // An operation alone never exceeds what it was measured at: capacity is at least any single demand.
+    auto widen = [&](const auto& user) {
+      for (const program::Price& price : world_.shapes[user.shape].prices) {
+        for (std::uint32_t u = 0; u < user.usages; ++u) {
+          const auto& usage = world_.usages[user.first_usage + u];
+          const double demand = static_cast<double>(price.rate) *
+                                static_cast<double>(price.weight[usage.kind] * usage.count) /
+                                static_cast<double>(program::kWeightOne);
+          auto& capacity = world_.resources[usage.resource].capacity;
+          capacity = std::max(capacity, static_cast<std::int64_t>(demand) + 1);
+        }
+      }
+    };
+    if (!world_.resources.empty()) {
+      std::for_each(world_.communicators.begin(), world_.communicators.end(), widen);
+      std::for_each(world_.channels.begin(), world_.channels.end(), widen);
+    }
+  }
+
+  void make_curves() {
+    for (const cost::Curve& c : prices_.curves->curves()) {
+      world_.curves.push_back({c.name, c.file, c.residual, {}});
+    }
+    const auto base = static_cast<program::CurveId>(world_.curves.size());
+    STEPCAST_CHECK(base + blends_.all().size() < kBlendBase, "too many curves");
+    for (const auto& parts : blends_.all()) {
+      world_.curves.push_back({"merged kernels", "", 0, parts});
+    }
+    for (program::Program& p : world_.programs) {
+      for (program::Task& t : p.tasks) {
+        if (t.curve >= kBlendBase) {
+          t.curve = static_cast<program::CurveId>(t.curve - kBlendBase + base);
+        }
+      }
+    }
+  }
+
+  // Blends are numbered from here until the curve table is complete.
+  static constexpr program::CurveId kBlendBase = 0x8000;
+
+  struct Shape {
+    Role role;  // kRoles: a path
+    GroupShape group;
+    cluster::Path path;
+  };
+  struct Members {
+    std::size_t first;
+    std::size_t count;
+    bool crosses;
+  };
+
+  const strategy::Plan& plan_;
+  const Topology& topology_;
+  const Prices& prices_;
+  const Options& options_;
+  World world_;
+  Labels labels_;
+  PriceBook book_;
+  Users users_;
+  Blends blends_;
+  model::OperatorGraph dense_, moe_, embedding_, head_;
+  std::vector<const job::Device*> devices_;
+  std::map<std::string, std::uint8_t> device_row_;
+  std::vector<cluster::Coordinates> at_;
+  std::vector<Shape> shapes_;
+  std::vector<Members> members_;
+  std::vector<int> first_member_;
+  std::vector<std::vector<int>> channel_resources_;
+  std::vector<program::ResourceId> resource_id_;
+};
+
+}  // namespace
+
+World build_world(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
+                  const Options& options) {
+  return WorldBuilder(plan, topology, prices, options).build();
+}
+
+LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
+                     int layer) {
+  Labels labels;
+  PriceBook book;
+  const auto graph = layer_graph(plan, model::layer_kind(plan.job.model, layer));
+  const auto& device = topology.device(0);
+  const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
+  using Kind = job::Recompute::Kind;
+  const Kind kind = plan.job.memory.recompute.kind;
+  const Passes passes = build_passes(graph, context, kind == Kind::selective);
+  std::vector<int> ranks(plan.grid.tensor);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const GroupShape shape = topology.shape(ranks);
+  auto time = [&](const std::vector<Item>& items) {
+    std::int64_t now = 0;    // compute stream
+    std::int64_t beside = 0; // tensor stream
+    for (const Item& item : items) {
+      if (item.kind == Item::Kind::kernel) {
+        now += item.duration;
+      } else if (item.kind == Item::Kind::join) {
+        now = std::max(now, beside);
+      } else {
+        const auto& entry = book.entries(kTensor)[item.price];
+        const auto price = prices.collectives->price(entry.op, Bytes(entry.bytes), shape);
+        const std::int64_t duration = price.latency.count() + price.fluid.count();
+        if (item.kind == Item::Kind::collective) {
+          now += duration;
+        } else {
+          beside = std::max(beside, now) + duration;
+        }
+      }
+    }
+    return Time(std::max(now, beside));
+  };
+  LayerTime out;
+  out.forward = time(passes.forward);
+  out.backward = time(passes.backward);
+  if (kind == Kind::full) {
+    out.backward += time(passes.recompute);
+  }
+  return out;
+}
+
+}  // namespace stepcast::lower
