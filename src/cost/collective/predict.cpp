@@ -1,0 +1,124 @@
+#include "predict.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::cost {
+namespace {
+
+// The whole list of algorithms, in reading order. `direct` (a single send) has a path instead of a
+// group: p2p.cpp.
+constexpr std::array kAlgorithms = {
+    Entry{Algorithm::ring, "ring", ring_line, ring_traffic},
+    Entry{Algorithm::tree, "tree", tree_line, tree_traffic},
+    Entry{Algorithm::nvls, "nvls", nvls_line, nvls_traffic},
+    Entry{Algorithm::nvls_tree, "nvlstree", nvls_tree_line, nvls_tree_traffic},
+    Entry{Algorithm::pairwise, "", pairwise_line, pairwise_traffic},
+};
+
+double bytes_time(const Line& line, double bytes) {
+  const double share =
+      line.algorithm == Algorithm::tree ? tree_correction_smooth(line.protocol, bytes) : 1.0;
+  return bytes / (line.bandwidth * share);
+}
+
+}  // namespace
+
+std::span<const Entry> algorithms() { return kAlgorithms; }
+
+void Offer::add(const Line& line) {
+  if (line.bandwidth <= 0) {
+    return;
+  }
+  best_bandwidth = std::max(best_bandwidth, line.bandwidth);
+  least_latency = count == 0 ? line.latency : std::min(least_latency, line.latency);
+  lines[static_cast<std::size_t>(count++)] = line;
+}
+
+Offer offer(const Situation& s, Collective op, Allowed allowed) {
+  Offer o;
+  for (int a = 0; a < static_cast<int>(kAlgorithms.size()); ++a) {
+    if (allowed.algorithm >= 0 && a != allowed.algorithm) {
+      continue;
+    }
+    for (int p = 0; p < 3; ++p) {
+      if (allowed.protocol >= 0 && p != allowed.protocol) {
+        continue;
+      }
+      o.add(kAlgorithms[static_cast<std::size_t>(a)].line(s, op, static_cast<Protocol>(p)));
+    }
+  }
+  if (o.count == 0 && (allowed.algorithm >= 0 || allowed.protocol >= 0)) {
+    // NCCL falls back to what it has where a forced choice does not exist for an operation: first
+    // keep the protocol.
+    if (allowed.algorithm >= 0) {
+      return offer(s, op, {-1, allowed.protocol});
+    }
+    return offer(s, op, {});
+  }
+  return o;
+}
+
+const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes) {
+  int best = 0;
+  double least = 0;
+  for (int i = 0; i < o.count; ++i) {
+    const Line& line = o.lines[static_cast<std::size_t>(i)];
+    double bandwidth = line.bandwidth;
+    double latency = line.latency;
+    if (line.algorithm == Algorithm::tree) {
+      bandwidth *= tree_correction(line.protocol, bytes);
+    }
+    // "Plateau of ring": NCCL counts its latency higher on several nodes once chunks are whole.
+    if (line.algorithm == Algorithm::ring && line.protocol == Protocol::simple && s.domains > 1 &&
+        op == Collective::all_reduce && bytes / (s.channels * s.ranks) >= 64) {
+      latency *= s.arch >= 1 ? 1.4 : 1.9;
+    }
+    const double time = latency + bytes / bandwidth;
+    if (i == 0 || time < least) {
+      least = time;
+      best = i;
+    }
+  }
+  return o.lines[static_cast<std::size_t>(best)];
+}
+
+Fit mix(const Fit& a, const Fit& b, double w) {
+  Fit m;
+  m.latency = a.latency * (1 - w) + b.latency * w;
+  for (std::size_t k = 0; k < kKnots; ++k) {
+    m.log2_share[k] = a.log2_share[k] * (1 - w) + b.log2_share[k] * w;
+  }
+  return m;
+}
+
+KnotWeight knot_weight(double x) {
+  const double at = std::clamp((x - kFirst) / kStep, 0.0, static_cast<double>(kKnots - 1));
+  const int low = std::min(kKnots - 2, static_cast<int>(at));
+  return {low, at - low};
+}
+
+double log2_share(const Fit& fit, double x) {
+  const KnotWeight w = knot_weight(x);
+  const auto low = static_cast<std::size_t>(w.low);
+  return fit.log2_share[low] * (1 - w.high) + fit.log2_share[low + 1] * w.high;
+}
+
+Predicted predict(const Offer& o, const Fit& fit, double bytes) {
+  if (bytes <= 0) {
+    return {fit.latency * o.least_latency, 0};
+  }
+  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
+  const double share = std::exp2(log2_share(fit, std::log2(bytes / latency_bytes)));
+  Predicted best;
+  for (int i = 0; i < o.count; ++i) {
+    const Line& line = o.lines[static_cast<std::size_t>(i)];
+    const Predicted p{fit.latency * line.latency, bytes_time(line, bytes) / share};
+    if (i == 0 || p.total() < best.total()) {
+      best = p;
+    }
+  }
+  return best;
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,60 @@
+// From NCCL's lines to achieved time.
+//
+// LAW: t(S) = min over offered lines i of  f * L_i + S / (B_i * e(x)),   x = log2(S / (B* L*)),
+// with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
+// e (achieved share of NCCL's bandwidth, piecewise linear in x, ends constant) come from a fit
+// (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by less than 0.95 per
+// unit of x, so t rises with S; a minimum of continuous rising curves is continuous and rising.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "line.h"
+
+namespace stepcast::cost {
+
+// The lines of one operation on one group that NCCL may choose from.
+struct Offer {
+  std::array<Line, 16> lines;
+  int count = 0;
+  double best_bandwidth = 0;
+  double least_latency = 0;
+  void add(const Line& line);
+};
+
+struct Allowed {
+  int algorithm = -1;  // index in algorithms(); -1: any
+  int protocol = -1;
+};
+Offer offer(const Situation& s, Collective op, Allowed allowed);
+// NCCL's own choice.
+const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes);
+
+// Knots of log2 e at x = kFirst, kFirst + kStep, ...
+inline constexpr int kKnots = 15;
+inline constexpr double kFirst = -12;
+inline constexpr double kStep = 2;
+inline constexpr double kSteepest = 0.95;
+
+struct Fit {
+  double latency = 1;                       // f
+  std::array<double, kKnots> log2_share{};  // log2 e
+};
+// Between fits of other group sizes.
+Fit mix(const Fit& a, const Fit& b, double weight_of_b);
+double log2_share(const Fit& fit, double x);
+struct KnotWeight {
+  int low = 0;      // and low + 1
+  double high = 0;  // weight of low + 1
+};
+KnotWeight knot_weight(double x);
+
+struct Predicted {
+  double latency = 0;  // seconds
+  double fluid = 0;
+  double total() const { return latency + fluid; }
+};
+Predicted predict(const Offer& o, const Fit& fit, double bytes);
+
+}  // namespace stepcast::cost

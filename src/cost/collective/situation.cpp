@@ -1,0 +1,155 @@
+// Channels and rates as NCCL's topology search would find them on these regular clusters
+// (search.cc, connect.cc).
+#include <algorithm>
+
+#include "line.h"
+
+namespace stepcast::cost {
+namespace {
+
+constexpr double kGB = 1e9;
+constexpr double kMicro = 1e-6;
+
+// Rates per channel that the search tries, GB/s, best first.
+constexpr std::array kIntra80 = {40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0,
+                                 9.0,  7.0,  6.0,  5.0,  4.0,  3.0};
+constexpr std::array kInter80 = {48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0,
+                                 7.0,  6.0,  5.0,  4.0,  3.0,  2.4,  1.2,  0.24, 0.12};
+constexpr std::array kIntra90 = {60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0};
+constexpr std::array kInter90 = {48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5,
+                                 15.0, 12.0, 6.0,  3.0,  2.4,  1.2,  0.24, 0.12};
+constexpr std::array kIntra100 = {90.0, 80.0, 70.0, 60.0, 50.0, 45.0,
+                                  40.0, 30.0, 24.0, 20.0, 19.0, 18.0};
+constexpr std::array kInter100 = {96.0, 86.0, 80.0, 48.0, 45.1, 42.0, 40.0, 30.0, 24.0, 22.0,
+                                  20.0, 17.5, 15.0, 12.0, 6.0,  3.0,  2.4,  1.2,  0.24, 0.12};
+
+double first_within(std::span<const double> rates, double limit) {
+  for (const double r : rates) {
+    if (r <= limit * 1.0001) {
+      return r;
+    }
+  }
+  return rates.back();
+}
+
+std::span<const double> intra_rates(int arch) {
+  return arch >= 3   ? std::span<const double>(kIntra100)
+         : arch == 2 ? std::span<const double>(kIntra90)
+                     : std::span<const double>(kIntra80);
+}
+std::span<const double> inter_rates(int arch) {
+  return arch >= 3   ? std::span<const double>(kInter100)
+         : arch == 2 ? std::span<const double>(kInter90)
+                     : std::span<const double>(kInter80);
+}
+
+int arch_of(double capability) {
+  return capability >= 10 ? 3 : capability >= 9 ? 2 : capability >= 8 ? 1 : 0;
+}
+
+void count_channels(Situation& s) {
+  double rate = 0;
+  int count = 1;
+  if (s.domains == 1 || s.pcie_between) {
+    const double total = s.intra / kGB;
+    rate = first_within(intra_rates(s.arch), total);
+    count = std::max(1, static_cast<int>(total / rate + 1e-9));
+  } else {
+    const double port = s.net / std::max(1, s.nics) / kGB;
+    rate = first_within(inter_rates(s.arch), port);
+    count = std::max(1, static_cast<int>(port / rate + 1e-9)) * std::max(1, s.nics);
+  }
+  constexpr int kMost = 32;  // MAXCHANNELS / 2 for rings
+  count = std::min(count, kMost);
+  // Channels of 25 GB/s and more are split in two.
+  if (rate >= 25 && !(s.arch >= 2 && rate < 50 && count > 4)) {
+    count = std::min(2 * count, kMost);
+    rate /= 2;
+  }
+  s.search_channels = count;
+  s.channels = std::min(64, 2 * count);
+  if (s.arch >= 2 && s.domains > 1 && rate > 45 && s.channels < 16) {
+    s.channels *= 2;
+  }
+}
+
+// [link][tree, ring][LL, LL128, Simple], microseconds.
+constexpr double kHop[3][2][3] = {{{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
+                                  {{1.0, 1.9, 4.0}, {1.0, 2.5, 5.7}},
+                                  {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}}};
+constexpr double kBase[2][3] = {{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}};
+
+}  // namespace
+
+double nvlink_share(double capability) {
+  return capability >= 10 ? 40.1 / 50 : capability >= 9 ? 20.6 / 25 : 20.0 / 25;
+}
+
+double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol) {
+  if (algorithm == Algorithm::nvls) {
+    return (hop == Hop::net ? 18 : 25) * kMicro;
+  }
+  if (algorithm == Algorithm::nvls_tree) {
+    return (hop == Hop::net ? 20.9 : 25) * kMicro;
+  }
+  const int row = algorithm == Algorithm::tree ? 0 : 1;
+  return kHop[static_cast<int>(hop)][row][static_cast<int>(protocol)] * kMicro;
+}
+
+double base_latency(Algorithm algorithm, Protocol protocol) {
+  return kBase[algorithm == Algorithm::tree ? 0 : 1][static_cast<int>(protocol)] * kMicro;
+}
+
+double ll_cap(const Situation& s) {
+  constexpr double kCaps[4][3] = {
+      {39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}};
+  const int row = s.domains == 1 ? s.arch : s.amd_cpu ? 1 : 0;
+  return kCaps[row][column(s)] * kGB;
+}
+
+double Situation::bus() const {
+  if (domains == 1) {
+    return intra;
+  }
+  return per_domain > 1 ? std::min(intra, net) : net;
+}
+
+Situation situate(const cluster::GroupShape& g) {
+  Situation s;
+  s.ranks = g.ranks;
+  s.domains = std::max(1, g.domains);
+  s.per_domain = std::max(1, g.ranks_per_domain);
+  s.nics = g.nics_per_domain;
+  s.arch = arch_of(g.compute_capability);
+  s.nvlink = g.has_nvlink;
+  s.nvls = g.nvls;
+  s.amd_cpu = g.amd_cpu;
+  s.pcie_between = g.nodes <= 1 && g.domains > 1;
+  s.intra = g.nvlink.count() * (g.has_nvlink ? nvlink_share(g.compute_capability) : kPcieShare);
+  s.net = g.nic_per_domain.count() * (s.pcie_between ? kPcieShare : 1);
+  // The constants hold a usual InfiniBand network: adapter and first switch twice, 1.5 us.
+  constexpr double kUsual = 1.5e-6;
+  s.net_latency =
+      s.domains > 1 && !s.pcie_between ? std::max(0.0, to_seconds(g.network_latency) - kUsual) : 0;
+  count_channels(s);
+  return s;
+}
+
+int launch_channels(const Situation& s, const Line& line, double bytes) {
+  if (line.algorithm == Algorithm::nvls || line.algorithm == Algorithm::nvls_tree) {
+    return s.arch >= 3 ? (s.domains > 1 ? 32 : 24) : 16;
+  }
+  const bool ring = line.algorithm == Algorithm::ring;
+  double per_thread = 64;  // bytes, Simple
+  double threads = line.algorithm == Algorithm::tree ? 640 : 512;
+  if (line.protocol == Protocol::ll) {
+    per_thread = ring ? 8.0 * s.ranks : 8.0;
+  } else if (line.protocol == Protocol::ll128) {
+    per_thread = 8;
+    threads = 640;
+  }
+  const double fit = bytes / (threads * per_thread);
+  return static_cast<int>(std::clamp(fit, 1.0, static_cast<double>(s.channels)));
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,20 @@
+#include "stepcast/cost/curve.h"
+
+#include "stepcast/base/diagnostics.h"
+
+namespace stepcast::cost {
+
+CurveTable::CurveTable() { curves_.push_back({"exact", "", "", "a count, not a measurement", 0}); }
+
+CurveId CurveTable::add(const Curve& curve) {
+  for (std::size_t i = 0; i < curves_.size(); ++i) {
+    if (curves_[i].name == curve.name) {
+      return static_cast<CurveId>(i);
+    }
+  }
+  STEPCAST_CHECK(curves_.size() < 65535, "more curves than a CurveId counts");
+  curves_.push_back(curve);
+  return static_cast<CurveId>(curves_.size() - 1);
+}
+
+}  // namespace stepcast::cost

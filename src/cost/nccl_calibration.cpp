@@ -1,0 +1,130 @@
+#include "nccl_calibration.h"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cost {
+namespace {
+
+using text::Value;
+
+[[noreturn]] void fail(const Value& at, const std::string& message) {
+  throw InputError(Fault{at.origin, message});
+}
+
+const Value& need(const Value& map, const char* key) {
+  const Value* v = map.find(key);
+  if (v == nullptr) {
+    fail(map, std::string("calibration file lacks '") + key + "'");
+  }
+  return *v;
+}
+
+std::vector<std::string> names(const Value& map, const char* key) {
+  std::vector<std::string> all;
+  if (const Value* v = map.find(key)) {
+    for (const Value& item : v->items) {
+      all.push_back(text::to_string(item));
+    }
+  }
+  return all;
+}
+
+SizedFit read_fit(const Value& v) {
+  SizedFit f;
+  f.size = static_cast<int>(text::to_integer(need(v, "size")));
+  f.fit.latency = text::to_number(need(v, "latency_factor"));
+  const Value& share = need(v, "log2_share");
+  if (share.items.size() != kKnots) {
+    fail(share, "expected " + std::to_string(kKnots) + " knots");
+  }
+  for (std::size_t k = 0; k < kKnots; ++k) {
+    f.fit.log2_share[k] = text::to_number(share.items[k]);
+    if (k > 0 && f.fit.log2_share[k] - f.fit.log2_share[k - 1] > kSteepest * kStep + 1e-6) {
+      fail(share, "log2_share rises too steeply: times would fall with size");
+    }
+  }
+  const Value& residual = need(v, "residual");
+  f.small_residual = text::to_number(need(residual, "below_1MiB"));
+  f.large_residual = text::to_number(need(residual, "from_1MiB"));
+  return f;
+}
+
+NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
+  const Value root = text::read_yaml(path);
+  NcclFile file;
+  file.file = name;
+  file.system = text::to_string(need(root, "system"));
+  const std::string& scope = text::to_string(need(root, "scope"));
+  if (scope != "domain" && scope != "network") {
+    fail(need(root, "scope"), "expected domain or network");
+  }
+  file.scope = scope == "domain" ? Scope::domain : Scope::network;
+  file.devices = names(root, "devices");
+  file.nodes = names(root, "nodes");
+  if (const Value* nic = root.find("nic")) {
+    file.nic = parse_bandwidth(text::to_string(*nic)).count();
+  }
+  file.provenance = text::to_string(need(root, "provenance"));
+  for (const auto& entry : need(root, "ops").entries) {
+    const int op = op_of(entry.key);
+    if (op < 0) {
+      throw InputError(Fault{entry.origin, "no collective is named '" + entry.key + "'"});
+    }
+    for (const Value& item : entry.value.items) {
+      file.fits[op].push_back(read_fit(item));
+    }
+    std::sort(file.fits[op].begin(), file.fits[op].end(),
+              [](const SizedFit& a, const SizedFit& b) { return a.size < b.size; });
+  }
+  return file;
+}
+
+}  // namespace
+
+const char* op_name(int op) {
+  return op == kSend ? "send" : to_string(static_cast<Collective>(op));
+}
+
+int op_of(const std::string& name) {
+  for (int op = 0; op < kOps; ++op) {
+    if (name == op_name(op)) {
+      return op;
+    }
+  }
+  return name == "alltoall"   ? static_cast<int>(Collective::all_to_all)
+         : name == "sendrecv" ? kSend
+                              : -1;
+}
+
+std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
+    const std::filesystem::path& calibration_dir) {
+  static std::mutex mutex;
+  static std::map<std::string, std::shared_ptr<const std::vector<NcclFile>>> cache;
+  const std::lock_guard lock(mutex);
+  auto& slot = cache[calibration_dir.string()];
+  if (slot) {
+    return slot;
+  }
+  auto files = std::make_shared<std::vector<NcclFile>>();
+  const auto folder = calibration_dir / "nccl";
+  std::vector<std::filesystem::path> paths;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, missing)) {
+    if (entry.is_regular_file() && entry.path().extension() == ".yaml") {
+      paths.push_back(entry.path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    files->push_back(read_file(path, "nccl/" + path.filename().string()));
+  }
+  slot = files;
+  return slot;
+}
+
+}  // namespace stepcast::cost
