@@ -72,7 +72,8 @@ std::string to_string(const Fault& fault) {
 }
 
 InputError::InputError(std::vector<Fault> faults)
-    : std::runtime_error(joined(in_file_order(faults))), faults_(in_file_order(faults)) {}
+    : std::runtime_error(joined(in_file_order(faults))),
+      faults_(in_file_order(std::move(faults))) {}
 
 InputError::InputError(Fault fault) : InputError(std::vector<Fault>{std::move(fault)}) {}
 

@@ -8,6 +8,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "stepcast/base/diagnostics.h"
+
 namespace stepcast {
 namespace {
 
@@ -49,6 +51,7 @@ int bits(Wide v) {
 // mantissas have at most 63 and 53 bits and 10^12 has 40, so a numerator or denominator that leaves
 // 127 bits decides the quotient by itself.
 Time ceiling(Binary work, Binary rate) {
+  STEPCAST_CHECK(rate.mantissa != 0, "a duration needs a rate");
   if (work.mantissa == 0) {
     return Time(0);
   }

@@ -26,7 +26,7 @@ std::filesystem::path data_directory() {
   }
   std::error_code error;
   const auto binary = std::filesystem::read_symlink("/proc/self/exe", error);
-  const auto installed = (binary.parent_path() / "../share/stepcast").lexically_normal();
+  std::filesystem::path installed = (binary.parent_path() / "../share/stepcast").lexically_normal();
   if (!error && holds_data(installed)) {
     return installed;
   }

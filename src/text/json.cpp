@@ -121,6 +121,7 @@ class Reader {
   // By sorting: maps are small, but a hostile one must not cost its square.
   static void check_unique(const Value& v) {
     std::vector<const Value::Entry*> sorted;
+    sorted.reserve(v.entries.size());
     for (const Value::Entry& entry : v.entries) {
       sorted.push_back(&entry);
     }
