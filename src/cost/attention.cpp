@@ -1,0 +1,72 @@
+#include "attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+namespace stepcast::cost {
+namespace {
+
+constexpr double kTile = 128;  // queries per thread block in FlashAttention's kernels
+// dQ, dK, dV, and the recomputed S and dP: five products against the forward's two
+// (FlashAttention-2, section 3.2).
+constexpr double kBackwardFlops = 2.5;
+
+double rate_at(const std::map<int, double>& rate, int dim) {
+  const auto up = rate.lower_bound(dim);
+  if (up == rate.end()) {
+    return std::prev(up)->second;
+  }
+  if (up->first == dim || up == rate.begin()) {
+    return up->second;
+  }
+  const auto low = std::prev(up);
+  const double part = static_cast<double>(dim - low->first) / (up->first - low->first);
+  return low->second + part * (up->second - low->second);
+}
+
+// Keys that a query meets on average.
+double keys_per_query(const model::AttentionShape& s) {
+  const auto q = static_cast<double>(s.query_length);
+  const auto k = static_cast<double>(s.key_length);
+  if (!s.causal) {
+    return k;
+  }
+  // The last query sees every key; with more queries than keys the first ones see none.
+  return k >= q ? k - q / 2 : k * k / (2 * q);
+}
+
+}  // namespace
+
+double attention_flops(const model::AttentionShape& s, bool backward) {
+  const double forward = 2.0 * static_cast<double>(s.sequences) * s.heads *
+                         static_cast<double>(s.query_length) * keys_per_query(s) *
+                         (s.qk_dim + s.v_dim);
+  return backward ? forward * kBackwardFlops : forward;
+}
+
+double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& s, bool backward,
+                         const AttentionDevice& device, double bytes_per_element) {
+  const auto q = static_cast<double>(s.query_length);
+  const auto sequences = static_cast<double>(s.sequences);
+  const double tiles = sequences * s.heads * std::ceil(q / kTile);
+  const double exact = tiles / device.sms;
+  const double waves = exact + curve.tail * (std::ceil(exact - 1e-12) - exact);
+  const double keys = keys_per_query(s) + (s.causal ? kTile / 2 : 0);
+  double rate = rate_at(curve.rate, std::max(s.qk_dim, s.v_dim));
+  double flops = 2 * std::min(kTile, q) * (keys + curve.prologue) * (s.qk_dim + s.v_dim);
+  double passes = 1;
+  if (backward) {
+    flops *= kBackwardFlops;
+    rate *= curve.backward;
+    passes = 2;  // q, k, v, o and do are read, dq, dk, dv written: twice the forward's traffic
+  }
+  const double compute = waves * flops * device.sms / rate;
+  const double elements =
+      sequences * (q * s.heads * (s.qk_dim + s.v_dim) +
+                   static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));
+  const double moved = passes * elements * bytes_per_element / device.bandwidth;
+  return curve.fixed + std::max(compute, moved);
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,27 @@
+// LAW     t = fixed + max(C, bytes/bandwidth)
+//         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
+//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64
+//         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
+//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward.
+// SOURCE  rates fitted to calibration/*/attention-points.csv; the form follows FlashAttention-2
+// (arXiv 2307.08691). VALID   512 to 128k tokens, head dimensions 32 to 512 (rates between measured
+// dimensions are interpolated).
+#pragma once
+
+#include "calibration_file.h"
+#include "stepcast/model/operators.h"
+
+namespace stepcast::cost {
+
+struct AttentionDevice {
+  int sms = 0;
+  double bandwidth = 0;  // bytes/s, achieved
+};
+
+// Multiply-adds count two; causal attention counts the half that is needed.
+double attention_flops(const model::AttentionShape& shape, bool backward);
+
+double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& shape,
+                         bool backward, const AttentionDevice& device, double bytes_per_element);
+
+}  // namespace stepcast::cost

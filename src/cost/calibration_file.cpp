@@ -1,0 +1,389 @@
+#include "calibration_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <system_error>
+
+namespace stepcast::cost {
+namespace {
+
+template <class T>
+struct Named {
+  const char* name;
+  T value;
+};
+
+constexpr std::array kDTypes = {
+    Named{"fp32", job::DType::fp32},   Named{"tf32", job::DType::tf32},
+    Named{"bf16", job::DType::bf16},   Named{"fp16", job::DType::fp16},
+    Named{"fp8", job::DType::fp8},     Named{"fp8_block", job::DType::fp8_block},
+    Named{"mxfp8", job::DType::mxfp8}, Named{"nvfp4", job::DType::nvfp4},
+    Named{"int8", job::DType::int8}};
+constexpr std::array kAttention = {
+    Named{"unfused", job::AttentionKernel::unfused}, Named{"flash1", job::AttentionKernel::flash1},
+    Named{"flash2", job::AttentionKernel::flash2}, Named{"flash3", job::AttentionKernel::flash3},
+    Named{"cudnn", job::AttentionKernel::cudnn}};
+constexpr std::array kMemoryOps = {
+    Named{"copy", MemoryOp::copy},           Named{"norm", MemoryOp::norm},
+    Named{"softmax", MemoryOp::softmax},     Named{"activation", MemoryOp::activation},
+    Named{"dropout", MemoryOp::dropout},     Named{"elementwise", MemoryOp::elementwise},
+    Named{"embedding", MemoryOp::embedding}, Named{"cross_entropy", MemoryOp::cross_entropy},
+    Named{"optimizer", MemoryOp::optimizer}, Named{"permute", MemoryOp::permute}};
+
+template <class Table>
+auto find_name(const Table& table, const std::string& text)
+    -> std::optional<decltype(table[0].value)> {
+  for (const auto& entry : table) {
+    if (text == entry.name) {
+      return entry.value;
+    }
+  }
+  return std::nullopt;
+}
+
+template <class Table, class T>
+const char* name_of(const Table& table, T value) {
+  for (const auto& entry : table) {
+    if (entry.value == value) {
+      return entry.name;
+    }
+  }
+  return "?";
+}
+
+[[noreturn]] void fault(const Origin& where, std::string message) {
+  throw InputError(Fault{where, std::move(message)});
+}
+
+// A map whose keys must all be known.
+const text::Value& expect_map(const text::Value& v, const std::vector<std::string>& allowed) {
+  if (v.kind != text::Value::Kind::map) {
+    fault(v.origin, "expected a map");
+  }
+  for (const auto& entry : v.entries) {
+    if (std::find(allowed.begin(), allowed.end(), entry.key) == allowed.end()) {
+      const std::string like = nearest(entry.key, allowed);
+      fault(entry.origin,
+            fmt::format("unknown key '{}'{}", entry.key,
+                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
+    }
+  }
+  return v;
+}
+
+const text::Value& need(const text::Value& map, std::string_view key) {
+  const text::Value* v = map.find(key);
+  if (v == nullptr) {
+    fault(map.origin, fmt::format("key '{}' is missing", key));
+  }
+  return *v;
+}
+
+double number_in(const text::Value& map, std::string_view key, double low, double high) {
+  const text::Value& v = need(map, key);
+  const double x = text::to_number(v);
+  if (!(x >= low && x <= high)) {
+    fault(v.origin, fmt::format("{} is {}: expected {} to {}", key, x, low, high));
+  }
+  return x;
+}
+
+CorrectionGrid::Axis read_axis(const text::Value& grid, std::string_view key) {
+  const text::Value& v = expect_map(need(grid, key), {"first", "step", "nodes"});
+  CorrectionGrid::Axis axis;
+  axis.first = number_in(v, "first", 0, 40);
+  axis.step = number_in(v, "step", 0.01, 10);
+  axis.nodes = static_cast<int>(number_in(v, "nodes", 2, 200));
+  return axis;
+}
+
+// Whole thousandths of the logarithm of time, separated by blanks.
+std::vector<float> read_correction(const text::Value& v, std::size_t count) {
+  const std::string& s = text::to_string(v);
+  std::vector<float> values;
+  values.reserve(count);
+  const char* p = s.data();
+  const char* end = p + s.size();
+  while (true) {
+    while (p != end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) {
+      ++p;
+    }
+    if (p == end) {
+      break;
+    }
+    int thousandths = 0;
+    const auto [next, error] = std::from_chars(p, end, thousandths);
+    if (error != std::errc{} || std::abs(thousandths) > 5000) {
+      fault(v.origin, fmt::format("value {} of the correction is no whole number within 5000",
+                                  values.size() + 1));
+    }
+    p = next;
+    values.push_back(static_cast<float>(thousandths) * 1e-3F);
+  }
+  if (values.size() != count) {
+    fault(v.origin,
+          fmt::format("the correction has {} values; its grid has {} nodes", values.size(), count));
+  }
+  return values;
+}
+
+GemmCurve read_gemm(const text::Value& v) {
+  expect_map(
+      v, {"law", "layout", "sustained", "grouped", "residual", "held_out", "grid", "correction"});
+  GemmCurve c;
+  const text::Value& law =
+      expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail"});
+  c.law.sms = static_cast<int>(number_in(law, "sms", 1, 4096));
+  c.law.fixed = number_in(law, "fixed", 0, 1e-2);
+  c.law.rate = number_in(law, "rate", 1e9, 1e18);
+  c.law.bandwidth = number_in(law, "bandwidth", 1e8, 1e15);
+  c.law.prologue = number_in(law, "prologue", 0, 1e5);
+  c.law.tile = number_in(law, "tile", 0, 1e4);
+  c.law.tail = number_in(law, "tail", 0, 1);
+  if (const text::Value* layout = v.find("layout")) {
+    expect_map(*layout, {"input_grad", "weight_grad", "source"});
+    c.input_grad = number_in(*layout, "input_grad", 0.2, 5);
+    c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
+  }
+  const text::Value& sustained =
+      expect_map(need(v, "sustained"), {"factor", "deviation", "source"});
+  c.sustained = number_in(sustained, "factor", 0.1, 1);
+  c.sustained_deviation = number_in(sustained, "deviation", 0, 1);
+  if (const text::Value* grouped = v.find("grouped")) {
+    expect_map(*grouped, {"factor", "source"});
+    c.grouped = number_in(*grouped, "factor", 0.2, 20);
+  }
+  c.residual = number_in(v, "residual", 0, 2);
+  if (const text::Value* grid = v.find("grid")) {
+    expect_map(*grid, {"m", "n", "k"});
+    c.law.grid.axes = {read_axis(*grid, "m"), read_axis(*grid, "n"), read_axis(*grid, "k")};
+    const auto& axes = c.law.grid.axes;
+    const auto count = static_cast<std::size_t>(axes[0].nodes) *
+                       static_cast<std::size_t>(axes[1].nodes) *
+                       static_cast<std::size_t>(axes[2].nodes);
+    c.law.grid.values = read_correction(need(v, "correction"), count);
+  }
+  return c;
+}
+
+AttentionCurve read_attention(const text::Value& v) {
+  expect_map(v,
+             {"fixed", "prologue", "tail", "rate", "backward", "residual", "held_out", "source"});
+  AttentionCurve c;
+  c.fixed = number_in(v, "fixed", 0, 1e-2);
+  c.prologue = number_in(v, "prologue", 0, 1e5);
+  c.tail = number_in(v, "tail", 0, 1);
+  c.backward = number_in(v, "backward", 0.05, 2);
+  c.residual = number_in(v, "residual", 0, 2);
+  const text::Value& rate = need(v, "rate");
+  if (rate.kind != text::Value::Kind::map || rate.entries.empty()) {
+    fault(rate.origin, "expected a map of head dimension to FLOP/s");
+  }
+  for (const auto& entry : rate.entries) {
+    int dim = 0;
+    const auto [next, error] =
+        std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
+    if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
+      fault(entry.origin, fmt::format("'{}' is no head dimension", entry.key));
+    }
+    c.rate[dim] = number_in(rate, entry.key, 1e9, 1e18);
+  }
+  return c;
+}
+
+MemoryCurve read_memory(const text::Value& v) {
+  expect_map(v, {"fixed", "share", "residual", "held_out", "source"});
+  MemoryCurve c;
+  c.fixed = number_in(v, "fixed", 0, 1e-2);
+  c.share = number_in(v, "share", 0.01, 1);
+  c.residual = number_in(v, "residual", 0, 2);
+  return c;
+}
+
+template <class Map, class Parse, class Read>
+void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, const char* what) {
+  if (curves.kind != text::Value::Kind::map) {
+    fault(curves.origin, "expected a map of curves");
+  }
+  for (const auto& entry : curves.entries) {
+    const auto key = parse(entry.key);
+    if (!key) {
+      fault(entry.origin, fmt::format("'{}' is no {}", entry.key, what));
+    }
+    into[*key] = read(entry.value);
+  }
+}
+
+// A file seen before; `parsed` is empty until someone asks for a device that the text names.
+struct Entry {
+  std::filesystem::file_time_type time;
+  std::string text;
+  std::shared_ptr<const CalibrationFile> parsed;
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::map<std::string, Entry> entries;
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+std::string short_name(const std::filesystem::path& file) {
+  return file.has_parent_path() ? (file.parent_path().filename() / file.filename()).generic_string()
+                                : file.filename().generic_string();
+}
+
+// With the cache's mutex held.
+Entry& entry_of(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error) {
+    fault({file.string(), 0, 0}, "cannot be read: " + error.message());
+  }
+  Entry& e = cache().entries[file.string()];
+  if (e.text.empty() || e.time != time) {
+    std::ifstream in(file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    e = {time, text.str(), nullptr};
+  }
+  return e;
+}
+
+std::shared_ptr<const CalibrationFile> parse_entry(Entry& e, const std::filesystem::path& file) {
+  if (!e.parsed) {
+    CalibrationFile parsed = to_calibration(text::read_yaml(file));
+    parsed.name = short_name(file);
+    e.parsed = std::make_shared<const CalibrationFile>(std::move(parsed));
+  }
+  return e.parsed;
+}
+
+bool names(const CalibrationFile& file, const std::string& device) {
+  return std::find(file.devices.begin(), file.devices.end(), device) != file.devices.end();
+}
+
+// Kernel files declare themselves in their first line, so that files of other kinds are not parsed
+// here.
+bool is_kernel_file(const std::string& text) {
+  return text.starts_with("kind: gemm") || text.starts_with("kind: attention") ||
+         text.starts_with("kind: memory");
+}
+
+}  // namespace
+
+std::optional<job::DType> parse_dtype(const std::string& text) { return find_name(kDTypes, text); }
+std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& text) {
+  return find_name(kAttention, text);
+}
+std::optional<MemoryOp> parse_memory_op(const std::string& text) {
+  return find_name(kMemoryOps, text);
+}
+const char* to_string(job::AttentionKernel k) { return name_of(kAttention, k); }
+const char* to_string(MemoryOp op) { return name_of(kMemoryOps, op); }
+
+CalibrationFile to_calibration(const text::Value& document) {
+  CalibrationFile file;
+  if (document.kind != text::Value::Kind::map) {
+    fault(document.origin, "expected a calibration file: a map with 'kind'");
+  }
+  const std::string& kind = text::to_string(need(document, "kind"));
+  file.kind = kind == "gemm"        ? CalibrationFile::Kind::gemm
+              : kind == "attention" ? CalibrationFile::Kind::attention
+              : kind == "memory"    ? CalibrationFile::Kind::memory
+                                    : CalibrationFile::Kind::other;
+  if (file.kind == CalibrationFile::Kind::other) {
+    return file;
+  }
+  expect_map(document, {"kind", "devices", "library", "source", "curves"});
+  const text::Value& devices = need(document, "devices");
+  if (devices.kind != text::Value::Kind::sequence || devices.items.empty()) {
+    fault(devices.origin, "expected a list of device names");
+  }
+  for (const auto& item : devices.items) {
+    file.devices.push_back(text::to_string(item));
+  }
+  file.library = text::to_string(need(document, "library"));
+  file.source = text::to_string(need(document, "source"));
+  const text::Value& curves = need(document, "curves");
+  switch (file.kind) {
+    case CalibrationFile::Kind::gemm:
+      read_curves(curves, file.gemm, parse_dtype, read_gemm, "dtype");
+      break;
+    case CalibrationFile::Kind::attention:
+      read_curves(curves, file.attention, parse_attention_kernel, read_attention,
+                  "attention kernel");
+      break;
+    case CalibrationFile::Kind::memory:
+      read_curves(curves, file.memory, parse_memory_op, read_memory, "memory-bound operator");
+      break;
+    case CalibrationFile::Kind::other:
+      break;
+  }
+  return file;
+}
+
+std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file) {
+  const std::scoped_lock lock(cache().mutex);
+  return parse_entry(entry_of(file), file);
+}
+
+std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
+    const std::filesystem::path& directory, const std::string& device,
+    const std::vector<std::string>& only) {
+  std::vector<std::shared_ptr<const CalibrationFile>> found;
+  const std::scoped_lock lock(cache().mutex);
+  if (!only.empty()) {
+    for (const std::string& name : only) {
+      std::filesystem::path path(name);
+      if (path.is_relative() && !std::filesystem::exists(path)) {
+        path = directory / name;
+      }
+      Entry& e = entry_of(path);
+      if (!is_kernel_file(e.text)) {
+        // Collectives have readers of their own; what is no mapping at all is a fault here.
+        (void)parse_entry(e, path);
+        continue;
+      }
+      auto parsed = parse_entry(e, path);
+      if (!names(*parsed, device)) {
+        fault({path.string(), 0, 0}, fmt::format("the file is of {}, not of device '{}'",
+                                                 fmt::join(parsed->devices, ", "), device));
+      }
+      found.push_back(std::move(parsed));
+    }
+    return found;
+  }
+  std::error_code error;
+  std::vector<std::filesystem::path> paths;
+  for (std::filesystem::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".yaml") {
+      paths.push_back(it->path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  for (const auto& path : paths) {
+    Entry& e = entry_of(path);
+    // A file whose text does not hold the name cannot name the device: it need not be parsed.
+    if (!is_kernel_file(e.text) || (!e.parsed && e.text.find(device) == std::string::npos)) {
+      continue;
+    }
+    auto parsed = parse_entry(e, path);
+    if (names(*parsed, device)) {
+      found.push_back(std::move(parsed));
+    }
+  }
+  return found;
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,67 @@
+#include "calibration_write.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace stepcast::cost {
+namespace {
+
+constexpr std::array kClassNames = {"below_1_gflop", "1_to_10_gflop", "10_to_100_gflop",
+                                    "above_100_gflop", "from_1_gflop"};
+
+std::string axis_text(const CorrectionGrid::Axis& a) {
+  return fmt::format("{{first: {}, step: {}, nodes: {}}}", a.first, a.step, a.nodes);
+}
+
+std::string correction_text(const CorrectionGrid& grid) {
+  // One line per (m, n), k along the line.
+  std::string out;
+  const auto width = static_cast<std::size_t>(grid.axes[2].nodes);
+  for (std::size_t i = 0; i < grid.values.size(); ++i) {
+    out += i % width == 0 ? "\n      " : " ";
+    out += fmt::format("{}", std::lround(1e3 * static_cast<double>(grid.values[i])));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string head_text(const FileHead& head) {
+  return fmt::format(
+      "kind: {}\n# Written by fit_kernels from the points beside it; edit calibration/sources.yaml "
+      "instead.\n"
+      "devices: [{}]\nlibrary: {}\nsource: \"{}\"\ncurves:\n",
+      head.kind, fmt::join(head.devices, ", "), head.library, head.source);
+}
+
+std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeClasses& held_out,
+                      const GemmNotes& notes) {
+  const GemmLaw& l = c.law;
+  std::string out = fmt::format("  {}:\n", dtype);
+  out += fmt::format(
+      "    law: {{sms: {}, fixed: {:.4g}, rate: {:.5g}, bandwidth: {:.5g}, prologue: {:.4g}, tile: "
+      "{:.4g}, tail: {:.3g}}}\n",
+      l.sms, l.fixed, l.rate, l.bandwidth, l.prologue, l.tile, l.tail);
+  out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}, source: \"{}\"}}\n",
+                     c.input_grad, c.weight_grad, notes.layout_source);
+  out += fmt::format("    sustained: {{factor: {:.3g}, deviation: {:.3g}, source: \"{}\"}}\n",
+                     c.sustained, c.sustained_deviation, notes.sustained_source);
+  if (!notes.grouped_source.empty()) {
+    out += fmt::format("    grouped: {{factor: {:.4g}, source: \"{}\"}}\n", c.grouped,
+                       notes.grouped_source);
+  }
+  out += fmt::format("    residual: {:.3g}\n    held_out:\n", c.residual);
+  for (std::size_t i = 0; i < held_out.size(); ++i) {
+    out += fmt::format("      {}: {{points: {}, median: {:.3g}, p95: {:.3g}, deviation: {:.3g}}}\n",
+                       kClassNames[i], held_out[i].points, held_out[i].median, held_out[i].p95,
+                       held_out[i].deviation);
+  }
+  out += fmt::format("    grid: {{m: {}, n: {}, k: {}}}\n", axis_text(l.grid.axes[0]),
+                     axis_text(l.grid.axes[1]), axis_text(l.grid.axes[2]));
+  out += "    # thousandths of ln(time): a line per (m, n), k along it\n    correction: |" +
+         correction_text(l.grid) + "\n";
+  return out;
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,144 @@
+#include "datasheet.h"
+
+#include <algorithm>
+
+namespace stepcast::cost {
+namespace {
+
+// Shares of the peak that large GEMMs reach in long runs: MAMF search over 20 accelerators, 0.80
+// (H100), 0.81 to 0.87 (A100), 0.73 to 0.79 (Blackwell) of the data sheet; MI300X 0.51
+// (ml-engineering, compute/accelerator, Nov 2025).
+constexpr double kGemmShare = 0.80;
+constexpr double kGemmShareBlackwell = 0.75;
+constexpr double kGemmShareAmd = 0.52;
+// Volta's fp16 GEMMs: 83 to 90 of 112 to 125 TFLOP/s at most ("Dissecting the NVIDIA Volta GPU",
+// arXiv 1804.06826).
+constexpr double kGemmShareVolta = 0.72;
+// Without tensor cores (fp32 on the measured P100 to A100: 0.77 to 0.93).
+constexpr double kGemmShareFp32 = 0.85;
+// Share of HBM bandwidth that a streaming kernel reaches: 0.79 (A100), 0.87 (H100), 0.84 (H200),
+// 0.82 (B200): Azure and SuperBench stream tests.
+constexpr double kStreamShare = 0.82;
+
+bool is_nvidia(const job::Device& d) { return d.compute_capability > 0; }
+
+}  // namespace
+
+int sms_of(const job::Device& device) { return device.sms > 0 ? device.sms : 128; }
+
+double peak_flops(const job::Device& device, job::DType dtype) {
+  using job::DType;
+  static const std::map<DType, std::vector<DType>> wider = {
+      {DType::fp32, {DType::fp32}},
+      {DType::tf32, {DType::tf32, DType::fp32}},
+      {DType::bf16, {DType::bf16, DType::fp16, DType::fp32}},
+      {DType::fp16, {DType::fp16, DType::bf16, DType::fp32}},
+      {DType::fp8, {DType::fp8, DType::bf16, DType::fp16}},
+      {DType::fp8_block, {DType::fp8_block, DType::fp8, DType::bf16}},
+      {DType::mxfp8, {DType::mxfp8, DType::fp8, DType::bf16}},
+      {DType::nvfp4, {DType::nvfp4, DType::fp8, DType::bf16}},
+      {DType::int8, {DType::int8, DType::fp8, DType::bf16}}};
+  for (const DType t : wider.at(dtype)) {
+    const auto it = device.peak.find(t);
+    if (it != device.peak.end() && it->second.count() > 0) {
+      return it->second.count();
+    }
+  }
+  return device.peak.empty() ? 0 : device.peak.begin()->second.count();
+}
+
+GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype) {
+  const double cc = device.compute_capability;
+  const double share = dtype == job::DType::fp32 ? kGemmShareFp32
+                       : !is_nvidia(device)      ? kGemmShareAmd
+                       : cc < 8                  ? kGemmShareVolta
+                       : cc >= 10                ? kGemmShareBlackwell
+                                                 : kGemmShare;
+  GemmCurve c;
+  c.law.sms = sms_of(device);
+  c.law.fixed = 3e-6;
+  c.law.prologue = 100;
+  c.law.tile = 8;
+  c.law.tail = 0.65;
+  // The share is that of a large GEMM in tiles of 256 x 128.
+  c.law.rate = peak_flops(device, dtype) * share * (1 + c.law.tile * (1.0 / 256 + 1.0 / 128));
+  c.law.bandwidth = device.memory_bandwidth.count() * kStreamShare;
+  c.residual = kDatasheetGemmResidual;
+  return c;
+}
+
+AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKernel kernel,
+                                   job::DType dtype) {
+  using job::AttentionKernel;
+  const double peak = peak_flops(device, dtype);
+  const double cc = device.compute_capability;
+  AttentionCurve c;
+  double share = 0;
+  // Shares of the dense peak at infinite length, head dimension 128, from published forward rates
+  // extrapolated by this law's prologue: FA2 on A100 184 of 312 at 4k and RTX 4090 169 of 165; on
+  // H100 328 of 989 at 8k (Azure); FA3 on H100 639 of 989 at 8k (tritonbench PR 1254); FA4 and
+  // cuDNN on B200 1837 of 2250 at 8k (flash-attention PR 2605).
+  switch (kernel) {
+    case AttentionKernel::flash2:
+    case AttentionKernel::unfused:
+      share = cc >= 9 ? 0.36 : 0.68;
+      c.prologue = 700;
+      break;
+    case AttentionKernel::flash1:
+      // About half of FlashAttention-2's speed (FlashAttention-2 paper, abstract).
+      share = cc >= 9 ? 0.18 : 0.34;
+      c.prologue = 700;
+      break;
+    case AttentionKernel::flash3:
+    case AttentionKernel::cudnn:
+      // Before Hopper there is neither FlashAttention-3 nor a faster cuDNN: FlashAttention-2's
+      // figure.
+      share = cc >= 10 ? 0.75 : cc >= 9 ? 0.68 : 0.68;
+      c.prologue = cc >= 9 ? 300 : 700;
+      break;
+  }
+  // Of the backward pass: FA2 0.75 (512) to 0.96 (8k) of the forward rate (flash-attention PR
+  // 2688); FA4 0.85 to 0.89 (PR 2280).
+  c.backward = cc >= 10 ? 0.87 : kernel == AttentionKernel::flash3 ? 0.75 : 0.85;
+  c.tail = 0.4;
+  // Head dimension 64 reaches about 0.8 of 128's rate (h20 table of flash-attention issue 1310:
+  // 0.95; H100 aic: 0.72; B200 PR 2605: 0.67).
+  c.rate = {{32, 0.5 * share * peak},
+            {64, 0.78 * share * peak},
+            {128, share * peak},
+            {256, 0.95 * share * peak}};
+  c.residual = kDatasheetAttentionResidual;
+  return c;
+}
+
+MemoryCurve datasheet_memory(MemoryOp op) {
+  MemoryCurve c;
+  c.fixed = 2.5e-6;
+  c.residual = kDatasheetMemoryResidual;
+  // Relative to a stream copy; see memory-*.yaml for the devices where each was measured.
+  switch (op) {
+    case MemoryOp::copy:
+    case MemoryOp::elementwise:
+    case MemoryOp::activation:
+    case MemoryOp::dropout:
+    case MemoryOp::optimizer:
+      c.share = kStreamShare;
+      break;
+    case MemoryOp::norm:
+    case MemoryOp::softmax:
+      c.share = 0.85 * kStreamShare;
+      break;
+    case MemoryOp::embedding:
+      c.share = 0.75 * kStreamShare;
+      break;
+    case MemoryOp::cross_entropy:
+      c.share = 0.6 * kStreamShare;
+      break;
+    case MemoryOp::permute:
+      c.share = 0.6 * kStreamShare;
+      break;
+  }
+  return c;
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,25 @@
+// Kernel curves of a device that has no measurements: its data sheet times the shares that measured
+// devices reach.
+#pragma once
+
+#include "calibration_file.h"
+
+namespace stepcast::cost {
+
+// Relative standard deviations of a prediction from a data sheet: the spread, between the devices
+// that are calibrated, of what a common share of the data sheet predicts for each (README of this
+// room).
+inline constexpr double kDatasheetGemmResidual = 0.2;
+inline constexpr double kDatasheetAttentionResidual = 0.25;
+inline constexpr double kDatasheetMemoryResidual = 0.15;
+
+GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype);
+AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKernel kernel,
+                                   job::DType dtype);
+MemoryCurve datasheet_memory(MemoryOp op);
+
+// The data sheet's dense peak; a dtype it lacks runs at that of the next wider one the device has.
+double peak_flops(const job::Device& device, job::DType dtype);
+int sms_of(const job::Device& device);
+
+}  // namespace stepcast::cost

@@ -1,0 +1,108 @@
+#include "gemm.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::cost {
+namespace {
+
+struct Tile {
+  int a_shift, b_shift;  // log2 of the sides
+};
+// The output tiles that cuBLAS's and CUTLASS's tensor-core kernels commonly use (CUTLASS profiler's
+// list).
+constexpr std::array kTiles = {Tile{8, 7}, Tile{7, 8}, Tile{7, 7}, Tile{7, 6},
+                               Tile{6, 7}, Tile{6, 6}, Tile{8, 6}, Tile{6, 8}};
+// Partial sums of a split k are written and read back in fp32, mostly within L2, whose bandwidth is
+// about three times that of HBM on these devices; the second kernel or semaphore costs about a
+// microsecond.
+constexpr double kReductionBytes = 8;
+constexpr double kReductionSpeed = 3;
+constexpr double kReductionStart = 1e-6;
+constexpr int kMaxSplit = 16;
+constexpr double kMinSplitK = 256;
+
+double waves(double tiles, double sms, double tail) {
+  const double exact = tiles / sms;
+  const double whole = static_cast<double>(static_cast<std::int64_t>(exact + (1 - 1e-12)));
+  return exact + tail * (whole - exact);
+}
+
+double compute_seconds(const GemmLaw& law, const GemmWork& w) {
+  const auto m = static_cast<std::int64_t>(w.m);
+  const auto n = static_cast<std::int64_t>(w.n);
+  const double sms = law.sms;
+  const double per_sm = law.rate / sms;
+  double best = 1e300;
+  for (const Tile t : kTiles) {
+    const std::int64_t rows = (m + (1LL << t.a_shift) - 1) >> t.a_shift;
+    const std::int64_t columns = (n + (1LL << t.b_shift) - 1) >> t.b_shift;
+    const double tiles = static_cast<double>(rows * columns) * w.batch;
+    const double a = 1 << t.a_shift;
+    const double b = 1 << t.b_shift;
+    const double per_k = 2 * a * b * (1 + law.tile * (1 / a + 1 / b)) / per_sm;
+    best = std::min(best, waves(tiles, sms, law.tail) * per_k * (w.k + law.prologue));
+    for (int s = 2; s <= kMaxSplit && tiles * s <= 2 * sms && w.k >= kMinSplitK * s; s *= 2) {
+      const double reduction = kReductionStart + s * w.m * w.n * w.batch * kReductionBytes /
+                                                     (kReductionSpeed * law.bandwidth);
+      best = std::min(
+          best, waves(tiles * s, sms, law.tail) * per_k * (w.k / s + law.prologue) + reduction);
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
+CorrectionGrid::Stencil CorrectionGrid::stencil(double m, double n, double k) const {
+  const std::array<double, 3> x = {std::log2(m), std::log2(n), std::log2(k)};
+  std::array<int, 3> low{};
+  std::array<double, 3> part{};
+  for (int d = 0; d < 3; ++d) {
+    const Axis& axis = axes[d];
+    const double place = std::clamp((x[d] - axis.first) / axis.step, 0.0, axis.nodes - 1.0);
+    low[d] = std::min(static_cast<int>(place), axis.nodes - 2);
+    part[d] = place - low[d];
+  }
+  Stencil s{};
+  for (int corner = 0; corner < 8; ++corner) {
+    int node = 0;
+    double weight = 1;
+    for (int d = 0; d < 3; ++d) {
+      const int up = (corner >> d) & 1;
+      node = node * axes[d].nodes + low[d] + up;
+      weight *= up ? part[d] : 1 - part[d];
+    }
+    s.node[corner] = node;
+    s.weight[corner] = weight;
+  }
+  return s;
+}
+
+double CorrectionGrid::at(double m, double n, double k) const {
+  if (values.empty()) {
+    return 0;
+  }
+  const Stencil s = stencil(m, n, k);
+  double sum = 0;
+  for (int corner = 0; corner < 8; ++corner) {
+    sum += s.weight[corner] * static_cast<double>(values[s.node[corner]]);
+  }
+  return sum;
+}
+
+double gemm_bytes(double m, double n, double k, double batch, double in, double out) {
+  return batch * (in * (m * k + k * n) + out * m * n);
+}
+
+double gemm_seconds(const GemmLaw& law, const GemmWork& work, double sustained) {
+  const double c = compute_seconds(law, work) / sustained;
+  const double mem = work.bytes / law.bandwidth;
+  const double c2 = c * c;
+  const double m2 = mem * mem;
+  const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));
+  // A batched GEMM fills the device like one of batch times the rows.
+  return law.fixed + both * std::exp(law.grid.at(work.m * work.batch, work.n, work.k));
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,60 @@
+// LAW     t = fixed + [(C/sustained)^4 + M^4]^(1/4) * exp(g(m, n, k))
+//         C = min over tiles (a x b) and splits s of k:
+//             W(ceil(m/a) ceil(n/b) batch s) * 2ab (k/s + prologue)(1 + tile (1/a + 1/b)) *
+//             SMs/rate + reduction(s)
+//         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs): waves over the SMs, of which a share `tail`
+//         is exposed M = bytes/bandwidth;  g: a smooth shape-dependent efficiency, trilinear in log
+//         m, log n, log k never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
+// SOURCE  parameters are fitted (gemm_fit.h) to measured points; calibration/*/gemm-*.yaml names
+// them. VALID   m 64..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value and
+// the physics extrapolates. COST    no allocation, about 150 ns.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace stepcast::cost {
+
+// g on a regular grid of logarithms. Empty: g = 0.
+struct CorrectionGrid {
+  struct Axis {
+    double first = 0;  // log2 of the first node
+    double step = 1;   // in log2
+    int nodes = 0;
+  };
+  std::array<Axis, 3> axes;   // m, n, k
+  std::vector<float> values;  // m slowest
+
+  // The eight nodes around a shape and their weights.
+  struct Stencil {
+    std::array<int, 8> node;
+    std::array<double, 8> weight;
+  };
+  Stencil stencil(double m, double n, double k) const;
+  double at(double m, double n, double k) const;
+};
+
+struct GemmLaw {
+  double fixed = 2e-6;   // seconds from start to end of a kernel that does nothing
+  double rate = 0;       // FLOP/s of all SMs in the inner loop of an infinite tile
+  double bandwidth = 0;  // bytes/s
+  double prologue = 64;  // filling the pipeline and writing the tile, in elements of k
+  double tile = 16;      // operand traffic of an SM: grows as the tile's sides shrink
+  double tail = 1;       // share of wave quantisation that is exposed
+  int sms = 0;
+  CorrectionGrid grid;
+};
+
+struct GemmWork {
+  double m = 0, n = 0, k = 0, batch = 1;
+  double bytes = 0;  // read and written
+};
+
+// Seconds; `sustained` scales the compute term's speed.
+double gemm_seconds(const GemmLaw& law, const GemmWork& work, double sustained);
+
+// A GEMM's traffic: operands once, the result once; an fp32 accumulation reads and writes 4 bytes.
+double gemm_bytes(double m, double n, double k, double batch, double in, double out);
+
+}  // namespace stepcast::cost

@@ -1,0 +1,273 @@
+#include "stepcast/cost/kernels.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "attention.h"
+#include "calibration_file.h"
+#include "datasheet.h"
+#include "gemm.h"
+
+namespace stepcast::cost {
+namespace {
+
+constexpr int kDTypes = 9;
+constexpr int kAttentionKernels = 5;
+constexpr int kMemoryOps = 10;
+
+// What one library's curve differs from another's in bf16 (A100, H100, H200, B200: 4 to 5 % in the
+// median), added where a job asks for a library that was not measured on its device.
+constexpr double kLibraryDeviation = 0.05;
+
+double together(double a, double b) { return std::sqrt(a * a + b * b); }
+
+// Bytes of one operand element with its scales: nvfp4 carries an fp8 scale for every 16, mxfp8 and
+// fp8_block one byte or less for 32 or more, which is left out.
+double operand_bytes(job::DType t) {
+  return t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t);
+}
+
+// Results of 8-bit and 4-bit products are written in bf16.
+double result_bytes(job::DType t) { return std::max(2.0, job::bytes_per_element(t)); }
+
+// dtypes whose measurements may stand for another's, nearest first.
+std::vector<job::DType> stand_ins(job::DType t) {
+  using job::DType;
+  switch (t) {
+    case DType::bf16:
+      return {DType::bf16, DType::fp16};
+    case DType::fp16:
+      return {DType::fp16, DType::bf16};
+    case DType::fp8:
+    case DType::int8:
+      return {DType::fp8};
+    case DType::fp8_block:
+      return {DType::fp8_block, DType::fp8};
+    case DType::mxfp8:
+      return {DType::mxfp8, DType::fp8};
+    default:
+      return {t};
+  }
+}
+
+struct PricedGemm {
+  GemmCurve curve;
+  CurveId id = 0;
+  double peak = 0;  // FLOP/s of the data sheet: a floor
+};
+
+struct PricedAttention {
+  AttentionCurve curve;
+  CurveId id = 0;
+};
+
+struct PricedMemory {
+  double fixed = 0;
+  double bandwidth = 0;
+  CurveId id = 0;
+};
+
+}  // namespace
+
+struct Kernels::State {
+  job::Device device;
+  std::array<PricedGemm, kDTypes> gemm;
+  // By kernel; fp8 attention is priced at twice the rate of bf16 only where measured: not yet.
+  std::array<PricedAttention, kAttentionKernels> attention;
+  std::array<PricedMemory, kMemoryOps> memory;
+  AttentionDevice attention_device;
+  double memory_bandwidth = 0;
+  double l2 = 0;
+
+  void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                 const std::string& library, CurveTable& curves);
+  void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                      CurveTable& curves);
+  void load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                   CurveTable& curves);
+};
+
+void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                               const std::string& library, CurveTable& curves) {
+  for (int i = 0; i < kDTypes; ++i) {
+    const auto dtype = static_cast<job::DType>(i);
+    PricedGemm& entry = gemm[i];
+    entry.peak = peak_flops(device, dtype);
+    const CalibrationFile* chosen = nullptr;
+    job::DType measured = dtype;
+    double extra = 0;
+    // The library asked for first; then another's table with the spread between libraries added.
+    for (const bool same_library : {true, false}) {
+      for (const job::DType candidate : stand_ins(dtype)) {
+        for (const auto& file : files) {
+          if (chosen == nullptr && file->kind == CalibrationFile::Kind::gemm &&
+              (file->library == library) == same_library && file->gemm.contains(candidate)) {
+            chosen = file.get();
+            measured = candidate;
+            extra = same_library ? 0 : kLibraryDeviation;
+          }
+        }
+      }
+    }
+    Curve c;
+    c.device = device.name;
+    if (chosen != nullptr) {
+      entry.curve = chosen->gemm.at(measured);
+      c.name = fmt::format("gemm {} {} {}", job::to_string(dtype), device.name, chosen->library);
+      c.file = chosen->name;
+      c.provenance = chosen->source;
+      if (measured != dtype) {
+        c.provenance +=
+            fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
+      }
+      c.residual = together(together(entry.curve.residual, entry.curve.sustained_deviation), extra);
+    } else {
+      entry.curve = datasheet_gemm(device, dtype);
+      c.name = fmt::format("gemm {} {} datasheet", job::to_string(dtype), device.name);
+      c.file = "datasheet";
+      c.provenance = device.source;
+      c.residual = entry.curve.residual;
+    }
+    entry.id = curves.add(c);
+  }
+}
+
+void Kernels::State::load_attention(
+    const std::vector<std::shared_ptr<const CalibrationFile>>& files, CurveTable& curves) {
+  for (int i = 0; i < kAttentionKernels; ++i) {
+    const auto kernel = static_cast<job::AttentionKernel>(i);
+    PricedAttention& entry = attention[i];
+    Curve c;
+    c.device = device.name;
+    const CalibrationFile* chosen = nullptr;
+    for (const auto& file : files) {
+      if (chosen == nullptr && file->kind == CalibrationFile::Kind::attention &&
+          file->attention.contains(kernel)) {
+        chosen = file.get();
+      }
+    }
+    c.name = fmt::format("attention {} {}", to_string(kernel), device.name);
+    if (chosen != nullptr) {
+      entry.curve = chosen->attention.at(kernel);
+      c.file = chosen->name;
+      c.provenance = chosen->source;
+    } else {
+      entry.curve = datasheet_attention(device, kernel, job::DType::bf16);
+      c.name += " datasheet";
+      c.file = "datasheet";
+      c.provenance = device.source;
+    }
+    c.residual = entry.curve.residual;
+    entry.id = curves.add(c);
+  }
+}
+
+void Kernels::State::load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                                 CurveTable& curves) {
+  for (int i = 0; i < kMemoryOps; ++i) {
+    const auto op = static_cast<MemoryOp>(i);
+    Curve c;
+    c.device = device.name;
+    c.name = fmt::format("memory {} {}", to_string(op), device.name);
+    MemoryCurve curve = datasheet_memory(op);
+    c.file = "datasheet";
+    c.provenance = device.source;
+    for (const auto& file : files) {
+      if (file->kind == CalibrationFile::Kind::memory && file->memory.contains(op)) {
+        curve = file->memory.at(op);
+        c.file = file->name;
+        c.provenance = file->source;
+        break;
+      }
+    }
+    c.residual = curve.residual;
+    memory[i] = {curve.fixed, curve.share * memory_bandwidth, curves.add(c)};
+  }
+}
+
+Kernels::Kernels(const job::Device& device, const std::string& library,
+                 const std::filesystem::path& calibration_dir, const std::vector<std::string>& only,
+                 CurveTable& curves)
+    : state_(std::make_unique<State>()) {
+  STEPCAST_CHECK(!device.peak.empty() && device.memory_bandwidth.count() > 0,
+                 "device '" + device.name + "' has no peak or no memory bandwidth");
+  state_->device = device;
+  state_->memory_bandwidth = device.memory_bandwidth.count();
+  state_->l2 = static_cast<double>(device.l2.count());
+  const auto files = find_calibration(calibration_dir, device.name, only);
+  state_->load_gemm(files, library, curves);
+  state_->load_attention(files, curves);
+  state_->load_memory(files, curves);
+  state_->attention_device = {sms_of(device),
+                              state_->memory[static_cast<int>(MemoryOp::copy)].bandwidth};
+}
+
+Kernels::~Kernels() = default;
+Kernels::Kernels(Kernels&&) noexcept = default;
+
+Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                     bool accumulate_fp32) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  const auto m = static_cast<double>(shape.m);
+  const auto n = static_cast<double>(shape.n);
+  const auto k = static_cast<double>(shape.k);
+  const auto batch = static_cast<double>(shape.batch);
+  if (m * n * k * batch <= 0) {
+    return {Time{0}, p.id};
+  }
+  // Accumulation into the fp32 main gradient reads and writes 4 bytes for each element of the
+  // result.
+  const double out = accumulate_fp32 ? 8 : result_bytes(dtype);
+  const double bytes = gemm_bytes(m, n, k, batch, operand_bytes(dtype), out);
+  double t = gemm_seconds(p.curve.law, {m, n, k, batch, bytes}, p.curve.sustained);
+  if (layout == Layout::input_grad) {
+    t *= p.curve.input_grad;
+  } else if (layout == Layout::weight_grad) {
+    t *= p.curve.weight_grad;
+  }
+  const double floor =
+      std::max(2 * m * n * k * batch / p.peak, (bytes - state_->l2) / state_->memory_bandwidth);
+  return {seconds(std::max(t, floor)), p.id};
+}
+
+Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
+                             Layout layout) const {
+  // All groups' tiles fill the SMs together, as those of a batch do.
+  model::Gemm all = each;
+  all.batch = each.batch * groups;
+  Priced p = gemm(all, dtype, layout);
+  p.time = seconds(to_seconds(p.time) * state_->gemm[static_cast<int>(dtype)].curve.grouped);
+  return p;
+}
+
+Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
+                          job::DType dtype, bool backward) const {
+  STEPCAST_CHECK(kernel != job::AttentionKernel::unfused,
+                 "unfused attention is priced as GEMMs and a softmax");
+  const PricedAttention& p = state_->attention[static_cast<int>(kernel)];
+  const double flops = attention_flops(shape, backward);
+  if (flops <= 0) {
+    return {Time{0}, p.id};
+  }
+  const double bytes = std::max(2.0, job::bytes_per_element(dtype));
+  double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
+  if (dtype == job::DType::fp32) {
+    // Fused kernels exist in 16 bit; fp32 falls back to the ratio of the peaks.
+    t *= std::max(1.0,
+                  peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
+  }
+  return {seconds(t), p.id};
+}
+
+Priced Kernels::memory(MemoryOp op, Bytes moved) const {
+  const PricedMemory& p = state_->memory[static_cast<int>(op)];
+  if (moved.count() <= 0) {
+    return {Time{0}, p.id};
+  }
+  return {seconds(p.fixed + static_cast<double>(moved.count()) / p.bandwidth), p.id};
+}
+
+}  // namespace stepcast::cost

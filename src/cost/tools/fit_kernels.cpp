@@ -1,0 +1,166 @@
+// Refits every kernel curve from its measured points and prints the held-out errors:
+//   fit_kernels CALIBRATION_DIRECTORY [--check]
+// Reads sources.yaml there; writes the files it names. --check prints the table and writes nothing.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <map>
+
+#include "../calibration_write.h"
+#include "stepcast/text/document.h"
+
+namespace {
+
+using namespace stepcast;
+namespace fs = std::filesystem;
+
+const text::Value& need(const text::Value& map, std::string_view key) {
+  const text::Value* v = map.find(key);
+  if (v == nullptr) {
+    throw InputError(Fault{map.origin, fmt::format("key '{}' is missing", key)});
+  }
+  return *v;
+}
+
+std::string text_or(const text::Value& map, std::string_view key, const std::string& otherwise) {
+  const text::Value* v = map.find(key);
+  return v == nullptr ? otherwise : text::to_string(*v);
+}
+
+double number_or(const text::Value& map, std::string_view key, double otherwise) {
+  const text::Value* v = map.find(key);
+  return v == nullptr ? otherwise : text::to_number(*v);
+}
+
+std::vector<std::string> strings(const text::Value& list) {
+  std::vector<std::string> out;
+  for (const auto& item : list.items) {
+    out.push_back(text::to_string(item));
+  }
+  return out;
+}
+
+cost::ElementBytes element_bytes(job::DType t) {
+  const double in = t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t);
+  return {in, std::max(2.0, job::bytes_per_element(t))};
+}
+
+std::map<std::string, std::vector<cost::GemmPoint>> read_points(const fs::path& file) {
+  const text::Table table = text::read_csv(file);
+  std::array<int, 6> column{};
+  constexpr std::array kNames = {"dtype", "m", "n", "k", "batch", "time_us"};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    column[i] = table.column(kNames[i]);
+    if (column[i] < 0) {
+      throw InputError(
+          Fault{{file.string(), 1, 0}, fmt::format("column '{}' is missing", kNames[i])});
+    }
+  }
+  std::map<std::string, std::vector<cost::GemmPoint>> points;
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    const auto& row = table.rows[r];
+    cost::GemmPoint p;
+    try {
+      p.m = std::stoll(row[column[1]]);
+      p.n = std::stoll(row[column[2]]);
+      p.k = std::stoll(row[column[3]]);
+      p.batch = std::stoll(row[column[4]]);
+      p.seconds = std::stod(row[column[5]]) * 1e-6;
+    } catch (const std::exception&) {
+      p.seconds = 0;
+    }
+    if (!(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0 && p.seconds > 0 && p.seconds < 1e3)) {
+      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
+                             "a row without a positive shape and time"});
+    }
+    points[row[column[0]]].push_back(p);
+  }
+  return points;
+}
+
+void write(const fs::path& file, const std::string& content, bool check) {
+  if (check) {
+    return;
+  }
+  std::ofstream out(file, std::ios::binary);
+  out << content;
+  if (!out) {
+    throw std::runtime_error("cannot write " + file.string());
+  }
+}
+
+void fit_gemm_source(const fs::path& directory, const text::Value& source, bool check) {
+  const fs::path points_file = directory / text::to_string(need(source, "points"));
+  const auto all = read_points(points_file);
+  std::string out = cost::head_text({"gemm", strings(need(source, "devices")),
+                                     text::to_string(need(source, "library")),
+                                     text::to_string(need(source, "source"))});
+  const text::Value& dtypes = need(source, "dtypes");
+  for (const auto& entry : dtypes.entries) {
+    const auto dtype = cost::parse_dtype(entry.key);
+    if (!dtype || !all.contains(entry.key)) {
+      throw InputError(Fault{entry.origin, fmt::format("no points of dtype '{}'", entry.key)});
+    }
+    const text::Value& d = entry.value;
+    cost::GemmLaw start;
+    start.sms = static_cast<int>(text::to_integer(need(source, "sms")));
+    start.bandwidth = text::to_number(need(source, "bandwidth"));
+    start.rate = text::to_number(need(d, "rate"));
+    start.fixed = 3e-6;
+    start.tail = 0.8;
+    const cost::GemmFit fit = cost::fit_gemm(all.at(entry.key), start, element_bytes(*dtype));
+    cost::GemmCurve curve;
+    curve.law = fit.law;
+    curve.residual = fit.held_out[4].deviation;
+    curve.sustained = number_or(d, "sustained", 1);
+    curve.sustained_deviation = number_or(d, "sustained_deviation", 0);
+    curve.input_grad = number_or(d, "input_grad", 1);
+    curve.weight_grad = number_or(d, "weight_grad", 1);
+    curve.grouped = number_or(d, "grouped", 1);
+    out += cost::gemm_text(entry.key, curve, fit.held_out,
+                           {text_or(d, "layout_source", "not measured here"),
+                            text_or(d, "sustained_source", ""), text_or(d, "grouped_source", "")});
+    const auto& h = fit.held_out;
+    fmt::print(
+        "{:42} {:9} {:6} {:6} | {:5.1f} {:5.1f} | {:5.1f} {:5.1f} | {:5.1f} {:5.1f} | {:5.1f} "
+        "{:5.1f}\n",
+        text::to_string(need(source, "file")), entry.key, all.at(entry.key).size(), h[4].points,
+        100 * h[1].median, 100 * h[1].p95, 100 * h[2].median, 100 * h[2].p95, 100 * h[3].median,
+        100 * h[3].p95, 100 * h[4].median, 100 * h[4].p95);
+    std::fflush(stdout);
+  }
+  write(directory / text::to_string(need(source, "file")), out, check);
+}
+
+int run(const fs::path& directory, bool check) {
+  const text::Value sources = text::read_yaml(directory / "sources.yaml");
+  fmt::print(
+      "GEMM, held-out quarter: |error| in % (median, 95th percentile)\n{:42} {:9} {:6} {:6} | "
+      "{:11} | {:11} | {:11} | {:11}\n",
+      "file", "dtype", "points", "held", "1-10 GFLOP", "10-100", "above 100", "all >= 1");
+  for (const auto& source : need(sources, "gemm").items) {
+    fit_gemm_source(directory, source, check);
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2 || argc > 3 || (argc == 3 && std::string(argv[2]) != "--check")) {
+    fmt::print(stderr, "usage: fit_kernels CALIBRATION_DIRECTORY [--check]\n");
+    return 2;
+  }
+  try {
+    return run(argv[1], argc == 3);
+  } catch (const InputError& e) {
+    for (const Fault& f : e.faults()) {
+      fmt::print(stderr, "{}\n", to_string(f));
+    }
+    return 2;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+    return 1;
+  }
+}
