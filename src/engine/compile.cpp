@@ -1,0 +1,291 @@
+#include "compile.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+
+namespace stepcast::engine {
+namespace {
+
+using program::HostKind;
+using program::Program;
+using program::TaskKind;
+using program::World;
+
+template <class... Args>
+void require(bool ok, fmt::format_string<Args...> text, Args&&... args) {
+  if (!ok) {
+    throw std::invalid_argument(fmt::format(text, std::forward<Args>(args)...));
+  }
+}
+
+void check_tasks(const Program& p) {
+  for (std::size_t i = 0; i < p.tasks.size(); ++i) {
+    const program::Task& t = p.tasks[i];
+    require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
+            t.stream);
+    require(t.duration >= 0, "program {}: task {} has a negative duration", p.name, i);
+    require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
+            "program {}: waits of task {} are out of range", p.name, i);
+    if (t.kind == TaskKind::exchange) {
+      require(t.transfers > 0 && std::size_t{t.first_transfer} + t.transfers <= p.transfers.size(),
+              "program {}: transfers of task {} are out of range", p.name, i);
+      for (std::uint32_t k = 0; k < t.transfers; ++k) {
+        require(p.transfers[t.first_transfer + k].channel < p.channel_roles,
+                "program {}: task {} uses an unknown channel", p.name, i);
+      }
+    }
+    if (t.kind == TaskKind::collective) {
+      require(t.communicator < p.communicator_roles,
+              "program {}: task {} uses an unknown communicator", p.name, i);
+    }
+  }
+}
+
+void compile_streams(const Program& p, CompiledProgram& c) {
+  c.streams.resize(p.streams.size());
+  for (const program::Task& t : p.tasks) {
+    ++c.streams[t.stream].count;
+  }
+  std::uint32_t first = 0;
+  for (CompiledStream& s : c.streams) {
+    s.first = first;
+    first += s.count;
+  }
+  std::vector<std::uint32_t> next;
+  for (const CompiledStream& s : c.streams) {
+    next.push_back(s.first);
+  }
+  c.tasks.resize(p.tasks.size());
+  for (std::uint32_t i = 0; i < p.tasks.size(); ++i) {
+    const program::Task& t = p.tasks[i];
+    CompiledTask& to = c.tasks[next[t.stream]++];
+    to.duration = t.duration;
+    to.first_wait = t.first_wait;
+    to.first_transfer = t.first_transfer;
+    to.communicator = t.communicator;
+    to.price = t.price;
+    to.task = i;
+    to.waits = t.waits;
+    to.transfers = t.transfers;
+    to.kind = t.kind;
+    to.slowdown = t.slowdown;
+    to.category = t.category;
+    to.wait_category = t.wait_category;
+  }
+}
+
+void check_wait(const Program& p, const CompiledProgram& c, const program::Wait& w) {
+  require(w.stream < c.streams.size(), "program {}: a wait names unknown stream {}", p.name,
+          w.stream);
+  require(w.position <= c.streams[w.stream].count,
+          "program {}: a wait for position {} of stream {}, which has {} tasks", p.name, w.position,
+          w.stream, c.streams[w.stream].count);
+  require(w.lag <= 1, "program {}: a wait reaches back {} steps", p.name, w.lag);
+}
+
+// Walks the host operations once: segments, and when in its segment each task is issued.
+void compile_host(const Program& p, CompiledProgram& c) {
+  std::vector<std::uint32_t> next;
+  for (const CompiledStream& s : c.streams) {
+    next.push_back(s.first);
+  }
+  Segment segment;
+  std::uint32_t issued = 0;
+  for (const program::HostOp& op : p.host) {
+    require(op.duration >= 0, "program {}: a host operation has a negative duration", p.name);
+    switch (op.kind) {
+      case HostKind::work:
+        segment.length += op.duration;
+        break;
+      case HostKind::launch:
+        require(std::size_t{issued} + op.count <= p.tasks.size(),
+                "program {}: the host launches more tasks than there are", p.name);
+        for (std::uint32_t k = 0; k < op.count; ++k) {
+          segment.length += op.duration;
+          CompiledTask& t = c.tasks[next[p.tasks[issued].stream]++];
+          t.segment = static_cast<std::uint32_t>(c.segments.size());
+          t.issue_offset = segment.length;
+          ++issued;
+        }
+        break;
+      case HostKind::sync:
+        check_wait(p, c, op.wait);
+        segment.wait = op.wait;
+        c.segments.push_back(segment);
+        segment = Segment{};
+        break;
+      case HostKind::allocate:
+      case HostKind::release:
+        require(op.buffer < p.buffers.size(), "program {}: the host names unknown buffer {}",
+                p.name, op.buffer);
+        break;
+    }
+  }
+  require(issued == p.tasks.size(), "program {}: the host launches {} of {} tasks", p.name, issued,
+          p.tasks.size());
+  segment.step_end = true;
+  c.segments.push_back(segment);
+}
+
+}  // namespace
+
+CompiledProgram compile(const Program& p) {
+  require(!p.streams.empty() && p.streams.size() <= kMaxStreams,
+          "program {}: {} streams; 1 to {} are possible", p.name, p.streams.size(), kMaxStreams);
+  check_tasks(p);
+  CompiledProgram c;
+  c.source = &p;
+  compile_streams(p, c);
+  require(c.streams[0].count > 0, "program {}: the compute stream has no tasks", p.name);
+  for (const program::Wait& w : p.waits) {
+    check_wait(p, c, w);
+  }
+  compile_host(p, c);
+  return c;
+}
+
+namespace {
+
+void check_usages(const World& w, std::uint32_t first, std::uint32_t count, const char* what,
+                  std::size_t which) {
+  require(count == 0 || std::size_t{first} + count <= w.usages.size(), "{} {}: usages out of range",
+          what, which);
+  for (std::uint32_t k = 0; k < count; ++k) {
+    const program::Usage& u = w.usages[first + k];
+    require(u.resource < w.resources.size() && u.kind < program::kResourceKinds && u.count > 0,
+            "{} {}: usage {} is invalid", what, which, k);
+  }
+}
+
+void check_price(const World& w, std::uint32_t shape, std::uint32_t price, const std::string& who) {
+  require(shape < w.shapes.size(), "{}: unknown shape {}", who, shape);
+  require(price < w.shapes[shape].prices.size(), "{}: price {} of shape {} does not exist", who,
+          price, shape);
+}
+
+}  // namespace
+
+void check(const World& w) {
+  require(!w.ranks.empty(), "a world without ranks");
+  for (std::size_t i = 0; i < w.resources.size(); ++i) {
+    require(w.resources[i].capacity > 0, "resource {}: capacity must be positive", i);
+  }
+  for (const program::Shape& s : w.shapes) {
+    for (const program::Price& p : s.prices) {
+      require(p.latency >= 0 && p.fluid >= 0 && p.rate > 0, "a price is negative or has no rate");
+      for (const std::int64_t x : p.weight) {
+        require(x >= 0, "a price has a negative weight");
+      }
+    }
+  }
+  for (std::size_t i = 0; i < w.slowdowns.size(); ++i) {
+    require(w.slowdowns[i].step > 0, "slowdown {}: step must be positive", i);
+    require(i == 0 || !w.slowdowns[i].speed.empty(), "slowdown {} is empty", i);
+    for (const std::int64_t s : w.slowdowns[i].speed) {
+      require(s > 0 && s <= 1'000'000, "slowdown {}: speeds are 1 to 1000000 ppm", i);
+    }
+  }
+  for (const std::int64_t s : w.transfer_speed) {
+    require(s > 0 && s <= 1'000'000, "transfer_speed: 1 to 1000000 ppm");
+  }
+  for (std::size_t i = 0; i < w.communicators.size(); ++i) {
+    check_usages(w, w.communicators[i].first_usage, w.communicators[i].usages, "communicator", i);
+  }
+  for (std::size_t i = 0; i < w.channels.size(); ++i) {
+    check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
+  }
+  std::vector<std::uint32_t> members(w.communicators.size(), 0);
+  for (std::size_t r = 0; r < w.ranks.size(); ++r) {
+    const program::Rank& rank = w.ranks[r];
+    require(rank.program < w.programs.size(), "rank {}: unknown program", r);
+    const Program& p = w.programs[rank.program];
+    check_usages(w, rank.first_usage, rank.usages, "rank", r);
+    require(
+        std::size_t{rank.first_communicator} + p.communicator_roles <= w.communicator_table.size(),
+        "rank {}: communicator table out of range", r);
+    require(std::size_t{rank.first_channel} + p.channel_roles <= w.channel_table.size(),
+            "rank {}: channel table out of range", r);
+    for (std::uint32_t k = 0; k < p.communicator_roles; ++k) {
+      const program::CommunicatorId id = w.communicator_table[rank.first_communicator + k];
+      require(id == program::kNone || id < w.communicators.size(), "rank {}: unknown communicator",
+              r);
+      if (id != program::kNone) {
+        ++members[id];
+      }
+    }
+    for (std::uint32_t k = 0; k < p.channel_roles; ++k) {
+      const program::ChannelId id = w.channel_table[rank.first_channel + k];
+      require(id == program::kNone || id < w.channels.size(), "rank {}: unknown channel", r);
+    }
+  }
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    require(members[i] == w.communicators[i].members || members[i] == 0,
+            "communicator {}: {} roles of ranks resolve to it, {} members are announced", i,
+            members[i], w.communicators[i].members);
+  }
+  // Per (program, role -> shape) the prices exist; per rank only the roles are looked at, tasks
+  // once per program.
+  std::vector<std::uint32_t> first_rank(w.programs.size(), program::kNone);
+  for (std::uint32_t r = 0; r < w.ranks.size(); ++r) {
+    if (first_rank[w.ranks[r].program] == program::kNone) {
+      first_rank[w.ranks[r].program] = r;
+    }
+  }
+  std::vector<std::uint32_t> most_comm;
+  std::vector<std::uint32_t> most_chan;
+  std::vector<bool> copies(w.programs.size(), false);
+  std::vector<std::vector<std::uint32_t>> comm_need(w.programs.size());
+  std::vector<std::vector<std::uint32_t>> chan_need(w.programs.size());
+  std::vector<std::uint32_t> copy_need(w.programs.size(), 0);
+  for (std::size_t i = 0; i < w.programs.size(); ++i) {
+    const Program& p = w.programs[i];
+    comm_need[i].assign(p.communicator_roles, 0);
+    chan_need[i].assign(p.channel_roles, 0);
+    for (const program::Task& t : p.tasks) {
+      require(t.kind != TaskKind::kernel || t.slowdown == 0 || t.slowdown < w.slowdowns.size(),
+              "program {}: unknown slowdown row {}", p.name, t.slowdown);
+      if (t.kind == TaskKind::collective && t.communicator < p.communicator_roles) {
+        std::uint32_t& need = comm_need[i][t.communicator];
+        need = std::max(need, t.price + 1);
+      } else if (t.kind == TaskKind::copy) {
+        copy_need[i] = std::max(copy_need[i], t.price + 1);
+      } else if (t.kind == TaskKind::exchange) {
+        for (std::uint32_t k = 0; k < t.transfers; ++k) {
+          const program::Transfer& x = p.transfers[t.first_transfer + k];
+          if (x.channel < p.channel_roles) {
+            std::uint32_t& need = chan_need[i][x.channel];
+            need = std::max(need, x.price + 1);
+          }
+        }
+      }
+    }
+  }
+  for (std::size_t r = 0; r < w.ranks.size(); ++r) {
+    const program::Rank& rank = w.ranks[r];
+    const Program& p = w.programs[rank.program];
+    for (std::uint32_t k = 0; k < p.communicator_roles; ++k) {
+      if (comm_need[rank.program][k] > 0) {
+        const program::CommunicatorId id = w.communicator_table[rank.first_communicator + k];
+        require(id != program::kNone, "rank {}: communicator role {} is used but not resolved", r,
+                k);
+        check_price(w, w.communicators[id].shape, comm_need[rank.program][k] - 1,
+                    fmt::format("rank {} communicator role {}", r, k));
+      }
+    }
+    for (std::uint32_t k = 0; k < p.channel_roles; ++k) {
+      if (chan_need[rank.program][k] > 0) {
+        const program::ChannelId id = w.channel_table[rank.first_channel + k];
+        require(id != program::kNone, "rank {}: channel role {} is used but not resolved", r, k);
+        check_price(w, w.channels[id].shape, chan_need[rank.program][k] - 1,
+                    fmt::format("rank {} channel role {}", r, k));
+      }
+    }
+    if (copy_need[rank.program] > 0) {
+      check_price(w, rank.copy_shape, copy_need[rank.program] - 1,
+                  fmt::format("rank {} copies", r));
+    }
+  }
+}
+
+}  // namespace stepcast::engine

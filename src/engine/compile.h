@@ -1,0 +1,60 @@
+// A program as the engine reads it: per stream a contiguous list of tasks, per host a list of
+// segments.
+//
+// The host runs ahead of the device between syncs, so when it issues a task is the start of its
+// segment (the stretch between two syncs) plus a static offset: no event and no storage per launch.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepcast/program/program.h"
+
+namespace stepcast::engine {
+
+constexpr int kMaxStreams = 31;  // bit 31 of a rank's masks is its host
+
+struct CompiledTask {
+  std::int64_t duration = 0;
+  std::int64_t issue_offset = 0;  // host time from the start of its segment
+  std::uint32_t segment = 0;
+  std::uint32_t first_wait = 0;
+  std::uint32_t first_transfer = 0;
+  std::uint32_t communicator = 0;
+  std::uint32_t price = 0;
+  std::uint32_t task = 0;  // index in Program::tasks
+  std::uint16_t waits = 0;
+  std::uint16_t transfers = 0;
+  program::TaskKind kind = program::TaskKind::kernel;
+  std::uint8_t slowdown = 0;
+  program::Category category = program::Category::compute;
+  program::Category wait_category = program::Category::stall;
+};
+
+struct CompiledStream {
+  std::uint32_t first = 0;  // into CompiledProgram::tasks
+  std::uint32_t count = 0;
+};
+
+// A stretch of host time without syncs. Afterwards the host waits for `wait`, or, at the end of the
+// step, until the compute stream has completed the step before.
+struct Segment {
+  std::int64_t length = 0;
+  program::Wait wait;
+  bool step_end = false;
+};
+
+struct CompiledProgram {
+  const program::Program* source = nullptr;
+  std::vector<CompiledTask> tasks;  // by stream, in issue order
+  std::vector<CompiledStream> streams;
+  std::vector<Segment> segments;
+  std::uint32_t first_stream_offset(std::uint32_t stream) const { return streams[stream].first; }
+};
+
+// Checks every index; throws std::invalid_argument naming the program and what is wrong.
+CompiledProgram compile(const program::Program& p);
+// Checks the tables of a world against its programs.
+void check(const program::World& world);
+
+}  // namespace stepcast::engine

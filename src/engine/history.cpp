@@ -1,0 +1,236 @@
+#include "history.h"
+
+#include <algorithm>
+
+#include "machine.h"
+
+namespace stepcast::engine {
+
+using program::HostKind;
+using program::kNone;
+using program::Program;
+using program::TaskKind;
+
+History::History(const Machine& machine) : machine_(machine) {
+  for (std::uint32_t r = 0; r < machine.world().ranks.size(); ++r) {
+    const CompiledProgram& p = machine.program(r);
+    for (const CompiledStream& s : p.streams) {
+      first_.push_back(per_step_ + s.first);
+    }
+    per_step_ += p.tasks.size();
+  }
+  records_.resize(per_step_ * kSteps);
+}
+
+void History::record(std::uint32_t rs, std::int64_t now, const Operation* by) {
+  const StreamState& s = machine_.stream(rs);
+  Record& r = records_[(s.step % kSteps) * per_step_ + first_[rs] + s.position];
+  r = Record{};
+  r.arrive = s.arrive;
+  r.begin = s.begin;
+  r.end = now;
+  r.ordinal = s.completed;
+  if (by != nullptr) {
+    r.operation_begin = by->begin;
+    r.price = by->price;
+    r.last = by->last;
+    r.last_ordinal = by->last_ordinal;
+  }
+}
+
+const History::Record* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
+  const std::uint32_t count = machine_.stream(rs).count;
+  if (count == 0) {
+    return nullptr;
+  }
+  const Record& r = records_[(ordinal / count % kSteps) * per_step_ + first_[rs] + ordinal % count];
+  return r.ordinal == ordinal ? &r : nullptr;
+}
+
+bool History::complete(std::uint32_t step) const {
+  for (std::uint32_t rs = 0; rs < first_.size(); ++rs) {
+    const StreamState& s = machine_.stream(rs);
+    if (s.count > 0 && s.step <= step) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t origin) const {
+  std::vector<program::Slice> out;
+  for (std::uint32_t r = 0; r < machine_.world().ranks.size(); ++r) {
+    const CompiledProgram& p = machine_.program(r);
+    for (std::uint32_t k = 0; k < p.streams.size(); ++k) {
+      const std::uint32_t count = p.streams[k].count;
+      for (std::uint32_t i = 0; i < count; ++i) {
+        const Record* x = find(machine_.rank(r).first_stream + k, step * count + i);
+        if (x != nullptr) {
+          out.push_back({x->arrive - origin, x->begin - origin, x->end - origin,
+                         p.tasks[p.streams[k].first + i].task, r});
+        }
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
+                                                  std::int64_t origin, std::int64_t period) const {
+  const Program& p = *machine_.program(rank).source;
+  std::vector<program::MemoryEvent> out;
+  std::vector<std::uint32_t> issued(p.streams.size(), 0);
+  std::uint32_t next = 0;
+  std::uint32_t segment = 0;
+  std::int64_t offset = 0;
+  for (const program::HostOp& op : p.host) {
+    switch (op.kind) {
+      case HostKind::work:
+        offset += op.duration;
+        break;
+      case HostKind::launch:
+        offset += op.duration * op.count;
+        for (std::uint32_t k = 0; k < op.count; ++k) {
+          ++issued[p.tasks[next++].stream];
+        }
+        break;
+      case HostKind::sync:
+        ++segment;
+        offset = 0;
+        break;
+      case HostKind::allocate:
+      case HostKind::release: {
+        program::MemoryEvent e;
+        std::int64_t base = 0;
+        machine_.segment_base(rank, step, segment, base);
+        e.time = base + offset - origin;
+        e.safe = e.time;
+        e.buffer = op.buffer;
+        e.allocate = op.kind == HostKind::allocate;
+        for (std::uint32_t k = 0; !e.allocate && k < p.streams.size(); ++k) {
+          if ((op.streams >> k & 1U) == 0) {
+            continue;
+          }
+          const std::uint32_t rs = machine_.rank(rank).first_stream + k;
+          const std::uint64_t upto = std::uint64_t{step} * machine_.stream(rs).count + issued[k];
+          if (upto == 0) {
+            continue;
+          }
+          const auto last = static_cast<std::uint32_t>(upto - 1);
+          if (const Record* x = find(rs, last)) {
+            e.safe = std::max(e.safe, x->end - origin);
+          } else if (const Record* y = last >= machine_.stream(rs).count
+                                           ? find(rs, last - machine_.stream(rs).count)
+                                           : nullptr) {
+            e.safe = std::max(e.safe, y->end + period - origin);
+          }
+        }
+        out.push_back(e);
+        break;
+      }
+    }
+  }
+  return out;
+}
+
+// What the host waited for when it began `segment`: walks over its own work, which no curve prices.
+History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
+                                    std::int64_t& time) const {
+  const std::vector<Segment>& segments = machine_.program(rank).segments;
+  std::int64_t base = 0;
+  while (machine_.segment_base(rank, step, segment, base)) {
+    time = std::min(time, base);
+    if (segment == 0 && step == 0) {
+      return {};
+    }
+    if (segment == 0) {
+      --step;
+      segment = static_cast<std::uint32_t>(segments.size());
+    }
+    --segment;
+    const Segment& g = segments[segment];
+    std::int64_t earlier = 0;
+    if (!machine_.segment_base(rank, step, segment, earlier)) {
+      return {};
+    }
+    if (earlier + g.length < base) {
+      const std::uint32_t first = machine_.rank(rank).first_stream;
+      const std::uint32_t rs = g.step_end ? first : first + g.wait.stream;
+      const std::uint32_t count = machine_.stream(rs).count;
+      const std::uint32_t need =
+          g.step_end ? step * count : (step - g.wait.lag) * count + g.wait.position;
+      return need == 0 ? Place{} : Place{rs, need - 1};
+    }
+  }
+  return {};
+}
+
+// The task whose end let task `p` arrive at `time`. Same order as Machine::bound_by.
+History::Place History::before(Place p, std::int64_t& time) const {
+  const StreamState& s = machine_.stream(p.rs);
+  const CompiledProgram& program = machine_.program(s.rank);
+  const CompiledTask& t = s.tasks[p.ordinal % s.count];
+  const std::uint32_t step = p.ordinal / s.count;
+  if (p.ordinal > 0) {
+    const Record* x = find(p.rs, p.ordinal - 1);
+    if (x != nullptr && x->end == time) {
+      return {p.rs, p.ordinal - 1};
+    }
+  }
+  for (std::uint32_t k = 0; k < t.waits; ++k) {
+    const program::Wait& w = program.source->waits[t.first_wait + k];
+    if (w.lag > step) {
+      continue;
+    }
+    const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
+    const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
+    const Record* x = need > 0 ? find(rs, need - 1) : nullptr;
+    if (x != nullptr && x->end == time) {
+      return {rs, need - 1};
+    }
+  }
+  return before_host(s.rank, step, t.segment, time);
+}
+
+std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t step,
+                                           std::int64_t span) const {
+  std::vector<std::int64_t> under(machine_.world().curves.size(), 0);
+  const auto charge = [&](program::CurveId curve, std::int64_t ps) {
+    if (curve < under.size()) {
+      under[curve] += ps;
+    }
+  };
+  Place at{machine_.rank(rank).first_stream,
+           (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
+  const Record* x = find(at.rs, at.ordinal);
+  std::int64_t time = x != nullptr ? x->end : 0;
+  const std::int64_t stop = time - span;
+  while (x != nullptr && time > stop) {
+    const StreamState& s = machine_.stream(at.rs);
+    const CompiledTask& t = s.tasks[at.ordinal % s.count];
+    if (t.kind == TaskKind::kernel) {
+      charge(machine_.program(s.rank).source->tasks[t.task].curve,
+             time - std::max(x->arrive, stop));
+      time = x->arrive;
+    } else {
+      const std::int64_t fluid_from = std::min(time, x->operation_begin + x->price->latency);
+      charge(x->price->curve, time - std::clamp(fluid_from, std::min(stop, time), time));
+      charge(x->price->latency_curve,
+             std::max<std::int64_t>(0, fluid_from - std::max(x->operation_begin, stop)));
+      time = x->operation_begin;
+      at = {x->last, x->last_ordinal};
+    }
+    if (time <= stop) {
+      break;
+    }
+    at = before(at, time);
+    x = at.rs == kNone ? nullptr : find(at.rs, at.ordinal);
+  }
+  std::vector<double> seconds;
+  for (const std::int64_t ps : under) {
+    seconds.push_back(static_cast<double>(ps) * 1e-12);
+  }
+  return seconds;
+}
+
+}  // namespace stepcast::engine

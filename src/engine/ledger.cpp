@@ -1,0 +1,106 @@
+#include "ledger.h"
+
+#include <fmt/core.h>
+
+#include <stdexcept>
+#include <vector>
+
+namespace stepcast::engine {
+namespace {
+
+using program::Buffer;
+using program::HostKind;
+using program::Program;
+
+struct Live {
+  std::vector<bool> buffers;
+  std::int64_t bytes = 0;
+  std::array<std::int64_t, program::kMemoryCategories> by_category{};
+
+  void add(const Buffer& b, std::int64_t sign) {
+    bytes += sign * b.bytes.count();
+    by_category[static_cast<std::size_t>(b.category)] += sign * b.bytes.count();
+  }
+};
+
+struct Step {
+  std::int64_t peak = 0;
+  std::array<std::int64_t, program::kMemoryCategories> at_peak{};
+  std::uint32_t segment = 0;
+  std::int64_t offset = 0;
+};
+
+void change(const Program& p, const program::HostOp& op, bool first, Live& live) {
+  const Buffer& b = p.buffers[op.buffer];
+  const bool allocate = op.kind == HostKind::allocate;
+  if (b.persistent) {
+    throw std::invalid_argument(fmt::format(
+        "program {}: persistent buffer {} is allocated or released", p.name, op.buffer));
+  }
+  if (live.buffers[op.buffer] == allocate) {
+    if (first && !allocate) {
+      return;
+    }
+    throw std::invalid_argument(
+        fmt::format("program {}: buffer {} is {}", p.name, op.buffer,
+                    allocate ? "allocated while live" : "released while not live"));
+  }
+  live.buffers[op.buffer] = allocate;
+  live.add(b, allocate ? 1 : -1);
+}
+
+Step replay_step(const Program& p, bool first, Live& live) {
+  Step s;
+  s.peak = live.bytes;
+  s.at_peak = live.by_category;
+  std::uint32_t segment = 0;
+  std::int64_t offset = 0;
+  for (const program::HostOp& op : p.host) {
+    switch (op.kind) {
+      case HostKind::work:
+        offset += op.duration;
+        break;
+      case HostKind::launch:
+        offset += op.duration * op.count;
+        break;
+      case HostKind::sync:
+        ++segment;
+        offset = 0;
+        break;
+      case HostKind::allocate:
+      case HostKind::release:
+        change(p, op, first, live);
+        if (live.bytes > s.peak) {
+          s = Step{live.bytes, live.by_category, segment, offset};
+        }
+        break;
+    }
+  }
+  return s;
+}
+
+}  // namespace
+
+Ledger replay(const Program& p) {
+  Live live;
+  live.buffers.assign(p.buffers.size(), false);
+  for (std::size_t i = 0; i < p.buffers.size(); ++i) {
+    if (p.buffers[i].persistent) {
+      live.buffers[i] = true;
+      live.add(p.buffers[i], 1);
+    }
+  }
+  Ledger l;
+  l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra.count();
+  const Step steady = replay_step(p, false, live);
+  l.peak = steady.peak;
+  l.at_peak = steady.at_peak;
+  l.peak_segment = steady.segment;
+  l.peak_offset = steady.offset;
+  l.steady = live.bytes;
+  const Step third = replay_step(p, false, live);
+  l.periodic = third.peak == l.peak && live.bytes == l.steady;
+  return l;
+}
+
+}  // namespace stepcast::engine

@@ -1,0 +1,27 @@
+// Bytes live in the host's order of allocations and releases. That order is the program's, so peaks
+// are known without time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "stepcast/program/program.h"
+#include "stepcast/program/timeline.h"
+
+namespace stepcast::engine {
+
+struct Ledger {
+  std::int64_t first_step_peak = 0;
+  std::int64_t peak = 0;    // of a steady step
+  std::int64_t steady = 0;  // live at its end
+  std::array<std::int64_t, program::kMemoryCategories> at_peak{};
+  std::uint32_t peak_segment = 0;  // where in the host's step the peak is first reached
+  std::int64_t peak_offset = 0;    // host time from the start of that segment
+  bool periodic = true;            // the third step repeats the second
+};
+
+// Throws std::invalid_argument when a buffer is allocated while live, or released while not (first
+// step excepted: a program may release what the step before allocated).
+Ledger replay(const program::Program& p);
+
+}  // namespace stepcast::engine

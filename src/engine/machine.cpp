@@ -1,0 +1,386 @@
+#include "machine.h"
+
+#include <algorithm>
+
+#include "history.h"
+
+namespace stepcast::engine {
+
+using program::TaskKind;
+
+Machine::Machine(const program::World& world, const Options& options)
+    : world_(world), options_(options), network_(world.resources) {
+  check(world);
+  limit_ = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+  programs_.reserve(world.programs.size());
+  for (const program::Program& p : world.programs) {
+    programs_.push_back(compile(p));
+  }
+  const auto ranks = static_cast<std::uint32_t>(world.ranks.size());
+  ranks_.resize(ranks);
+  accounts_.resize(ranks);
+  std::size_t streams = 0;
+  std::size_t bases = 0;
+  for (const program::Rank& r : world.ranks) {
+    streams += programs_[r.program].streams.size();
+  }
+  streams_.resize(streams);
+  std::uint32_t rs = 0;
+  for (std::uint32_t r = 0; r < ranks; ++r) {
+    RankState& to = ranks_[r];
+    to.program = &programs_[world.ranks[r].program];
+    to.first_stream = rs;
+    to.streams = static_cast<std::uint32_t>(to.program->streams.size());
+    to.first_base = bases;
+    bases += to.program->segments.size() * kHostSteps;
+    for (std::uint32_t k = 0; k < to.streams; ++k, ++rs) {
+      StreamState& s = streams_[rs];
+      s.tasks = to.program->tasks.data() + to.program->streams[k].first;
+      s.count = to.program->streams[k].count;
+      s.rank = r;
+      s.index = static_cast<std::uint8_t>(k);
+      unfinished_ += s.count > 0 ? 1 : 0;
+    }
+  }
+  bases_.assign(bases, 0);
+  communicators_.resize(world.communicators.size());
+  channels_.resize(world.channels.size());
+  uses_.assign(world.communicator_table.size(), 0);
+  ranks_done_.assign(limit_, 0);
+  boundaries_.resize(limit_);
+  breakdowns_.resize(limit_);
+  transfers_slow_ = std::any_of(world.transfer_speed.begin(), world.transfer_speed.end(),
+                                [](std::int64_t s) { return s != kFullSpeed; });
+  if (transfers_slow_) {
+    flowing_.resize(ranks);
+  }
+  if (options.record_slices || options.record_memory || options.sensitivities) {
+    history_ = std::make_unique<History>(*this);
+  }
+}
+
+Machine::~Machine() = default;
+
+void Machine::push(std::int64_t time, EventKind kind, std::uint32_t subject,
+                   std::uint32_t generation) {
+  queue_.push(Event{time, (static_cast<std::uint32_t>(kind) << 30) | subject, generation});
+}
+
+void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
+  r.examine |= streams;
+  if (!r.dirty) {
+    r.dirty = true;
+    dirty_.push_back(rank);
+  }
+}
+
+void Machine::start() {
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    advance_host(ranks_[r], 0);
+    mark(ranks_[r], r, (1U << ranks_[r].streams) - 1);
+  }
+  for (std::size_t i = 0; i < dirty_.size(); ++i) {
+    examine(dirty_[i], 0);
+  }
+  dirty_.clear();
+  settle(0);
+}
+
+bool Machine::advance() {
+  if (!fault_.empty() || !queue_.next(batch_)) {
+    return false;
+  }
+  const std::int64_t now = queue_.now();
+  do {
+    events_ += batch_.size();
+    for (const Event& e : batch_) {
+      apply(e, now);
+    }
+    for (std::size_t i = 0; i < dirty_.size(); ++i) {
+      examine(dirty_[i], now);
+    }
+    dirty_.clear();
+  } while (queue_.more_now() && queue_.next(batch_));
+  settle(now);
+  return fault_.empty();
+}
+
+void Machine::apply(const Event& e, std::int64_t now) {
+  const std::uint32_t id = e.subject & 0x3fffffffU;
+  switch (static_cast<EventKind>(e.subject >> 30)) {
+    case EventKind::task_end:
+      if (streams_[id].generation == e.generation) {
+        complete(id, now, nullptr);
+      }
+      break;
+    case EventKind::wake: {
+      StreamState& s = streams_[id];
+      s.state = Activity::idle;
+      mark(ranks_[s.rank], s.rank, 1U << s.index);
+      break;
+    }
+    case EventKind::flow:
+      flow(id, now);
+      break;
+    case EventKind::operation_end:
+      if (operations_[id].generation == e.generation) {
+        end_operation(id, now);
+      }
+      break;
+  }
+}
+
+void Machine::examine(std::uint32_t rank, std::int64_t now) {
+  RankState& r = ranks_[rank];
+  while (r.examine != 0) {
+    std::uint32_t todo = r.examine;
+    r.examine = 0;
+    if ((todo & kHostBit) != 0) {
+      todo &= ~kHostBit;
+      advance_host(r, now);
+    }
+    while (todo != 0) {
+      const int k = std::countr_zero(todo);
+      todo &= todo - 1;
+      try_start(r, r.first_stream + static_cast<std::uint32_t>(k), now);
+    }
+  }
+  r.dirty = false;
+}
+
+// How many tasks the stream of `w` must have completed since the start of the run.
+std::uint32_t Machine::need(const RankState& r, std::uint32_t step, const program::Wait& w) const {
+  return w.lag > step ? 0 : (step - w.lag) * streams_[r.first_stream + w.stream].count + w.position;
+}
+
+void Machine::try_start(RankState& r, std::uint32_t rs, std::int64_t now) {
+  StreamState& s = streams_[rs];
+  if (s.state != Activity::idle || s.step == limit_ || s.count == 0) {
+    return;
+  }
+  const CompiledTask& t = s.tasks[s.position];
+  const std::size_t segments = r.program->segments.size();
+  if (r.issued <= std::uint64_t{s.step} * segments + t.segment) {
+    r.host_blocked |= 1U << s.index;
+    return;
+  }
+  const program::Wait* waits = r.program->source->waits.data() + t.first_wait;
+  while (s.wait_index < t.waits) {
+    const program::Wait& w = waits[s.wait_index];
+    StreamState& on = streams_[r.first_stream + w.stream];
+    if (on.completed < need(r, s.step, w)) {
+      on.watchers |= 1U << s.index;
+      return;
+    }
+    ++s.wait_index;
+  }
+  if (r.host_step < s.step + kHostSteps) {
+    const std::int64_t issue =
+        bases_[r.first_base + (s.step % kHostSteps) * segments + t.segment] + t.issue_offset;
+    if (issue > now) {
+      s.state = Activity::waking;
+      push(issue, EventKind::wake, rs, 0);
+      return;
+    }
+  }
+  begin(r, rs, t, now);
+}
+
+// The one thing whose end let the head arrive now. When several ended at this instant: its own
+// stream, then the first of its waits, then the host.
+std::uint8_t Machine::bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
+                               std::int64_t now) const {
+  if (s.last_end == now && s.completed > 0) {
+    return s.index;
+  }
+  const program::Wait* waits = r.program->source->waits.data() + t.first_wait;
+  for (std::uint32_t k = 0; k < t.waits; ++k) {
+    const StreamState& on = streams_[r.first_stream + waits[k].stream];
+    if (on.last_end == now && on.completed > 0 && on.completed == need(r, s.step, waits[k])) {
+      return on.index;
+    }
+  }
+  if (r.host_step < s.step + kHostSteps &&
+      bases_[r.first_base + (s.step % kHostSteps) * r.program->segments.size() + t.segment] +
+              t.issue_offset ==
+          now) {
+    return kBoundByHost;
+  }
+  return kBoundByNothing;
+}
+
+void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now) {
+  StreamState& s = streams_[rs];
+  s.arrive = now;
+  s.begin = now;
+  s.wait_index = 0;
+  if (s.index == 0) {
+    if (s.last_end < now) {
+      s.bound_by = bound_by(r, s, t, now);
+      charge_idle(s.rank, s.last_end, now, s.bound_by);
+    }
+    accounts_[s.rank].passages.clear();
+  } else {
+    s.bound_by = bound_by(r, s, t, now);
+  }
+  switch (t.kind) {
+    case TaskKind::kernel:
+      begin_kernel(r, rs, t, now);
+      break;
+    case TaskKind::collective:
+      s.state = Activity::meeting;
+      join_collective(r, rs, t, now);
+      break;
+    case TaskKind::exchange:
+      s.state = Activity::meeting;
+      post_exchange(r, rs, t, now);
+      break;
+    case TaskKind::copy:
+      s.state = Activity::meeting;
+      start_copy(r, rs, t, now);
+      break;
+  }
+}
+
+std::int64_t Machine::kernel_speed(const RankState& r, std::uint8_t row) const {
+  const program::Slowdown& d = world_.slowdowns[row];
+  const auto i = static_cast<std::size_t>(r.pressure / d.step);
+  return d.speed[std::min(i, d.speed.size() - 1)];
+}
+
+void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t,
+                           std::int64_t now) {
+  StreamState& s = streams_[rs];
+  s.state = Activity::running;
+  if (t.slowdown == 0) {
+    s.credit = 0;
+    push(now + t.duration, EventKind::task_end, rs, s.generation);
+    return;
+  }
+  // Two kernels in a row take what one of their joint length takes: the second inherits the
+  // fraction of a picosecond by which the first was done early.
+  const bool inherits = s.credit != 0 && s.credit_row == t.slowdown && s.last_end == now;
+  s.remaining = Int128{t.duration} * kFullSpeed - (inherits ? s.credit : 0);
+  s.since = now;
+  s.credit_row = t.slowdown;
+  s.speed = static_cast<std::int32_t>(kernel_speed(r, t.slowdown));
+  r.slowed |= 1U << s.index;
+  if (transfers_slow_ && !r.repricing) {
+    r.repricing = true;
+    repricing_.push_back(s.rank);
+  }
+  push(now + ceil_divide(s.remaining, s.speed), EventKind::task_end, rs, s.generation);
+}
+
+void Machine::press(RankState& r, std::uint32_t rank, int by) {
+  r.pressure += by;
+  if (!r.repricing) {
+    r.repricing = true;
+    repricing_.push_back(rank);
+  }
+}
+
+void Machine::reprice(RankState& r, std::int64_t now) {
+  if (r.pressure == r.priced) {
+    return;
+  }
+  r.priced = r.pressure;
+  for (std::uint32_t left = r.slowed; left != 0; left &= left - 1) {
+    const std::uint32_t rs = r.first_stream + static_cast<std::uint32_t>(std::countr_zero(left));
+    StreamState& s = streams_[rs];
+    const std::int64_t speed = kernel_speed(r, s.credit_row);
+    if (speed == s.speed) {
+      continue;
+    }
+    s.remaining -= Int128{s.speed} * (now - s.since);
+    s.since = now;
+    s.speed = static_cast<std::int32_t>(speed);
+    ++s.generation;
+    push(now + ceil_divide(s.remaining, speed), EventKind::task_end, rs, s.generation);
+  }
+}
+
+void Machine::complete(std::uint32_t rs, std::int64_t now, const Operation* by) {
+  StreamState& s = streams_[rs];
+  RankState& r = ranks_[s.rank];
+  const CompiledTask& t = s.tasks[s.position];
+  if (t.kind == TaskKind::kernel) {
+    if (t.slowdown != 0) {
+      s.credit = static_cast<std::int32_t>(Int128{s.speed} * (now - s.since) - s.remaining);
+      r.slowed &= ~(1U << s.index);
+      if (transfers_slow_ && !r.repricing) {
+        r.repricing = true;
+        repricing_.push_back(s.rank);
+      }
+    }
+  } else {
+    s.credit = 0;
+    if (s.pressure != 0) {
+      press(r, s.rank, -static_cast<int>(s.pressure));
+      s.pressure = 0;
+    }
+  }
+  Account& account = accounts_[s.rank];
+  if (s.index == 0) {
+    charge_busy(account, s, t, now);
+  } else {
+    const Activity compute = streams_[r.first_stream].state;
+    if (compute == Activity::idle || compute == Activity::waking) {
+      account.passages.push_back(
+          {s.arrive, s.begin, now, s.index, s.bound_by, t.category, t.wait_category});
+    }
+  }
+  if (history_) {
+    history_->record(rs, now, by);
+  }
+  ++tasks_done_;
+  s.state = Activity::idle;
+  s.last_end = now;
+  ++s.completed;
+  mark(r, s.rank, (1U << s.index) | s.watchers);
+  s.watchers = 0;
+  if (++s.position == s.count) {
+    s.position = 0;
+    ++s.step;
+    if (s.step == limit_) {
+      --unfinished_;
+    }
+    if (s.index == 0) {
+      finish_step(s.rank, s.step - 1, now);
+    }
+  }
+}
+
+void Machine::finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now) {
+  if (boundaries_[step].empty()) {
+    boundaries_[step].resize(ranks_.size());
+    breakdowns_[step].resize(ranks_.size());
+  }
+  boundaries_[step][rank] = now;
+  breakdowns_[step][rank] = accounts_[rank].now;
+  accounts_[rank].now = Breakdown{};
+  if (++ranks_done_[step] == ranks_.size()) {
+    steps_finished_ = step + 1;
+  }
+}
+
+void Machine::settle(std::int64_t now) {
+  for (const std::uint32_t rank : repricing_) {
+    RankState& r = ranks_[rank];
+    r.repricing = false;
+    reprice(r, now);
+    if (transfers_slow_) {
+      recap(rank);
+    }
+  }
+  repricing_.clear();
+  if (network_.unsettled()) {
+    for (const Network::Ending& e : network_.settle(now)) {
+      Operation& op = operations_[e.activity];
+      ++op.generation;
+      push(e.time, EventKind::operation_end, e.activity, op.generation);
+    }
+  }
+}
+
+}  // namespace stepcast::engine

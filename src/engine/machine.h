@@ -1,0 +1,241 @@
+// The state of a run and its transitions.
+//
+// An instant is handled in rounds: first all its events are applied (tasks end, transfers begin),
+// then every stream that this may have freed is looked at, and what starts there may end at the
+// same instant, which makes the next round. Only when no event of the instant is left are speeds of
+// kernels and rates of transfers worked out again, once. So nothing depends on the order of events
+// within a round, hence not on the numbering of ranks, and folded equals full.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "compile.h"
+#include "event_queue.h"
+#include "network.h"
+#include "stepcast/engine/engine.h"
+
+namespace stepcast::engine {
+
+constexpr std::int64_t kFullSpeed = 1'000'000;  // parts per million
+constexpr std::uint32_t kHostBit = 1U << 31;
+constexpr std::uint32_t kHostSteps = 4;  // steps whose issue times are kept
+constexpr std::uint8_t kBoundByHost = kMaxStreams;
+constexpr std::uint8_t kBoundByNothing = kMaxStreams + 1;
+
+enum class Activity : std::uint8_t { idle, waking, running, meeting };
+
+struct StreamState {
+  const CompiledTask* tasks = nullptr;
+  std::int64_t arrive = 0;
+  std::int64_t begin = 0;
+  std::int64_t last_end = 0;
+  std::int64_t since = 0;        // kernel: `remaining` was true then
+  std::uint32_t count = 0;       // tasks per step
+  std::uint32_t position = 0;    // of the head, in the step
+  std::uint32_t step = 0;        // of the head
+  std::uint32_t completed = 0;   // since the start of the run
+  std::uint32_t generation = 0;  // of the end event
+  std::uint32_t watchers = 0;    // streams of the rank whose head waits for this one
+  std::uint32_t rank = 0;
+  std::uint32_t next_member = 0;  // in the collective that the head belongs to
+  Int128 remaining = 0;           // kernel: picoseconds times parts per million
+  std::int32_t speed = 0;
+  std::int32_t credit = 0;       // what the last kernel left of its last picosecond
+  std::uint16_t wait_index = 0;  // waits of the head before this one hold
+  std::uint16_t pressure = 0;
+  std::uint16_t pending = 0;  // exchange: transfers that have not ended
+  std::uint8_t credit_row = 0;
+  std::uint8_t bound_by = 0;  // what the head's arrival waited for
+  std::uint8_t index = 0;
+  Activity state = Activity::idle;
+};
+
+struct RankState {
+  const CompiledProgram* program = nullptr;
+  std::uint32_t first_stream = 0;
+  std::uint32_t streams = 0;
+  std::uint32_t examine = 0;       // streams to look at
+  std::uint32_t slowed = 0;        // streams that run a kernel with a slowdown row
+  std::uint32_t host_blocked = 0;  // streams whose head the host has not issued
+  std::int32_t pressure = 0;
+  std::int32_t priced = 0;  // pressure at which running kernels were priced
+  std::int32_t transfer_speed = static_cast<std::int32_t>(kFullSpeed);
+  bool dirty = false;
+  bool repricing = false;
+  bool host_waits = false;
+  // host
+  std::int64_t clock = 0;
+  std::uint64_t issued = 0;  // segments, since the start of the run
+  std::uint32_t host_step = 0;
+  std::uint32_t host_segment = 0;
+  std::uint32_t host_need = 0;  // tasks that stream `host_stream` must have completed
+  std::uint32_t host_stream = 0;
+  std::size_t first_base = 0;  // into Machine::bases_
+};
+
+// A collective, a transfer of an exchange, or a copy.
+struct Operation {
+  const program::Price* price = nullptr;
+  std::int64_t begin = 0;
+  std::uint32_t home = 0;   // communicator, channel or rank
+  std::uint32_t use = 0;    // collective: the how-manieth on its communicator
+  std::uint32_t key = 0;    // price key (collective), transfer key
+  std::uint32_t next = 0;   // open operation of the same home
+  std::uint32_t first = 0;  // stream of the first member; transfer: of who posted first
+  std::uint32_t last = 0;   // stream of who arrived last
+  std::uint32_t last_ordinal = 0;
+  std::uint32_t arrived = 0;
+  std::uint32_t generation = 0;
+  program::TaskKind kind = program::TaskKind::collective;
+  bool flowing = false;  // in the network
+  bool send = false;     // unpaired transfer: which end it is
+};
+
+// What ran on other streams while the compute stream was idle: enough to say what an idle stretch
+// waited for.
+struct Passage {
+  std::int64_t arrive = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::uint8_t stream = 0;
+  std::uint8_t bound_by = 0;
+  program::Category category = program::Category::compute;
+  program::Category wait_category = program::Category::stall;
+};
+
+using Breakdown = std::array<std::int64_t, program::kCategories>;
+
+struct Account {
+  Breakdown now{};
+  std::vector<Passage> passages;  // since the compute stream fell idle, by end
+};
+
+class History;
+
+class Machine {
+ public:
+  Machine(const program::World& world, const Options& options);
+  ~Machine();
+  Machine(const Machine&) = delete;
+  Machine& operator=(const Machine&) = delete;
+
+  void start();
+  // Handles the next instant; false when nothing is left to happen.
+  bool advance();
+
+  const program::World& world() const { return world_; }
+  const Options& options() const { return options_; }
+  std::int64_t now() const { return queue_.now(); }
+  const CompiledProgram& program(std::uint32_t rank) const { return *ranks_[rank].program; }
+  const RankState& rank(std::uint32_t r) const { return ranks_[r]; }
+  const StreamState& stream(std::uint32_t rs) const { return streams_[rs]; }
+  std::uint32_t steps_finished() const { return steps_finished_; }
+  std::int64_t boundary(std::uint32_t step, std::uint32_t rank) const {
+    return boundaries_[step][rank];
+  }
+  const Breakdown& breakdown(std::uint32_t step, std::uint32_t rank) const {
+    return breakdowns_[step][rank];
+  }
+  std::uint64_t events() const { return events_; }
+  std::uint64_t tasks_done() const { return tasks_done_; }
+  bool finished() const { return unfinished_ == 0; }
+  bool faulty() const { return !fault_.empty(); }
+  const std::string& fault() const { return fault_; }
+  const History* history() const { return history_.get(); }
+  // Host time at which a segment of a step began; false when it is no longer or not yet known.
+  bool segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
+                    std::int64_t& base) const;
+  std::vector<std::string> waiting_chain() const;
+  std::string name(std::uint32_t rank, std::uint32_t stream) const;
+
+ private:
+  enum class EventKind : std::uint32_t { task_end, wake, flow, operation_end };
+  struct CommunicatorState {
+    std::uint32_t open = program::kNone;
+  };
+  struct ChannelState {
+    std::uint32_t head = program::kNone;
+    std::uint32_t tail = program::kNone;
+  };
+
+  const program::World& world_;
+  Options options_;
+  std::vector<CompiledProgram> programs_;
+  EventQueue queue_;
+  Network network_;
+  std::vector<RankState> ranks_;
+  std::vector<StreamState> streams_;
+  std::vector<std::int64_t> bases_;
+  std::vector<Operation> operations_;
+  std::vector<std::uint32_t> free_operations_;
+  std::vector<CommunicatorState> communicators_;
+  std::vector<ChannelState> channels_;
+  std::vector<std::uint32_t> uses_;  // parallel to World::communicator_table
+  std::vector<Account> accounts_;
+  std::vector<std::vector<std::int64_t>> boundaries_;
+  std::vector<std::vector<Breakdown>> breakdowns_;
+  std::vector<std::uint32_t> ranks_done_;  // by step
+  std::unique_ptr<History> history_;
+  // work lists of an instant
+  std::vector<Event> batch_;
+  std::vector<std::uint32_t> dirty_;
+  std::vector<std::uint32_t> repricing_;
+  std::vector<std::vector<std::uint32_t>>
+      flowing_;  // operations by rank, when transfers slow beside kernels
+  std::string fault_;
+  std::uint64_t events_ = 0;
+  std::uint64_t tasks_done_ = 0;
+  std::uint64_t unfinished_ = 0;  // streams
+  std::uint32_t steps_finished_ = 0;
+  std::uint32_t limit_ = 0;
+  bool transfers_slow_ = false;
+
+  // machine.cpp
+  void push(std::int64_t time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
+  void apply(const Event& e, std::int64_t now);
+  void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);
+  void examine(std::uint32_t rank, std::int64_t now);
+  void try_start(RankState& r, std::uint32_t rs, std::int64_t now);
+  void begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
+  void begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
+  void complete(std::uint32_t rs, std::int64_t now, const Operation* by);
+  void finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now);
+  void press(RankState& r, std::uint32_t rank, int by);
+  void reprice(RankState& r, std::int64_t now);
+  std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;
+  std::uint8_t bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
+                        std::int64_t now) const;
+  std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const;
+  void settle(std::int64_t now);
+
+  // operations.cpp
+  std::uint32_t open_operation(program::TaskKind kind, std::uint32_t home, std::uint32_t rs);
+  void join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
+  void post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
+  void post(RankState& r, std::uint32_t rs, const program::Transfer& x, std::int64_t now);
+  void start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
+  void begin_operation(std::uint32_t id, std::int64_t now);
+  void flow(std::uint32_t id, std::int64_t now);
+  void end_operation(std::uint32_t id, std::int64_t now);
+  std::int64_t capped_rate(const Operation& op) const;
+  void recap(std::uint32_t rank);
+  void usages(const Operation& op, const program::Usage*& first, std::uint32_t& count) const;
+  template <class F>
+  void for_each_member(const Operation& op, F&& f) const;
+  void set_fault(std::string text);
+
+  // host.cpp
+  void advance_host(RankState& r, std::int64_t now);
+
+  // accounting.cpp
+  void charge_busy(Account& a, const StreamState& s, const CompiledTask& t, std::int64_t now);
+  void charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to, std::uint8_t bound);
+  friend class History;
+};
+
+}  // namespace stepcast::engine

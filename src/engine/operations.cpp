@@ -1,0 +1,292 @@
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "machine.h"
+
+namespace stepcast::engine {
+
+using program::kNone;
+using program::Price;
+using program::TaskKind;
+
+std::uint32_t Machine::open_operation(TaskKind kind, std::uint32_t home, std::uint32_t rs) {
+  std::uint32_t id = 0;
+  if (free_operations_.empty()) {
+    id = static_cast<std::uint32_t>(operations_.size());
+    operations_.emplace_back();
+  } else {
+    id = free_operations_.back();
+    free_operations_.pop_back();
+  }
+  Operation& op = operations_[id];
+  op.kind = kind;
+  op.home = home;
+  op.first = rs;
+  op.last = rs;
+  op.next = kNone;
+  op.arrived = 1;
+  op.flowing = false;
+  return id;
+}
+
+void Machine::set_fault(std::string text) {
+  if (fault_.empty()) {
+    fault_ = std::move(text);
+  }
+}
+
+void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t,
+                              std::int64_t now) {
+  StreamState& s = streams_[rs];
+  const std::uint32_t entry = world_.ranks[s.rank].first_communicator + t.communicator;
+  const std::uint32_t home = world_.communicator_table[entry];
+  const program::Communicator& c = world_.communicators[home];
+  const Price& price = world_.shapes[c.shape].prices[t.price];
+  const std::uint32_t use = uses_[entry]++;
+  s.pressure = price.pressure;
+  if (s.pressure != 0) {
+    press(r, s.rank, s.pressure);
+  }
+  std::uint32_t* link = &communicators_[home].open;
+  while (*link != kNone && operations_[*link].use != use) {
+    link = &operations_[*link].next;
+  }
+  std::uint32_t id = *link;
+  if (id == kNone) {
+    id = open_operation(TaskKind::collective, home, rs);  // may move operations_
+    Operation& op = operations_[id];
+    op.use = use;
+    op.key = t.price;
+    op.price = &price;
+    s.next_member = kNone;
+    if (c.members > 1) {
+      op.next = communicators_[home].open;
+      communicators_[home].open = id;
+      return;
+    }
+  } else {
+    Operation& op = operations_[id];
+    if (op.key != t.price) {
+      set_fault(fmt::format("{} joins use {} of communicator {} as another collective than {}",
+                            name(s.rank, s.index), use, home,
+                            name(streams_[op.first].rank, streams_[op.first].index)));
+      return;
+    }
+    s.next_member = op.first;
+    op.first = rs;
+    ++op.arrived;
+    if (op.arrived < c.members) {
+      return;
+    }
+    *link = op.next;
+  }
+  Operation& op = operations_[id];
+  op.last = rs;
+  op.last_ordinal = s.completed;
+  begin_operation(id, now);
+}
+
+void Machine::post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t,
+                            std::int64_t now) {
+  StreamState& s = streams_[rs];
+  const program::Transfer* transfers = r.program->source->transfers.data() + t.first_transfer;
+  s.pending = t.transfers;
+  // One grouped kernel serves all its transfers, so it holds what the largest of them needs.
+  std::uint16_t pressure = 0;
+  for (std::uint32_t k = 0; k < t.transfers; ++k) {
+    const program::Channel& c =
+        world_.channels[world_.channel_table[world_.ranks[s.rank].first_channel +
+                                             transfers[k].channel]];
+    pressure = std::max(pressure, world_.shapes[c.shape].prices[transfers[k].price].pressure);
+  }
+  s.pressure = pressure;
+  if (pressure != 0) {
+    press(r, s.rank, pressure);
+  }
+  for (std::uint32_t k = 0; k < t.transfers; ++k) {
+    post(r, rs, transfers[k], now);
+  }
+}
+
+// The k-th send on a channel meets the k-th receive.
+void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, std::int64_t now) {
+  StreamState& s = streams_[rs];
+  const std::uint32_t home = world_.channel_table[world_.ranks[s.rank].first_channel + x.channel];
+  const program::Channel& c = world_.channels[home];
+  ChannelState& channel = channels_[home];
+  const Price& price = world_.shapes[c.shape].prices[x.price];
+  if (channel.head == kNone || operations_[channel.head].send == x.send) {
+    const std::uint32_t id = open_operation(TaskKind::exchange, home, rs);
+    Operation& op = operations_[id];
+    op.key = x.key;
+    op.price = &price;
+    op.send = x.send;
+    if (channel.head == kNone) {
+      channel.head = id;
+    } else {
+      operations_[channel.tail].next = id;
+    }
+    channel.tail = id;
+    return;
+  }
+  const std::uint32_t id = channel.head;
+  Operation& op = operations_[id];
+  channel.head = op.next;
+  const StreamState& peer = streams_[op.first];
+  if (op.key != x.key || op.price != &price) {
+    set_fault(fmt::format("{} {} key {} but {} {} key {} on channel {}", name(s.rank, s.index),
+                          x.send ? "sends" : "receives", x.key, name(peer.rank, peer.index),
+                          op.send ? "sends" : "receives", op.key, home));
+    return;
+  }
+  op.last = rs;
+  op.last_ordinal = s.completed;
+  op.arrived = 2;
+  streams_[rs].begin = now;
+  streams_[op.first].begin = now;
+  begin_operation(id, now);
+}
+
+void Machine::start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now) {
+  StreamState& s = streams_[rs];
+  const Price& price = world_.shapes[world_.ranks[s.rank].copy_shape].prices[t.price];
+  s.pressure = price.pressure;
+  if (s.pressure != 0) {
+    press(r, s.rank, s.pressure);
+  }
+  const std::uint32_t id = open_operation(TaskKind::copy, s.rank, rs);
+  operations_[id].price = &price;
+  operations_[id].last_ordinal = s.completed;
+  begin_operation(id, now);
+}
+
+void Machine::usages(const Operation& op, const program::Usage*& first,
+                     std::uint32_t& count) const {
+  std::uint32_t from = 0;
+  switch (op.kind) {
+    case TaskKind::collective:
+      from = world_.communicators[op.home].first_usage;
+      count = world_.communicators[op.home].usages;
+      break;
+    case TaskKind::exchange:
+      from = world_.channels[op.home].first_usage;
+      count = world_.channels[op.home].usages;
+      break;
+    default:
+      from = world_.ranks[op.home].first_usage;
+      count = world_.ranks[op.home].usages;
+      break;
+  }
+  first = world_.usages.data() + from;
+}
+
+// Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs
+// no network.
+void Machine::begin_operation(std::uint32_t id, std::int64_t now) {
+  Operation& op = operations_[id];
+  op.begin = now;
+  const program::Usage* first = nullptr;
+  std::uint32_t count = 0;
+  usages(op, first, count);
+  if ((count == 0 && !transfers_slow_) || op.price->fluid == 0) {
+    push(now + op.price->latency + op.price->fluid, EventKind::operation_end, id, op.generation);
+  } else {
+    push(now + op.price->latency, EventKind::flow, id, op.generation);
+  }
+}
+
+template <class F>
+void Machine::for_each_member(const Operation& op, F&& f) const {
+  if (op.kind == TaskKind::collective) {
+    for (std::uint32_t rs = op.first; rs != kNone; rs = streams_[rs].next_member) {
+      f(rs);
+    }
+  } else {
+    f(op.first);
+    if (op.kind == TaskKind::exchange) {
+      f(op.last);
+    }
+  }
+}
+
+// A transfer runs at the speed of its slowest member's GPU.
+std::int64_t Machine::capped_rate(const Operation& op) const {
+  if (!transfers_slow_) {
+    return op.price->rate;
+  }
+  std::int64_t speed = kFullSpeed;
+  for_each_member(op, [&](std::uint32_t rs) {
+    speed = std::min<std::int64_t>(speed, ranks_[streams_[rs].rank].transfer_speed);
+  });
+  return std::max<std::int64_t>(
+      1, static_cast<std::int64_t>(Int128{op.price->rate} * speed / kFullSpeed));
+}
+
+void Machine::flow(std::uint32_t id, std::int64_t now) {
+  Operation& op = operations_[id];
+  const program::Usage* first = nullptr;
+  std::uint32_t count = 0;
+  usages(op, first, count);
+  op.flowing = true;
+  network_.start(id, first, count, *op.price, capped_rate(op), now);
+  if (transfers_slow_) {
+    for_each_member(op, [&](std::uint32_t rs) { flowing_[streams_[rs].rank].push_back(id); });
+  }
+}
+
+// Kernels that run on a rank changed: its transfers may have another cap.
+void Machine::recap(std::uint32_t rank) {
+  RankState& r = ranks_[rank];
+  std::int64_t speed = kFullSpeed;
+  for (std::uint32_t left = r.slowed; left != 0; left &= left - 1) {
+    const std::uint8_t row =
+        streams_[r.first_stream + static_cast<std::uint32_t>(std::countr_zero(left))].credit_row;
+    if (row < world_.transfer_speed.size()) {
+      speed = std::min(speed, world_.transfer_speed[row]);
+    }
+  }
+  if (speed == r.transfer_speed) {
+    return;
+  }
+  r.transfer_speed = static_cast<std::int32_t>(speed);
+  for (const std::uint32_t id : flowing_[rank]) {
+    network_.set_cap(id, capped_rate(operations_[id]));
+  }
+}
+
+void Machine::end_operation(std::uint32_t id, std::int64_t now) {
+  Operation op = operations_[id];  // a copy: completing may not touch it, but readers keep it
+  if (op.flowing) {
+    network_.finish(id);
+    if (transfers_slow_) {
+      for_each_member(op, [&](std::uint32_t rs) {
+        std::vector<std::uint32_t>& list = flowing_[streams_[rs].rank];
+        const auto at = std::find(list.begin(), list.end(), id);
+        if (at != list.end()) {
+          list.erase(at);
+        }
+      });
+    }
+  }
+  ++operations_[id].generation;
+  free_operations_.push_back(id);
+  if (op.kind == TaskKind::exchange) {
+    if (--streams_[op.first].pending == 0) {
+      complete(op.first, now, &op);
+    }
+    if (--streams_[op.last].pending == 0) {
+      complete(op.last, now, &op);
+    }
+    return;
+  }
+  for (std::uint32_t rs = op.first; rs != kNone;) {
+    StreamState& s = streams_[rs];
+    const std::uint32_t next = op.kind == TaskKind::collective ? s.next_member : kNone;
+    s.begin = op.begin;
+    complete(rs, now, &op);
+    rs = next;
+  }
+}
+
+}  // namespace stepcast::engine

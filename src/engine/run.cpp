@@ -1,0 +1,158 @@
+#include <algorithm>
+
+#include "history.h"
+#include "ledger.h"
+#include "machine.h"
+
+namespace stepcast::engine {
+
+using program::Deadlock;
+using program::Timeline;
+using program::World;
+
+namespace {
+
+struct Period {
+  std::int64_t period = 0;
+  std::int64_t spread = 0;
+  bool found = false;
+};
+
+std::int64_t length(const Machine& m, std::uint32_t step, std::uint32_t rank) {
+  return m.boundary(step, rank) - (step > 0 ? m.boundary(step - 1, rank) : 0);
+}
+
+// Steps `step` and `step` - 1 are equally long, and so on every rank.
+bool repeats(const Machine& m, std::uint32_t step) {
+  if (step == 0) {
+    return false;
+  }
+  const std::int64_t p = length(m, step, 0);
+  for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
+    if (length(m, step, r) != p || length(m, step - 1, r) != p) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::int64_t latest(const Machine& m, std::uint32_t step) {
+  std::int64_t t = 0;
+  for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
+    t = std::max(t, m.boundary(step, r));
+  }
+  return t;
+}
+
+// Without a period: mean and spread of the second half of the steps, by the slowest rank's
+// boundaries.
+Period average(const Machine& m, std::uint32_t step) {
+  const std::uint32_t from = step / 2;
+  Period p;
+  std::int64_t least = 0;
+  std::int64_t most = 0;
+  for (std::uint32_t k = from + 1; k <= step; ++k) {
+    const std::int64_t l = latest(m, k) - latest(m, k - 1);
+    least = k == from + 1 ? l : std::min(least, l);
+    most = std::max(most, l);
+  }
+  p.period = (latest(m, step) - latest(m, from)) / std::max<std::int64_t>(1, step - from);
+  p.spread = most - least;
+  return p;
+}
+
+void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint32_t step,
+                std::int64_t origin, Timeline& t) {
+  t.ranks.resize(m.world().ranks.size());
+  for (std::uint32_t r = 0; r < t.ranks.size(); ++r) {
+    const Ledger& l = ledgers[m.world().ranks[r].program];
+    program::RankResult& to = t.ranks[r];
+    to.breakdown = m.breakdown(step, r);
+    to.peak_allocated = l.peak;
+    to.first_step_peak = l.first_step_peak;
+    to.steady = l.steady;
+    to.at_peak = l.at_peak;
+    std::int64_t base = 0;
+    if (m.segment_base(r, step, l.peak_segment, base)) {
+      to.peak_at = base + l.peak_offset - origin;
+    }
+  }
+}
+
+void fill_history(Machine& m, std::uint32_t step, std::int64_t origin, Timeline& t) {
+  while (!m.history()->complete(step) && m.advance()) {
+  }
+  const Options& options = m.options();
+  if (options.record_slices) {
+    t.slices = m.history()->slices(step, origin);
+  }
+  if (options.record_memory) {
+    for (std::uint32_t r = 0; r < t.ranks.size(); ++r) {
+      t.memory.push_back(m.history()->memory(r, step, origin, t.period));
+    }
+  }
+  if (options.sensitivities) {
+    std::uint32_t slowest = 0;
+    for (std::uint32_t r = 1; r < t.ranks.size(); ++r) {
+      slowest = m.boundary(step, r) > m.boundary(step, slowest) ? r : slowest;
+    }
+    t.sensitivity = m.history()->critical_path(slowest, step, t.period);
+  }
+}
+
+}  // namespace
+
+std::variant<Timeline, Deadlock> run(const World& world, const Options& options) {
+  Machine m(world, options);
+  std::vector<Ledger> ledgers;
+  bool steady_memory = true;
+  for (const program::Program& p : world.programs) {
+    ledgers.push_back(replay(p));
+    steady_memory = steady_memory && ledgers.back().periodic;
+  }
+  const auto limit = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+  m.start();
+  std::uint32_t seen = 0;
+  Period period;
+  for (;;) {
+    while (seen < m.steps_finished()) {
+      if (steady_memory && repeats(m, seen)) {
+        period = {length(m, seen, 0), 0, true};
+        break;
+      }
+      ++seen;
+    }
+    if (period.found || seen == limit) {
+      break;
+    }
+    if (!m.advance()) {
+      if (m.faulty()) {
+        return Deadlock{m.now(), {m.fault()}};
+      }
+      return Deadlock{m.now(), m.waiting_chain()};
+    }
+  }
+  const std::uint32_t step = period.found ? seen : limit - 1;
+  if (!period.found) {
+    period = average(m, step);
+  }
+  Timeline t;
+  t.period = period.period;
+  t.spread = period.spread;
+  t.periodic = period.found;
+  t.first_step = latest(m, 0);
+  t.steps = static_cast<int>(step) + 1;
+  t.tasks = m.tasks_done();
+  t.events = m.events();
+  std::int64_t origin = m.boundary(step - 1, 0);
+  for (std::uint32_t r = 1; r < world.ranks.size(); ++r) {
+    origin = std::min(origin, m.boundary(step - 1, r));
+  }
+  fill_ranks(m, ledgers, step, origin, t);
+  if (m.history() != nullptr) {
+    fill_history(m, step, origin, t);
+  }
+  return t;
+}
+
+}  // namespace stepcast::engine

@@ -1,0 +1,23 @@
+// 128-bit integers for products of time and rate.
+#pragma once
+
+#include <cstdint>
+
+namespace stepcast::engine {
+
+__extension__ using Int128 = __int128;
+
+// Smallest integer not below a / b, for a >= 0 and b > 0; takes the 64-bit division when both fit.
+inline std::int64_t ceil_divide(Int128 a, std::int64_t b) {
+  if (a <= 0) {
+    return 0;
+  }
+  if (static_cast<std::uint64_t>(a >> 64) == 0 && static_cast<std::int64_t>(a) >= 0) {
+    const auto n = static_cast<std::uint64_t>(a);
+    const auto d = static_cast<std::uint64_t>(b);
+    return static_cast<std::int64_t>(n / d + (n % d != 0 ? 1 : 0));
+  }
+  return static_cast<std::int64_t>((a + b - 1) / b);
+}
+
+}  // namespace stepcast::engine
