@@ -141,13 +141,13 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                              {b.tokens, width, b.hidden, 1},
                              m.biases.qkv ? width : 0,
                              e,
-                             b.style.fused_qkv ? 1 : 3});
+                             b.fused_projection() ? 1 : 3});
   keep(project, "input", input);
   const bool rotary = m.positions == job::Positions::rotary;
   const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
   // One fused projection: v is a view that keeps all of q, k, v alive. Separate ones: rotated q and
   // k replace theirs.
-  const bool copies = rotary && !fused_rotary && b.style.fused_qkv;
+  const bool copies = rotary && !fused_rotary && b.fused_projection();
   // What core attention reads is listed by its maker as well: selective recomputation of core
   // attention keeps it.
   keep(project, "output", qkv);
@@ -159,29 +159,30 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     bias.forward_output = Bytes(qkv.bytes);
     node = b.add(std::move(bias), {node});
   }
-  const Tensor qk{qkv.storage, b.tokens * qk_width * e};
+  const std::int64_t qk_elements = b.tokens * qk_width;
+  const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {
     Operator norm = named("qk_norm", OpKind::norm, Module::attention);
     norm.parameters = 2 * static_cast<std::int64_t>(m.head_dim);
-    moves(norm, 2 * qk.bytes, 3 * qk.bytes, 2, 4);
-    norm.forward_output = Bytes(qk.bytes);
-    // Reads the projection's output (kept above) and writes new q and k.
-    if (!b.style.compiled) {
-      keep(norm, "output", b.tensor(qk.bytes));
-    }
+    describe_norm(b, norm, qk_elements, qkv);
+    norm.forward_kernels *= 2;  // q and k apart
+    norm.backward_kernels *= 2;
+    norm.forward_output = Bytes(qk_bytes);
+    // The core reads new q and k; their rotation is linear and keeps nothing of its own.
+    keep(norm, "output", b.tensor(qk_bytes));
     node = b.add(std::move(norm), {node});
   }
   if (rotary) {
     Operator op = named("rotary", OpKind::rotary, Module::attention);
     if (fused_rotary) {
-      moves(op, 2 * qk.bytes, 2 * qk.bytes, 2, 2);
+      moves(op, 2 * qk_bytes, 2 * qk_bytes, 2, 2);
     } else {  // for q and k: rotate half (negate, join), two products, sum
-      moves(op, 9 * qk.bytes, 9 * qk.bytes, 10, 10);
-      op.forward_temporary = Bytes(2 * qk.bytes);
+      moves(op, 10 * qk_bytes, 10 * qk_bytes, 10, 10);
+      op.forward_temporary = Bytes(2 * qk_bytes);
     }
-    op.forward_output = Bytes(qk.bytes);
+    op.forward_output = Bytes(qk_bytes);
     if (copies && !m.qk_norm) {
-      keep(op, "output", b.tensor(qk.bytes));
+      keep(op, "output", b.tensor(qk_bytes));
     }
     node = b.add(std::move(op), {node});
   }

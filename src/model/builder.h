@@ -35,6 +35,11 @@ struct Builder {
   OperatorGraph graph;
 
   Tensor tensor(std::int64_t bytes) { return {next_storage_++, bytes}; }
+  // Llama-style modules outside Megatron project q, k and v (gate and up) one by one; GPT-style
+  // ones together.
+  bool fused_projection() const {
+    return style.fused_qkv || model.positions != job::Positions::rotary;
+  }
   Tensor residual_stream() { return tensor(local_tokens * hidden * element); }
 
   // Appends an operator that reads the results of `from`.
@@ -85,6 +90,8 @@ Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input);
 // norm.cpp. `rows` of `width` elements each; returns the node, its output in `output`.
 Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
+// What a norm moves and, beside its input or instead of it, keeps.
+void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
 // (Bias +) (dropout +) residual: `bias` elements of the preceding row-parallel linear's bias.
 Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
                   Node skip);

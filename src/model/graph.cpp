@@ -43,6 +43,20 @@ std::optional<std::string> graph_fault(const OperatorGraph& graph) {
       return "nobody reads '" + graph.operators[v].name + "'";
     }
   }
+  std::vector<std::int64_t> bytes;  // by storage: one allocation has one size
+  for (const Operator& op : graph.operators) {
+    for (const Saved& saved : op.saved) {
+      if (saved.storage >= bytes.size()) {
+        bytes.resize(saved.storage + 1, 0);
+      }
+      std::int64_t& known = bytes[saved.storage];
+      if (known != 0 && known != saved.bytes.count()) {
+        return "'" + op.name + "' keeps another size of '" + saved.name +
+               "' than an operator before it";
+      }
+      known = saved.bytes.count();
+    }
+  }
   return std::nullopt;
 }
 

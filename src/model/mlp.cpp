@@ -52,7 +52,7 @@ Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tenso
                           {b.tokens, fc1_width, b.hidden, 1},
                           bias,
                           b.element,
-                          m.gated_mlp && !b.style.fused_qkv ? 2 : 1},
+                          m.gated_mlp && !b.fused_projection() ? 2 : 1},
                          from, input);
   Operator act = activation(b, shared ? "shared_act" : "activation", module, b.tokens, width, bias,
                             fc1_output, fc2_input);

@@ -19,15 +19,19 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
       Flops(2.0 * static_cast<double>(rows) * static_cast<double>(moe.experts) *
             static_cast<double>(b.hidden));
   op.parameters = moe.experts * b.hidden + (moe.router_bias ? moe.experts : 0);
-  // Logits and probabilities are fp32: product, softmax, top-k, scatter of the probabilities,
-  // histogram.
-  const std::int64_t scores = 4 * rows * moe.experts;
-  const std::int64_t product = rows * b.hidden * b.element + op.parameters * b.element;
-  moves(op, product + 7 * scores, 2 * product + 5 * scores, 8, 6);
+  const std::int64_t scores = 4 * rows * moe.experts;  // fp32
+  const std::int64_t product = rows * b.hidden * b.element + op.parameters * b.element + scores;
+  moves(op, product, 2 * product, 1, 2);
   op.forward_output = Bytes(scores);
   keep(op, "input", input);
-  keep(op, "probabilities", b.tensor(scores));
-  return b.add(std::move(op), {from});
+  const Node logits = b.add(std::move(op), {from});
+
+  // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and back.
+  Operator choose = named("top_k", OpKind::softmax, Module::moe);
+  moves(choose, 7 * scores, 5 * scores, 7, 5);
+  choose.forward_output = Bytes(scores);
+  keep(choose, "probabilities", b.tensor(scores));
+  return b.add(std::move(choose), {logits});
 }
 
 }  // namespace

@@ -3,27 +3,30 @@
 
 namespace stepcast::model {
 
-Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
-              std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
-  Operator op = named(name, OpKind::norm, module);
-  const std::int64_t elements = rows * width;
+void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input) {
   const std::int64_t e = b.element;
-  op.parameters = parameters;
-  op.forward_output = Bytes(output.bytes);
   if (b.style.fused_norm || b.style.compiled || b.model.norm == job::Norm::layer) {
     // Statistics (4 or 8 B a row) are left out, as in Korthikanti et al. (arXiv 2205.05198,
     // section 4.1).
     moves(op, 2 * elements * e, 3 * elements * e, 1, 2);
     keep(op, "input", input);
-  } else {
-    // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square,
-    // mean, rsqrt, scale, cast, weight. It saves the upcast and the normed tensor before the
-    // weight.
-    moves(op, elements * (6 + 8 + 4 + 8 + 6 + 3 * e), elements * (6 * e + 6 + 12 + 12 + 12 + 6), 7,
-          12);
-    keep(op, "upcast", b.tensor(4 * elements));
-    keep(op, "normed", b.tensor(elements * e));
+    return;
   }
+  // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square,
+  // mean, rsqrt, scale, cast, weight. It keeps the upcast and the normed tensor before the weight,
+  // not its input.
+  moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * e),
+        elements * (6 * e + 6 + 12 + 12 + 12 + 6), 7, 12);
+  keep(op, "upcast", b.tensor(4 * elements));
+  keep(op, "normed", b.tensor(elements * e));
+}
+
+Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
+              std::int64_t parameters, Node from, const Tensor& input, const Tensor& output) {
+  Operator op = named(name, OpKind::norm, module);
+  op.parameters = parameters;
+  op.forward_output = Bytes(output.bytes);
+  describe_norm(b, op, rows * width, input);
   return b.add(std::move(op), {from});
 }
 

@@ -59,9 +59,9 @@ struct AttentionShape {
 };
 
 // A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a
-// linear's input that three linears read counts once); the id is unique within a graph. What a
-// module reads is listed outside the module too (by the operator that makes it), so leaving out the
-// entries of a recomputed module leaves what its checkpoint keeps.
+// linear's input that three linears read counts once); the id is unique within a graph. What
+// core attention reads and writes is listed by operators outside it as well, so leaving out the
+// entries of a recomputed core leaves what its checkpoint keeps.
 struct Saved {
   std::string name;
   Bytes bytes;
@@ -118,7 +118,8 @@ struct Style {
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
   bool compiled = false;  // elementwise chains fused by a compiler, their inputs alone saved
-  bool fused_qkv = true;  // one projection for q, k, v (and for gate and up); else one each
+  bool fused_qkv =
+      true;  // one projection for q, k, v (and gate, up); else Llama-style ones have one each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
 };
 
@@ -134,7 +135,8 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style);
 
 // What is wrong with a graph: an edge out of range, a cycle, an order that is not topological, a
-// result that nobody reads. nullopt: nothing. The build functions check it themselves.
+// result that nobody reads, a storage of two sizes. nullopt: nothing. The build functions check it
+// themselves.
 std::optional<std::string> graph_fault(const OperatorGraph& graph);
 
 // Why the model cannot be cut so (heads % tensor, vocab, experts % expert...); nullopt when it can.
