@@ -108,13 +108,17 @@ Way shortest_way(const std::vector<Vertex>& vertices, const std::vector<Link>& l
                  int to) {
   using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
   const auto end_only = [&](int v) { return vertices[v].kind == VertexKind::gpu; };
+  // NICs do not loop back: GPUs of one node do not meet at the NIC that they share.
+  const bool same_node = vertices[from].node == vertices[to].node;
+  const auto is_nic = [&](int v) { return vertices[v].kind == VertexKind::nic; };
   // Leave out links into GPUs that are not the end and out of GPUs that are not the beginning: GPUs
   // do not forward.
   std::vector<std::pair<int, int>> edges;
   std::vector<double> rate;
   std::vector<std::pair<std::pair<int, int>, double>> kept;
   for (const auto& link : links) {
-    if ((end_only(link.from) && link.from != from) || (end_only(link.to) && link.to != to)) {
+    if ((end_only(link.from) && link.from != from) || (end_only(link.to) && link.to != to) ||
+        (same_node && (is_nic(link.from) || is_nic(link.to)))) {
       continue;
     }
     kept.push_back({{link.from, link.to}, link.capacity.count()});
