@@ -1,0 +1,311 @@
+// Laws of the engine: closed forms, to the picosecond.
+#include "stepcast/engine/engine.h"
+
+#include <numeric>
+
+#include "catch.hpp"
+#include "support/worlds.h"
+
+using namespace stepcast;
+using namespace stepcast::testing;
+
+namespace {
+
+Timeline timeline(const World& w, engine::Options o = {}) {
+  const auto result = engine::run(w, o);
+  if (const auto* d = std::get_if<Deadlock>(&result)) {
+    std::string text;
+    for (const std::string& line : d->chain) {
+      text += line + "\n";
+    }
+    FAIL(text);
+  }
+  const Timeline t = std::get<Timeline>(result);
+  for (const RankResult& r : t.ranks) {
+    if (t.periodic) {
+      CHECK(std::accumulate(r.breakdown.begin(), r.breakdown.end(), std::int64_t{0}) == t.period);
+    }
+  }
+  return t;
+}
+
+std::vector<std::string> deadlock(const World& w) {
+  const auto result = engine::run(w, {});
+  REQUIRE(std::holds_alternative<Deadlock>(result));
+  return std::get<Deadlock>(result).chain;
+}
+
+bool mentions(const std::vector<std::string>& chain, const std::string& text) {
+  for (const std::string& line : chain) {
+    if (line.find(text) != std::string::npos) {
+      return true;
+    }
+  }
+  return false;
+}
+
+std::int64_t in(const RankResult& r, Category c) {
+  return r.breakdown[static_cast<std::size_t>(c)];
+}
+
+}  // namespace
+
+TEST_CASE("Kernels of one stream run back to back") {
+  ProgramBuilder b({"compute"});
+  b.kernel(0, 700);
+  b.kernel(0, 0);
+  b.kernel(0, 300, {}, 0, Category::optimizer);
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  const Timeline t = timeline(w.w);
+  CHECK(t.period == 1000);
+  CHECK(t.first_step == 1000);
+  CHECK(t.steps == 2);
+  CHECK(t.tasks == 6);
+  CHECK(in(t.ranks[0], Category::compute) == 700);
+  CHECK(in(t.ranks[0], Category::optimizer) == 300);
+}
+
+TEST_CASE("An activity alone reproduces its price exactly") {
+  const std::int64_t fluids[] = {0, 1, 999'999'999'999, 123'456'789};
+  const std::int64_t rates[] = {1, 1'000'000'007, 899'999'999'999};
+  for (const std::int64_t fluid : fluids) {
+    for (const std::int64_t rate : rates) {
+      for (const std::int64_t latency : {std::int64_t{0}, std::int64_t{12'345}}) {
+        ProgramBuilder b({"compute", "tensor"});
+        b.p.communicator_roles = 1;
+        const auto k = b.kernel(0, 1000);
+        const auto c = b.collective(1, 0, 0, {on(0, k)});
+        b.kernel(0, 10, {on(1, c)});
+        WorldBuilder w;
+        const auto program = w.program(b.done());
+        const auto shape = w.shape({price(latency, fluid, rate)});
+        const auto nic = w.resource(rate);
+        const auto a = w.rank(program);
+        const auto z = w.rank(program);
+        w.communicator(shape, {{a, 0}, {z, 0}}, {{nic, 0, 1}});
+        const Timeline t = timeline(w.w);
+        CHECK(t.period == 1010 + latency + fluid);
+        CHECK(in(t.ranks[0], Category::tensor) == latency + fluid);
+      }
+    }
+  }
+}
+
+TEST_CASE("Two activities share one link half and half until the first ends") {
+  // Rates 1000 B/s alone on a link of 1000 B/s: A needs 100 ps, B 200 ps alone. Together: A ends at
+  // 200, B then has 100 ps left.
+  ProgramBuilder b({"compute", "a", "b"});
+  b.p.communicator_roles = 2;
+  const auto a = b.collective(1, 0, 0);
+  const auto c = b.collective(2, 1, 1);
+  b.kernel(0, 1, {on(1, a)});
+  b.kernel(0, 1, {on(2, c)});
+  // The next step's transfers start afresh.
+  b.p.waits.push_back(on(0, 2, 1));
+  b.p.tasks[0].first_wait = static_cast<std::uint32_t>(b.p.waits.size() - 1);
+  b.p.tasks[0].waits = 1;
+  b.p.tasks[1].first_wait = b.p.tasks[0].first_wait;
+  b.p.tasks[1].waits = 1;
+  WorldBuilder w;
+  const auto r = w.rank(w.program(b.done()));
+  const auto shape = w.shape({price(0, 100, 1000), price(0, 200, 1000)});
+  const auto link = w.resource(1000);
+  w.communicator(shape, {{r, 0}}, {{link, 0, 1}});
+  w.communicator(shape, {{r, 1}}, {{link, 0, 1}});
+  const Timeline t = timeline(w.w);
+  CHECK(t.period == 301);
+}
+
+TEST_CASE("A kernel beside communication runs at the speed of its row, exactly") {
+  // 1000 ps at 600000 ppm while a collective of 300 ps holds 20 SMs: 180 done, then 820 at full
+  // speed.
+  ProgramBuilder b({"compute", "tensor"});
+  b.p.communicator_roles = 1;
+  b.collective(1, 0, 0, {on(0, 1, 1)});
+  b.kernel(0, 1000, {}, 1);
+  WorldBuilder w;
+  const auto r = w.rank(w.program(b.done()));
+  w.w.slowdowns = {{}, {10, {1'000'000, 800'000, 600'000}}};
+  w.communicator(w.shape({price(0, 300, 1000, 25)}), {{r, 0}});
+  const Timeline t = timeline(w.w);
+  CHECK(t.period == 300 + 820);
+  CHECK(in(t.ranks[0], Category::slowdown) == 120);
+  CHECK(in(t.ranks[0], Category::compute) == 1000);
+}
+
+TEST_CASE("A transfer beside a kernel is capped") {
+  ProgramBuilder b({"compute", "tensor"});
+  b.p.communicator_roles = 1;
+  const auto c = b.collective(1, 0, 0, {on(0, 2, 1)});
+  b.kernel(0, 400, {}, 1);
+  b.kernel(0, 1, {on(1, c)});
+  WorldBuilder w;
+  const auto r = w.rank(w.program(b.done()));
+  w.w.slowdowns = {{}, {10, {1'000'000}}};
+  w.w.transfer_speed = {1'000'000, 500'000};
+  w.communicator(w.shape({price(0, 1000, 1'000'000)}), {{r, 0}});
+  // 400 ps at half speed do 200; 800 are left.
+  CHECK(timeline(w.w).period == 1201);
+}
+
+TEST_CASE("A collective starts with its last member, and waiting is charged apart") {
+  WorldBuilder w;
+  std::vector<std::uint32_t> ranks;
+  for (const std::int64_t work : {100, 250}) {
+    ProgramBuilder b({"compute"});
+    b.p.communicator_roles = 1;
+    b.kernel(0, work);
+    b.collective(0, 0, 0);
+    ranks.push_back(w.rank(w.program(b.done())));
+  }
+  w.communicator(w.shape({price(7, 50)}), {{ranks[0], 0}, {ranks[1], 0}});
+  const Timeline t = timeline(w.w);
+  CHECK(t.period == 307);
+  CHECK(in(t.ranks[0], Category::stall) == 150);
+  CHECK(in(t.ranks[0], Category::tensor) == 57);
+  CHECK(in(t.ranks[1], Category::stall) == 0);
+}
+
+TEST_CASE("The host is the bottleneck when launches cost more than kernels") {
+  ProgramBuilder b({"compute"});
+  b.launch_cost = 500;
+  for (int i = 0; i < 10; ++i) {
+    b.kernel(0, 200);
+  }
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  const Timeline t = timeline(w.w);
+  CHECK(t.period == 5000);
+  CHECK(in(t.ranks[0], Category::host) == 3000);
+}
+
+TEST_CASE("A sync makes the host wait for the device, then issue afresh") {
+  ProgramBuilder b({"compute"});
+  b.launch_cost = 10;
+  b.kernel(0, 1000);
+  b.sync(on(0, 1));
+  b.host_work(300);
+  b.kernel(0, 100);
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  const Timeline t = timeline(w.w);
+  // From the sync on: 300 of work, 10 to launch, 100; the next step's kernel is issued 10 after
+  // that launch, so it is there.
+  CHECK(t.period == 1000 + 310 + 100);
+  CHECK(in(t.ranks[0], Category::host) == 310);
+}
+
+TEST_CASE("Memory returns, and the ledger finds peaks") {
+  ProgramBuilder b({"compute", "data"});
+  const auto weights = b.buffer(1000, MemoryCategory::parameters, true);
+  (void)weights;
+  const auto x = b.buffer(300, MemoryCategory::activations);
+  const auto y = b.buffer(500, MemoryCategory::gradients);
+  b.allocate(x);
+  b.kernel(0, 10);
+  b.allocate(y);
+  b.kernel(0, 10);
+  b.kernel(1, 40, {on(0, 2)});
+  b.release(x, 2);
+  b.release(y);
+  b.p.first_step_extra = Bytes(64);
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  engine::Options o;
+  o.record_memory = true;
+  o.record_slices = true;
+  const Timeline t = timeline(w.w, o);
+  CHECK(t.ranks[0].peak_allocated == 1800);
+  CHECK(t.ranks[0].steady == 1000);
+  CHECK(t.ranks[0].first_step_peak == 1864);
+  CHECK(t.ranks[0].at_peak[static_cast<std::size_t>(MemoryCategory::activations)] == 300);
+  REQUIRE(t.memory[0].size() == 4);
+  CHECK(t.memory[0][2].safe > t.memory[0][2].time);
+  CHECK(t.slices.size() == 3);
+}
+
+TEST_CASE("A lone blocking send and receive each way deadlock; grouped they do not") {
+  for (const bool grouped : {false, true}) {
+    WorldBuilder w;
+    std::vector<std::uint32_t> ranks;
+    for (std::uint32_t me = 0; me < 2; ++me) {
+      ProgramBuilder b({"compute"}, me == 0 ? "first" : "second");
+      b.p.channel_roles = 2;
+      b.kernel(0, 10);
+      const Transfer send{0, 5, 0, true};
+      const Transfer receive{1, 5, 0, false};
+      if (grouped) {
+        b.exchange(0, {send, receive});
+      } else {
+        b.exchange(0, {send});
+        b.exchange(0, {receive});
+      }
+      ranks.push_back(w.rank(w.program(b.done())));
+    }
+    const auto shape = w.shape({price(5, 20)});
+    w.channel(shape, {ranks[0], 0}, {ranks[1], 1});
+    w.channel(shape, {ranks[1], 0}, {ranks[0], 1});
+    if (grouped) {
+      CHECK(timeline(w.w).period == 35);
+    } else {
+      const auto chain = deadlock(w.w);
+      CHECK(
+          mentions(chain, "rank 0 stream compute task 1 (task) waits for rank 1 to receive key 5"));
+      CHECK(
+          mentions(chain, "rank 1 stream compute task 1 (task) waits for rank 0 to receive key 5"));
+      CHECK(mentions(chain, "the cycle closes"));
+    }
+  }
+}
+
+TEST_CASE("Collectives in opposite order deadlock and are named") {
+  WorldBuilder w;
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t me = 0; me < 2; ++me) {
+    ProgramBuilder b({"compute"});
+    b.p.communicator_roles = 2;
+    b.collective(0, me, 0);
+    b.collective(0, 1 - me, 0);
+    ranks.push_back(w.rank(w.program(b.done())));
+  }
+  const auto shape = w.shape({price(5, 20)});
+  w.communicator(shape, {{ranks[0], 0}, {ranks[1], 0}});
+  w.communicator(shape, {{ranks[0], 1}, {ranks[1], 1}});
+  const auto chain = deadlock(w.w);
+  CHECK(mentions(chain, "members of communicator 0"));
+  CHECK(mentions(chain, "members of communicator 1"));
+  CHECK(mentions(chain, "the cycle closes"));
+}
+
+TEST_CASE("Keys and prices must agree") {
+  WorldBuilder w;
+  std::vector<std::uint32_t> ranks;
+  for (std::uint32_t me = 0; me < 2; ++me) {
+    ProgramBuilder b({"compute"});
+    b.p.channel_roles = 1;
+    b.exchange(0, {{0, me, 0, me == 0}});
+    ranks.push_back(w.rank(w.program(b.done())));
+  }
+  w.channel(w.shape({price(5, 20)}), {ranks[0], 0}, {ranks[1], 0});
+  CHECK(mentions(deadlock(w.w), "key"));
+}
+
+TEST_CASE("A task that waits for its own stream's future is a deadlock") {
+  ProgramBuilder b({"compute", "data"});
+  b.kernel(0, 10, {on(1, 1)});
+  b.kernel(1, 10, {on(0, 1)});
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  const auto chain = deadlock(w.w);
+  CHECK(mentions(chain, "waits for position 1 of stream data"));
+  CHECK(mentions(chain, "waits for position 1 of stream compute"));
+}
+
+TEST_CASE("Malformed programs are refused by name") {
+  ProgramBuilder b({"compute"}, "odd");
+  b.kernel(0, 10, {on(0, 7)});
+  WorldBuilder w;
+  w.rank(w.program(b.done()));
+  CHECK_THROWS_WITH(engine::run(w.w, {}), ContainsSubstring("program odd: a wait for position 7"));
+}
