@@ -8,6 +8,7 @@
 #include <random>
 
 #include "report.h"
+#include "stepcast/bound/bound.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lower.h"
@@ -17,8 +18,8 @@ namespace {
 
 // Every figure of a device that prices a kernel.
 std::string device_key(const job::Device& d, const std::string& library) {
-  std::string key = fmt::format("{}|{}|{}|{}|{}|{}", d.name, library, d.memory_bandwidth.count(), d.sms,
-                                d.compute_capability, d.power.count());
+  std::string key = fmt::format("{}|{}|{}|{}|{}|{}", d.name, library, d.memory_bandwidth.count(),
+                                d.sms, d.compute_capability, d.power.count());
   for (const auto& [type, rate] : d.peak) {
     key += fmt::format("|{}:{}", static_cast<int>(type), rate.count());
   }
@@ -41,19 +42,23 @@ struct Forecaster::State {
   std::map<std::string, cost::Kernels> kernels;
 
   const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job) {
-    const std::string key = device_key(device, job.kernels.library);
+    std::string key = device_key(device, job.kernels.library);
+    for (const std::string& file : job.calibration) {
+      key += "|" + file;
+    }
     auto it = kernels.find(key);
-    if (it == kernels.end() || !job.calibration.empty()) {
+    if (it == kernels.end()) {
       it = kernels
-               .insert_or_assign(key, cost::Kernels(device, job.kernels.library, calibration,
-                                                    job.calibration, curves))
+               .emplace(key, cost::Kernels(device, job.kernels.library, calibration,
+                                           job.calibration, curves))
                .first;
     }
     return &it->second;
   }
 };
 
-Forecaster::Forecaster(const std::filesystem::path& data_directory) : state_(std::make_unique<State>()) {
+Forecaster::Forecaster(const std::filesystem::path& data_directory)
+    : state_(std::make_unique<State>()) {
   state_->calibration = data_directory / "calibration";
 }
 Forecaster::~Forecaster() = default;
@@ -105,7 +110,9 @@ void scale(program::World& world, const std::vector<double>& factor) {
     }
     return sum;
   };
-  auto scaled = [](std::int64_t t, double f) { return static_cast<std::int64_t>(static_cast<double>(t) * f); };
+  auto scaled = [](std::int64_t t, double f) {
+    return static_cast<std::int64_t>(static_cast<double>(t) * f);
+  };
   for (program::Program& p : world.programs) {
     for (program::Task& t : p.tasks) {
       if (t.kind == program::TaskKind::kernel) {
@@ -118,19 +125,31 @@ void scale(program::World& world, const std::vector<double>& factor) {
       p.latency = scaled(p.latency, blended(p.latency_curve));
       const double f = blended(p.curve);
       p.fluid = scaled(p.fluid, f);
-      p.rate = std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(p.rate) / f));
+      p.rate =
+          std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(p.rate) / f));
     }
   }
 }
 
 }  // namespace
 
-std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job, const Options& options) {
+std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job,
+                                                              const Options& options) {
   auto prepared = prepare(*state_, job);
   if (auto* why = std::get_if<Infeasible>(&prepared)) {
     return *why;
   }
   auto& p = std::get<Prepared>(prepared);
+  if (options.fidelity == Fidelity::bound) {
+    const auto least =
+        bound::Bound(job, p.topology, p.prices).evaluate(bound::candidate_of(p.plan));
+    result::Report report;
+    fill_rates(p.plan, job.cluster.device, to_seconds(least.step), 0, report);
+    report.engine.fidelity = "bound";
+    report.engine.ranks = p.plan.grid.ranks();
+    report.notes.push_back("a closed-form lower bound of the step: nothing was simulated");
+    return report;
+  }
   const program::World full =
       lower::build_world(p.plan, p.topology, p.prices, {.merge = !options.trace});
   std::optional<lower::Folded> folded;
@@ -184,9 +203,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   report.engine.steps = timeline.steps;
   report.engine.periodic = timeline.periodic;
   if (!timeline.periodic) {
-    report.notes.push_back(fmt::format(
-        "no period within {} steps: the step time is their mean, spread {}", timeline.steps,
-        to_string(Time(timeline.spread))));
+    report.notes.push_back(
+        fmt::format("no period within {} steps: the step time is their mean, spread {}",
+                    timeline.steps, to_string(Time(timeline.spread))));
   }
   if (options.fidelity != Fidelity::full && !folded) {
     report.notes.push_back("more rank classes than the folding budget: every rank was simulated");
@@ -203,7 +222,9 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
     return *why;
   }
   auto& p = std::get<Prepared>(prepared);
-  const auto t = lower::layer_time(p.plan, p.topology, p.prices, job.model.layers / 2);
+  const auto units = lower::unit_times(p.plan, p.topology, p.prices, p.topology.device(0));
+  const bool moe = model::layer_kind(job.model, job.model.layers / 2) == model::LayerKind::moe;
+  const lower::UnitTime& t = moe ? units.moe : units.dense;
   const double s = to_seconds(t.forward + t.backward);
   // Kernels of one layer: their residual is the GEMM table's, here taken whole.
   double residual = 0;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <set>
 
 #include "stepcast/memory/process.h"
 #include "stepcast/model/count.h"
@@ -23,7 +22,8 @@ Time of(const program::RankResult& r, Category c) {
 }
 
 std::int64_t busy(const program::RankResult& r) {
-  return (of(r, Category::compute) + of(r, Category::recompute) + of(r, Category::optimizer)).count();
+  return (of(r, Category::compute) + of(r, Category::recompute) + of(r, Category::optimizer))
+      .count();
 }
 
 result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
@@ -60,9 +60,8 @@ result::StageMemory stage_memory(const Source& s, int stage, const program::Prog
   result::StageMemory m;
   m.stage = stage;
   m.allocated = Bytes(r.peak_allocated);
-  const auto amounts =
-      memory::amounts(memory_request(*s.plan, Bytes(std::max(r.peak_allocated, r.first_step_peak)),
-                                     program.outside_allocator));
+  const auto amounts = memory::amounts(memory_request(
+      *s.plan, Bytes(std::max(r.peak_allocated, r.first_step_peak)), program.outside_allocator));
   m.active = m.allocated;
   m.reserved = amounts.reserved;
   m.process = amounts.process;
@@ -179,7 +178,8 @@ Flops recomputed_flops(const strategy::Plan& plan) {
     for (const auto& chunk : chunks) {
       for (int n = 0; n < chunk.layers; ++n) {
         const int layer = chunk.first_layer + n;
-        const bool redone = kind == Kind::every   ? layer % std::max(1, plan.job.memory.recompute.layers) == 0
+        const bool redone = kind == Kind::every
+                                ? layer % std::max(1, plan.job.memory.recompute.layers) == 0
                             : kind == Kind::block ? n < plan.job.memory.recompute.layers
                                                   : true;
         if (redone) {
@@ -188,15 +188,14 @@ Flops recomputed_flops(const strategy::Plan& plan) {
       }
     }
   }
-  return Flops(layers * plan.shard.tensor * plan.shard.context * plan.micro_batches * plan.grid.data);
+  return Flops(layers * plan.shard.tensor * plan.shard.context * plan.micro_batches *
+               plan.grid.data);
 }
 
-void fill_report(const Source& s, result::Report& report) {
-  const strategy::Plan& plan = *s.plan;
-  const program::Timeline& t = *s.timeline;
+void fill_rates(const strategy::Plan& plan, const job::Device& device, double step,
+                double deviation, result::Report& report) {
   const job::Job& job = plan.job;
-  const double step = static_cast<double>(t.period) * 1e-12;
-  const double spread = k90 * relative_deviation(*s.world, t);
+  const double spread = k90 * deviation;
   const double low = step * std::max(0.0, 1 - spread);
   const double high = step * (1 + spread);
   report.step_time = {step, low, high};
@@ -208,18 +207,28 @@ void fill_report(const Source& s, result::Report& report) {
   const double sequences = static_cast<double>(job.workload.global_batch);
   report.tokens_per_second_per_gpu =
       rate(sequences * static_cast<double>(job.workload.sequence_length) / ranks);
-  const double model_flops =
-      model::step_flops(job.model, job.workload.sequence_length, sequences,
-                        model::FlopConvention::megatron_causal)
-          .count() /
-      ranks;
-  const auto peak = s.device->peak.find(job.workload.precision);
-  const double peak_rate = peak == s.device->peak.end() ? 0 : peak->second.count();
+  const double model_flops = model::step_flops(job.model, job.workload.sequence_length, sequences,
+                                               model::FlopConvention::megatron_causal)
+                                 .count() /
+                             ranks;
+  const auto peak = device.peak.find(job.workload.precision);
+  const double peak_rate = peak == device.peak.end() ? 0 : peak->second.count();
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
     report.hfu = rate((model_flops + recomputed_flops(plan).count() / ranks) / peak_rate);
   }
+  report.title = fmt::format("{} on {} x {} ({} GPUs)",
+                             job.model.name.empty() ? "model" : job.model.name, job.cluster.nodes,
+                             job.cluster.name.empty() ? job.cluster.node.name : job.cluster.name,
+                             plan.grid.ranks());
+}
+
+void fill_report(const Source& s, result::Report& report) {
+  const strategy::Plan& plan = *s.plan;
+  const program::Timeline& t = *s.timeline;
+  fill_rates(plan, *s.device, static_cast<double>(t.period) * 1e-12,
+             relative_deviation(*s.world, t), report);
 
   // A stage's breakdown is its busiest rank class's, its memory its largest's.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
@@ -238,7 +247,6 @@ void fill_report(const Source& s, result::Report& report) {
   double bubble = 0;
   std::size_t busiest = 0;
   std::int64_t most = -1;
-  std::set<std::string> assumptions;
   for (const auto& [stage, picks] : by_stage) {
     report.breakdown.push_back(breakdown(stage, t.ranks[picks.first]));
     bubble += static_cast<double>(report.breakdown.back().bubble.count());
@@ -249,11 +257,12 @@ void fill_report(const Source& s, result::Report& report) {
       busiest = picks.first;
     }
   }
-  report.bubble_fraction =
-      bubble / static_cast<double>(t.period) / static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
+  report.bubble_fraction = bubble / static_cast<double>(t.period) /
+                           static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
   report.traffic = traffic(*s.world, busiest);
 
-  const auto usable = s.device->usable_memory.count() > 0 ? s.device->usable_memory : s.device->memory;
+  const auto usable =
+      s.device->usable_memory.count() > 0 ? s.device->usable_memory : s.device->memory;
   report.capacity = usable;
   Bytes largest(0);
   for (const auto& m : report.memory) {
@@ -271,8 +280,9 @@ void fill_report(const Source& s, result::Report& report) {
     if (seconds[i] <= 0 || c.residual <= 0) {
       continue;
     }
-    auto [it, fresh] = files.try_emplace(c.file + "|" + c.device,
-                                         result::CalibrationUse{c.file, c.device, c.provenance, c.residual});
+    auto [it, fresh] =
+        files.try_emplace(c.file + "|" + c.device,
+                          result::CalibrationUse{c.file, c.device, c.provenance, c.residual});
     if (!fresh) {
       it->second.residual = std::max(it->second.residual, c.residual);
     }
@@ -280,10 +290,6 @@ void fill_report(const Source& s, result::Report& report) {
   for (auto& [key, use] : files) {
     report.calibration.push_back(std::move(use));
   }
-  report.title = fmt::format("{} on {} x {} ({} GPUs)", job.model.name.empty() ? "model" : job.model.name,
-                             job.cluster.nodes,
-                             job.cluster.name.empty() ? job.cluster.node.name : job.cluster.name,
-                             plan.grid.ranks());
 }
 
 }  // namespace stepcast::forecast

@@ -21,10 +21,16 @@ struct Source {
 // Fills everything but `engine`, `job_json`, `advice` and `trace`.
 void fill_report(const Source& source, result::Report& report);
 
-// FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks together.
+// Step time and the rates that follow from it. `deviation`: relative, one standard deviation.
+void fill_rates(const strategy::Plan& plan, const job::Device& device, double step,
+                double deviation, result::Report& report);
+
+// FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks
+// together.
 Flops recomputed_flops(const strategy::Plan& plan);
 
-// Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into their curves.
+// Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into
+// their curves.
 std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline);
 
 // Relative standard deviation of the step from independent curves.

@@ -49,7 +49,8 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, std::int64_t launch) {
   }
   pending_[stream].clear();
   auto& host = program.host;
-  if (!host.empty() && host.back().kind == program::HostKind::launch && host.back().duration == launch) {
+  if (!host.empty() && host.back().kind == program::HostKind::launch &&
+      host.back().duration == launch) {
     ++host.back().count;
   } else {
     program::HostOp op;
@@ -75,8 +76,8 @@ Task& Builder::kernel(StreamIndex stream, std::int64_t duration, program::CurveI
 }
 
 Task& Builder::collective(StreamIndex stream, std::uint32_t role, std::uint32_t price,
-                          program::Category category, program::Category waiting, std::uint32_t label,
-                          std::int64_t launch) {
+                          program::Category category, program::Category waiting,
+                          std::uint32_t label, std::int64_t launch) {
   Task& t = task(stream, TaskKind::collective, launch);
   t.communicator = role;
   t.price = price;

@@ -20,7 +20,8 @@ class Builder {
   program::StreamIndex stream(const std::string& name);
 
   Mark mark(program::StreamIndex stream) const { return {stream, issued_[stream]}; }
-  // The next task of `waiter` waits for this. Marks of its own stream are dropped: streams are FIFOs.
+  // The next task of `waiter` waits for this. Marks of its own stream are dropped: streams are
+  // FIFOs.
   void wait(program::StreamIndex waiter, Mark mark);
   // The next task of `waiter` waits for the whole of a stream's previous step.
   void wait_previous_step(program::StreamIndex waiter, program::StreamIndex stream);
@@ -30,15 +31,17 @@ class Builder {
   program::Task& kernel(program::StreamIndex stream, std::int64_t duration, program::CurveId curve,
                         program::Category category, std::uint32_t label, std::int64_t launch);
   program::Task& collective(program::StreamIndex stream, std::uint32_t role, std::uint32_t price,
-                            program::Category category, program::Category waiting, std::uint32_t label,
-                            std::int64_t launch);
-  program::Task& exchange(program::StreamIndex stream, const std::vector<program::Transfer>& transfers,
-                          std::uint32_t label, std::int64_t launch);
+                            program::Category category, program::Category waiting,
+                            std::uint32_t label, std::int64_t launch);
+  program::Task& exchange(program::StreamIndex stream,
+                          const std::vector<program::Transfer>& transfers, std::uint32_t label,
+                          std::int64_t launch);
 
   void host_work(std::int64_t duration);
   void host_sync(Mark mark);
 
-  std::uint32_t persistent(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label);
+  std::uint32_t persistent(std::int64_t bytes, program::MemoryCategory category,
+                           std::uint32_t label);
   // A buffer allocated here in host order; 0 bytes give kNone, which release() ignores.
   std::uint32_t allocate(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label,
                          program::StreamIndex stream = 0);
@@ -57,7 +60,7 @@ class Builder {
  private:
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
-  std::vector<std::size_t> whole_step_;  // indices into program.waits
+  std::vector<std::size_t> whole_step_;              // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;
 };

@@ -12,7 +12,9 @@ using strategy::DataComm;
 
 namespace {
 
-std::int64_t round_512(double bytes) { return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512; }
+std::int64_t round_512(double bytes) {
+  return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
+}
 
 // Bytes of optimizer moments per parameter.
 double moment_bytes(const job::Memory& memory) {
@@ -62,8 +64,9 @@ void StageBuilder::make_persistent_buffers() {
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
 }
 
-// Context and kernels by architecture, and NCCL's buffers for each process group a rank uses (MEMORY: 0.3 GiB a group
-// inside the node, 0.15 GiB a group between nodes; channel buffers of 9.2 MiB a peer explain the order of magnitude).
+// Context and kernels by architecture, and NCCL's buffers for each process group a rank uses
+// (MEMORY: 0.3 GiB a group inside the node, 0.15 GiB a group between nodes; channel buffers of 9.2
+// MiB a peer explain the order of magnitude).
 Bytes StageBuilder::outside_allocator() const {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   double bytes = static_cast<double>(job_.system.context_memory.count());
@@ -91,25 +94,27 @@ void StageBuilder::reduce_bucket(std::int64_t elements, program::StreamIndex str
   if (elements <= 0) {
     return;
   }
-  const auto bytes = static_cast<std::int64_t>(static_cast<double>(elements) *
-                                               width(job_.memory.dtypes.reduce));
+  const auto bytes =
+      static_cast<std::int64_t>(static_cast<double>(elements) * width(job_.memory.dtypes.reduce));
   const bool whole = plan_.data_comm == DataComm::all_reduce;
-  const cost::Collective op = whole ? cost::Collective::all_reduce : cost::Collective::reduce_scatter;
+  const cost::Collective op =
+      whole ? cost::Collective::all_reduce : cost::Collective::reduce_scatter;
   b_.wait(stream, b_.mark(compute_));
-  b_.collective(stream, kData, context_.passes.book->key(kData, op, bytes), Category::data,
-                Category::stall,
-                context_.passes.labels->id(std::string("gradients ") + cost::to_string(op)), launch_);
+  b_.collective(
+      stream, kData, context_.passes.book->key(kData, op, bytes), Category::data, Category::stall,
+      context_.passes.labels->id(std::string("gradients ") + cost::to_string(op)), launch_);
   if (plan_.replicas > 1 && !whole) {
     b_.collective(stream, kReplicas,
                   context_.passes.book->key(kReplicas, cost::Collective::all_reduce,
                                             bytes / plan_.shard_ranks),
-                  Category::data, Category::stall, context_.passes.labels->id("gradients all_reduce"),
-                  launch_);
+                  Category::data, Category::stall,
+                  context_.passes.labels->id("gradients all_reduce"), launch_);
   }
 }
 
 void StageBuilder::gather_parameters_at_start() {
-  const bool gathers = plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
+  const bool gathers =
+      plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
   if (!gathers || !job_.parallelism.overlap.param_gather) {
     return;
   }
@@ -141,9 +146,10 @@ void StageBuilder::gather_parameters_at_start() {
   }
 }
 
-// ---------------------------------------------------------------- fully sharded units (FSDP2, ZeRO-3)
-// Streams and waits follow torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py: the gather of the next unit starts
-// once the copy-out of the one before has run; one reduce-scatter is in flight.
+// ---------------------------------------------------------------- fully sharded units (FSDP2,
+// ZeRO-3) Streams and waits follow torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py: the
+// gather of the next unit starts once the copy-out of the one before has run; one reduce-scatter is
+// in flight.
 void StageBuilder::gather_unit(int chunk, std::size_t unit) {
   Sharded& s = sharded_[chunk][unit];
   if (s.unsharded || s.issued) {
@@ -159,8 +165,9 @@ void StageBuilder::gather_unit(int chunk, std::size_t unit) {
   s.gather_buffer = b_.allocate(bytes, MemoryCategory::communication,
                                 context_.passes.labels->id("gathered parameters"), gather_);
   b_.collective(gather_, kData,
-                context_.passes.book->key(kData, cost::Collective::all_gather, bytes), Category::data,
-                Category::stall, context_.passes.labels->id("parameters all_gather"), launch_);
+                context_.passes.book->key(kData, cost::Collective::all_gather, bytes),
+                Category::data, Category::stall,
+                context_.passes.labels->id("parameters all_gather"), launch_);
   s.gathered = b_.mark(gather_);
   s.issued = true;
 }
@@ -194,7 +201,8 @@ void StageBuilder::before_forward(int chunk, std::size_t unit, int micro_batch) 
 }
 
 void StageBuilder::after_forward(int chunk, std::size_t unit) {
-  // Layers are resharded after use; embedding and head belong to the root, which stays whole until its backward.
+  // Layers are resharded after use; embedding and head belong to the root, which stays whole until
+  // its backward.
   if (fully_sharded() && units_[chunk][unit].kind == Unit::Kind::layer) {
     Sharded& s = sharded_[chunk][unit];
     b_.release(s.parameters);
@@ -228,9 +236,9 @@ void StageBuilder::after_backward(int chunk, std::size_t unit, int micro_batch) 
     memory_kernel(gradient_bytes + reduce_bytes, cost::MemoryOp::copy, Category::compute,
                   "copy gradients in");
     if (micro_batch == 0 && job_.system.family == job::System::Family::fsdp2) {
-      gradient_buffers_.push_back(
-          b_.allocate(round_512(static_cast<double>(elements) * width(types.gradients) / plan_.shard_ranks),
-                      MemoryCategory::gradients, context_.passes.labels->id("sharded gradients"), data_));
+      gradient_buffers_.push_back(b_.allocate(
+          round_512(static_cast<double>(elements) * width(types.gradients) / plan_.shard_ranks),
+          MemoryCategory::gradients, context_.passes.labels->id("sharded gradients"), data_));
     }
     reduce_bucket(elements, data_);
     last_reduce_ = b_.mark(data_);
@@ -241,7 +249,8 @@ void StageBuilder::after_backward(int chunk, std::size_t unit, int micro_batch) 
     return;
   }
   const auto family = job_.system.family;
-  if (micro_batch == 0 && (family == job::System::Family::ddp || family == job::System::Family::fsdp2)) {
+  if (micro_batch == 0 &&
+      (family == job::System::Family::ddp || family == job::System::Family::fsdp2)) {
     gradient_buffers_.push_back(
         b_.allocate(round_512(static_cast<double>(elements) * width(job_.memory.dtypes.gradients)),
                     MemoryCategory::gradients, context_.passes.labels->id("gradients")));
@@ -288,7 +297,8 @@ void StageBuilder::finish_step() {
   b_.release(last_reduce_buffer_, 1U << data_);
   const double gradient_width = width(job_.memory.dtypes.gradients);
   if (plan_.shard.sequence_parallel && parameters_.replicated > 0) {
-    // Norm weights see only their shard of the sequence: summed over tensor ranks (finalize_model_grads.py).
+    // Norm weights see only their shard of the sequence: summed over tensor ranks
+    // (finalize_model_grads.py).
     tensor_collective(
         cost::Collective::all_reduce,
         static_cast<std::int64_t>(static_cast<double>(parameters_.replicated) * gradient_width),
@@ -296,8 +306,8 @@ void StageBuilder::finish_step() {
   }
   const int last = plan_.grid.pipeline - 1;
   if (last > 0 && job_.model.tied_embeddings && (stage_ == 0 || stage_ == last)) {
-    const double bytes = static_cast<double>(plan_.vocab / plan_.shard.tensor * job_.model.hidden) *
-                         gradient_width;
+    const double bytes =
+        static_cast<double>(plan_.vocab / plan_.shard.tensor * job_.model.hidden) * gradient_width;
     b_.collective(compute_, kEmbedding,
                   context_.passes.book->key(kEmbedding, cost::Collective::all_reduce,
                                             static_cast<std::int64_t>(bytes)),
@@ -313,15 +323,18 @@ void StageBuilder::optimizer_step() {
   const double count = plan_.shard_ranks > 1 ? sharded : static_cast<double>(parameters_.total);
   const double gradient = width(types.gradients);
   if (job_.workload.precision == job::DType::fp16) {
-    // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled and checked.
+    // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
+    // and checked.
     const double cast = types.gradients == job::DType::fp32 ? 0 : gradient + 4;
-    memory_kernel(count * (cast + 8), cost::MemoryOp::optimizer, Category::optimizer, "unscale gradients");
+    memory_kernel(count * (cast + 8), cost::MemoryOp::optimizer, Category::optimizer,
+                  "unscale gradients");
   }
   memory_kernel(count * 4, cost::MemoryOp::optimizer, Category::optimizer, "gradient norm");
   if (plan_.grid.ranks() > 1) {
-    b_.collective(compute_, kNorm, context_.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
-                  Category::other, Category::bubble, context_.passes.labels->id("gradient norm all_reduce"),
-                  launch_);
+    b_.collective(compute_, kNorm,
+                  context_.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
+                  Category::other, Category::bubble,
+                  context_.passes.labels->id("gradient norm all_reduce"), launch_);
   }
   if (job_.system.sync_before_optimizer) {
     b_.host_sync(b_.mark(compute_));
@@ -332,12 +345,15 @@ void StageBuilder::optimizer_step() {
   const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
                       (types.master ? master : parameter);
   const double written = moments + master + parameter;
-  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch; one by one, some ten launches a tensor.
-  const int launches =
-      job_.system.fused_optimizer ? std::max(1, static_cast<int>(count / (320 * 65536.0))) : 10 * job_.model.layers;
-  memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer, "optimizer",
-                launches);
-  const bool gathers = plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
+  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch; one by one, some ten
+  // launches a tensor.
+  const int launches = job_.system.fused_optimizer
+                           ? std::max(1, static_cast<int>(count / (320 * 65536.0)))
+                           : 10 * job_.model.layers;
+  memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
+                "optimizer", launches);
+  const bool gathers =
+      plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
   if (gathers && !job_.parallelism.overlap.param_gather) {
     for (const auto& units : units_) {
       std::int64_t elements = 0;
@@ -357,8 +373,9 @@ void StageBuilder::optimizer_step() {
   const auto family = job_.system.family;
   if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
     const bool grads_sharded = fully_sharded() || plan_.data_comm == DataComm::shard_grads;
-    memory_kernel(static_cast<double>(parameters_.total) * gradient / (grads_sharded ? plan_.shard_ranks : 1),
-                  cost::MemoryOp::copy, Category::optimizer, "zero gradients");
+    memory_kernel(
+        static_cast<double>(parameters_.total) * gradient / (grads_sharded ? plan_.shard_ranks : 1),
+        cost::MemoryOp::copy, Category::optimizer, "zero gradients");
   }
   for (std::uint32_t buffer : gradient_buffers_) {
     b_.release(buffer);

@@ -11,7 +11,8 @@ using model::OpKind;
 using model::TensorRole;
 using program::Category;
 
-std::int64_t round_512(std::int64_t bytes) {  // the caching allocator's granule (CUDACachingAllocator.cpp)
+std::int64_t round_512(
+    std::int64_t bytes) {  // the caching allocator's granule (CUDACachingAllocator.cpp)
   return (bytes + 511) / 512 * 512;
 }
 
@@ -74,8 +75,8 @@ class PassBuilder {
   }
 
  private:
-  // The operator that opens a tensor-parallel region (gathers its input) for each column operator, and whether a row
-  // operator closes it. Columns that share an input gather it once.
+  // The operator that opens a tensor-parallel region (gathers its input) for each column operator,
+  // and whether a row operator closes it. Columns that share an input gather it once.
   void find_regions() {
     opens_.assign(graph_.operators.size(), false);
     bool inside = false;
@@ -138,7 +139,8 @@ class PassBuilder {
     if (op.kind == OpKind::grouped_gemm) {
       model::Gemm each = shape;
       each.batch = 1;
-      return context_.kernels->grouped_gemm(each, static_cast<int>(shape.batch), gemm_dtype_, layout);
+      return context_.kernels->grouped_gemm(each, static_cast<int>(shape.batch), gemm_dtype_,
+                                            layout);
     }
     return context_.kernels->gemm(shape, op.kind == OpKind::batched_gemm ? dtype_ : gemm_dtype_,
                                   layout, accumulate);
@@ -147,11 +149,15 @@ class PassBuilder {
   void forward(std::size_t i, Category category, std::vector<Item>& out) {
     const Operator& op = graph_.operators[i];
     if (tensor_ > 1 && sequence_parallel_ && opens_[i]) {
-      collective(out, Item::Kind::collective, cost::Collective::all_gather, input_bytes(op), op.name);
+      collective(out, Item::Kind::collective, cost::Collective::all_gather, input_bytes(op),
+                 op.name);
     }
     if (op.gemm) {
-      kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), op.forward_kernels, category,
-             op.name);
+      kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), 1, category, op.name);
+      if (op.kind == OpKind::router) {
+        kernel(out, memory(op, op.forward_moved, op.forward_kernels), op.forward_kernels, category,
+               op.name + " probabilities");
+      }
     } else if (op.attention) {
       kernel(out, context_.kernels->attention(*op.attention, plan_.style.attention, dtype_, false),
              op.forward_kernels, category, op.name);
@@ -163,12 +169,14 @@ class PassBuilder {
       return;
     }
     if (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) {
-      collective(out, Item::Kind::collective,
-                 sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
-                 output_bytes(op), op.name);
+      collective(
+          out, Item::Kind::collective,
+          sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
+          output_bytes(op), op.name);
     }
     if (op.kind == OpKind::cross_entropy) {
-      // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
+      // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token
+      // each.
       const std::int64_t bytes = 4 * plan_.shard.sequences * plan_.shard.sequence_length /
                                  std::max(1, plan_.shard.context);
       for (int n = 0; n < 3; ++n) {
@@ -208,8 +216,8 @@ class PassBuilder {
     const bool reduces = split && opens_[i];
     const bool async = plan_.job.system.async_tensor_backward;
     if (regather) {  // the saved input is a shard: gathered again for the weight gradient
-      collective(out, async ? Item::Kind::async : Item::Kind::collective, cost::Collective::all_gather,
-                 input_bytes(op), op.name + " input");
+      collective(out, async ? Item::Kind::async : Item::Kind::collective,
+                 cost::Collective::all_gather, input_bytes(op), op.name + " input");
     }
     kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), 1, Category::compute,
            op.name + " dgrad");
@@ -256,7 +264,8 @@ class PassBuilder {
     for (const Operator& op : graph_.operators) {
       for (const model::Saved& saved : op.saved) {
         if (selective_ && op.module == model::Module::core_attention) {
-          // Its inputs (query, key, value) are saved by the operators before it, under their own storages.
+          // Its inputs (query, key, value) are saved by the operators before it, under their own
+          // storages.
           if (!kept_elsewhere(saved.storage, op)) {
             continue;
           }
@@ -265,8 +274,8 @@ class PassBuilder {
           out.saved += round_512(saved.bytes.count());
         }
       }
-      out.forward_temporary = std::max(out.forward_temporary,
-                                       op.forward_temporary.count() + op.forward_output.count());
+      out.forward_temporary =
+          std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count());
       out.backward_temporary =
           std::max(out.backward_temporary,
                    op.backward_temporary.count() + op.forward_output.count() + previous_output);
@@ -280,9 +289,9 @@ class PassBuilder {
     }
     const std::int64_t tokens =
         plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
-    out.input = round_512(static_cast<std::int64_t>(
-        static_cast<double>(tokens * plan_.job.model.hidden) * width_ /
-        (sequence_parallel_ ? tensor_ : 1)));
+    out.input =
+        round_512(static_cast<std::int64_t>(static_cast<double>(tokens * plan_.job.model.hidden) *
+                                            width_ / (sequence_parallel_ ? tensor_ : 1)));
   }
 
   bool kept_elsewhere(std::uint32_t storage, const Operator& self) const {
@@ -296,7 +305,8 @@ class PassBuilder {
         }
       }
     }
-    // What the core reads from outside: query, key and value, whose makers do not need their output themselves.
+    // What the core reads from outside: query, key and value, whose makers do not need their output
+    // themselves.
     return false;
   }
 
@@ -367,7 +377,8 @@ std::vector<Item> merge(const std::vector<Item>& items, Blends& blends) {
   };
   for (const Item& item : items) {
     const bool joins = item.kind == Item::Kind::kernel && !out.empty() &&
-                       out.back().kind == Item::Kind::kernel && out.back().category == item.category;
+                       out.back().kind == Item::Kind::kernel &&
+                       out.back().category == item.category;
     if (joins) {
       out.back().duration += item.duration;
       out.back().kernels = static_cast<std::uint16_t>(out.back().kernels + item.kernels);

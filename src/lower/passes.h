@@ -1,5 +1,5 @@
-// The passes of one unit (a layer, the embedding, the head) on one rank: kernels and tensor collectives in issue order,
-// priced once and replayed for every micro-batch.
+// The passes of one unit (a layer, the embedding, the head) on one rank: kernels and tensor
+// collectives in issue order, priced once and replayed for every micro-batch.
 #pragma once
 
 #include <cstdint>
@@ -45,26 +45,27 @@ class PriceBook {
 };
 
 struct Item {
-  // collective: the compute stream waits for it. async: on the tensor stream, joined by the next `join`.
+  // collective: the compute stream waits for it. async: on the tensor stream, joined by the next
+  // `join`.
   enum class Kind : std::uint8_t { kernel, collective, async, join } kind = Kind::kernel;
   program::Category category = program::Category::compute;
-  std::uint16_t kernels = 0;       // launches
+  std::uint16_t kernels = 0;  // launches
   program::CurveId curve = 0;
-  std::int64_t duration = 0;       // picoseconds
+  std::int64_t duration = 0;  // picoseconds
   std::uint32_t label = 0;
-  std::uint32_t price = 0;         // collective: key in the book of role kTensor
+  std::uint32_t price = 0;  // collective: key in the book of role kTensor
 };
 
 struct Passes {
   std::vector<Item> forward;
-  std::vector<Item> recompute;     // forward again; empty when nothing is recomputed as a unit
+  std::vector<Item> recompute;  // forward again; empty when nothing is recomputed as a unit
   std::vector<Item> backward;
-  std::int64_t saved = 0;          // bytes kept from forward to backward when the unit keeps all
-  std::int64_t input = 0;          // bytes kept when the whole unit is recomputed
+  std::int64_t saved = 0;  // bytes kept from forward to backward when the unit keeps all
+  std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;
-  std::int64_t parameters = 0;     // elements on this rank
-  std::int64_t replicated = 0;     // of those, the same on every tensor rank
+  std::int64_t parameters = 0;  // elements on this rank
+  std::int64_t replicated = 0;  // of those, the same on every tensor rank
   int forward_kernels = 0;
   int backward_kernels = 0;
 };
@@ -86,7 +87,9 @@ class Blends {
  public:
   explicit Blends(program::CurveId first) : first_(first) {}
   program::CurveId add(const std::map<program::CurveId, std::int64_t>& time_by_curve);
-  const std::vector<std::vector<std::pair<program::CurveId, double>>>& all() const { return blends_; }
+  const std::vector<std::vector<std::pair<program::CurveId, double>>>& all() const {
+    return blends_;
+  }
 
  private:
   program::CurveId first_;

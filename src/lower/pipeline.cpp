@@ -1,5 +1,5 @@
-// Messages between pipeline stages, in the three forms that frameworks use. Orders of posting follow Megatron-LM's
-// pipeline_parallel/schedules.py.
+// Messages between pipeline stages, in the three forms that frameworks use. Orders of posting
+// follow Megatron-LM's pipeline_parallel/schedules.py.
 #include <algorithm>
 
 #include "stage_builder.h"
@@ -47,14 +47,15 @@ void StageBuilder::exchange(const std::vector<Message>& messages) {
   if (transfers.empty()) {
     return;
   }
-  const char* label = transfers.size() > 1        ? "send and receive"
+  const char* label = transfers.size() > 1     ? "send and receive"
                       : transfers.front().send ? "send"
                                                : "receive";
   b_.exchange(compute_, transfers, context_.passes.labels->id(label), launch_);
   after_receive(messages);
 }
 
-// SC21's scatter/gather optimisation: each tensor rank received 1/t of the message and gathers the rest over NVLink.
+// SC21's scatter/gather optimisation: each tensor rank received 1/t of the message and gathers the
+// rest over NVLink.
 void StageBuilder::after_receive(const std::vector<Message>& messages) {
   if (!job_.system.scatter_gather_p2p || plan_.grid.tensor == 1 || plan_.shard.sequence_parallel) {
     return;
@@ -73,8 +74,9 @@ void StageBuilder::run_local() {
   }
 }
 
-// Sends and receives block the compute stream. Where the pass changes (forward to backward and back) both are posted
-// together, as send_forward_recv_backward does; that is what keeps the steady phase free of deadlock.
+// Sends and receives block the compute stream. Where the pass changes (forward to backward and
+// back) both are posted together, as send_forward_recv_backward does; that is what keeps the steady
+// phase free of deadlock.
 void StageBuilder::run_blocking() {
   const auto& slots = plan_.order.ranks[stage_];
   if (!slots.empty()) {
@@ -97,22 +99,25 @@ void StageBuilder::run_blocking() {
   }
 }
 
-// Interleaved without overlap: after each warm-up forward the send and the next receive go together; in the steady phase
-// all four messages go together after each forward-backward pair.
+// Interleaved without overlap: after each warm-up forward the send and the next receive go
+// together; in the steady phase all four messages go together after each forward-backward pair.
 void StageBuilder::run_interleaved_blocking() {
   const auto& slots = plan_.order.ranks[stage_];
   const Message none;
   auto receive_at = [&](std::size_t i) { return i < slots.size() ? receive_of(slots[i]) : none; };
-  auto is_forward = [&](std::size_t i) { return i < slots.size() && slots[i].pass == Pass::forward; };
+  auto is_forward = [&](std::size_t i) {
+    return i < slots.size() && slots[i].pass == Pass::forward;
+  };
   std::size_t i = 0;
   exchange({receive_at(0)});
-  const auto forwards = static_cast<std::size_t>(
-      std::count_if(slots.begin(), slots.end(), [](const Slot& s) { return s.pass == Pass::forward; }));
+  const auto forwards = static_cast<std::size_t>(std::count_if(
+      slots.begin(), slots.end(), [](const Slot& s) { return s.pass == Pass::forward; }));
   const auto& asked = job_.parallelism.schedule;
   const int p = plan_.grid.pipeline;
   const int chunks = static_cast<int>(plan_.stages[stage_].size());
   const int group = asked && asked->group ? *asked->group : p;
-  const int formula = 2 * (p - 1 - stage_) + (chunks - 1) * group + (asked ? asked->extra_warmup : 0);
+  const int formula =
+      2 * (p - 1 - stage_) + (chunks - 1) * group + (asked ? asked->extra_warmup : 0);
   const std::size_t warmup = std::min(static_cast<std::size_t>(formula), forwards);
   for (; i < warmup; ++i) {
     run_slot(slots[i]);
@@ -141,7 +146,8 @@ void StageBuilder::run_interleaved_blocking() {
   }
 }
 
-// Interleaved with overlap: receives are posted ahead and sends leave beside compute, each direction on its own stream.
+// Interleaved with overlap: receives are posted ahead and sends leave beside compute, each
+// direction on its own stream.
 void StageBuilder::run_overlapped() {
   auto post = [&](program::StreamIndex stream, const Message& m, const char* label) {
     b_.exchange(stream, {m.transfer}, context_.passes.labels->id(label), launch_);

@@ -11,7 +11,8 @@ using program::kNone;
 using program::MemoryCategory;
 
 std::int64_t message_bytes(const strategy::Plan& plan) {
-  const std::int64_t tokens = plan.shard.sequences * plan.shard.sequence_length / plan.shard.context;
+  const std::int64_t tokens =
+      plan.shard.sequences * plan.shard.sequence_length / plan.shard.context;
   const double bytes = static_cast<double>(tokens * plan.job.model.hidden) *
                        job::bytes_per_element(plan.style.dtype);
   const bool split = plan.shard.sequence_parallel || plan.job.system.scatter_gather_p2p;
@@ -74,7 +75,8 @@ void StageBuilder::make_units() {
     auto& units = units_[c];
     if (chunks[c].embedding) {
       add_passes(*context_.embedding, false);
-      units.push_back({Unit::Kind::embedding, static_cast<int>(c), -1, &passes_.back(), false, false});
+      units.push_back(
+          {Unit::Kind::embedding, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
     for (int n = 0; n < chunks[c].layers; ++n) {
       const int layer = chunks[c].first_layer + n;
@@ -107,6 +109,10 @@ void StageBuilder::make_units() {
     }
     if (chunks[c].head) {
       add_passes(*context_.head, false);
+      if (job_.model.tied_embeddings && plan_.grid.pipeline == 1) {
+        // One table serves both ends.
+        passes_.back().parameters -= plan_.vocab / plan_.grid.tensor * job_.model.hidden;
+      }
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
   }
@@ -115,7 +121,8 @@ void StageBuilder::make_units() {
   parameter_ready_.resize(units_.size());
   pending_elements_.assign(units_.size(), 0);
   for (std::size_t c = 0; c < units_.size(); ++c) {
-    activations_[c].assign(units_[c].size(), std::vector<std::uint32_t>(plan_.micro_batches, kNone));
+    activations_[c].assign(units_[c].size(),
+                           std::vector<std::uint32_t>(plan_.micro_batches, kNone));
     sharded_[c].resize(units_[c].size());
     parameter_ready_[c].resize(units_[c].size());
     for (const Unit& u : units_[c]) {
@@ -198,7 +205,8 @@ void StageBuilder::recompute(int chunk, std::size_t unit) {
   for (std::size_t u = first; u <= unit; ++u) {
     b_.host_work(job_.system.layer_overhead.count());
     const std::int64_t more = units[u].passes->saved - kept_bytes(units[u]);
-    const std::uint32_t fresh = b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
+    const std::uint32_t fresh =
+        b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
     replay(units[u].passes->recompute);
     recomputed_.push_back({u, fresh});
   }
@@ -211,8 +219,8 @@ void StageBuilder::backward(int chunk, int micro_batch) {
   for (std::size_t u = units.size(); u-- > 0;) {
     const Unit& unit = units[u];
     before_backward(chunk, u);
-    const bool group_end =
-        unit.recomputed && (u + 1 == units.size() || !units[u + 1].recomputed || units[u + 1].keeps_input);
+    const bool group_end = unit.recomputed && (u + 1 == units.size() || !units[u + 1].recomputed ||
+                                               units[u + 1].keeps_input);
     if (group_end) {
       recompute(chunk, u);
     }
@@ -261,8 +269,8 @@ void StageBuilder::memory_kernel(double bytes, cost::MemoryOp op, Category categ
   }
   const cost::Priced priced =
       context_.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
-  b_.kernel(compute_, priced.time.count(), priced.curve, category, context_.passes.labels->id(label),
-            launch_ * launches);
+  b_.kernel(compute_, priced.time.count(), priced.curve, category,
+            context_.passes.labels->id(label), launch_ * launches);
 }
 
 void StageBuilder::tensor_collective(cost::Collective op, std::int64_t bytes, Category category,

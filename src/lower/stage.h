@@ -7,13 +7,19 @@
 namespace stepcast::lower {
 
 // Roles of channels, the same in every program; a role that a stage does not use stays unresolved.
-enum ChannelRole : std::uint32_t { kSendForward, kReceiveForward, kSendBackward, kReceiveBackward, kChannelRoles };
+enum ChannelRole : std::uint32_t {
+  kSendForward,
+  kReceiveForward,
+  kSendBackward,
+  kReceiveBackward,
+  kChannelRoles
+};
 
 // A unit of the model on this stage: what FSDP wraps and what recomputation redoes.
 struct Unit {
   enum class Kind { embedding, layer, head } kind = Kind::layer;
   int chunk = 0;
-  int layer = 0;             // of the model
+  int layer = 0;  // of the model
   const Passes* passes = nullptr;
   bool recomputed = false;   // its forward runs again in the backward pass
   bool keeps_input = false;  // first of a recomputed group
@@ -36,7 +42,8 @@ program::Program lower_stage(const StageContext& context, int stage);
 // Bytes of one pipeline message between neighbouring stages, one tensor rank.
 std::int64_t message_bytes(const strategy::Plan& plan);
 
-// Elements of parameters held by a rank of this stage, and how many of them every tensor rank holds alike.
+// Elements of parameters held by a rank of this stage, and how many of them every tensor rank holds
+// alike.
 struct StageParameters {
   std::int64_t total = 0;
   std::int64_t replicated = 0;

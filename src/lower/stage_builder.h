@@ -1,5 +1,5 @@
-// The state that lowers one stage; its parts live in stage.cpp (units), pipeline.cpp (messages) and data_parallel.cpp
-// (gradients, parameters, optimizer).
+// The state that lowers one stage; its parts live in stage.cpp (units), pipeline.cpp (messages) and
+// data_parallel.cpp (gradients, parameters, optimizer).
 #pragma once
 
 #include <utility>
@@ -77,15 +77,17 @@ class StageBuilder {
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
-  std::vector<Passes> passes_;                        // owned, merged
-  std::vector<std::vector<Unit>> units_;              // by chunk
+  std::vector<Passes> passes_;                                        // owned, merged
+  std::vector<std::vector<Unit>> units_;                              // by chunk
   std::vector<std::vector<std::vector<std::uint32_t>>> activations_;  // [chunk][unit][micro-batch]
-  std::vector<std::pair<std::size_t, std::uint32_t>> recomputed_;  // unit, buffer: live until its backward ends
+  std::vector<std::pair<std::size_t, std::uint32_t>>
+      recomputed_;  // unit, buffer: live until its backward ends
   StageParameters parameters_;
-  std::vector<std::int64_t> pending_elements_;        // by chunk: gradients waiting for their bucket
-  std::vector<std::vector<Mark>> parameter_ready_;    // by chunk, unit: gathered at the start of the step
+  std::vector<std::int64_t> pending_elements_;  // by chunk: gradients waiting for their bucket
+  std::vector<std::vector<Mark>>
+      parameter_ready_;  // by chunk, unit: gathered at the start of the step
 
-  struct Sharded {                                    // FSDP state of a unit
+  struct Sharded {  // FSDP state of a unit
     bool unsharded = false;
     bool issued = false;
     Mark gathered;
@@ -97,7 +99,7 @@ class StageBuilder {
   Mark last_reduce_;
   std::uint32_t last_gather_buffer_ = program::kNone;
   std::uint32_t last_reduce_buffer_ = program::kNone;
-  std::vector<std::uint32_t> gradient_buffers_;       // released when gradients are set to none
+  std::vector<std::uint32_t> gradient_buffers_;  // released when gradients are set to none
 };
 
 }  // namespace stepcast::lower

@@ -26,8 +26,9 @@ bool has_layer(const strategy::Plan& plan, model::LayerKind kind) {
   return false;
 }
 
-// Speed of kernels beside communication kernels that hold SMs: the SMs that are left. Galvatron measured compute slowed
-// by 1.126 beside NCCL on an A100 node (hardware_configs/overlap_coefficient.json), which is 12 of 108 SMs.
+// Speed of kernels beside communication kernels that hold SMs: the SMs that are left. Galvatron
+// measured compute slowed by 1.126 beside NCCL on an A100 node
+// (hardware_configs/overlap_coefficient.json), which is 12 of 108 SMs.
 program::Slowdown slowdown_of(const job::Device& device) {
   program::Slowdown out;
   out.step = 1;
@@ -39,7 +40,8 @@ program::Slowdown slowdown_of(const job::Device& device) {
   return out;
 }
 
-// Who may move bytes through a resource at the same time: (rank, stream class). One user alone cannot make it bind.
+// Who may move bytes through a resource at the same time: (rank, stream class). One user alone
+// cannot make it bind.
 class Users {
  public:
   explicit Users(std::size_t resources) : first_(resources, kNone), several_(resources, 0) {}
@@ -65,8 +67,12 @@ class WorldBuilder {
  public:
   WorldBuilder(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
                const Options& options)
-      : plan_(plan), topology_(topology), prices_(prices), options_(options),
-        users_(topology.resources().size()), blends_(0) {}
+      : plan_(plan),
+        topology_(topology),
+        prices_(prices),
+        options_(options),
+        users_(topology.resources().size()),
+        blends_(0) {}
 
   World build() {
     make_programs();
@@ -147,7 +153,8 @@ class WorldBuilder {
     return cluster::rank_at(plan_.grid, {tensor, 0, data, pipeline});
   }
 
-  // Tensor collectives and whatever else runs on or in lockstep with the compute stream are class 0.
+  // Tensor collectives and whatever else runs on or in lockstep with the compute stream are class
+  // 0.
   int stream_class(Role role) const {
     const auto& overlap = plan_.job.parallelism.overlap;
     if (role == kData || role == kReplicas) {
@@ -157,7 +164,8 @@ class WorldBuilder {
     }
     return 0;
   }
-  // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at a time.
+  // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at
+  // a time.
   int pipeline_class(bool forward) const { return !plan_.interleaved ? 0 : forward ? 2 : 3; }
 
   void add_group(Role role, const std::vector<int>& ranks) {
@@ -203,7 +211,8 @@ class WorldBuilder {
       for (int di = 0; di < d; ++di) {
         group(kTensor, t, [&](int i) { return rank(i, di, pi); });
       }
-      // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among all.
+      // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among
+      // all.
       const int inner = plan_.data_comm == strategy::DataComm::all_reduce ? d : plan_.shard_ranks;
       for (int ti = 0; ti < t; ++ti) {
         for (int block = 0; block < d / inner; ++block) {
@@ -257,7 +266,8 @@ class WorldBuilder {
         world_.channels.push_back(c);
         channel_resources_.push_back(path.resources);
         for (int resource : path.resources) {
-          const bool at_receiver = topology_.resources()[resource].kind == cluster::ResourceKind::nic_in;
+          const bool at_receiver =
+              topology_.resources()[resource].kind == cluster::ResourceKind::nic_in;
           users_.add(resource, at_receiver ? peer : r, pipeline_class(step > 0));
         }
         const auto out = step > 0 ? kSendForward : kSendBackward;
@@ -310,9 +320,10 @@ class WorldBuilder {
         const auto begin = world_.usages.begin() + c.first_usage;
         std::sort(begin, world_.usages.end(),
                   [](const auto& a, const auto& b) { return a.resource < b.resource; });
-        world_.usages.erase(std::unique(begin, world_.usages.end(),
-                                        [](const auto& a, const auto& b) { return a.resource == b.resource; }),
-                            world_.usages.end());
+        world_.usages.erase(
+            std::unique(begin, world_.usages.end(),
+                        [](const auto& a, const auto& b) { return a.resource == b.resource; }),
+            world_.usages.end());
       }
       c.usages = static_cast<std::uint32_t>(world_.usages.size()) - c.first_usage;
     }
@@ -360,8 +371,9 @@ class WorldBuilder {
     p.label = labels_.id(label);
     const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});
     if (p.fluid > 0) {
-      p.rate = std::max<std::int64_t>(
-          1, static_cast<std::int64_t>(static_cast<double>(payload) * 1e12 / static_cast<double>(p.fluid)));
+      p.rate =
+          std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(payload) * 1e12 /
+                                                              static_cast<double>(p.fluid)));
       const auto weight = [&](Bytes b) {
         return static_cast<std::int64_t>(static_cast<double>(b.count()) * program::kWeightOne /
                                          static_cast<double>(payload));
@@ -381,17 +393,20 @@ class WorldBuilder {
       auto& out = world_.shapes[i].prices;
       if (s.role == kRoles) {
         const std::int64_t bytes = message_bytes(plan_);
-        out.push_back(price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
+        out.push_back(
+            price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
         continue;
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
         const auto c = prices_.collectives->price(e.op, Bytes(e.bytes), s.group);
         out.push_back(price_of(c, e.bytes,
-                               std::string(cost::to_string(e.op)) + " " + cost::to_string(c.algorithm) +
-                                   " " + cost::to_string(c.protocol)));
+                               std::string(cost::to_string(e.op)) + " " +
+                                   cost::to_string(c.algorithm) + " " +
+                                   cost::to_string(c.protocol)));
       }
     }
-    // An operation alone never exceeds what it was measured at: capacity is at least any single demand.
+    // An operation alone never exceeds what it was measured at: capacity is at least any single
+    // demand.
     auto widen = [&](const auto& user) {
       for (const program::Price& price : world_.shapes[user.shape].prices) {
         for (std::uint32_t u = 0; u < user.usages; ++u) {
@@ -469,22 +484,19 @@ World build_world(const strategy::Plan& plan, const Topology& topology, const Pr
   return WorldBuilder(plan, topology, prices, options).build();
 }
 
-LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     int layer) {
+UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
+                     const job::Device& device) {
   Labels labels;
   PriceBook book;
-  const auto graph = layer_graph(plan, model::layer_kind(plan.job.model, layer));
-  const auto& device = topology.device(0);
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
   using Kind = job::Recompute::Kind;
   const Kind kind = plan.job.memory.recompute.kind;
-  const Passes passes = build_passes(graph, context, kind == Kind::selective);
   std::vector<int> ranks(plan.grid.tensor);
   std::iota(ranks.begin(), ranks.end(), 0);
   const GroupShape shape = topology.shape(ranks);
   auto time = [&](const std::vector<Item>& items) {
-    std::int64_t now = 0;    // compute stream
-    std::int64_t beside = 0; // tensor stream
+    std::int64_t now = 0;     // compute stream
+    std::int64_t beside = 0;  // tensor stream
     for (const Item& item : items) {
       if (item.kind == Item::Kind::kernel) {
         now += item.duration;
@@ -503,11 +515,23 @@ LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const
     }
     return Time(std::max(now, beside));
   };
-  LayerTime out;
-  out.forward = time(passes.forward);
-  out.backward = time(passes.backward);
-  if (kind == Kind::full) {
-    out.backward += time(passes.recompute);
+  auto unit = [&](const model::OperatorGraph& graph, bool layer) {
+    const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
+    UnitTime out{time(passes.forward), time(passes.backward), passes.parameters};
+    if (layer && kind == Kind::full) {
+      out.backward += time(passes.recompute);
+    }
+    return out;
+  };
+  const auto& model = plan.job.model;
+  UnitTimes out;
+  out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
+  out.head = unit(model::build_head(model, plan.shard, plan.style), false);
+  if (has_layer(plan, model::LayerKind::dense)) {
+    out.dense = unit(layer_graph(plan, model::LayerKind::dense), true);
+  }
+  if (has_layer(plan, model::LayerKind::moe)) {
+    out.moe = unit(layer_graph(plan, model::LayerKind::moe), true);
   }
   return out;
 }

@@ -16,7 +16,7 @@ Factor factor(const Request& r) {
   if (r.several_streams) {
     return {1.225, 0.075};  // one arena a stream, peaks add up: 1.15 to 1.3
   }
-  return {1.10, 0.05};      // fragmentation within one stream's segments: up to 1.15
+  return {1.10, 0.05};  // fragmentation within one stream's segments: up to 1.15
 }
 
 }  // namespace

@@ -22,8 +22,9 @@ std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) 
     if (job.model.layers % (p * v) != 0) {
       return infeasible(
           v > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline",
-          fmt::format("{} layers do not divide into {} stages; give layers_per_stage or another size",
-                      job.model.layers, p * v));
+          fmt::format(
+              "{} layers do not divide into {} stages; give layers_per_stage or another size",
+              job.model.layers, p * v));
     }
     return std::vector<int>(p * v, job.model.layers / (p * v));
   }
@@ -71,7 +72,8 @@ std::optional<Infeasible> check_features(const job::Job& job) {
                       "GEMMs split to hide tensor collectives are not modelled yet");
   }
   if (par.pipeline > 1 && par.sharding == job::Sharding::zero3) {
-    return infeasible("parallelism.sharding", "zero3 with pipeline parallelism is not modelled yet");
+    return infeasible("parallelism.sharding",
+                      "zero3 with pipeline parallelism is not modelled yet");
   }
   if (par.pipeline > 1 && par.sharding == job::Sharding::zero2) {
     return infeasible("parallelism.sharding",
@@ -93,16 +95,17 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   const int ranks = job.cluster.ranks();
   const int model_ranks = par.tensor * par.context * par.pipeline;
   if (model_ranks > ranks || ranks % model_ranks != 0) {
-    return infeasible("parallelism.tensor",
-                      fmt::format("tensor {} x context {} x pipeline {} = {} does not divide {} ranks",
-                                  par.tensor, par.context, par.pipeline, model_ranks, ranks));
+    return infeasible(
+        "parallelism.tensor",
+        fmt::format("tensor {} x context {} x pipeline {} = {} does not divide {} ranks",
+                    par.tensor, par.context, par.pipeline, model_ranks, ranks));
   }
   const int data = par.data.value_or(ranks / model_ranks);
   if (data * model_ranks != ranks) {
-    return infeasible("parallelism.data",
-                      fmt::format("data {} x tensor {} x context {} x pipeline {} = {}, not {} ranks",
-                                  data, par.tensor, par.context, par.pipeline, data * model_ranks,
-                                  ranks));
+    return infeasible(
+        "parallelism.data",
+        fmt::format("data {} x tensor {} x context {} x pipeline {} = {}, not {} ranks", data,
+                    par.tensor, par.context, par.pipeline, data * model_ranks, ranks));
   }
   plan.grid = {par.tensor, par.context, data, par.pipeline, par.expert, job.cluster.order};
 
@@ -144,9 +147,10 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
     plan.stages[s % p].push_back(chunk);
   }
 
-  job::Schedule schedule = par.schedule.value_or(job::Schedule{
-      par.virtual_pipeline > 1 ? job::ScheduleName::interleaved_1f1b : job::ScheduleName::one_f_one_b,
-      std::nullopt, 0});
+  job::Schedule schedule = par.schedule.value_or(
+      job::Schedule{par.virtual_pipeline > 1 ? job::ScheduleName::interleaved_1f1b
+                                             : job::ScheduleName::one_f_one_b,
+                    std::nullopt, 0});
   const char* name = schedule.name == job::ScheduleName::gpipe              ? "gpipe"
                      : schedule.name == job::ScheduleName::interleaved_1f1b ? "interleaved_1f1b"
                                                                             : "1f1b";
@@ -165,8 +169,9 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
 
   plan.shard_ranks = par.shard_size.value_or(data);
   if (plan.shard_ranks < 1 || data % plan.shard_ranks != 0) {
-    return infeasible("parallelism.shard_size",
-                      fmt::format("{} does not divide {} data-parallel ranks", plan.shard_ranks, data));
+    return infeasible(
+        "parallelism.shard_size",
+        fmt::format("{} does not divide {} data-parallel ranks", plan.shard_ranks, data));
   }
   if (par.sharding == job::Sharding::none) {
     plan.shard_ranks = 1;

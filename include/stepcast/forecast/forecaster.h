@@ -15,9 +15,9 @@ enum class Fidelity { bound, folded, full };
 
 struct Options {
   Fidelity fidelity = Fidelity::folded;
-  bool trace = false;      // fill Report::trace
-  int samples = 0;         // Monte Carlo over curve residuals instead of sensitivities
-  bool advice = false;     // when the job does not fit: try the cheap changes
+  bool trace = false;   // fill Report::trace
+  int samples = 0;      // Monte Carlo over curve residuals instead of sensitivities
+  bool advice = false;  // when the job does not fit: try the cheap changes
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.
@@ -27,9 +27,11 @@ class Forecaster {
   ~Forecaster();
   Forecaster(Forecaster&&) noexcept;
 
-  std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
+  std::variant<result::Report, Infeasible> forecast(const job::Job& job,
+                                                    const Options& options = {});
 
-  // Forward and backward of one middle layer for one micro-batch, tensor collectives included (Korthikanti's table 4).
+  // Forward and backward of one middle layer for one micro-batch, tensor collectives included
+  // (Korthikanti's table 4).
   std::variant<result::Estimate, Infeasible> layer_time(const job::Job& job);
 
   struct State;  // of the implementation

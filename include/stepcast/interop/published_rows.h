@@ -58,7 +58,8 @@ struct Assumption {
 };
 
 struct RowJob {
-  std::string yaml;  // a job file
+  std::string yaml;        // a job file
+  std::string experiment;  // the same without the machine: model, parallelism and implementation
   std::vector<Assumption> assumptions;
   bool micro_batch_open = false;  // not stated and not implied: the largest that fits
   std::int64_t sequences_per_rank =
@@ -87,10 +88,6 @@ std::span<const SkipReason> skip_reasons();
 
 // The README of src/interop has the mapping and the defaults.
 std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration);
-
-// What makes two rows the same experiment: the model's shape, the parallelism and the
-// implementation.
-std::string experiment(const RowConfiguration& configuration);
 
 // One measured quantity in SI units, under the name that the validation JSON gives it.
 struct Measurement {

@@ -14,8 +14,9 @@ struct Folded {
   std::vector<std::uint32_t> class_of;  // by rank of the full world
 };
 
-// Colour refinement over ranks, communicators, channels and resources, from (program, capacities, shapes) until the
-// partition is equitable. nullopt when more than `budget` rank classes remain: the caller then runs the full world.
+// Colour refinement over ranks, communicators, channels and resources, from (program, capacities,
+// shapes) until the partition is equitable. nullopt when more than `budget` rank classes remain:
+// the caller then runs the full world.
 std::optional<Folded> fold(const program::World& full, std::uint32_t budget = 4096);
 
 }  // namespace stepcast::lower

@@ -1,4 +1,5 @@
-// Plan to program: the kernels, collectives, exchanges and buffers of one training step on every rank.
+// Plan to program: the kernels, collectives, exchanges and buffers of one training step on every
+// rank.
 #pragma once
 
 #include <map>
@@ -24,16 +25,23 @@ struct Options {
   bool merge = true;  // consecutive kernels of a stream with nothing between them run as one task
 };
 
-// The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are no resources.
-// Cost: linear in ranks plus tasks of the distinct programs.
-program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
-                           const Options& options = {});
+// The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
+// no resources. Cost: linear in ranks plus tasks of the distinct programs.
+program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology,
+                           const Prices& prices, const Options& options = {});
 
-// Forward and backward items of one layer on one rank, for closed-form users (layer times, lower bounds).
-struct LayerTime {
-  Time forward{0};    // with tensor collectives
-  Time backward{0};   // with recomputation
+// One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
+// closed forms add up.
+struct UnitTime {
+  Time forward{0};              // kernels and tensor collectives
+  Time backward{0};             // with recomputation
+  std::int64_t parameters = 0;  // elements on this rank
 };
-LayerTime layer_time(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, int layer);
+struct UnitTimes {
+  UnitTime embedding, dense, moe, head;
+};
+// Reads plan.job, shard, style, grid.tensor and micro_batches only.
+UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology,
+                     const Prices& prices, const job::Device& device);
 
 }  // namespace stepcast::lower

@@ -12,7 +12,8 @@
 
 namespace stepcast::strategy {
 
-// A model chunk (virtual stage): consecutive layers, with the embedding before the first and the head after the last.
+// A model chunk (virtual stage): consecutive layers, with the embedding before the first and the
+// head after the last.
 struct Chunk {
   int first_layer = 0;
   int layers = 0;
@@ -20,7 +21,8 @@ struct Chunk {
   bool head = false;
 };
 
-// How gradients and parameters of one unit (a bucket, an FSDP unit) travel between data-parallel ranks.
+// How gradients and parameters of one unit (a bucket, an FSDP unit) travel between data-parallel
+// ranks.
 enum class DataComm {
   none,          // one data-parallel rank
   all_reduce,    // gradients, whole
@@ -32,16 +34,16 @@ enum class DataComm {
 struct Plan {
   job::Job job;
   cluster::Grid grid;
-  int micro_batches = 1;             // per data-parallel rank and step
-  int shard_ranks = 1;               // ranks that share one copy of what is sharded
-  int replicas = 1;                  // data / shard_ranks: HSDP's outer group
+  int micro_batches = 1;  // per data-parallel rank and step
+  int shard_ranks = 1;    // ranks that share one copy of what is sharded
+  int replicas = 1;       // data / shard_ranks: HSDP's outer group
   DataComm data_comm = DataComm::none;
   schedule::Order order;
   bool interleaved = false;
   std::vector<std::vector<Chunk>> stages;  // [pipeline rank][chunk]
   model::Shard shard;
   model::Style style;
-  std::int64_t vocab = 0;            // as padded for tensor parallelism
+  std::int64_t vocab = 0;  // as padded for tensor parallelism
 
   int stages_count() const { return grid.pipeline; }
 };
@@ -49,7 +51,8 @@ struct Plan {
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
 
-// Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data) (param_and_grad_buffer.py).
+// Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data)
+// (param_and_grad_buffer.py).
 std::int64_t bucket_elements(const Plan& plan);
 
 }  // namespace stepcast::strategy

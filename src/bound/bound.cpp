@@ -1,0 +1,178 @@
+#include "stepcast/bound/bound.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+namespace stepcast::bound {
+namespace {
+
+// What decides the price of a unit.
+struct Key {
+  int tensor;
+  bool sequence_parallel;
+  std::int64_t micro_batch;
+  bool accumulates;  // more than one micro-batch
+  job::Recompute::Kind recompute;
+  bool operator==(const Key&) const = default;
+};
+
+}  // namespace
+
+struct Bound::State {
+  job::Job base;
+  cluster::Topology topology;
+  lower::Prices prices;
+  const job::Device* fastest = nullptr;
+  std::vector<int> moe_before;  // MoE layers among the first i
+  std::vector<std::pair<Key, lower::UnitTimes>> units;
+  struct DataPrice {
+    int tensor, data;
+    std::int64_t bytes;
+    bool whole;
+    Time time;
+  };
+  std::vector<DataPrice> data_prices;
+
+  const lower::UnitTimes& unit_times(const Candidate& c, bool accumulates) {
+    const Key key{c.tensor, c.sequence_parallel, c.micro_batch, accumulates, c.recompute.kind};
+    for (const auto& [have, times] : units) {
+      if (have == key) {
+        return times;
+      }
+    }
+    strategy::Plan plan;
+    plan.job = base;
+    plan.job.memory.recompute = c.recompute;
+    plan.job.workload.micro_batch = c.micro_batch;
+    plan.grid.tensor = c.tensor;
+    plan.micro_batches = accumulates ? 2 : 1;
+    plan.shard.sequences = c.micro_batch;
+    plan.shard.sequence_length = base.workload.sequence_length;
+    plan.shard.tensor = c.tensor;
+    plan.shard.sequence_parallel = c.sequence_parallel && c.tensor > 1;
+    plan.shard.expert_tensor = base.model.moe ? c.tensor : 1;
+    plan.style = model::style_of(base);
+    const bool pads = base.system.family == job::System::Family::megatron;
+    plan.job.model.vocab = model::padded_vocab(base.model.vocab, pads ? 128 : 1, c.tensor);
+    plan.vocab = plan.job.model.vocab;
+    units.emplace_back(key, lower::unit_times(plan, topology, prices, *fastest));
+    return units.back().second;
+  }
+
+  // All gradients in one collective: latency once, so never dearer than its buckets.
+  Time gradient_time(const Candidate& c, std::int64_t parameters, bool whole) {
+    const auto bytes = static_cast<std::int64_t>(static_cast<double>(parameters) *
+                                                 job::bytes_per_element(base.memory.dtypes.reduce));
+    for (const DataPrice& have : data_prices) {
+      if (have.tensor == c.tensor && have.data == c.data && have.bytes == bytes &&
+          have.whole == whole) {
+        return have.time;
+      }
+    }
+    const cluster::Grid grid{c.tensor, 1, c.data, c.pipeline, 1, base.cluster.order};
+    std::vector<int> ranks;
+    for (int d = 0; d < c.data; ++d) {
+      ranks.push_back(cluster::rank_at(grid, {0, 0, d, 0}));
+    }
+    const auto price = prices.collectives->price(
+        whole ? cost::Collective::all_reduce : cost::Collective::reduce_scatter, Bytes(bytes),
+        topology.shape(ranks));
+    const Time time = price.fluid;
+    data_prices.push_back({c.tensor, c.data, bytes, whole, time});
+    return time;
+  }
+};
+
+Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices)
+    : state_(std::make_unique<State>(State{base, topology, prices, nullptr, {}, {}, {}})) {
+  // The device that is nowhere slower; with a mixed cluster the bound holds for the fastest.
+  const auto rate = [&](const job::Device& d) {
+    const auto it = d.peak.find(base.workload.precision);
+    return it == d.peak.end() ? 0.0 : it->second.count();
+  };
+  state_->fastest = &base.cluster.device;
+  for (const auto& o : base.cluster.overrides) {
+    if (rate(o.device) > rate(*state_->fastest)) {
+      state_->fastest = &o.device;
+    }
+  }
+  state_->moe_before.assign(base.model.layers + 1, 0);
+  for (int layer = 0; layer < base.model.layers; ++layer) {
+    state_->moe_before[layer + 1] =
+        state_->moe_before[layer] +
+        (model::layer_kind(base.model, layer) == model::LayerKind::moe ? 1 : 0);
+  }
+}
+Bound::~Bound() = default;
+Bound::Bound(Bound&&) noexcept = default;
+
+Candidate candidate_of(const strategy::Plan& plan) {
+  const auto& par = plan.job.parallelism;
+  return {par.tensor,
+          par.pipeline,
+          par.virtual_pipeline,
+          plan.grid.data,
+          plan.job.workload.micro_batch,
+          plan.shard.sequence_parallel,
+          par.sharding,
+          plan.job.memory.recompute};
+}
+
+Result Bound::evaluate(const Candidate& c) {
+  State& s = *state_;
+  const job::Job& job = s.base;
+  const std::int64_t per_step = c.micro_batch * c.data;
+  const int stages = c.pipeline * c.virtual_pipeline;
+  const auto& given = job.parallelism.layers_per_stage;
+  const bool uses_given = static_cast<int>(given.size()) == stages;
+  if (per_step <= 0 || job.workload.global_batch % per_step != 0 ||
+      c.tensor * c.pipeline * c.data != job.cluster.ranks() || job.model.heads % c.tensor != 0 ||
+      job.model.kv_heads % c.tensor != 0 || (!uses_given && job.model.layers % stages != 0)) {
+    return {};
+  }
+  const std::int64_t micro_batches = job.workload.global_batch / per_step;
+  const lower::UnitTimes& u = s.unit_times(c, micro_batches > 1);
+
+  const int even = job.model.layers / stages;
+  Time ramp{
+      0};  // forward and backward of one micro-batch through the first chunks of earlier ranks
+  Time longest{0};
+  Time data{0};
+  for (int rank = 0; rank < c.pipeline; ++rank) {
+    Time work{0};
+    Time first_chunk{0};
+    std::int64_t parameters = 0;
+    for (int chunk = 0; chunk < c.virtual_pipeline; ++chunk) {
+      const int stage = chunk * c.pipeline + rank;
+      const int first =
+          uses_given ? std::accumulate(given.begin(), given.begin() + stage, 0) : stage * even;
+      const int layers = uses_given ? given[stage] : even;
+      const int moe = s.moe_before[first + layers] - s.moe_before[first];
+      const int dense = layers - moe;
+      Time pass =
+          dense * (u.dense.forward + u.dense.backward) + moe * (u.moe.forward + u.moe.backward);
+      parameters += dense * u.dense.parameters + moe * u.moe.parameters;
+      if (stage == 0) {
+        pass += u.embedding.forward + u.embedding.backward;
+        parameters += u.embedding.parameters;
+      }
+      if (stage + 1 == stages) {
+        pass += u.head.forward + u.head.backward;
+        parameters += job.model.tied_embeddings && c.pipeline == 1 ? 0 : u.head.parameters;
+      }
+      work += pass;
+      if (chunk == 0) {
+        first_chunk = pass;
+      }
+    }
+    longest = std::max(longest, ramp + micro_batches * work);
+    ramp += first_chunk;
+    if (c.data > 1) {
+      data = std::max(data, s.gradient_time(c, parameters, c.sharding == job::Sharding::none));
+    }
+  }
+  return {true, std::max(longest, data)};
+}
+
+}  // namespace stepcast::bound
