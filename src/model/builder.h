@@ -114,7 +114,7 @@ Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tenso
 Node add_moe(Builder& b, Node from, const Tensor& input);
 
 // Activation between the two linears: rows x width, gated or not.
-Operator activation(const Builder& b, const char* name, Module module, std::int64_t rows,
+Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);
 

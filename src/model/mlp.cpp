@@ -3,7 +3,7 @@
 
 namespace stepcast::model {
 
-Operator activation(const Builder& b, const char* name, Module module, std::int64_t rows,
+Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output) {
   const bool gated = b.model.gated_mlp;
@@ -21,6 +21,7 @@ Operator activation(const Builder& b, const char* name, Module module, std::int6
     forward = 2 * one + 3 * one;
     backward = 3 * one + 3 * one + 3 * one;
     forward_kernels = 2;
+    keep(op, "silu", b.tensor(one));  // a factor of the product
     backward_kernels = 3;
   }
   if (bias > 0) {
@@ -43,7 +44,6 @@ Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tenso
   const std::int64_t bias = m.biases.mlp ? fc1_width : 0;
   const Tensor fc1_output = b.tensor(b.tokens * fc1_width * b.element);
   const Tensor fc2_input = b.tensor(b.tokens * width * b.element);
-  const bool fused = b.style.fused_bias_activation || b.style.compiled;
 
   Node node = add_linear(b,
                          {shared ? "shared_fc1" : "fc1",
@@ -56,10 +56,6 @@ Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tenso
                          from, input);
   Operator act = activation(b, shared ? "shared_act" : "activation", module, b.tokens, width, bias,
                             fc1_output, fc2_input);
-  // Eager SwiGLU also keeps silu(gate), a factor of the product.
-  if (m.gated_mlp && !fused) {
-    keep(act, "silu", b.tensor(b.tokens * width * b.element));
-  }
   node = b.add(std::move(act), {node});
   return add_linear(b,
                     {shared ? "shared_fc2" : "fc2",

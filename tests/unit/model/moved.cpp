@@ -1,0 +1,202 @@
+// Bytes moved by hand for one GPT layer, and what fusion may and may not change.
+#include <algorithm>
+#include <map>
+
+#include "catch.hpp"
+#include "models.h"
+#include "stepcast/model/operators.h"
+
+using namespace stepcast;
+
+namespace {
+
+const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
+  const auto at = std::find_if(g.operators.begin(), g.operators.end(),
+                               [&](const auto& op) { return op.name == name; });
+  REQUIRE(at != g.operators.end());
+  return *at;
+}
+
+model::Shard shard(std::int64_t b, std::int64_t s, int t, bool sequence_parallel) {
+  model::Shard r;
+  r.sequences = b;
+  r.sequence_length = s;
+  r.tensor = t;
+  r.sequence_parallel = sequence_parallel;
+  return r;
+}
+
+struct Sums {
+  std::int64_t forward = 0, backward = 0, saved = 0;
+  int forward_kernels = 0, backward_kernels = 0;
+};
+
+Sums sums(const model::OperatorGraph& g) {
+  Sums s;
+  std::map<std::uint32_t, std::int64_t> storages;
+  for (const auto& op : g.operators) {
+    s.forward += op.forward_moved.count();
+    s.backward += op.backward_moved.count();
+    s.forward_kernels += op.forward_kernels;
+    s.backward_kernels += op.backward_kernels;
+    for (const auto& kept : op.saved) {
+      storages[kept.storage] = kept.bytes.count();
+    }
+  }
+  for (const auto& [storage, bytes] : storages) {
+    s.saved += bytes;
+  }
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("Each kernel of a GPT layer reads and writes every tensor once") {
+  // GPT 22B of Korthikanti et al.: h 6144, a 64, s 2048, b 4, t 8; fp16, masks of one byte.
+  auto m = test::gpt("gpt-22b", 48, 6144, 64, 51200, 2048);
+  m.dropout = 0.1;
+  model::Style style;
+  style.dtype = job::DType::fp16;
+  style.attention = job::AttentionKernel::unfused;
+  const auto g = model::build_layer(m, model::LayerKind::dense, shard(4, 2048, 8, false), style);
+  const std::int64_t tokens = 4 * 2048;
+  const std::int64_t x = 2 * tokens * 6144;
+  const std::int64_t scores = 4 * 64 / 8 * 2048LL * 2048;
+  CHECK(find(g, "attention_norm").forward_moved == Bytes(2 * x));
+  CHECK(find(g, "attention_norm").backward_moved == Bytes(3 * x));
+  CHECK(find(g, "softmax").forward_moved == Bytes(4 * scores));
+  CHECK(find(g, "softmax").backward_moved == Bytes(6 * scores));
+  CHECK(find(g, "attn_dropout").forward_moved == Bytes(5 * scores));
+  CHECK(find(g, "attn_dropout").backward_moved == Bytes(5 * scores));
+  CHECK(find(g, "activation").forward_moved == Bytes(2 * 2 * tokens * 24576 / 8));
+  // Reads the branch and the residual, writes the sum and the mask.
+  CHECK(find(g, "attention_residual").forward_moved == Bytes(3 * x + x / 2));
+  CHECK(find(g, "attention_residual").forward_kernels == 1);
+  CHECK(find(g, "qkv").forward_moved ==
+        Bytes(2 * (tokens * 6144 + 6144 * 3 * 6144 / 8 + tokens * 3 * 6144 / 8)));
+
+  const model::Gemm qkv = *find(g, "qkv").gemm;
+  CHECK(qkv.m == tokens);
+  CHECK(qkv.n == 3 * 6144 / 8);
+  CHECK(qkv.k == 6144);
+  const model::Gemm product = *find(g, "scores").gemm;
+  CHECK(product.batch == 4 * 64 / 8);
+  CHECK(product.m == 2048);
+  CHECK(product.n == 2048);
+  CHECK(product.k == 96);
+  CHECK(find(g, "context").gemm->n == 96);
+  CHECK(find(g, "fc2").gemm->k == 24576 / 8);
+}
+
+TEST_CASE("Sequence parallelism divides what norms, dropout and residuals move") {
+  auto m = test::gpt("gpt-22b", 48, 6144, 64, 51200, 2048);
+  m.dropout = 0.1;
+  const model::Style style;
+  const auto whole =
+      model::build_layer(m, model::LayerKind::dense, shard(4, 2048, 8, false), style);
+  const auto cut = model::build_layer(m, model::LayerKind::dense, shard(4, 2048, 8, true), style);
+  for (const char* name : {"attention_norm", "attention_residual", "mlp_norm", "mlp_residual"}) {
+    INFO(name);
+    CHECK(find(whole, name).forward_moved == find(cut, name).forward_moved * 8);
+    CHECK(find(whole, name).backward_moved == find(cut, name).backward_moved * 8);
+  }
+  for (const char* name : {"qkv", "core_attention", "out", "fc1", "activation", "fc2"}) {
+    INFO(name);
+    CHECK(find(whole, name).forward_moved == find(cut, name).forward_moved);
+  }
+}
+
+TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") {
+  auto gpt = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
+  gpt.dropout = 0.1;
+  for (const auto& m : {gpt, test::llama3_8b(), test::mixtral_8x7b()}) {
+    INFO(m.name);
+    const auto kind = m.moe ? model::LayerKind::moe : model::LayerKind::dense;
+    model::Style fused;
+    fused.attention = job::AttentionKernel::unfused;
+    const Sums base = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), fused));
+    const auto compare = [&](bool model::Style::*flag, bool matters) {
+      model::Style eager = fused;
+      eager.*flag = false;
+      const Sums s = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), eager));
+      CHECK(s.forward >= base.forward);
+      CHECK(s.backward >= base.backward);
+      CHECK(s.saved >= base.saved);
+      CHECK((s.forward_kernels > base.forward_kernels) == matters);
+      CHECK((s.forward > base.forward) == matters);
+    };
+    const bool is_gpt = m.norm == job::Norm::layer;
+    compare(&model::Style::fused_norm, !is_gpt);  // PyTorch's LayerNorm is one kernel
+    compare(&model::Style::fused_softmax, true);
+    compare(&model::Style::fused_bias_activation, true);
+    compare(&model::Style::fused_bias_dropout_add,
+            is_gpt);  // nothing but the add without bias and dropout
+    compare(&model::Style::fused_rotary, !is_gpt);
+    // A compiler makes eager code no worse than hand-fused code.
+    model::Style compiled = fused;
+    compiled.fused_norm = compiled.fused_softmax = compiled.fused_bias_activation =
+        compiled.fused_bias_dropout_add = compiled.fused_rotary = false;
+    compiled.compiled = true;
+    const Sums c = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), compiled));
+    CHECK(c.forward <= base.forward);
+    CHECK(c.saved <= base.saved);
+    CHECK(c.forward_kernels <= base.forward_kernels);
+    // FlashAttention keeps no square.
+    model::Style flash;
+    CHECK(sums(model::build_layer(m, kind, shard(2, 1024, 1, false), flash)).saved < base.saved);
+  }
+}
+
+TEST_CASE("The style of a job") {
+  job::Job job;
+  job.workload.precision = job::DType::fp8;
+  job.kernels.compile = true;
+  job.kernels.attention = job::AttentionKernel::flash3;
+  job.kernels.loss = job::LossKernel::chunked;
+  job.system.fused_norm = false;
+  job.system.family = job::System::Family::fsdp2;
+  model::Style s = model::style_of(job);
+  CHECK(s.dtype ==
+        job::DType::bf16);  // fp8 recipes keep activations in bf16 between their products
+  CHECK(s.compiled);
+  CHECK(s.attention == job::AttentionKernel::flash3);
+  CHECK(s.loss == job::LossKernel::chunked);
+  CHECK_FALSE(s.fused_norm);
+  CHECK_FALSE(s.fused_qkv);
+  job.workload.precision = job::DType::tf32;
+  CHECK(model::style_of(job).dtype == job::DType::fp32);
+  job.workload.precision = job::DType::fp16;
+  job.system.family = job::System::Family::megatron;
+  s = model::style_of(job);
+  CHECK(s.dtype == job::DType::fp16);
+  CHECK(s.fused_qkv);
+}
+
+TEST_CASE("MoE layers stand where the model puts them") {
+  auto m = test::deepseek_v3();
+  CHECK(model::layer_kind(m, 2) == model::LayerKind::dense);
+  CHECK(model::layer_kind(m, 3) == model::LayerKind::moe);
+  m.moe->dense_layers = 0;
+  m.moe->every = 2;
+  CHECK(model::layer_kind(m, 0) == model::LayerKind::dense);
+  CHECK(model::layer_kind(m, 1) == model::LayerKind::moe);
+  CHECK(model::layer_kind(test::llama3_8b(), 5) == model::LayerKind::dense);
+}
+
+TEST_CASE("The losses keep and move what their frameworks do") {
+  // Bytes a logit kept for the backward pass: 4 (Megatron's softmax in place), 8 (fp32 logits and
+  // their log-softmax), 2 (the gradient over the logits), 0 (logits live for one chunk).
+  const auto m = test::llama3_8b();
+  const std::int64_t tokens = 4096;
+  const std::int64_t logits = tokens * 128256;
+  const std::int64_t inputs = 2 * 2 * tokens * 4096;
+  const auto kept = [&](job::LossKernel loss) {
+    model::Style style;
+    style.loss = loss;
+    return sums(model::build_head(m, shard(1, tokens, 1, false), style)).saved;
+  };
+  CHECK(kept(job::LossKernel::vocab_parallel) == inputs + 4 * logits);
+  CHECK(kept(job::LossKernel::eager) == inputs + 8 * logits);
+  CHECK(kept(job::LossKernel::fused) == inputs + 2 * logits);
+  CHECK(kept(job::LossKernel::chunked) == inputs + 2 * tokens * 4096);
+}
