@@ -1,0 +1,119 @@
+#include "format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::report {
+
+std::string significant(double value, int digits) {
+  if (!std::isfinite(value)) {
+    return "-";
+  }
+  if (value == 0) {
+    return "0";
+  }
+  // Rounding may add a digit (9.9996 to 10.00): take the magnitude from the rounded value.
+  const double rounded = std::stod(fmt::format("{:.{}e}", value, digits - 1));
+  const int magnitude = static_cast<int>(std::floor(std::log10(std::abs(rounded))));
+  return fmt::format("{:.{}f}", rounded, std::max(0, digits - 1 - magnitude));
+}
+
+std::string thousands(std::int64_t value) {
+  std::string digits = fmt::to_string(value);
+  const std::ptrdiff_t first = value < 0 ? 1 : 0;
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), 1, ',');
+  }
+  return digits;
+}
+
+std::string percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("{:.1f} %", 100 * fraction) : "-";
+}
+
+std::string gibibytes(double bytes) {
+  constexpr double kGiB = 1 << 30;
+  return fmt::format("{:.1f}", bytes / kGiB);
+}
+
+TimeUnit unit_for(double seconds) {
+  const double size = std::abs(seconds);
+  if (size >= 1 || !(size > 0)) {
+    return {"s", 1};
+  }
+  return size >= 1e-3 ? TimeUnit{"ms", 1e3} : TimeUnit{"us", 1e6};
+}
+
+std::string duration(double seconds) {
+  const TimeUnit unit = unit_for(seconds);
+  return fmt::format("{} {}", significant(seconds * unit.per_second, 3), unit.name);
+}
+
+std::string rate(double bytes_per_second) {
+  return significant(bytes_per_second / 1e9, 3) + " GB/s";
+}
+
+int columns(std::string_view text) {
+  // Continuation bytes are 10xxxxxx.
+  return static_cast<int>(std::count_if(text.begin(), text.end(), [](char c) {
+    return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U;
+  }));
+}
+
+std::string pad_right(std::string text, int width) {
+  text.append(static_cast<std::size_t>(std::max(0, width - columns(text))), ' ');
+  return text;
+}
+
+std::string pad_left(std::string text, int width) {
+  text.insert(0, static_cast<std::size_t>(std::max(0, width - columns(text))), ' ');
+  return text;
+}
+
+std::string shorten(std::string_view text, int width) {
+  if (columns(text) <= width) {
+    return std::string(text);
+  }
+  std::string out;
+  int used = 0;
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) & 0xC0U) != 0x80U && ++used > width - 1) {
+      break;
+    }
+    out += c;
+  }
+  return width > 0 ? out + "…" : std::string();
+}
+
+std::string wrap(std::string_view text, int width, int indent) {
+  std::string out;
+  int used = indent;  // the caller has printed that much of the first line
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(' ', at), text.size());
+    const std::string_view word = text.substr(at, end - at);
+    at = end + 1;
+    if (word.empty()) {
+      continue;
+    }
+    if (used > indent && used + 1 + columns(word) > width) {
+      out += '\n';
+      out.append(static_cast<std::size_t>(indent), ' ');
+      used = indent;
+    }
+    if (used > indent) {
+      out += ' ';
+      ++used;
+    }
+    out += word;
+    used += columns(word);
+  }
+  return out;
+}
+
+std::string Paint::operator()(std::string_view sgr, std::string_view text) const {
+  return on && !text.empty() ? fmt::format("\x1b[{}m{}\x1b[0m", sgr, text) : std::string(text);
+}
+
+}  // namespace stepcast::report

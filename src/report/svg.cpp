@@ -1,0 +1,108 @@
+// A played schedule as a picture: one row per rank, one box per pass with its micro-batch's number,
+// later model chunks paler.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+
+#include "format.h"
+#include "stepcast/report/report.h"
+
+namespace stepcast::report {
+namespace {
+
+using schedule::Pass;
+using Task = schedule::Played::Task;
+
+struct Look {
+  Pass pass;
+  std::string_view name;
+  std::string_view fill;
+};
+constexpr std::array kLooks = {
+    Look{Pass::forward, "forward", "#4e79a7"},
+    Look{Pass::backward, "backward", "#f28e2b"},
+    Look{Pass::input_grad, "input gradient", "#f28e2b"},
+    Look{Pass::weight_grad, "weight gradient", "#59a14f"},
+};
+
+// Pixels.
+constexpr double kLeft = 72, kTop = 36, kPlot = 1200, kRight = 96, kRow = 26, kBox = 22;
+constexpr double kDigit = 6.5;  // a digit of the boxes' font
+
+const Look& look_of(Pass pass) {
+  return *std::find_if(kLooks.begin(), kLooks.end(), [&](const Look& l) { return l.pass == pass; });
+}
+
+}  // namespace
+
+std::string svg(const schedule::Played& played) {
+  const std::size_t ranks = played.idle.size();
+  const double scale = played.makespan > 0 ? kPlot / played.makespan : 0;
+  std::vector<std::set<int>> stages(ranks);
+  std::set<Pass> passes;
+  for (const Task& task : played.tasks) {
+    stages[static_cast<std::size_t>(task.rank)].insert(task.stage);
+    passes.insert(task.pass);
+  }
+  const double height = kTop + kRow * static_cast<double>(ranks) + 44;
+  const double width = kLeft + kPlot + kRight;
+  std::string out = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
+      "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
+      "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
+      "<text x=\"{2:.0f}\" y=\"20\" font-weight=\"bold\">makespan {3:.6g}</text>\n"
+      "<text x=\"{4:.0f}\" y=\"20\">idle</text>\n",
+      width, height, kLeft, played.makespan, kLeft + kPlot + 8);
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const double y = kTop + kRow * static_cast<double>(r);
+    const double share = played.makespan > 0 ? played.idle[r] / played.makespan : 0;
+    out += fmt::format(
+        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text>"
+        "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" fill=\"#eeeeee\"/>"
+        "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
+        kLeft - 8, y + 16, r, kLeft, y, kPlot, kBox, kLeft + kPlot + 8, y + 16, percent(share));
+  }
+  for (const Task& task : played.tasks) {
+    const auto& on_rank = stages[static_cast<std::size_t>(task.rank)];
+    const auto chunk = std::distance(on_rank.begin(), on_rank.find(task.stage));
+    // From opaque for the first chunk down to 45 % for the last.
+    const double opacity = on_rank.size() < 2 ? 1
+                                              : 1 - 0.55 * static_cast<double>(chunk) /
+                                                        static_cast<double>(on_rank.size() - 1);
+    const Look& look = look_of(task.pass);
+    const double x = kLeft + task.start * scale;
+    const double y = kTop + kRow * task.rank;
+    const double box = std::max(0.0, (task.end - task.start) * scale);
+    out += fmt::format(
+        "<g><title>{} of micro-batch {} on stage {}: {:.6g} to {:.6g}</title>"
+        "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "
+        "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
+        look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, kBox, look.fill,
+        opacity);
+    const std::string number = fmt::to_string(task.micro_batch);
+    if (box > kDigit * static_cast<double>(number.size()) + 2) {
+      out += fmt::format(
+          "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"11\">{}</text>",
+          x + box / 2, y + 15, number);
+    }
+    out += "</g>\n";
+  }
+  double x = kLeft;
+  const double y = height - 24;
+  for (const Look& look : kLooks) {
+    if (passes.contains(look.pass)) {
+      out += fmt::format(
+          "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"12\" height=\"12\" fill=\"{}\"/>"
+          "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
+          x, y, look.fill, x + 18, y + 10, look.name);
+      x += 140;
+    }
+  }
+  out += "</svg>\n";
+  return out;
+}
+
+}  // namespace stepcast::report

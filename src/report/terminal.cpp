@@ -1,0 +1,435 @@
+// What a capacity planner asks, in the order of asking: how long, how good, does it fit; where the
+// time goes; what fills the memory; which communication hurts; and what all this rests on.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <numeric>
+
+#include "bar.h"
+#include "stepcast/report/report.h"
+#include "text_table.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::Report;
+using result::StageBreakdown;
+using result::StageMemory;
+using Align = TextTable::Align;
+
+constexpr int kMinWidth = 80;  // narrower ones see lines broken by their terminal
+constexpr int kMinBar = 16;
+constexpr int kMaxBar = 64;
+constexpr std::size_t kMostStages = 12;  // more than that: first, worst, last and the mean
+constexpr std::size_t kMostTraffic = 8;
+constexpr std::size_t kMostCurves = 6;
+constexpr int kOtherColumns = 54;  // of the table of communication, beside its operations
+
+constexpr Kind kFree{"free", "·", "2"};
+
+// ---------------------------------------------------------------- time per stage
+
+struct TimeKind {
+  Kind kind;
+  Time StageBreakdown::*part;
+  enum class Sum { compute, exposed, bubble, rest } sum;
+};
+
+constexpr std::array kTimes = {
+    TimeKind{{"compute", "█", "38;5;33"}, &StageBreakdown::compute, TimeKind::Sum::compute},
+    TimeKind{{"recompute", "▓", "38;5;75"}, &StageBreakdown::recompute, TimeKind::Sum::compute},
+    TimeKind{{"slowdown", "▒", "38;5;111"}, &StageBreakdown::slowdown, TimeKind::Sum::compute},
+    TimeKind{{"tensor", "T", "38;5;208"}, &StageBreakdown::tensor, TimeKind::Sum::exposed},
+    TimeKind{{"context", "C", "38;5;214"}, &StageBreakdown::context, TimeKind::Sum::exposed},
+    TimeKind{{"expert", "E", "38;5;178"}, &StageBreakdown::expert, TimeKind::Sum::exposed},
+    TimeKind{{"pipeline", "P", "38;5;170"}, &StageBreakdown::pipeline, TimeKind::Sum::exposed},
+    TimeKind{{"data", "D", "38;5;160"}, &StageBreakdown::data, TimeKind::Sum::exposed},
+    TimeKind{{"offload", "F", "38;5;130"}, &StageBreakdown::offload, TimeKind::Sum::exposed},
+    TimeKind{{"other", "o", "38;5;138"}, &StageBreakdown::other, TimeKind::Sum::exposed},
+    TimeKind{{"optimizer", "U", "38;5;35"}, &StageBreakdown::optimizer, TimeKind::Sum::rest},
+    TimeKind{{"host", "H", "38;5;101"}, &StageBreakdown::host, TimeKind::Sum::rest},
+    TimeKind{{"stall", "s", "38;5;245"}, &StageBreakdown::stall, TimeKind::Sum::rest},
+    TimeKind{{"bubble", "·", "38;5;240"}, &StageBreakdown::bubble, TimeKind::Sum::bubble},
+};
+
+using Shares = std::array<double, kTimes.size()>;  // seconds
+
+Shares shares_of(const StageBreakdown& stage) {
+  Shares shares{};
+  for (std::size_t i = 0; i < kTimes.size(); ++i) {
+    shares[i] = to_seconds(stage.*kTimes[i].part);
+  }
+  return shares;
+}
+
+double total(const Shares& shares) { return std::accumulate(shares.begin(), shares.end(), 0.0); }
+
+double sum_of(const Shares& shares, TimeKind::Sum sum) {
+  double seconds = 0;
+  for (std::size_t i = 0; i < kTimes.size(); ++i) {
+    seconds += kTimes[i].sum == sum ? shares[i] : 0;
+  }
+  return seconds;
+}
+
+template <std::size_t n>
+std::array<double, n> mean_of(const std::vector<std::array<double, n>>& all) {
+  std::array<double, n> mean{};
+  for (const auto& one : all) {
+    for (std::size_t i = 0; i < n; ++i) {
+      mean[i] += one[i] / static_cast<double>(all.size());
+    }
+  }
+  return mean;
+}
+
+// Rows that stand for all stages: all of them, or the first, the worst and the last. `worst` is an
+// index.
+std::vector<std::size_t> picked(std::size_t stages, std::size_t worst) {
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < stages; ++i) {
+    if (stages <= kMostStages || i == 0 || i == worst || i + 1 == stages) {
+      rows.push_back(i);
+    }
+  }
+  return rows;
+}
+
+std::string heading(const Paint& paint, int width, std::string_view title,
+                    std::string_view remark = "") {
+  const std::string shown = shorten(remark, width - columns(title) - 2);
+  return paint("1", title) + (shown.empty() ? "" : "  " + paint("2", shown)) + "\n";
+}
+
+std::string breakdown(const Report& report, const Paint& paint, int width) {
+  if (report.breakdown.empty()) {
+    return "";
+  }
+  std::vector<Shares> all;
+  double longest = 0;
+  for (const StageBreakdown& stage : report.breakdown) {
+    all.push_back(shares_of(stage));
+    longest = std::max(longest, total(all.back()));
+  }
+  const Shares mean = mean_of(all);
+  const auto busy = [&](std::size_t i) {
+    return sum_of(all[i], TimeKind::Sum::compute) + sum_of(all[i], TimeKind::Sum::exposed);
+  };
+  std::size_t worst = 0;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    worst = busy(i) > busy(worst) ? i : worst;
+  }
+  TextTable table({{"stage", Align::left},
+                   {"", Align::left, true},
+                   {"compute"},
+                   {"exposed"},
+                   {"bubble"},
+                   {"rest"}});
+  std::vector<std::pair<std::string, Shares>> rows;
+  for (const std::size_t i : picked(all.size(), worst)) {
+    const bool marked = all.size() > kMostStages && i == worst;
+    rows.emplace_back(fmt::format("{}{}", report.breakdown[i].stage, marked ? " (busiest)" : ""),
+                      all[i]);
+  }
+  if (all.size() > kMostStages) {
+    rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
+  }
+  const auto fill = [&](TextTable& into, int bar) {
+    for (const auto& [name, shares] : rows) {
+      std::vector<Kind> kinds;
+      for (const TimeKind& kind : kTimes) {
+        kinds.push_back(kind.kind);
+      }
+      const auto part = [&](TimeKind::Sum sum) {
+        return percent(longest > 0 ? sum_of(shares, sum) / longest : 0);
+      };
+      into.row(
+          {name,
+           stacked_bar(kinds, {shares.begin(), shares.end()}, longest, bar, {"", " ", ""}, paint),
+           part(TimeKind::Sum::compute), part(TimeKind::Sum::exposed), part(TimeKind::Sum::bubble),
+           part(TimeKind::Sum::rest)});
+    }
+  };
+  TextTable measure = table;
+  fill(measure, 0);
+  const int bar = std::clamp(width - measure.width_without_bar(), kMinBar, kMaxBar);
+  fill(table, bar);
+  std::vector<Kind> kinds;
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < kTimes.size(); ++i) {
+    kinds.push_back(kTimes[i].kind);
+    values.push_back(mean[i] > 0 && longest > 0 ? percent(mean[i] / longest) : "");
+  }
+  return heading(paint, width, "Where the step goes",
+                 fmt::format("one column: {}; letters: exposed communication and other waits",
+                             duration(longest / bar))) +
+         table.text(paint, width, bar) + legend(kinds, values, width, paint);
+}
+
+// ---------------------------------------------------------------- memory per stage
+
+constexpr std::array kMemory = {
+    Kind{"parameters", "█", "38;5;33"},
+    Kind{"gradients", "▓", "38;5;75"},
+    Kind{"optimizer", "▒", "38;5;35"},
+    Kind{"activations", "░", "38;5;208"},
+    Kind{"communication", "C", "38;5;170"},
+    Kind{"workspace", "w", "38;5;178"},
+    Kind{"other", "o", "38;5;138"},
+    Kind{"cached", "+", "38;5;101"},
+    Kind{"outside the allocator", "x", "38;5;245"},
+};
+
+using Parts = std::array<double, kMemory.size()>;  // bytes
+
+Parts parts_of(const StageMemory& m) {
+  const auto bytes = [](Bytes b) { return static_cast<double>(b.count()); };
+  return {bytes(m.parameters),
+          bytes(m.gradients),
+          bytes(m.optimizer),
+          bytes(m.activations),
+          bytes(m.communication),
+          bytes(m.workspace),
+          bytes(m.other),
+          bytes(std::max(Bytes(0), m.reserved - m.allocated)),
+          bytes(std::max(Bytes(0), m.process - std::max(m.reserved, m.allocated)))};
+}
+
+std::string memory(const Report& report, const Paint& paint, int width) {
+  if (report.memory.empty()) {
+    return "";
+  }
+  std::size_t worst = 0;
+  std::vector<Parts> all;
+  for (std::size_t i = 0; i < report.memory.size(); ++i) {
+    all.push_back(parts_of(report.memory[i]));
+    worst = report.memory[i].process > report.memory[worst].process ? i : worst;
+  }
+  const auto capacity = static_cast<double>(report.capacity.count());
+  const double whole =
+      std::max(capacity, static_cast<double>(report.memory[worst].process.count()));
+  std::vector<std::pair<std::string, Parts>> rows;
+  for (const std::size_t i : picked(all.size(), worst)) {
+    const bool marked = all.size() > kMostStages && i == worst;
+    rows.emplace_back(fmt::format("{}{}", report.memory[i].stage, marked ? " (most)" : ""), all[i]);
+  }
+  if (all.size() > kMostStages) {
+    rows.emplace_back(fmt::format("mean of {}", all.size()), mean_of(all));
+  }
+  const auto fill = [&](TextTable& table, int bar) {
+    for (const auto& [name, parts] : rows) {
+      const double process = std::accumulate(parts.begin(), parts.end(), 0.0);
+      table.row({name,
+                 stacked_bar({kMemory.begin(), kMemory.end()}, {parts.begin(), parts.end()}, whole,
+                             bar, kFree, paint, capacity),
+                 gibibytes(parts[0]), gibibytes(parts[1]), gibibytes(parts[2]), gibibytes(parts[3]),
+                 gibibytes(process - parts[0] - parts[1] - parts[2] - parts[3]), gibibytes(process),
+                 capacity > 0 ? percent(process / capacity) : "-"});
+    }
+  };
+  TextTable table({{"stage", Align::left},
+                   {"", Align::left, true},
+                   {"param."},
+                   {"grad."},
+                   {"optim."},
+                   {"activ."},
+                   {"rest"},
+                   {"peak"},
+                   {"used"}});
+  TextTable measure = table;
+  fill(measure, 0);
+  const int bar = std::clamp(width - measure.width_without_bar(), kMinBar, kMaxBar);
+  fill(table, bar);
+  std::vector<std::string> values;
+  for (std::size_t i = 0; i < kMemory.size(); ++i) {
+    const double most = all[worst][i];
+    values.push_back(most > 0 ? gibibytes(most) : "");
+  }
+  return heading(
+             paint, width, "Memory per GPU at its peak",
+             fmt::format("GiB; bar: {}; list: stage {}",
+                         whole > capacity ? fmt::format("{}, ! beyond capacity", gibibytes(whole))
+                                          : fmt::format("capacity, {}", gibibytes(capacity)),
+                         report.memory[worst].stage)) +
+         table.text(paint, width, bar) +
+         legend({kMemory.begin(), kMemory.end()}, values, width, paint);
+}
+
+// ---------------------------------------------------------------- communication
+
+// Exposed time of the group on the stage where it is longest.
+Time exposed(const Report& report, std::string_view group) {
+  Time most{0};
+  for (const TimeKind& kind : kTimes) {
+    if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == group) {
+      for (const StageBreakdown& stage : report.breakdown) {
+        most = std::max(most, stage.*kind.part);
+      }
+    }
+  }
+  return most;
+}
+
+std::string traffic(const Report& report, const Paint& paint, int width) {
+  std::vector<result::Traffic> rows = report.traffic;
+  // The groups that cost most stand first; within one, the operation that takes longest.
+  std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
+    const Time of_a = exposed(report, a.group);
+    const Time of_b = exposed(report, b.group);
+    if (of_a != of_b) {
+      return of_a > of_b;
+    }
+    return a.group != b.group ? a.group < b.group : a.time > b.time;
+  });
+  if (rows.empty()) {
+    return "";
+  }
+  TextTable table({{"group", Align::left},
+                   {"exposed"},
+                   {"operation", Align::left},
+                   {"count"},
+                   {"GiB"},
+                   {"time"},
+                   {"rate"}});
+  std::string group;
+  const std::size_t shown = std::min(rows.size(), kMostTraffic);
+  for (std::size_t i = 0; i < shown; ++i) {
+    const result::Traffic& row = rows[i];
+    const bool first = row.group != group;
+    group = row.group;
+    const double time = to_seconds(row.time);
+    table.row({first ? group : "", first ? duration(to_seconds(exposed(report, group))) : "",
+               shorten(row.op, std::max(12, width - kOtherColumns)), thousands(row.count),
+               gibibytes(static_cast<double>(row.bytes.count())), duration(time),
+               time > 0 ? rate(static_cast<double>(row.bytes.count()) / time) : "-"});
+  }
+  std::string out =
+      heading(paint, width, "Communication", "per GPU and step; exposed: on the worst stage") +
+      table.text(paint, width);
+  if (rows.size() > shown) {
+    out += fmt::format("  and {} more\n", rows.size() - shown);
+  }
+  return out;
+}
+
+// ---------------------------------------------------------------- headlines
+
+std::string interval(const result::Estimate& e, double scale, int digits = 4) {
+  return e.low == e.high ? std::string()
+                         : fmt::format("{} to {}", significant(e.low * scale, digits),
+                                       significant(e.high * scale, digits));
+}
+
+std::string headlines(const Report& report, const Paint& paint) {
+  std::string out;
+  const auto line = [&](std::string_view name, const std::string& value, const std::string& unit,
+                        const std::string& range, std::string_view sgr = "1") {
+    // Painted text is padded first: escape codes have no width.
+    out += "  " + pad_right(std::string(name), 18) + paint(sgr, pad_left(value, 10)) + " " +
+           pad_right(unit, 17) + paint("2", range);
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += '\n';
+  };
+  out += paint("2", std::string(48, ' ') + "90 % interval") + "\n";
+  const TimeUnit unit = unit_for(report.step_time.value);
+  line("Step time", significant(report.step_time.value * unit.per_second), std::string(unit.name),
+       interval(report.step_time, unit.per_second));
+  line("Throughput", significant(report.tokens_per_second_per_gpu.value), "tokens/s/GPU",
+       interval(report.tokens_per_second_per_gpu, 1));
+  constexpr double kTera = 1e-12;
+  line("Model FLOPs", significant(report.model_flops_per_gpu.value * kTera), "TFLOP/s/GPU",
+       interval(report.model_flops_per_gpu, kTera));
+  line("MFU", significant(100 * report.mfu.value, 3), "%", interval(report.mfu, 100, 3));
+  line("HFU", significant(100 * report.hfu.value, 3), "%", interval(report.hfu, 100, 3));
+  line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
+  constexpr double kPerGiB = 1.0 / (1 << 30);
+  const auto capacity = static_cast<double>(report.capacity.count());
+  line("Peak memory", significant(report.peak.value * kPerGiB),
+       fmt::format("of {} GiB", gibibytes(capacity)), interval(report.peak, kPerGiB));
+  if (report.fits) {
+    line("Fits", "yes", fmt::format("{} GiB to spare", gibibytes(capacity - report.peak.value)), "",
+         "1;32");
+  } else {
+    int stage = 0;
+    Bytes most(-1);
+    for (const StageMemory& m : report.memory) {
+      stage = m.process > most ? m.stage : stage;
+      most = std::max(most, m.process);
+    }
+    line("Fits", "NO",
+         fmt::format("{} GiB too much on stage {}", gibibytes(report.peak.value - capacity), stage),
+         "", "1;31");
+  }
+  return out;
+}
+
+std::string advice(const Report& report, const Paint& paint, int width) {
+  if (report.advice.empty()) {
+    return "";
+  }
+  TextTable table({{"change", Align::left}, {"peak"}, {"step time"}});
+  for (const result::Advice& one : report.advice) {
+    table.row({one.change, gibibytes(static_cast<double>(one.peak.count())) + " GiB",
+               duration(to_seconds(one.step_time))});
+  }
+  return heading(paint, width, "What would help") + table.text(paint, width);
+}
+
+std::string foundations(const Report& report, const Paint& paint, int width) {
+  std::string out;
+  if (!report.calibration.empty()) {
+    TextTable table({{"curves", Align::left},
+                     {"device", Align::left},
+                     {"residual"},
+                     {"provenance", Align::left}});
+    const std::size_t shown = std::min(report.calibration.size(), kMostCurves);
+    for (std::size_t i = 0; i < shown; ++i) {
+      const result::CalibrationUse& use = report.calibration[i];
+      table.row({shorten(use.file, 40), use.device, percent(use.residual), use.provenance});
+    }
+    out += heading(paint, width, "Calibration") + table.text(paint, width);
+    if (report.calibration.size() > shown) {
+      out += fmt::format("  and {} more\n", report.calibration.size() - shown);
+    }
+    out += '\n';
+  }
+  if (!report.notes.empty()) {
+    out += heading(paint, width, "Notes");
+    for (const std::string& note : report.notes) {
+      out += "  - " + wrap(note, width, 4) + "\n";
+    }
+    out += '\n';
+  }
+  const result::EngineFacts& engine = report.engine;
+  out += paint("2",
+               wrap(fmt::format("{} simulation of {} ranks in {} classes: {} tasks, {} events, "
+                                "{} steps{}",
+                                engine.fidelity, thousands(engine.ranks), thousands(engine.classes),
+                                thousands(engine.tasks), thousands(engine.events), engine.steps,
+                                engine.periodic ? "" : "; no steady period: their mean"),
+                    width, 0)) +
+         "\n";
+  return out;
+}
+
+}  // namespace
+
+std::string terminal(const Report& report, bool colour, int width) {
+  width = std::max(width, kMinWidth);
+  const Paint paint{colour};
+  std::string out = paint("1", report.title) + "\n" + headlines(report, paint);
+  for (const std::string& section :
+       {advice(report, paint, width), breakdown(report, paint, width), memory(report, paint, width),
+        traffic(report, paint, width), foundations(report, paint, width)}) {
+    if (!section.empty()) {
+      out += "\n" + section;
+    }
+  }
+  return out;
+}
+
+}  // namespace stepcast::report

@@ -1,0 +1,73 @@
+// Time to write a trace of a million slices (512 ranks of 2 streams), and its size. Not run by
+// ctest: prints, asserts nothing.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "stepcast/report/report.h"
+
+using namespace stepcast;
+using namespace stepcast::program;
+
+namespace {
+
+constexpr RankId kRanks = 512;
+constexpr std::uint32_t kTasks = 1954;        // a rank: about a million slices in all
+constexpr std::int64_t kLength = 50'000'000;  // picoseconds
+
+result::Report::Trace million() {
+  result::Report::Trace trace;
+  Program program;
+  program.streams = {{"compute"}, {"pipeline"}};
+  program.labels = {"layer forward", "layer backward", "send forward", "receive forward"};
+  for (std::uint32_t i = 0; i < kTasks; ++i) {
+    Task task;
+    task.micro_batch = static_cast<std::uint16_t>(i / 64);
+    task.label = i % 2;
+    if (i % 16 ==
+        15) {  // every sixteenth task sends to the next rank or receives from the one before
+      task.kind = TaskKind::exchange;
+      task.category = Category::pipeline;
+      task.stream = 1;
+      task.label = 2 + (i / 16) % 2;
+      task.first_transfer = static_cast<std::uint32_t>(program.transfers.size());
+      task.transfers = 1;
+      const bool send = (i / 16) % 2 == 0;
+      program.transfers.push_back({send ? 0U : 1U, i / 32, 0, send});
+    }
+    program.tasks.push_back(task);
+  }
+  trace.world.programs = {program};
+  for (RankId r = 0; r < kRanks; ++r) {
+    Rank rank;
+    rank.first_channel = 2 * r;
+    trace.world.ranks.push_back(rank);
+    trace.world.channel_table.push_back(r);                          // to the next rank
+    trace.world.channel_table.push_back((r + kRanks - 1) % kRanks);  // from the one before
+    trace.world.channels.emplace_back();
+    for (std::uint32_t i = 0; i < kTasks; ++i) {
+      const std::int64_t start = kLength * i;
+      trace.timeline.slices.push_back({start, start, start + kLength, i, r});
+    }
+  }
+  trace.timeline.period = kLength * kTasks;
+  return trace;
+}
+
+}  // namespace
+
+int main() {
+  result::Report report;
+  report.trace = million();
+  const auto file = std::filesystem::temp_directory_path() / "stepcast-bench.pftrace";
+  for (int run = 0; run < 3; ++run) {
+    const auto start = std::chrono::steady_clock::now();
+    report::write_trace(report, file);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    fmt::print("{} slices: {:.3f} s, {:.1f} MB\n", report.trace->timeline.slices.size(),
+               took.count(), static_cast<double>(std::filesystem::file_size(file)) / 1e6);
+  }
+  std::filesystem::remove(file);
+}

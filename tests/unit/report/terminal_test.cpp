@@ -1,0 +1,156 @@
+#include <fstream>
+#include <sstream>
+
+#include "catch.hpp"
+#include "sample.h"
+
+using namespace stepcast;
+
+namespace {
+
+std::vector<std::string> lines(const std::string& text) {
+  std::vector<std::string> out;
+  std::stringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    out.push_back(line);
+  }
+  return out;
+}
+
+int columns(const std::string& line) {
+  int n = 0;
+  for (const char c : line) {
+    n += (static_cast<unsigned char>(c) & 0xC0U) != 0x80U ? 1 : 0;
+  }
+  return n;
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (auto at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) {
+    ++n;
+  }
+  return n;
+}
+
+std::string without_colour(const std::string& text) {
+  std::string out;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\x1b') {
+      i = text.find('m', i);
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+result::Report with_stages(int stages) {
+  result::Report r = sample::report();
+  const auto breakdown = r.breakdown[0];
+  const auto memory = r.memory[1];
+  r.breakdown.clear();
+  r.memory.clear();
+  for (int i = 0; i < stages; ++i) {
+    auto b = breakdown;
+    b.stage = i;
+    b.compute += sample::ms(i == 17 ? 40 : 0);
+    b.bubble -= sample::ms(i == 17 ? 40 : 0);
+    r.breakdown.push_back(b);
+    auto m = memory;
+    m.stage = i;
+    m.activations += sample::gib(i == 5 ? 3 : 0);
+    m.allocated += sample::gib(i == 5 ? 3 : 0);
+    m.process += sample::gib(i == 5 ? 3 : 0);
+    r.memory.push_back(m);
+  }
+  return r;
+}
+
+}  // namespace
+
+TEST_CASE("The terminal report of a small job reads as it should") {
+  std::ifstream file(STEPCAST_SOURCE_DIR "/tests/golden/terminal.txt");
+  REQUIRE(file.good());
+  std::stringstream expected;
+  expected << file.rdbuf();
+  CHECK(report::terminal(sample::report(), false, 100) == expected.str());
+}
+
+TEST_CASE("Colour changes no character, and is there only when asked for") {
+  const std::string plain = report::terminal(sample::report(), false, 100);
+  const std::string painted = report::terminal(sample::report(), true, 100);
+  CHECK(plain.find('\x1b') == std::string::npos);
+  CHECK(painted.find('\x1b') != std::string::npos);
+  CHECK(lines(without_colour(painted)) == lines(plain));
+}
+
+TEST_CASE("No line is wider than the terminal, and bars are as wide as they say") {
+  const int width = GENERATE(80, 100, 140);
+  for (const std::string& line : lines(report::terminal(sample::report(), false, width))) {
+    INFO(line);
+    CHECK(columns(line) <= width);
+  }
+}
+
+TEST_CASE("A bar's cells are its shares of the step") {
+  // 100 columns leave a bar of 60 or so: count the glyphs of stage 1 (80 % compute, 10 % tensor, 7
+  // % bubble, 3 % rest).
+  const auto all = lines(report::terminal(sample::report(), false, 100));
+  const auto at = std::find_if(all.begin(), all.end(),
+                               [](const std::string& l) { return l.starts_with("  1 "); });
+  REQUIRE(at != all.end());
+  const int compute = count(*at, "█"), tensor = count(*at, "T"), bubble = count(*at, "·"),
+            optimizer = count(*at, "U");
+  const int bar = compute + tensor + bubble + optimizer;
+  CHECK(bar >= 16);
+  CHECK(std::abs(compute - 0.80 * bar) <= 1);
+  CHECK(std::abs(tensor - 0.10 * bar) <= 1);
+  CHECK(std::abs(bubble - 0.07 * bar) <= 1);
+  CHECK_THAT(*at, ContainsSubstring("80.0 %") && ContainsSubstring("10.0 %") &&
+                      ContainsSubstring("7.0 %") && ContainsSubstring("3.0 %"));
+}
+
+TEST_CASE("A job that does not fit says by how much and where") {
+  const std::string text = report::terminal(sample::report(), false, 100);
+  CHECK_THAT(text, ContainsSubstring("NO") && ContainsSubstring("4.0 GiB too much on stage 0"));
+  CHECK_THAT(text, ContainsSubstring("memory.recompute=full"));
+  CHECK(count(text, "!") >= 2);  // cells beyond the capacity, and the legend
+  auto fits = sample::report();
+  fits.fits = true;
+  fits.peak = {static_cast<double>(sample::gib(70).count()), 0, 0};
+  CHECK_THAT(report::terminal(fits, false, 100), ContainsSubstring("9.1 GiB to spare"));
+}
+
+TEST_CASE("Many stages show as the first, the worst, the last and the mean") {
+  const std::string text = report::terminal(with_stages(64), false, 100);
+  CHECK_THAT(text, ContainsSubstring("17 (busiest)") && ContainsSubstring("5 (most)") &&
+                       ContainsSubstring("mean of 64"));
+  CHECK(lines(text).size() <= 60);
+  CHECK(lines(report::terminal(with_stages(8), false, 100)).size() <= 60);
+  CHECK_THAT(report::terminal(with_stages(8), false, 100), !ContainsSubstring("mean of"));
+}
+
+TEST_CASE("A report with nothing but headlines still prints") {
+  result::Report r;
+  r.title = "nothing";
+  const std::string text = report::terminal(r, false, 100);
+  CHECK_THAT(text, ContainsSubstring("nothing") && ContainsSubstring("Step time"));
+}
+
+TEST_CASE("The validation tables show the summary, the misses and what was left out") {
+  result::Validation v;
+  v.rows.push_back({"good", "s", "f.jsonl", "step_time", true, std::nullopt, std::nullopt, "ok", 2,
+                    2.02, 1.9, 2.3, 0.01, std::nullopt});
+  v.rows.push_back({"bad", "s", "f.jsonl", "peak_memory", true, 3, 1, "ok", 1e10, 0.8e10, 0.7e10,
+                    0.9e10, -0.2, std::nullopt});
+  v.rows.push_back({"out", "s", "f.jsonl", "step_time", true, std::nullopt, std::nullopt, "skipped",
+                    0, 0, 0, 0, 0, "encoder model"});
+  v.summary.push_back(
+      {"f.jsonl", "step_time", 2, 1, 0.01, 0.01, 0.01, 0.01, "good", 0.01, 1, 0.1, 0});
+  const std::string text = report::terminal(v, false);
+  CHECK(text.find("bad") < text.find("good"));
+  CHECK_THAT(text, ContainsSubstring("-20.0 %") && ContainsSubstring("peak_memory stage 3 rank 1"));
+  CHECK_THAT(text,
+             ContainsSubstring("Not simulated: 1 rows") && ContainsSubstring("encoder model"));
+}
