@@ -1,0 +1,398 @@
+#include "check.h"
+
+#include <fmt/core.h>
+
+#include <cstdlib>
+#include <numeric>
+
+namespace stepcast::config {
+
+using job::DType;
+
+void derive(job::Model& m) {
+  if (m.kv_heads == 0) {
+    m.kv_heads = m.heads;
+  }
+  if (m.head_dim == 0) {
+    if (m.mla) {
+      m.head_dim = m.mla->qk_nope_dim + m.mla->qk_rope_dim;
+    } else if (m.heads > 0 && m.hidden % m.heads == 0) {
+      m.head_dim = static_cast<int>(m.hidden / m.heads);
+    }
+  }
+  if (m.ffn == 0 && m.moe && m.moe->dense_layers == 0 && m.moe->every == 1) {
+    m.ffn = m.moe->ffn;
+  }
+  if (m.ffn == 0 && !m.gated_mlp) {
+    m.ffn = 4 * m.hidden;
+  }
+  if (m.moe && m.moe->ffn == 0) {
+    m.moe->ffn = m.ffn;
+  }
+}
+
+void derive(Loaded& loaded) {
+  job::Job& j = loaded.job;
+  const auto set = [&](const char* key) { return loaded.origins.count(key) > 0; };
+  derive(j.model);
+  if (j.model.name.empty()) {
+    j.model.name = "custom";
+  }
+  if (j.model.positions == job::Positions::learned && j.model.max_positions == 0) {
+    j.model.max_positions = j.workload.sequence_length;
+  }
+  if (!set("parallelism.expert_tensor")) {
+    j.parallelism.expert_tensor = j.model.moe ? j.parallelism.tensor : 1;
+  }
+  if (!set("memory.dtypes.parameters")) {
+    const DType p = j.workload.precision;
+    j.memory.dtypes.parameters = p == DType::fp16                       ? DType::fp16
+                                 : p == DType::fp32 || p == DType::tf32 ? DType::fp32
+                                                                        : DType::bf16;
+  }
+  // Parameters in fp32 are their own master copy.
+  if (j.memory.dtypes.parameters == DType::fp32 && !set("memory.dtypes.master")) {
+    j.memory.dtypes.master = std::nullopt;
+  }
+}
+
+namespace {
+
+class Checker {
+ public:
+  explicit Checker(const Loaded& loaded) : loaded_(loaded), j_(loaded.job) {}
+
+  std::vector<Infeasible> run() {
+    present();
+    if (!out_.empty()) {
+      return std::move(out_);
+    }
+    model();
+    device();
+    cluster();
+    grid();
+    stages();
+    return std::move(out_);
+  }
+
+ private:
+  template <class... Args>
+  void no(std::string key, fmt::format_string<Args...> text, Args&&... args) {
+    out_.push_back({std::move(key), fmt::format(text, std::forward<Args>(args)...)});
+  }
+
+  void present() {
+    const job::Model& m = j_.model;
+    const auto need = [&](bool there, const char* key, const char* what) {
+      if (!there) {
+        no(key, "'{}' is missing; expected {}", key, what);
+      }
+    };
+    if (loaded_.origins.count("model") == 0) {
+      need(false, "model", "a name, a config.json, or fields");
+    } else {
+      need(m.layers > 0, "model.layers", "an integer");
+      need(m.hidden > 0, "model.hidden", "an integer");
+      need(m.heads > 0, "model.heads", "an integer");
+      need(m.vocab > 0, "model.vocab", "an integer");
+      if (m.layers > 0 && m.hidden > 0 && m.heads > 0) {
+        need(m.head_dim > 0, "model.head_dim",
+             "an integer, since hidden is not a multiple of heads");
+        need(m.ffn > 0, "model.ffn", "an integer, since a gated MLP has no default width");
+      }
+      if (m.moe) {
+        need(m.moe->experts > 0, "model.moe.experts", "an integer");
+        need(m.moe->topk > 0, "model.moe.topk", "an integer");
+      }
+      if (m.mla) {
+        need(m.mla->kv_lora_rank > 0, "model.mla.kv_lora_rank", "an integer");
+        need(m.mla->qk_nope_dim > 0, "model.mla.qk_nope_dim", "an integer");
+        need(m.mla->qk_rope_dim > 0, "model.mla.qk_rope_dim", "an integer");
+        need(m.mla->v_dim > 0, "model.mla.v_dim", "an integer");
+      }
+    }
+    if (loaded_.origins.count("cluster") == 0) {
+      need(false, "cluster", "a name such as dgx-h100 with nodes");
+    } else {
+      need(j_.cluster.nodes > 0, "cluster.nodes", "the number of hosts");
+      need(j_.cluster.node.gpus > 0, "cluster.node", "a node, or a named cluster");
+      const job::Device& d = j_.cluster.device;
+      need(d.memory.count() > 0 && d.memory_bandwidth.count() > 0 && !d.peak.empty(),
+           "cluster.device", "a device, or a named cluster");
+    }
+    need(j_.workload.sequence_length > 0, "workload.sequence_length", "an integer");
+    need(j_.workload.global_batch > 0, "workload.global_batch", "an integer");
+  }
+
+  void model() {
+    const job::Model& m = j_.model;
+    if (m.heads % m.kv_heads != 0) {
+      no("model.kv_heads", "kv_heads {} does not divide heads {}; expected a divisor", m.kv_heads,
+         m.heads);
+    }
+    if (m.moe && m.moe->topk > m.moe->experts) {
+      no("model.moe.topk", "topk {} is more than the {} experts; expected at most that",
+         m.moe->topk, m.moe->experts);
+    }
+    if (m.moe && m.moe->dense_layers > m.layers) {
+      no("model.moe.dense_layers",
+         "dense_layers {} is more than the {} layers; expected at most that", m.moe->dense_layers,
+         m.layers);
+    }
+    if (m.positions == job::Positions::learned && j_.workload.sequence_length > m.max_positions) {
+      no("workload.sequence_length",
+         "sequence_length {} is beyond the model's {} learned positions; "
+         "expected at most that",
+         j_.workload.sequence_length, m.max_positions);
+    }
+  }
+
+  void device() {
+    const DType p = j_.workload.precision;
+    if (j_.cluster.device.peak.count(p) == 0) {
+      no("workload.precision", "the device {} has no peak rate for {}; expected {}",
+         j_.cluster.device.name, job::to_string(p), formats());
+    }
+  }
+
+  std::string formats() const {
+    std::string all;
+    for (const auto& [type, rate] : j_.cluster.device.peak) {
+      all += (all.empty() ? "" : " | ") + std::string(job::to_string(type));
+    }
+    return all;
+  }
+
+  void cluster() {
+    const job::Cluster& c = j_.cluster;
+    if (c.nodes > 10'000'000 / c.node.gpus) {
+      no("cluster.nodes", "{} nodes of {} GPUs are too many; expected at most 10000000 GPUs",
+         c.nodes, c.node.gpus);
+    }
+    if (c.nodes > 1 && c.fabric.kind != job::Fabric::Kind::none &&
+        (c.node.nics == 0 || c.node.nic.count() <= 0)) {
+      no("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
+         c.nodes);
+    }
+    for (std::size_t i = 0; i < c.overrides.size(); ++i) {
+      const auto& o = c.overrides[i];
+      const std::string key = fmt::format("cluster.overrides.{}", i);
+      if (o.count < 1) {
+        no(key, "the override has no count of nodes; expected {{first, count, device}}");
+      } else if (o.first + o.count > c.nodes) {
+        no(key, "nodes {} to {} are beyond the cluster's {}; expected nodes from 0", o.first,
+           o.first + o.count - 1, c.nodes);
+      } else if (o.device.peak.empty()) {
+        no(key, "the override has no device; expected {{first, count, device}}");
+      } else if (o.device.peak.count(j_.workload.precision) == 0) {
+        no(key, "the device {} has no peak rate for {}; expected another precision", o.device.name,
+           job::to_string(j_.workload.precision));
+      }
+    }
+    for (std::size_t i = 0; i < c.faults.size(); ++i) {
+      fault(c, c.faults[i], fmt::format("cluster.faults.{}", i));
+    }
+  }
+
+  void fault(const job::Cluster& c, const job::LinkFault& f, const std::string& key) {
+    if (f.target.empty()) {
+      no(key, "the fault names no link; expected one such as node3/nic2");
+      return;
+    }
+    const std::string& t = f.target;
+    const long first = std::strtol(t.c_str() + 4, nullptr, 10);
+    if (t.starts_with("leaf")) {
+      const long leaves = (c.nodes + c.fabric.nodes_per_leaf - 1) / c.fabric.nodes_per_leaf;
+      if (first >= leaves) {
+        no(key, "'{}' is beyond the fabric's {} leaves; expected leaves from 0", t, leaves);
+      }
+      return;
+    }
+    const std::size_t slash = t.find('/');
+    const long second = std::strtol(t.c_str() + slash + 4, nullptr, 10);
+    const bool nic = t.compare(slash + 1, 3, "nic") == 0;
+    const long limit = nic ? c.node.nics : c.node.gpus;
+    if (first >= c.nodes) {
+      no(key, "'{}' is beyond the cluster's {} nodes; expected nodes from 0", t, c.nodes);
+    } else if (second >= limit) {
+      no(key, "'{}' is beyond the node's {} {}; expected them from 0", t, limit,
+         nic ? "NICs" : "GPUs");
+    }
+  }
+
+  void grid() {
+    const job::Parallelism& p = j_.parallelism;
+    const job::Model& m = j_.model;
+    const std::int64_t ranks = std::int64_t{j_.cluster.nodes} * j_.cluster.node.gpus;
+    const auto divide = [&](std::int64_t of, const char* what) {
+      if (of % p.tensor != 0) {
+        no("parallelism.tensor", "tensor {} does not divide {} {}; expected a divisor", p.tensor,
+           what, of);
+      }
+    };
+    divide(m.heads, "heads");
+    if (!m.mla) {
+      divide(m.kv_heads, "kv_heads");
+    }
+    divide(m.ffn, "ffn");
+    divide(m.vocab, "vocab");
+    if (m.moe) {
+      if (p.expert_tensor != p.tensor) {
+        no("parallelism.expert_tensor",
+           "expert_tensor {} unlike tensor {} is not modelled yet; expected "
+           "the same",
+           p.expert_tensor, p.tensor);
+      }
+      divide(m.moe->ffn, "moe.ffn");
+      if (m.moe->shared_experts > 0 && m.moe->shared_ffn > 0) {
+        divide(m.moe->shared_ffn, "moe.shared_ffn");
+      }
+    } else if (p.expert_tensor != 1) {
+      no("parallelism.expert_tensor", "expert_tensor {} of a model without experts; expected 1",
+         p.expert_tensor);
+    }
+    if (p.sequence_parallel) {
+      divide(j_.workload.sequence_length, "sequence_length");
+    }
+    // Sizes are at most 10^7 and context is 1, so the product fits; data is multiplied in only
+    // below the ranks.
+    const std::int64_t model_ranks = std::int64_t{p.tensor} * p.context * p.pipeline;
+    if (model_ranks > ranks) {
+      no(blame(),
+         "tensor {} x context {} x pipeline {} is more than the cluster's {} ranks; expected at "
+         "most that",
+         p.tensor, p.context, p.pipeline, ranks);
+      return;
+    }
+    if (p.data) {
+      const std::int64_t all = model_ranks * *p.data;
+      if (all != ranks) {
+        no("parallelism.data",
+           "tensor {} x context {} x pipeline {} x data {} is not the cluster's {} ranks; "
+           "expected {}",
+           p.tensor, p.context, p.pipeline, *p.data, ranks,
+           ranks % model_ranks == 0 ? fmt::format("data {}", ranks / model_ranks)
+                                    : "sizes that multiply to it");
+        return;
+      }
+    } else if (ranks % model_ranks != 0) {
+      no(blame(),
+         "tensor {} x context {} x pipeline {} = {} does not divide the cluster's {} ranks; "
+         "expected "
+         "a divisor",
+         p.tensor, p.context, p.pipeline, model_ranks, ranks);
+      return;
+    }
+    data_ = ranks / model_ranks;
+    const job::Workload& w = j_.workload;
+    const std::int64_t at_once = data_ * w.micro_batch;
+    if (w.global_batch % at_once != 0) {
+      no("workload.global_batch",
+         "global_batch {} is not a multiple of data {} x micro_batch {}; expected a "
+         "multiple of {}",
+         w.global_batch, data_, w.micro_batch, at_once);
+    } else {
+      micro_batches_ = w.global_batch / at_once;
+    }
+    if (p.shard_size && data_ % *p.shard_size != 0) {
+      no("parallelism.shard_size", "shard_size {} does not divide data {}; expected a divisor",
+         *p.shard_size, data_);
+    }
+    if (p.shard_size && p.sharding == job::Sharding::none) {
+      no("parallelism.shard_size",
+         "shard_size {} without sharding; expected sharding zero1, zero2 or zero3", *p.shard_size);
+    }
+  }
+
+  // The written key that is most likely wrong.
+  std::string blame() const {
+    for (const char* key : {"parallelism.pipeline", "parallelism.tensor"}) {
+      if (loaded_.origins.count(key) > 0) {
+        return key;
+      }
+    }
+    return "parallelism";
+  }
+
+  void stages() {
+    const job::Parallelism& p = j_.parallelism;
+    const int layers = j_.model.layers;
+    const std::int64_t virtual_stages = std::int64_t{p.pipeline} * p.virtual_pipeline;
+    if (virtual_stages > layers && p.layers_per_stage.empty()) {
+      no(p.virtual_pipeline > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline",
+         "pipeline {} x virtual_pipeline {} is more than the model's {} layers; expected at most "
+         "that",
+         p.pipeline, p.virtual_pipeline, layers);
+      return;
+    }
+    if (p.layers_per_stage.empty()) {
+      if (layers % virtual_stages != 0) {
+        no(p.virtual_pipeline > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline",
+           "{} layers do not divide by pipeline {} x virtual_pipeline {}; expected a divisor, or "
+           "layers_per_stage",
+           layers, p.pipeline, p.virtual_pipeline);
+      }
+    } else {
+      const auto n = static_cast<std::int64_t>(p.layers_per_stage.size());
+      const std::int64_t sum =
+          std::accumulate(p.layers_per_stage.begin(), p.layers_per_stage.end(), std::int64_t{0});
+      if (n != p.pipeline && n != virtual_stages) {
+        no("parallelism.layers_per_stage",
+           "layers_per_stage has {} entries; expected {} (one a stage) or {} (one a "
+           "virtual stage)",
+           n, p.pipeline, virtual_stages);
+      } else if (sum != layers) {
+        no("parallelism.layers_per_stage",
+           "layers_per_stage adds up to {}; expected the model's {} layers", sum, layers);
+      }
+    }
+    const bool interleaved = p.schedule ? p.schedule->name == job::ScheduleName::interleaved_1f1b
+                                        : p.virtual_pipeline > 1;
+    if (p.virtual_pipeline > 1 && !interleaved) {
+      no("parallelism.schedule",
+         "virtual_pipeline {} needs the schedule interleaved_1f1b; expected it, or "
+         "virtual_pipeline 1",
+         p.virtual_pipeline);
+    }
+    if (p.virtual_pipeline > 1 && p.pipeline == 1) {
+      no("parallelism.virtual_pipeline",
+         "virtual_pipeline {} without pipeline stages; expected pipeline above 1",
+         p.virtual_pipeline);
+      return;
+    }
+    if (interleaved && p.virtual_pipeline > 1 && micro_batches_ > 0) {
+      groups(p);
+    }
+  }
+
+  // Megatron-LM, core/pipeline_parallel/schedules.py: pipeline <= group <= micro-batches, and what
+  // remains of the last group is nothing or at least a pipeline full.
+  void groups(const job::Parallelism& p) {
+    const std::int64_t group = p.schedule && p.schedule->group ? *p.schedule->group : p.pipeline;
+    const char* key =
+        p.schedule && p.schedule->group ? "parallelism.schedule" : "workload.global_batch";
+    const std::int64_t rest = micro_batches_ % group;
+    if (group < p.pipeline || group > micro_batches_) {
+      no(key,
+         "groups of {} micro-batches with {} of them on {} stages; expected a group from {} to {}",
+         group, micro_batches_, p.pipeline, p.pipeline, micro_batches_);
+    } else if (rest != 0 && rest < p.pipeline) {
+      no(key,
+         "{} micro-batches in groups of {} leave {}, less than the {} stages; expected a multiple "
+         "of the group",
+         micro_batches_, group, rest, p.pipeline);
+    }
+  }
+
+  const Loaded& loaded_;
+  const job::Job& j_;
+  std::vector<Infeasible> out_;
+  std::int64_t data_ = 0;
+  std::int64_t micro_batches_ = 0;
+};
+
+}  // namespace
+
+std::vector<Infeasible> check(const Loaded& loaded) { return Checker(loaded).run(); }
+
+}  // namespace stepcast::config

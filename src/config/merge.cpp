@@ -1,0 +1,76 @@
+#include "merge.h"
+
+namespace stepcast::config {
+
+namespace {
+
+Value as_map(const Value& value) {
+  Value map = tree::map();
+  map.origin = value.origin;
+  if (value.kind == Value::Kind::scalar) {
+    tree::put(map, "use", value);
+  }
+  return map;
+}
+
+}  // namespace
+
+Value merge(const Value& lower, const Value& upper, const Spec& spec) {
+  if (!spec.section || upper.kind != Value::Kind::map) {
+    return upper;
+  }
+  if (spec.named && upper.find("use") != nullptr) {
+    return upper;
+  }
+  Value out = lower;
+  if (lower.kind != Value::Kind::map) {
+    if (!spec.named || lower.kind != Value::Kind::scalar) {
+      return upper;
+    }
+    out = as_map(lower);
+  }
+  out.origin = upper.origin;
+  for (const auto& entry : upper.entries) {
+    const Spec* child = spec.child(entry.key);
+    if (Value* below = tree::find(out, entry.key)) {
+      *below = child != nullptr ? merge(*below, entry.value, *child) : entry.value;
+    } else {
+      out.entries.push_back(entry);
+    }
+  }
+  return out;
+}
+
+void set_path(Value& doc, const std::string& path, Value value, const Spec& root) {
+  Value* at = &doc;
+  const Spec* spec = &root;
+  std::size_t begin = 0;
+  while (true) {
+    const std::size_t dot = path.find('.', begin);
+    const std::string key = path.substr(begin, dot == std::string::npos ? dot : dot - begin);
+    spec = spec != nullptr ? spec->child(key) : nullptr;
+    if (at->kind != Value::Kind::map) {
+      at->kind = Value::Kind::map;
+    }
+    Value* next = tree::find(*at, key);
+    if (next == nullptr) {
+      Value fresh = tree::map();
+      fresh.origin = value.origin;
+      at->entries.push_back({key, value.origin, std::move(fresh)});
+      next = &at->entries.back().value;
+    }
+    if (dot == std::string::npos) {
+      *next = std::move(value);
+      return;
+    }
+    if (next->kind != Value::Kind::map) {
+      // A bare name keeps its part; {every: 2} replaces a word.
+      *next = spec != nullptr && spec->named ? as_map(*next) : tree::map();
+      next->origin = value.origin;
+    }
+    at = next;
+    begin = dot + 1;
+  }
+}
+
+}  // namespace stepcast::config

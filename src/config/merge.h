@@ -1,0 +1,18 @@
+// Layers of a job document: the system's defaults below the job, options above it.
+#pragma once
+
+#include <string>
+
+#include "field.h"
+
+namespace stepcast::config {
+
+// `upper` over `lower`: sections merge key by key, any other value is replaced. A part that names
+// itself
+// ({use: X} or a bare name) replaces what was below.
+Value merge(const Value& lower, const Value& upper, const Spec& spec);
+
+// "a.b.c" becomes `value`; maps are made on the way, and a bare name becomes {use: name}.
+void set_path(Value& doc, const std::string& path, Value value, const Spec& root);
+
+}  // namespace stepcast::config

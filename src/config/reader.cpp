@@ -1,0 +1,93 @@
+#include "reader.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <tuple>
+
+namespace stepcast::config {
+
+Reader::Scope::Scope(Reader& reader, std::string_view key)
+    : reader_(reader), length_(reader.path_.size()) {
+  if (!reader_.path_.empty()) {
+    reader_.path_ += '.';
+  }
+  reader_.path_ += key;
+}
+
+Reader::Scope::~Scope() { reader_.path_.resize(length_); }
+
+void Reader::begin(const std::string& file) { files_.push_back(file); }
+
+void Reader::fault(const Origin& where, std::string message) {
+  if (std::find(files_.begin(), files_.end(), where.file) == files_.end()) {
+    files_.push_back(where.file);
+  }
+  faults_.push_back({where, std::move(message)});
+}
+
+void Reader::add(const std::vector<Fault>& more) {
+  for (const Fault& f : more) {
+    fault(f.where, f.message);
+  }
+}
+
+void Reader::expected(const Value& got, std::string_view what) {
+  fault(got.origin, fmt::format("{}; expected {}", describe(got), what));
+}
+
+void Reader::unknown(const Value::Entry& entry, const std::vector<std::string>& known) {
+  const std::string near = nearest(entry.key, known);
+  std::string message = fmt::format("unknown key '{}'; expected a key of {}", entry.key,
+                                    path_.empty() ? "a job" : "'" + path_ + "'");
+  if (!near.empty()) {
+    message += fmt::format(" (did you mean '{}'?)", near);
+  }
+  fault(entry.origin, std::move(message));
+}
+
+std::string Reader::join(const std::string& key) const {
+  if (path_.empty()) {
+    return key;
+  }
+  return key.empty() ? path_ : path_ + "." + key;
+}
+
+std::vector<Fault> Reader::faults() const {
+  std::vector<Fault> sorted = faults_;
+  const auto rank = [&](const Fault& f) {
+    const auto at = std::find(files_.begin(), files_.end(), f.where.file) - files_.begin();
+    return std::make_tuple(f.where.line == 0, at, f.where.line, f.where.column);
+  };
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [&](const Fault& a, const Fault& b) { return rank(a) < rank(b); });
+  sorted.erase(
+      std::unique(sorted.begin(), sorted.end(),
+                  [](const Fault& a, const Fault& b) { return to_string(a) == to_string(b); }),
+      sorted.end());
+  return sorted;
+}
+
+std::string describe(const Value& value) {
+  switch (value.kind) {
+    case Value::Kind::null:
+      return "nothing is given";
+    case Value::Kind::sequence:
+      return "a list is given";
+    case Value::Kind::map:
+      return "a map is given";
+    case Value::Kind::scalar:
+      break;
+  }
+  const std::string& s = value.scalar;
+  // A long or binary scalar would drown the message.
+  const std::string shown = s.size() > 60 ? s.substr(0, 57) + "..." : s;
+  const bool digits =
+      s.size() > 1 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (!value.quoted && digits && s[0] == '0') {
+    return fmt::format("'{}' looks octal", shown);
+  }
+  return fmt::format("'{}' is given", shown);
+}
+
+}  // namespace stepcast::config

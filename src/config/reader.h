@@ -1,0 +1,74 @@
+// The state of one reading: where we are, what was wrong, and where each key was set.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::config {
+
+using text::Value;
+
+class Reader {
+ public:
+  // Descends into a key for the lifetime of the scope.
+  class Scope {
+   public:
+    Scope(Reader& reader, std::string_view key);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Reader& reader_;
+    std::size_t length_;
+  };
+
+  // Registers the main file first, so that its faults come first.
+  void begin(const std::string& file);
+
+  void fault(const Origin& where, std::string message);
+  void fault(const Value& where, std::string message) { fault(where.origin, std::move(message)); }
+  void add(const std::vector<Fault>& more);
+  // "'x' is a string; expected WHAT".
+  void expected(const Value& got, std::string_view what);
+  void unknown(const Value::Entry& entry, const std::vector<std::string>& known);
+
+  void record(const Origin& where) { origins_[path_] = where; }
+  void record(const std::string& path, const Origin& where) { origins_[join(path)] = where; }
+  // The origin of a key below the present path.
+  std::string join(const std::string& key) const;
+
+  const std::string& path() const { return path_; }
+  bool clean() const { return faults_.empty(); }
+  // In the order of the files as first met, then by line and column; options last.
+  std::vector<Fault> faults() const;
+  const std::map<std::string, Origin>& origins() const { return origins_; }
+  std::map<std::string, Origin>& origins() { return origins_; }
+
+  // A part of a config.json that is not modelled: a fault unless the includer overrides the key
+  // ({use: deepseek-v3.json, mtp_layers: 0}).
+  struct Feature {
+    std::string key;
+    Fault fault;
+  };
+  std::vector<Feature> features;
+
+  // Files that are being included, outermost first: one that comes up again is a cycle.
+  std::vector<std::string> including;
+
+ private:
+  std::string path_;
+  std::vector<std::string> files_;
+  std::vector<Fault> faults_;
+  std::map<std::string, Origin> origins_;
+};
+
+// "a list", "a map", "null", "octal-looking"… for messages.
+std::string describe(const Value& value);
+
+}  // namespace stepcast::config

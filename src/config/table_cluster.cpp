@@ -1,0 +1,348 @@
+#include <set>
+
+#include "named.h"
+
+namespace stepcast::config {
+
+using job::Cluster;
+using job::Device;
+using job::DeviceOverride;
+using job::DType;
+using job::Fabric;
+using job::LinkFault;
+using job::Node;
+
+const Words<DType>& dtype_words() {
+  static const Words<DType> words = {{{"fp32", DType::fp32},
+                                      {"tf32", DType::tf32},
+                                      {"bf16", DType::bf16},
+                                      {"fp16", DType::fp16},
+                                      {"fp8", DType::fp8},
+                                      {"fp8_block", DType::fp8_block},
+                                      {"mxfp8", DType::mxfp8},
+                                      {"nvfp4", DType::nvfp4},
+                                      {"int8", DType::int8}},
+                                     {}};
+  return words;
+}
+
+namespace {
+
+Field<Device> peak() {
+  Field<Device> f;
+  std::vector<Spec> children;
+  for (const auto& name : dtype_words().names()) {
+    children.push_back(
+        {name, "Peak at this number format.", quantity_schema("FLOP/s"), false, false, {}});
+  }
+  f.spec = {"peak", "Dense peak rates by number format (no sparsity); fp32 without tensor cores.",
+            {},     true,
+            false,  std::move(children)};
+  f.read = [](Reader& r, const Value& v, Device& d) {
+    if (v.kind != Value::Kind::map) {
+      r.expected(v, "a map such as {bf16: 989 TFLOP/s}");
+      return;
+    }
+    for (const auto& entry : v.entries) {
+      const auto& words = dtype_words().words;
+      const auto at = std::find_if(words.begin(), words.end(),
+                                   [&](const auto& w) { return w.first == entry.key; });
+      Reader::Scope scope(r, entry.key);
+      if (at == words.end()) {
+        r.unknown(entry, dtype_words().names());
+        continue;
+      }
+      r.record(entry.value.origin);
+      if (const auto rate = read_quantity(r, entry.value, FlopRate{})) {
+        if (rate->count() <= 0) {
+          r.expected(entry.value, "a rate above zero");
+        } else {
+          d.peak[at->second] = *rate;
+        }
+      }
+    }
+  };
+  f.write = [](const Device& d) -> std::optional<Value> {
+    Value v = tree::map();
+    for (const auto& [type, rate] : d.peak) {
+      tree::put(v, job::to_string(type), write_quantity(rate));
+    }
+    return v;
+  };
+  return f;
+}
+
+// "96 GB" is how cards are sold: the visible share is that of the device overridden. "95 GiB" (or
+// bytes) is what a tool shows: it is taken as usable.
+Field<Device> memory() {
+  Field<Device> f =
+      quantity("memory", &Device::memory, true,
+               "Memory as sold. An override in GB keeps the device's usable share; one in GiB or "
+               "bytes is taken as usable.");
+  f.read = [](Reader& r, const Value& v, Device& d) {
+    const auto bytes = read_quantity(r, v, Bytes{});
+    if (!bytes) {
+      return;
+    }
+    if (bytes->count() == 0) {
+      r.expected(v, "a value above zero");
+      return;
+    }
+    const bool as_sold = v.scalar.find("GB") != std::string::npos;
+    if (as_sold && d.memory.count() > 0 && d.usable_memory.count() > 0) {
+      const double share = d.usable_memory / d.memory;
+      d.usable_memory =
+          Bytes(static_cast<std::int64_t>(share * static_cast<double>(bytes->count())));
+    } else {
+      d.usable_memory = Bytes(0);
+    }
+    d.memory = *bytes;
+  };
+  return f;
+}
+
+Field<Cluster> gpus_per_node() {
+  Field<Cluster> f;
+  Value schema = type_schema("integer");
+  tree::put(schema, "minimum", tree::number(std::int64_t{1}));
+  f.spec = {"gpus_per_node",
+            "GPUs used of each node; left out: all of them.",
+            std::move(schema),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Cluster& c) {
+    if (const auto n = read_integer(r, v, 1, 1024)) {
+      c.node.gpus = static_cast<int>(*n);
+    }
+  };
+  f.write = [](const Cluster& c) { return tree::number(std::int64_t{c.node.gpus}); };
+  return f;
+}
+
+Field<Cluster> order() {
+  Field<Cluster> f =
+      string("order", &Cluster::order,
+             "Which parallel dimensions are neighbours first: a permutation of tp-cp-ep-dp-pp.");
+  f.read = [](Reader& r, const Value& v, Cluster& c) {
+    const std::set<std::string> wanted = {"tp", "cp", "ep", "dp", "pp"};
+    std::set<std::string> seen;
+    std::string word;
+    std::size_t words = 0;
+    for (const char ch : v.scalar + "-") {
+      if (ch == '-') {
+        seen.insert(word);
+        ++words;
+        word.clear();
+      } else {
+        word += ch;
+      }
+    }
+    if (v.kind != Value::Kind::scalar || seen != wanted || words != wanted.size()) {
+      r.expected(v, "a permutation of tp-cp-ep-dp-pp");
+      return;
+    }
+    c.order = v.scalar;
+  };
+  return f;
+}
+
+// A list of maps, read item by item: "cluster.faults.0.bandwidth".
+template <class T>
+std::vector<T> read_list(Reader& r, const Value& v, const Table<T>& table, std::string_view what) {
+  std::vector<T> out;
+  if (is_null(v)) {
+    return out;
+  }
+  if (v.kind != Value::Kind::sequence) {
+    r.expected(v, what);
+    return out;
+  }
+  for (std::size_t i = 0; i < v.items.size(); ++i) {
+    Reader::Scope scope(r, std::to_string(i));
+    r.record(v.items[i].origin);
+    T one;
+    read_table(r, v.items[i], table, one);
+    out.push_back(std::move(one));
+  }
+  return out;
+}
+
+template <class T>
+Value write_list(const std::vector<T>& from, const Table<T>& table) {
+  std::vector<Value> items;
+  for (const T& one : from) {
+    items.push_back(write_table(table, one));
+  }
+  return tree::list(std::move(items));
+}
+
+Value list_schema(const std::vector<Spec>& children) {
+  Value v = type_schema("array");
+  tree::put(v, "items", object_schema(children));
+  return v;
+}
+
+// "node3/nic2", "node3/gpu1", "leaf0/up".
+bool is_target(const std::string& s) {
+  const auto number = [&](std::size_t at) {
+    std::size_t end = at;
+    while (end < s.size() && s[end] >= '0' && s[end] <= '9') {
+      ++end;
+    }
+    return end > at && end - at < 8 ? end : std::string::npos;
+  };
+  const bool leaf = s.starts_with("leaf");
+  if (!leaf && !s.starts_with("node")) {
+    return false;
+  }
+  const std::size_t slash = number(4);
+  if (slash == std::string::npos || slash >= s.size() || s[slash] != '/') {
+    return false;
+  }
+  const std::string rest = s.substr(slash + 1);
+  if (leaf) {
+    return rest == "up";
+  }
+  return (rest.starts_with("nic") || rest.starts_with("gpu")) && number(slash + 4) == s.size();
+}
+
+Field<LinkFault> target(std::string key, bool primary) {
+  Field<LinkFault> f = string(std::move(key), &LinkFault::target,
+                              "The link: node3/nic2, node3/gpu1 (its NVLink) or leaf0/up.");
+  f.read = [](Reader& r, const Value& v, LinkFault& fault) {
+    if (v.kind != Value::Kind::scalar || !is_target(v.scalar)) {
+      r.expected(v, "a link such as node3/nic2, node3/gpu1 or leaf0/up");
+    } else {
+      fault.target = v.scalar;
+    }
+  };
+  if (!primary) {
+    f.write = [](const LinkFault&) -> std::optional<Value> { return std::nullopt; };
+  }
+  return f;
+}
+
+const Table<LinkFault>& fault_table() {
+  static const Table<LinkFault> table = [] {
+    Table<LinkFault> t = {
+        target("link", true), target("nic", false),
+        number("bandwidth", &LinkFault::bandwidth, 1e-6, 1, "Share of the capacity that is left.")};
+    Field<LinkFault> state = only<LinkFault>("state", "up", "a link that is down",
+                                             "Only up: a link that is down is not modelled yet.");
+    state.write = [](const LinkFault&) -> std::optional<Value> { return std::nullopt; };
+    t.push_back(std::move(state));
+    return t;
+  }();
+  return table;
+}
+
+const Table<DeviceOverride>& override_table() {
+  static const Table<DeviceOverride> table = {
+      integer("first", &DeviceOverride::first, 0, kManyRanks, "First node, from 0."),
+      integer("count", &DeviceOverride::count, 1, kManyRanks, "How many nodes."),
+      named("device", &DeviceOverride::device, device_part, "Their device."),
+  };
+  return table;
+}
+
+template <class T>
+Field<Cluster> list_of(std::string key, std::vector<T> Cluster::*member, const Table<T>& table,
+                       std::string what, std::string description) {
+  Field<Cluster> f;
+  f.spec = {std::move(key), std::move(description), list_schema(specs(table)), false, false, {}};
+  const Table<T>* rows = &table;
+  f.read = [=](Reader& r, const Value& v, Cluster& c) { c.*member = read_list(r, v, *rows, what); };
+  f.write = [=](const Cluster& c) { return write_list(c.*member, *rows); };
+  return f;
+}
+
+}  // namespace
+
+const Table<Device>& device_table() {
+  static const Table<Device> table = {
+      string("name", &Device::name, "Chooses the calibration files."),
+      number("compute_capability", &Device::compute_capability, 0, 1000,
+             "NVIDIA's compute capability; 0: another vendor's device."),
+      peak(),
+      memory(),
+      quantity("usable_memory", &Device::usable_memory, false,
+               "Memory that a process can see; 0: all of it."),
+      quantity("memory_bandwidth", &Device::memory_bandwidth, true,
+               "Memory bandwidth by data sheet."),
+      quantity("l2", &Device::l2, false, "Second-level cache."),
+      integer("sms", &Device::sms, 0, 1'000'000, "Streaming multiprocessors (compute units)."),
+      quantity("nvlink", &Device::nvlink, false,
+               "GPU-to-GPU bandwidth per direction of one GPU (NVLink, xGMI); 0: none."),
+      integer("nvlink_generation", &Device::nvlink_generation, 0, 100,
+              "NVLink generation; 0: none."),
+      quantity("pcie", &Device::pcie, false, "Host link bandwidth per direction."),
+      quantity("power", &Device::power, false, "Board power limit."),
+      string("source", &Device::source, "Where the figures come from."),
+  };
+  return table;
+}
+
+const Table<Node>& node_table() {
+  static const Table<Node> table = {
+      string("name", &Node::name, "Shown in reports."),
+      integer("gpus", &Node::gpus, 1, 1024, "GPUs of one host."),
+      choice("intra", &Node::intra,
+             Words<Node::Intra>{{{"nvswitch", Node::Intra::nvswitch},
+                                 {"nvlink_mesh", Node::Intra::nvlink_mesh},
+                                 {"pcie", Node::Intra::pcie}},
+                                {}},
+             "How its GPUs are linked."),
+      boolean("nvls", &Node::nvls, "The NVLink switches reduce (NVLink SHARP)."),
+      integer("nics", &Node::nics, 0, 1024, "Network adapters of one host."),
+      quantity("nic", &Node::nic, false, "Line rate of one adapter per direction."),
+      quantity("nic_latency", &Node::nic_latency, false,
+               "One way through the adapter and first switch; 0: the fabric's figure."),
+      boolean("amd_cpu", &Node::amd_cpu, "AMD hosts: other latency constants in NCCL."),
+      string("source", &Node::source, "Where the figures come from."),
+  };
+  return table;
+}
+
+const Table<Fabric>& fabric_table() {
+  static const Table<Fabric> table = {
+      string("name", &Fabric::name, "Shown in reports."),
+      choice("kind", &Fabric::kind,
+             Words<Fabric::Kind>{{{"rail_optimized", Fabric::Kind::rail_optimized},
+                                  {"fat_tree", Fabric::Kind::fat_tree},
+                                  {"nvl72", Fabric::Kind::nvl72},
+                                  {"none", Fabric::Kind::none}},
+                                 {"dragonfly", "torus"}},
+             "The network's shape."),
+      number("oversubscription", &Fabric::oversubscription, 1, 1000,
+             "Capacity below a leaf over capacity above it."),
+      integer("nodes_per_leaf", &Fabric::nodes_per_leaf, 1, kManyRanks,
+              "Nodes below one leaf (rail-optimised: one group of rail leaves)."),
+      integer("nvlink_domain_gpus", &Fabric::nvlink_domain_gpus, 0, 100'000,
+              "GPUs that share NVLink; 0: those of one node."),
+      number("efficiency", &Fabric::efficiency, 0.001, 1, "Reachable share of the line rate."),
+      string("source", &Fabric::source, "Where the figures come from."),
+  };
+  return table;
+}
+
+const Table<Cluster>& cluster_table() {
+  static const Table<Cluster> table = {
+      string("name", &Cluster::name, "Shown in reports."),
+      named("device", &Cluster::device, device_part, "The GPU."),
+      named("node", &Cluster::node, node_part, "The host."),
+      named("fabric", &Cluster::fabric, fabric_part, "The network between hosts."),
+      integer("nodes", &Cluster::nodes, 1, kManyRanks,
+              "Hosts of the job (on NVL72: trays of 4 GPUs)."),
+      gpus_per_node(),
+      list_of("overrides", &Cluster::overrides, override_table(),
+              "a list such as [{first: 0, count: 1, device: a100-sxm-80}]",
+              "Nodes that carry another device."),
+      list_of("faults", &Cluster::faults, fault_table(),
+              "a list such as [{link: node3/nic2, bandwidth: 0.5}]", "Links with less capacity."),
+      order(),
+  };
+  return table;
+}
+
+}  // namespace stepcast::config

@@ -1,0 +1,23 @@
+// The option table: one Table per struct of the job. Order is reading order, for people and for the
+// reader.
+#pragma once
+
+#include "field.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::config {
+
+const Table<job::Model>& model_table();
+const Table<job::Device>& device_table();
+const Table<job::Node>& node_table();
+const Table<job::Fabric>& fabric_table();
+const Table<job::Cluster>& cluster_table();
+const Table<job::System>& system_table();
+const Table<job::Job>& job_table();
+
+// The job's keys with everything below them: what merging and the schema need.
+const Spec& job_spec();
+
+const Words<job::DType>& dtype_words();
+
+}  // namespace stepcast::config
