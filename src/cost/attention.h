@@ -3,9 +3,9 @@
 //         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
 //         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward.
-// SOURCE  rates fitted to calibration/*/attention-points.csv; the form follows FlashAttention-2
-// (arXiv 2307.08691). VALID   512 to 128k tokens, head dimensions 32 to 512 (rates between measured
-// dimensions are interpolated).
+// SOURCE  rates fitted to calibration/*/attention-points.csv; form after FlashAttention-2
+//         (arXiv 2307.08691)
+// VALID   512 to 128k tokens, head dimensions 32 to 512, interpolated between measured ones
 #pragma once
 
 #include "calibration_file.h"

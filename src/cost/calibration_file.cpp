@@ -152,9 +152,11 @@ GemmCurve read_gemm(const text::Value& v) {
     c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
   }
   const text::Value& sustained =
-      expect_map(need(v, "sustained"), {"factor", "deviation", "source"});
-  c.sustained = number_in(sustained, "factor", 0.1, 1);
-  c.sustained_deviation = number_in(sustained, "deviation", 0, 1);
+      expect_map(need(v, "sustained"), {"burst", "long_run", "deviation", "source"});
+  c.burst = number_in(sustained, "burst", 1e9, 1e18);
+  c.long_run = number_in(sustained, "long_run", 0.1 * c.burst, c.burst);
+  c.long_run_deviation = number_in(sustained, "deviation", 0, 1);
+  c.cap = power_cap(c.burst, c.long_run);
   if (const text::Value* grouped = v.find("grouped")) {
     expect_map(*grouped, {"factor", "source"});
     c.grouped = number_in(*grouped, "factor", 0.2, 20);

@@ -12,6 +12,7 @@
 
 #include <array>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,9 +30,12 @@ struct GemmCurve {
   GemmLaw law;
   double input_grad = 1;   // time of the NN layout over that of TN
   double weight_grad = 1;  // NT over TN
-  // Speed of long training over that of a short burst, with its relative standard deviation.
-  double sustained = 1;
-  double sustained_deviation = 0;
+  // FLOP/s of the fastest GEMMs in a burst (as the points) and in long runs, and how sure the
+  // latter is.
+  double burst = 0;
+  double long_run = 0;
+  double long_run_deviation = 0;
+  double cap = std::numeric_limits<double>::infinity();  // power_cap(burst, long_run)
   double residual = 0;  // held-out standard deviation at 1 GFLOP and more
   double grouped = 1;   // time of a grouped GEMM over that of the same tiles in one GEMM
 };

@@ -45,8 +45,9 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
       l.sms, l.fixed, l.rate, l.bandwidth, l.prologue, l.tile, l.tail);
   out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}, source: \"{}\"}}\n",
                      c.input_grad, c.weight_grad, notes.layout_source);
-  out += fmt::format("    sustained: {{factor: {:.3g}, deviation: {:.3g}, source: \"{}\"}}\n",
-                     c.sustained, c.sustained_deviation, notes.sustained_source);
+  out += fmt::format(
+      "    sustained: {{burst: {:.4g}, long_run: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
+      c.burst, c.long_run, c.long_run_deviation, notes.sustained_source);
   if (!notes.grouped_source.empty()) {
     out += fmt::format("    grouped: {{factor: {:.4g}, source: \"{}\"}}\n", c.grouped,
                        notes.grouped_source);

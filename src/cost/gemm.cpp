@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace stepcast::cost {
 namespace {
@@ -95,14 +96,26 @@ double gemm_bytes(double m, double n, double k, double batch, double in, double 
   return batch * (in * (m * k + k * n) + out * m * n);
 }
 
-double gemm_seconds(const GemmLaw& law, const GemmWork& work, double sustained) {
-  const double c = compute_seconds(law, work) / sustained;
+double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
+  const double c = compute_seconds(law, work);
   const double mem = work.bytes / law.bandwidth;
   const double c2 = c * c;
   const double m2 = mem * mem;
   const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));
   // A batched GEMM fills the device like one of batch times the rows.
   return law.fixed + both * std::exp(law.grid.at(work.m * work.batch, work.n, work.k));
+}
+
+double sustained_seconds(double burst, double flops, double cap) {
+  const double ratio = flops / (cap * burst);
+  const double r2 = ratio * ratio;
+  const double r4 = r2 * r2;
+  return burst * std::sqrt(std::sqrt(std::sqrt(1 + r4 * r4)));
+}
+
+double power_cap(double burst, double long_run) {
+  const double excess = std::pow(burst / long_run, 8) - 1;
+  return excess > 0 ? burst / std::pow(excess, 1.0 / 8) : std::numeric_limits<double>::infinity();
 }
 
 }  // namespace stepcast::cost

@@ -1,13 +1,17 @@
-// LAW     t = fixed + [(C/sustained)^4 + M^4]^(1/4) * exp(g(m, n, k))
+// LAW     burst: t = fixed + [C^4 + M^4]^(1/4) * exp(g(m, n, k)), what published tables measure
 //         C = min over tiles (a x b) and splits s of k:
 //             W(ceil(m/a) ceil(n/b) batch s) * 2ab (k/s + prologue)(1 + tile (1/a + 1/b)) *
-//             SMs/rate + reduction(s)
-//         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs): waves over the SMs, of which a share `tail`
-//         is exposed M = bytes/bandwidth;  g: a smooth shape-dependent efficiency, trilinear in log
-//         m, log n, log k never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
-// SOURCE  parameters are fitted (gemm_fit.h) to measured points; calibration/*/gemm-*.yaml names
-// them. VALID   m 64..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value and
-// the physics extrapolates. COST    no allocation, about 150 ns.
+//             SMs/rate
+//             + reduction(s)
+//         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs): waves, of which a share `tail` is exposed
+//         M = bytes/bandwidth;  g: a smooth shape-dependent efficiency, trilinear in log m, n, k
+//         long runs: [t^8 + (FLOPs/cap)^8]^(1/8): the power limit caps what a device sustains; what
+//         stays below is not slowed. cap: so that the table's fastest GEMMs come out at the level
+//         measured in long runs.
+//         Never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
+// SOURCE  parameters are fitted (gemm_fit.h) to measured points: calibration/*/gemm-*.yaml
+// VALID   m 64..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value
+// COST    no allocation, about 150 ns
 #pragma once
 
 #include <array>
@@ -51,8 +55,14 @@ struct GemmWork {
   double bytes = 0;  // read and written
 };
 
-// Seconds; `sustained` scales the compute term's speed.
-double gemm_seconds(const GemmLaw& law, const GemmWork& work, double sustained);
+// Seconds of one GEMM among few: the clock is at its highest.
+double gemm_seconds(const GemmLaw& law, const GemmWork& work);
+
+// Seconds in a long run under the power limit; `cap` in FLOP/s, infinite: none.
+double sustained_seconds(double burst, double flops, double cap);
+
+// The cap under which a GEMM of rate `burst` runs at `long_run` (FLOP/s, long_run <= burst).
+double power_cap(double burst, double long_run);
 
 // A GEMM's traffic: operands once, the result once; an fp32 accumulation reads and writes 4 bytes.
 double gemm_bytes(double m, double n, double k, double batch, double in, double out);

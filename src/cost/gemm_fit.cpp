@@ -66,7 +66,7 @@ Eigen::VectorXd residuals(const GemmLaw& law, const std::vector<GemmPoint>& poin
   Eigen::VectorXd r(static_cast<Eigen::Index>(points.size()));
   for (std::size_t i = 0; i < points.size(); ++i) {
     r[static_cast<Eigen::Index>(i)] =
-        std::log(gemm_seconds(law, work_of(points[i], e), 1.0) / points[i].seconds);
+        std::log(gemm_seconds(law, work_of(points[i], e)) / points[i].seconds);
   }
   return r;
 }
@@ -163,7 +163,7 @@ CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& po
   int row = 0;
   for (const GemmPoint& p : points) {
     const GemmWork w = work_of(p, e);
-    const double body = gemm_seconds(physics, w, 1.0) - physics.fixed;
+    const double body = gemm_seconds(physics, w) - physics.fixed;
     // What the correction must explain is the part above the fixed cost.
     const double want = std::log(std::max(p.seconds - physics.fixed, 0.2 * p.seconds) / body);
     const double trust =
@@ -259,7 +259,7 @@ bool is_held_out(const GemmPoint& p) {
 SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, ElementBytes element) {
   std::array<std::vector<double>, 5> ratios;
   for (const GemmPoint& p : points) {
-    const double r = std::log(gemm_seconds(law, work_of(p, element), 1.0) / p.seconds);
+    const double r = std::log(gemm_seconds(law, work_of(p, element)) / p.seconds);
     const double gflop = flops(p) * 1e-9;
     const int size = gflop < 1 ? 0 : gflop < 10 ? 1 : gflop < 100 ? 2 : 3;
     ratios[size].push_back(r);

@@ -123,7 +123,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
         c.provenance +=
             fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
       }
-      c.residual = together(together(entry.curve.residual, entry.curve.sustained_deviation), extra);
+      c.residual = together(together(entry.curve.residual, entry.curve.long_run_deviation), extra);
     } else {
       entry.curve = datasheet_gemm(device, dtype);
       c.name = fmt::format("gemm {} {} datasheet", job::to_string(dtype), device.name);
@@ -222,14 +222,15 @@ Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
   // result.
   const double out = accumulate_fp32 ? 8 : result_bytes(dtype);
   const double bytes = gemm_bytes(m, n, k, batch, operand_bytes(dtype), out);
-  double t = gemm_seconds(p.curve.law, {m, n, k, batch, bytes}, p.curve.sustained);
+  const double flops = 2 * m * n * k * batch;
+  double t =
+      sustained_seconds(gemm_seconds(p.curve.law, {m, n, k, batch, bytes}), flops, p.curve.cap);
   if (layout == Layout::input_grad) {
     t *= p.curve.input_grad;
   } else if (layout == Layout::weight_grad) {
     t *= p.curve.weight_grad;
   }
-  const double floor =
-      std::max(2 * m * n * k * batch / p.peak, (bytes - state_->l2) / state_->memory_bandwidth);
+  const double floor = std::max(flops / p.peak, (bytes - state_->l2) / state_->memory_bandwidth);
   return {seconds(std::max(t, floor)), p.id};
 }
 

@@ -113,14 +113,15 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source, bool 
     cost::GemmCurve curve;
     curve.law = fit.law;
     curve.residual = fit.held_out[4].deviation;
-    curve.sustained = number_or(d, "sustained", 1);
-    curve.sustained_deviation = number_or(d, "sustained_deviation", 0);
+    curve.burst = text::to_number(need(d, "burst"));
+    curve.long_run = text::to_number(need(d, "long_run"));
+    curve.long_run_deviation = text::to_number(need(d, "long_run_deviation"));
     curve.input_grad = number_or(d, "input_grad", 1);
     curve.weight_grad = number_or(d, "weight_grad", 1);
     curve.grouped = number_or(d, "grouped", 1);
     out += cost::gemm_text(entry.key, curve, fit.held_out,
                            {text_or(d, "layout_source", "not measured here"),
-                            text_or(d, "sustained_source", ""), text_or(d, "grouped_source", "")});
+                            text_or(d, "long_run_source", ""), text_or(d, "grouped_source", "")});
     const auto& h = fit.held_out;
     fmt::print(
         "{:42} {:9} {:6} {:6} | {:5.1f} {:5.1f} | {:5.1f} {:5.1f} | {:5.1f} {:5.1f} | {:5.1f} "
