@@ -1,0 +1,128 @@
+// Folded equals full, to the picosecond and the byte.
+#include <numeric>
+
+#include "catch.hpp"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "support/random_world.h"
+
+using namespace stepcast;
+using namespace stepcast::testing;
+
+namespace {
+
+Timeline timeline(const World& w) {
+  const auto result = engine::run(w, {});
+  if (const auto* d = std::get_if<Deadlock>(&result)) {
+    std::string text;
+    for (const std::string& line : d->chain) {
+      text += line + "\n";
+    }
+    FAIL(text);
+  }
+  return std::get<Timeline>(result);
+}
+
+struct Comparison {
+  std::size_t classes = 0;
+  bool periodic = false;
+};
+
+Comparison compare(const World& full) {
+  const auto folded = lower::fold(full);
+  REQUIRE(folded.has_value());
+  const Timeline a = timeline(full);
+  const Timeline b = timeline(folded->world);
+  REQUIRE(a.period == b.period);
+  REQUIRE(a.first_step == b.first_step);
+  REQUIRE(a.steps == b.steps);
+  REQUIRE(a.periodic == b.periodic);
+  REQUIRE(a.spread == b.spread);
+  REQUIRE(folded->class_of.size() == full.ranks.size());
+  for (std::size_t r = 0; r < full.ranks.size(); ++r) {
+    const RankResult& x = a.ranks[r];
+    const RankResult& y = b.ranks[folded->class_of[r]];
+    REQUIRE(x.breakdown == y.breakdown);
+    REQUIRE(x.peak_allocated == y.peak_allocated);
+    REQUIRE(x.first_step_peak == y.first_step_peak);
+    REQUIRE(x.steady == y.steady);
+    REQUIRE(x.at_peak == y.at_peak);
+    REQUIRE(x.peak_at == y.peak_at);
+    if (a.periodic) {
+      REQUIRE(std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0}) == a.period);
+    }
+  }
+  const auto& m = folded->world.multiplicity;
+  REQUIRE(std::accumulate(m.begin(), m.end(), 0U) == full.ranks.size());
+  return {folded->world.ranks.size(), a.periodic};
+}
+
+}  // namespace
+
+TEST_CASE("Folded equals full on random jobs") {
+  int smaller = 0;
+  int periodic = 0;
+  int bound = 0;
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    Random r(seed);
+    const JobTraits t = random_traits(r);
+    CAPTURE(seed, t.tp, t.pp, t.dp);
+    const World w = random_world(t, r);
+    const Comparison c = compare(w);
+    smaller += c.classes < w.ranks.size() ? 1 : 0;
+    periodic += c.periodic ? 1 : 0;
+    bound += t.thin_link || t.gpus_per_nic > 1 ? 1 : 0;
+  }
+  // The random jobs must exercise what they are for.
+  CHECK(smaller > 100);
+  CHECK(periodic > 250);
+  CHECK(bound > 100);
+}
+
+TEST_CASE("A uniform job folds to one class a stage, a slow rank unfolds what meets it") {
+  Random r(7);
+  JobTraits t;
+  t.tp = 4;
+  t.pp = 2;
+  t.dp = 4;
+  t.ring = true;
+  const World w = random_world(t, r);
+  CHECK(compare(w).classes == 2);
+  t.slow_device = true;
+  Random q(7);
+  const World slow = random_world(t, q);
+  CHECK(compare(slow).classes > 2);
+}
+
+TEST_CASE("A class may exchange with itself") {
+  WorldBuilder w;
+  ProgramBuilder b({"compute"});
+  b.p.channel_roles = 2;
+  b.kernel(0, 100);
+  b.exchange(0, {{0, 1, 0, true}, {1, 1, 0, false}});
+  const auto program = w.program(b.done());
+  const auto shape = w.shape({price(3, 40)});
+  for (int i = 0; i < 5; ++i) {
+    w.rank(program);
+  }
+  for (std::uint32_t i = 0; i < 5; ++i) {
+    w.channel(shape, {i, 0}, {(i + 1) % 5, 1});
+  }
+  const auto folded = lower::fold(w.w);
+  REQUIRE(folded.has_value());
+  CHECK(folded->world.ranks.size() == 1);
+  CHECK(folded->world.channels.size() == 1);
+  CHECK(compare(w.w).classes == 1);
+  CHECK(timeline(folded->world).period == 143);
+}
+
+TEST_CASE("Beyond the budget of classes nothing is folded") {
+  WorldBuilder w;
+  for (int i = 0; i < 5; ++i) {
+    ProgramBuilder b({"compute"});
+    b.kernel(0, 100 + i);
+    w.rank(w.program(b.done()));
+  }
+  CHECK_FALSE(lower::fold(w.w, 4).has_value());
+  CHECK(lower::fold(w.w, 5).has_value());
+}
