@@ -188,6 +188,62 @@ TEST_CASE("Forward FLOPs of the graphs are those of the closed form") {
   }
 }
 
+TEST_CASE("Backward takes twice the forward FLOPs, fused attention two and a half times its own") {
+  for (const auto& m : models()) {
+    INFO(m.name);
+    for (const bool fused : {true, false}) {
+      Style style;
+      style.attention = fused ? job::AttentionKernel::flash2 : job::AttentionKernel::unfused;
+      double backward = 0;
+      double attention = 0;
+      const auto add = [&](const OperatorGraph& g) {
+        for (const auto& op : g.operators) {
+          backward += op.input_grad.count() + op.weight_grad.count();
+          if (op.attention) {
+            attention += op.forward.count();
+            // Reads q, k, v, o, do and the log-sum-exp, writes dq, dk, dv.
+            CHECK(op.backward_moved.count() > 3 * op.forward_output.count());
+          }
+          if (op.parameters > 0 && op.gemm) {
+            CHECK(op.input_grad == op.forward);
+            CHECK(op.weight_grad == op.forward);
+          }
+          if (op.kind == model::OpKind::batched_gemm || op.attention) {
+            CHECK(op.weight_grad.count() == 0);
+          }
+        }
+      };
+      const Shard one = shard(1, 1024, 1, false);
+      for (int i = 0; i < m.layers; ++i) {
+        add(model::build_layer(m, model::layer_kind(m, i), one, style));
+      }
+      add(model::build_head(m, one, style));
+      const double whole = model::step_flops(m, 1024, 1,
+                                             fused ? model::FlopConvention::megatron_causal
+                                                   : model::FlopConvention::megatron_full)
+                               .count();
+      const double forward = model::forward_flops(m, 1024, fused).count();
+      CHECK(forward + backward == Approx(whole + 0.5 * attention).epsilon(1e-12));
+    }
+  }
+}
+
+TEST_CASE("Fused attention moves its inputs and outputs once") {
+  const auto m = test::llama3_70b();
+  const auto g = model::build_layer(m, LayerKind::dense, shard(1, 8192, 8, true), Style{});
+  for (const auto& op : g.operators) {
+    if (!op.attention) {
+      continue;
+    }
+    const std::int64_t qkv = 2 * 8192 * (64 + 2 * 8) / 8 * 128;
+    const std::int64_t out = 2 * 8192 * 64 / 8 * 128;
+    const std::int64_t lse = 4 * 8192 * 64 / 8;
+    CHECK(op.forward_moved == Bytes(qkv + out + lse));
+    CHECK(op.backward_moved == Bytes(2 * qkv + 2 * out + lse));
+    CHECK(op.backward_temporary == Bytes(2 * out + lse));  // dq in fp32, rowsum(dO O) in fp32
+  }
+}
+
 TEST_CASE("FLOPs are linear in the micro-batch and fall with 1/t") {
   for (const auto& m : models()) {
     INFO(m.name);
