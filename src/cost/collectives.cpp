@@ -13,10 +13,10 @@ namespace stepcast::cost {
 namespace {
 
 // Relative standard deviation of NCCL's plain model against the healthy logs of
-// calibration/nccl/data, all systems: what a system without logs of its own must expect
-// (fit_collectives --blind prints it).
-constexpr double kBlindSmall = 0.45;  // below 1 MiB
-constexpr double kBlindLarge = 0.25;
+// calibration/nccl/data, all systems: what a system without logs of its own must expect. Last line
+// of `fit_collectives calibration --check`.
+constexpr double kBlindSmall = 0.67;  // below 1 MiB
+constexpr double kBlindLarge = 0.50;
 
 std::string normal(std::string name) {
   for (char& c : name) {
@@ -46,7 +46,7 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
 
 // A file without logs of an operation lends the nearest relative's: [op][choice].
 constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
-                                     {3, -1, -1, -1}, {4, 1, 0, -1}, {5, -1, -1, -1}};
+                                     {3, -1, -1, -1}, {4, 1, 0, -1}, {5, 3, -1, -1}};
 
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op) {
   for (int i = 0; file != nullptr && i < 4 && kRelatives[op][i] >= 0; ++i) {
@@ -165,11 +165,13 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       if (fits != nullptr) {
         curve.file = best->file;
         curve.provenance = best->provenance;
-        small = large = 0;
+        small = large = 0;  // root mean square over the group sizes fitted
         for (const SizedFit& f : *fits) {
-          small = std::max(small, f.small_residual);
-          large = std::max(large, f.large_residual);
+          small += f.small_residual * f.small_residual;
+          large += f.large_residual * f.large_residual;
         }
+        small = std::sqrt(small / static_cast<double>(fits->size()));
+        large = std::sqrt(large / static_cast<double>(fits->size()));
       } else {
         curve.file = "datasheet";
         curve.provenance =
