@@ -48,7 +48,7 @@ ReferenceNode reference_node(std::string_view device) {
       {"a800", {"dgx-a100", 8}},
       {"v100", {"dgx-1-v100", 8}},
       {"h100", {"hgx-h100", 8}},
-      {"h200", {"hgx-h100", 8}},
+      {"h200", {"hgx-h200", 8}},
       {"h800", {"hgx-h100", 8}},
       {"b200", {"dgx-b200", 8}},
       {"b300", {"dgx-b300", 8}},

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -203,9 +204,7 @@ struct Builder {
     }
     if (on.nodes > 1) {
       if (const auto nics = parse_nics(row["inter_node"].text(), std::max(per_node, 1))) {
-        c["node"] = {{"use", c["use"]},
-                     {"nics", nics->per_node},
-                     {"nic", fmt::format("{:g} Gb/s", nics->gigabits)}};
+        c["node"] = {{"nics", nics->per_node}, {"nic", fmt::format("{:g} Gb/s", nics->gigabits)}};
       } else {
         assume("the reference node's network", kNetworkUnknown);
       }
@@ -501,34 +500,9 @@ std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration) {
   builder.result.first_step_counts = builder.functional();
   builder.result.timed = !builder.functional();
   builder.result.yaml = builder.out.dump(2) + "\n";
+  builder.out.erase("cluster");
+  builder.result.experiment = builder.out.dump();
   return builder.result;
-}
-
-std::string experiment(const RowConfiguration& configuration) {
-  const Fields row(&configuration.fields);
-  const Fields flags = row["extra_args"];
-  std::string key;
-  const auto write = [&](const auto& self, const text::Value& value) -> void {
-    key += value.scalar + ";";
-    for (const auto& entry : value.entries) {
-      key += entry.key + ":";
-      self(self, entry.value);
-    }
-    for (const text::Value& item : value.items) {
-      self(self, item);
-    }
-  };
-  for (const char* part : {"model", "parallel", "seq_len", "global_batch", "micro_batch"}) {
-    if (row[part].present()) {
-      key += std::string(part) + "=";
-      write(write, *row[part].value());
-    }
-  }
-  for (const char* part : {"precision", "recompute", "attention"}) {
-    key += row["job"][part].text() + "|";
-  }
-  key += flags["transformer-impl"].text();
-  return key;
 }
 
 }  // namespace stepcast::interop

@@ -1,6 +1,4 @@
 // Reading rows of published data, and taking each apart.
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 
@@ -40,16 +38,11 @@ PublishedRow take_apart(const Value& row, const std::string& file) {
     throw InputError(Fault{row.origin, "not a row of published data; expected a JSON object"});
   }
   const Fields all(&row);
-  for (const std::string_view key : {"model", "parallel", "job", "metric"}) {
-    if (!all[key].present()) {
-      const bool operators = key != "metric" && all["metric"].present();
-      if (!operators) {  // operator-level tables have no model and are skipped with that reason
-        throw InputError(
-            Fault{row.origin, fmt::format("'{}' is missing; expected a row of published "
-                                          "data with a model, parallel, job and metric",
-                                          key)});
-      }
-    }
+  if (!all["metric"].present()) {
+    throw InputError(
+        Fault{row.origin,
+              "'metric' is missing; expected a row of published data, with a metric and "
+              "a value"});
   }
   PublishedRow out;
   out.identity = {all["id"].text(), all["source"].text(), file, row.origin.line};

@@ -151,7 +151,8 @@ result::Validation compare(forecast::Forecaster& forecaster,
       out.rows.push_back(r);
       continue;
     }
-    if (options.distinct && !seen.insert(interop::experiment(row.configuration)).second) {
+    const std::string& experiment = std::get<interop::RowJob>(built).experiment;
+    if (options.distinct && !seen.insert(experiment).second) {
       continue;
     }
     const bool with_layer = row.output.metric == "layer_fwd_bwd_ms";

@@ -1,0 +1,252 @@
+// The binary from outside: exit status, what goes to which stream, files that appear whole or not
+// at all.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string slurp(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("stepcast-cli-" + std::to_string(::getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path_), fs::directory_iterator{}));
+  }
+
+ private:
+  fs::path path_;
+};
+
+struct Result {
+  int status = -1;
+  std::string out, err;
+};
+
+// Runs `simulate ARGUMENTS` from `directory`.
+Result run(const std::string& arguments, const std::string& directory = STEPCAST_SOURCE_DIR) {
+  const fs::path errors =
+      fs::temp_directory_path() / ("stepcast-stderr-" + std::to_string(::getpid()));
+  const std::string command = "cd '" + directory + "' && '" STEPCAST_BINARY "' " + arguments +
+                              " 2>'" + errors.string() + "'";
+  Result result;
+  FILE* pipe = ::popen(command.c_str(), "r");
+  REQUIRE(pipe != nullptr);
+  std::array<char, 4096> buffer{};
+  std::size_t n = 0;
+  while ((n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
+    result.out.append(buffer.data(), n);
+  }
+  const int status = ::pclose(pipe);
+  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  result.err = slurp(errors);
+  fs::remove(errors);
+  return result;
+}
+
+void check_refused(const std::string& arguments, const std::string& line) {
+  INFO(arguments);
+  const Result r = run(arguments);
+  CHECK(r.status == 2);
+  CHECK(r.out.empty());
+  CHECK(r.err == line + "\n");
+}
+
+const char* const kJob = "--config llama8b-fsdp.yaml";
+
+}  // namespace
+
+TEST_CASE("help and version go to standard output, with examples") {
+  for (const char* arguments :
+       {"--help", "-h", "validate --help", "schedule --help", "schema --help", "systems --help"}) {
+    const Result r = run(arguments);
+    INFO(arguments);
+    CHECK(r.status == 0);
+    CHECK_THAT(r.out, ContainsSubstring("Example"));
+    CHECK(r.err.empty());
+  }
+  CHECK(run("--version").out.rfind("stepcast ", 0) == 0);
+}
+
+TEST_CASE("a fault of the command line is one line that names the option, and exits 2") {
+  check_refused(
+      "--config llama70b.yaml --jsn -",
+      "--jsn: error: unknown option; expected one that simulate --help lists (did you mean "
+      "'--json'?)");
+  check_refused("validat x.jsonl",
+                "validat: error: unknown command; expected one that simulate --help lists (did you "
+                "mean 'validate'?)");
+  check_refused("--config", "--config: error: its value is missing; expected one value");
+  check_refused(
+      "--config llama70b.yaml --fidelity foldd",
+      "--fidelity: error: unknown fidelity 'foldd'; expected bound, folded or full (did you "
+      "mean 'folded'?)");
+  check_refused("--config llama70b.yaml --samples -3",
+                "--samples: error: '-3' is out of place; expected an integer from 1 to 2147483647");
+  check_refused("--config a --config b",
+                "--config: error: given more than once; expected at most one");
+  check_refused(
+      "schedule 1f1b --stages 4 --micro-batches 8 --times 1,x,1",
+      "--times: error: 'x' is not a number of at least 0; expected 3 comma-separated numbers");
+  check_refused("schedule 1f1b --stages 4 --micro-batches 8 --times 1,1",
+                "--times: error: 2 values given; expected 3 comma-separated numbers");
+  check_refused("schedule 1f1b --micro-batches 8",
+                "--stages: error: missing; expected an integer of at least 1");
+  check_refused("schedule 1f1b --stages 0 --micro-batches 8",
+                "--stages: error: '0' is out of place; expected an integer from 1 to 2147483647");
+  check_refused(
+      "schedule 1f1b --stages 4 --micro-batches 8 --memory-limit 2",
+      "--memory-limit: error: schedule '1f1b' takes no memory limit; expected one that is "
+      "built to a limit");
+  check_refused(
+      "--seed 3 schema",
+      "--seed: error: not an option of simulate schema; expected none before the command");
+  const Result nothing = run("");
+  CHECK(nothing.status == 2);
+  CHECK(nothing.err.rfind("--config: error: missing", 0) == 0);
+}
+
+TEST_CASE("the main job prints its report, and its clock to standard error") {
+  const Result r = run(kJob);
+  INFO(r.err);
+  CHECK(r.status == 0);
+  CHECK_FALSE(r.out.empty());
+  CHECK(r.out.find("\x1b[") == std::string::npos);  // no colour in a pipe
+  CHECK_THAT(r.err, ContainsSubstring("forecast in"));
+  CHECK(run(kJob).out == r.out);
+}
+
+TEST_CASE("a dash puts nothing but JSON on standard output; a file gets the same bytes") {
+  Folder folder;
+  const fs::path file = folder / "report.json";
+  const Result dash = run(std::string(kJob) + " --json -");
+  REQUIRE(dash.status == 0);
+  CHECK(dash.out.front() == '{');
+  CHECK_THAT(dash.out, ContainsSubstring("\"step_time\""));
+  const Result to_file = run(std::string(kJob) + " --json '" + file.string() + "'");
+  CHECK(to_file.status == 0);
+  CHECK(slurp(file) == dash.out);
+  CHECK(to_file.out == run(kJob).out);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("an output that cannot be written is refused before any work, and leaves nothing") {
+  Folder folder;
+  const std::string missing = (folder / "no/such/report.json").string();
+  const Result r = run(std::string(kJob) + " --json '" + missing + "'");
+  CHECK(r.status == 2);
+  CHECK(r.out.empty());
+  CHECK(r.err == "--json: error: cannot write '" + missing + "': No such file or directory\n");
+  CHECK(folder.files() == 0);
+  check_refused(std::string(kJob) + " --trace -",
+                "--trace: error: a trace is binary; expected a file name");
+}
+
+TEST_CASE("a faulty job leaves an earlier result as it was") {
+  Folder folder;
+  const fs::path file = folder / "report.json";
+  std::ofstream(file) << "earlier";
+  const Result r =
+      run(std::string(kJob) + " --set parallelism.tensor=3 --json '" + file.string() + "'");
+  CHECK(r.status == 2);
+  CHECK(slurp(file) == "earlier");
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a job that does not fit prints its report and exits 1") {
+  const Result r = run(
+      "--config llama8b-fsdp.yaml --set workload.micro_batch=64 --set workload.global_batch=512 "
+      "--set memory.recompute=none --json -");
+  INFO(r.err);
+  CHECK(r.status == 1);
+  CHECK_THAT(r.out, ContainsSubstring("\"fits\": false"));
+}
+
+TEST_CASE("a trace is written whole") {
+  Folder folder;
+  const fs::path file = folder / "step.pftrace";
+  const Result r = run(std::string(kJob) + " --trace '" + file.string() + "'");
+  INFO(r.err);
+  CHECK(r.status == 0);
+  CHECK(fs::file_size(file) > 1000);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("lists, schema and the resolved job") {
+  CHECK_THAT(run("--list").out, ContainsSubstring("interleaved_1f1b"));
+  CHECK_THAT(run("systems").out, ContainsSubstring("megatron-lm-2021"));
+  CHECK_THAT(run("schema").out, ContainsSubstring("sequence_length"));
+  CHECK_THAT(run("validate --list").out, ContainsSubstring("context parallelism"));
+  const Result job = run(std::string(kJob) + " --show-job --set workload.micro_batch=1");
+  CHECK(job.status == 0);
+  CHECK_THAT(job.out, ContainsSubstring("--set workload.micro_batch=1"));
+}
+
+TEST_CASE("a schedule is played: the makespan of 1F1B with equal passes is (m + p - 1) (F + B)") {
+  const Result r = run("schedule 1f1b --stages 4 --micro-batches 8 --times 1,1,1 --json -");
+  CHECK(r.status == 0);
+  CHECK_THAT(r.out, ContainsSubstring("\"makespan\": 33"));
+  const Result text = run("schedule 1f1b --stages 4 --micro-batches 8");
+  CHECK_THAT(text.out, ContainsSubstring("makespan 33"));
+}
+
+TEST_CASE("validate reads rows and refuses what is none") {
+  Folder folder;
+  const fs::path file = folder / "rows.jsonl";
+  std::ofstream(file) << "{\"metric\": \"mfu\"}\n{\"id\": 3}\n";
+  const Result r = run("validate '" + file.string() + "'");
+  CHECK(r.status == 2);
+  CHECK(r.out.empty());
+  CHECK(r.err == file.string() +
+                     ":2:1: error: 'metric' is missing; expected a row of published data, with a "
+                     "metric and a value\n");
+  const Result good = run("validate tests/validation/korthikanti.jsonl --json -");
+  INFO(good.err);
+  CHECK(good.status == 0);
+  CHECK_THAT(good.out, ContainsSubstring("\"summary\""));
+  CHECK_THAT(good.out, ContainsSubstring("layer_time"));
+}
+
+// Every folder or file in tests/faulty with an `.expected` beside it: the exact lines on standard
+// error.
+TEST_CASE("each faulty job gives exactly its expected lines and exit status 2") {
+  const fs::path folder = fs::path(STEPCAST_SOURCE_DIR) / "tests/faulty";
+  int cases = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().extension() != ".expected") {
+      continue;
+    }
+    const fs::path job = fs::path(entry.path()).replace_extension();
+    const std::string name = fs::relative(job, STEPCAST_SOURCE_DIR).string();
+    INFO(name);
+    const Result r = run("--config '" + name + "'");
+    CHECK(r.status == 2);
+    CHECK(r.out.empty());
+    CHECK(r.err == slurp(entry.path()));
+    ++cases;
+  }
+  CHECK(cases >= 60);
+}

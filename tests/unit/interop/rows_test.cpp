@@ -1,0 +1,196 @@
+// From a row of published data to a job: what is read, what is skipped and why, and what cannot be
+// seen.
+#include <algorithm>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/interop/published_rows.h"
+
+namespace {
+
+using namespace stepcast;
+using interop::RowJob;
+using interop::Skipped;
+
+// A row as in the SC21 table, with parts to replace.
+std::string row_text(const std::string& more_job = "", const std::string& more_parallel = "",
+                     const std::string& more = "") {
+  return R"({"id": "x", "source": "s", "framework": "Megatron-LM", "year": 2021, "num_gpus": 64,
+    "gpus_per_node": 8, "inter_node": "8x200Gb/s HDR InfiniBand HCAs per node",
+    "model": {"name": "m", "arch": "gpt", "layers": 30, "hidden": 3072, "heads": 32, "vocab": 51200},
+    "seq_len": 2048, "global_batch": 512, "micro_batch": 16,
+    "parallel": {"dp": 32, "tp": 2, "pp": 1, "cp": 1, "ep": 1, "zero_stage": 0)" +
+         more_parallel + R"(}, "job": {"device": "a100-sxm-80", "precision": "fp16",
+    "recompute": "full", "attention": "unfused", "flops": "sc21_hardware")" +
+         more_job + R"(}, "metric": "tflops_per_gpu", "value": 138, "notes": "n",
+    "other_metrics": {"hfu": 0.44, "mfu": null})" +
+         more + "}";
+}
+
+interop::PublishedRow parse(const std::string& text) {
+  return interop::take_apart(text::parse_json(text, "rows"), "rows");
+}
+
+job::Job job_of(const std::string& text) {
+  const auto built = interop::job_of(parse(text).configuration);
+  REQUIRE(std::holds_alternative<RowJob>(built));
+  return config::parse(std::get<RowJob>(built).yaml, "row").job;
+}
+
+std::string reason(const std::string& text) {
+  const auto built = interop::job_of(parse(text).configuration);
+  REQUIRE(std::holds_alternative<Skipped>(built));
+  return std::string(std::get<Skipped>(built).kind);
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const auto at = text.find(from);
+  REQUIRE(at != std::string::npos);
+  return text.replace(at, from.size(), to);
+}
+
+}  // namespace
+
+TEST_CASE("a row becomes the job that it states") {
+  const job::Job job = job_of(row_text());
+  CHECK(job.model.layers == 30);
+  CHECK(job.model.hidden == 3072);
+  CHECK(job.model.ffn == 4 * 3072);
+  CHECK(job.model.vocab == 51200);
+  CHECK(job.model.tied_embeddings);
+  CHECK(job.model.positions == job::Positions::learned);
+  CHECK(job.model.max_positions == 2048);
+  CHECK(job.model.dropout == Approx(0.1));
+  CHECK(job.cluster.ranks() == 64);
+  CHECK(job.cluster.nodes == 8);
+  CHECK(job.cluster.node.nics == 8);
+  CHECK(job.cluster.node.nic.count() == Approx(25e9));
+  CHECK(job.cluster.device.name == "a100-sxm-80");
+  CHECK(job.parallelism.tensor == 2);
+  CHECK(job.parallelism.sharding == job::Sharding::none);
+  CHECK(job.workload.global_batch == 512);
+  CHECK(job.workload.micro_batch == 16);
+  CHECK(job.workload.precision == job::DType::fp16);
+  CHECK(job.memory.recompute.kind == job::Recompute::Kind::full);
+  CHECK(job.kernels.attention == job::AttentionKernel::unfused);
+  CHECK(job.system.name == "megatron-lm-2021");
+}
+
+TEST_CASE("network cards are read from prose, in bits or bytes, per card, GPU or node") {
+  struct Case {
+    const char* text;
+    int nics;
+    double bytes_per_second;
+  };
+  for (const Case& c :
+       {Case{"4 x 100 Gb RoCE per node", 4, 12.5e9},
+        Case{"Omni-Path (4 OPA links per node, 100 Gb/s each)", 4, 12.5e9},
+        Case{"InfiniBand 400 Gb/s per GPU (Eos DGX H100)", 8, 50e9},
+        Case{"InfiniBand 8x50 GB/s", 8, 50e9}, Case{"1600 Gbps node-node RoCE", 8, 25e9},
+        Case{"800 Gb/s per node (config 800)", 8, 12.5e9},
+        Case{"Storage: 2x ConnectX-7 IB NDR 400Gb/s, Compute: 8x ConnectX-7 IB NDR "
+             "400Gb/s, Management: 100Gb/s",
+             8, 50e9}}) {
+    const job::Job job =
+        job_of(replaced(row_text(), "8x200Gb/s HDR InfiniBand HCAs per node", c.text));
+    INFO(c.text);
+    CHECK(job.cluster.node.nics == c.nics);
+    CHECK(job.cluster.node.nic.count() == Approx(c.bytes_per_second));
+  }
+}
+
+TEST_CASE("rows that are not modelled are skipped with an accepted reason") {
+  CHECK(reason(replaced(row_text(), "\"cp\": 1", "\"cp\": 2")) == "context parallelism");
+  CHECK(reason(replaced(row_text(), "\"ep\": 1", "\"ep\": 8")) == "expert parallelism");
+  CHECK(reason(row_text(R"(, "schedule": "zb_h1")")) == "schedule");
+  CHECK(reason(row_text(R"(, "finetune": "lora")")) == "finetune");
+  CHECK(reason(replaced(row_text(), "\"fp16\"", "\"mxfp8\"")) == "precision");
+  CHECK(reason(replaced(row_text(), "\"a100-sxm-80\"", "null")) == "no device");
+  CHECK(reason(replaced(row_text(), "\"gpt\"", "\"bert\"")) == "architecture");
+  CHECK(reason(replaced(row_text(), "\"full\"", R"({"per_op": "sac"})")) == "recompute");
+  for (const auto& known : interop::skip_reasons()) {
+    CHECK_FALSE(known.meaning.empty());
+  }
+}
+
+TEST_CASE("what a row leaves open takes its default and widens the interval") {
+  const auto known = std::get<RowJob>(interop::job_of(parse(row_text()).configuration));
+  const auto open = std::get<RowJob>(interop::job_of(
+      parse(replaced(replaced(row_text(), "\"micro_batch\": 16", "\"micro_batch\": null"),
+                     "\"attention\": \"unfused\"", "\"attention\": null"))
+          .configuration));
+  CHECK(known.half_width() == 0);
+  CHECK(open.half_width() > 0);
+  CHECK(open.micro_batch_open);
+  CHECK(open.sequences_per_rank == 16);
+}
+
+TEST_CASE("the micro-batch follows from batch and accumulation") {
+  const job::Job job = job_of(
+      replaced(row_text(), "\"micro_batch\": 16", "\"micro_batch\": null, \"grad_accum\": 4"));
+  CHECK(job.workload.micro_batch == 4);
+}
+
+TEST_CASE("a configuration holds no measured field, no name and no id") {
+  const auto row = parse(row_text());
+  const auto& fields = row.configuration.fields;
+  for (const char* key : {"id", "source", "value", "other_metrics", "notes", "metric", "inferred",
+                          "flops_convention", "memory_kind"}) {
+    INFO(key);
+    CHECK(fields.find(key) == nullptr);
+  }
+  CHECK(fields.find("model")->find("name") == nullptr);
+  CHECK(fields.find("job")->find("flops") == nullptr);
+  CHECK(row.output.flops == "sc21_hardware");
+}
+
+TEST_CASE("measured quantities come out in SI units, the row's own first") {
+  const auto row = parse(row_text());
+  const auto m = interop::measurements(row, RowJob{});
+  REQUIRE(m.size() == 2);
+  CHECK(m[0].metric == "throughput");
+  CHECK(m[0].unit == "flops_per_gpu");
+  CHECK(m[0].value == Approx(138e12));
+  CHECK(m[0].primary);
+  CHECK(m[1].metric == "hfu");
+  CHECK(m[1].value == Approx(0.44));
+  CHECK_FALSE(m[1].primary);
+  // Percent or fraction.
+  const auto percent = parse(replaced(row_text(), "0.44", "44"));
+  CHECK(interop::measurements(percent, RowJob{})[1].value == Approx(0.44));
+}
+
+TEST_CASE("launch flags of functional tests are configuration") {
+  std::string text = row_text("", "", R"(, "extra_args": {"transformer-impl": "local",
+    "no-gradient-accumulation-fusion": true, "max-position-embeddings": 4096,
+    "num-distributed-optimizer-instances": 2, "position-embedding-type": "rope",
+    "normalization": "RMSNorm", "recompute-method": "block", "recompute-num-layers": 3},
+    "env": {"NCCL_ALGO": "Ring"})");
+  text = replaced(text, "\"zero_stage\": 0", "\"zero_stage\": 1");
+  const auto built = std::get<RowJob>(interop::job_of(parse(text).configuration));
+  CHECK(built.last_stage_only);
+  CHECK(built.first_step_counts);
+  CHECK_FALSE(built.timed);
+  const job::Job job = config::parse(built.yaml, "row").job;
+  CHECK_FALSE(job.system.gradient_accumulation_fusion);
+  CHECK(job.model.positions == job::Positions::rotary);
+  CHECK(job.model.norm == job::Norm::rms);
+  CHECK(job.memory.recompute.kind == job::Recompute::Kind::block);
+  CHECK(job.memory.recompute.layers == 3);
+  CHECK(job.parallelism.shard_size == 16);
+  CHECK(job.memory.dtypes.gradients == job::DType::fp16);
+  CHECK(job.nccl.algo == "ring");
+}
+
+TEST_CASE("what is no row is a located fault") {
+  CHECK_THROWS_AS(parse("[1]"), InputError);
+  CHECK_THROWS_AS(parse(R"({"id": "x", "model": {}})"), InputError);
+  try {
+    interop::job_of(
+        parse(replaced(row_text(), "\"hidden\": 3072", "\"hidden\": \"wide\"")).configuration);
+    FAIL("a text as hidden size was accepted");
+  } catch (const InputError& error) {
+    CHECK(error.faults().front().where.file == "rows");
+    CHECK(error.faults().front().where.line > 0);
+  }
+}
