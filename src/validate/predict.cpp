@@ -75,10 +75,6 @@ double peak_rate(const job::Job& job) {
   return 0;
 }
 
-Estimate scaled(const Estimate& e, double factor) {
-  return {e.value * factor, e.low * factor, e.high * factor};
-}
-
 // A rate from a time: the interval turns around.
 std::optional<Estimate> rate(double amount, const Estimate& time) {
   if (!(time.low > 0)) {
