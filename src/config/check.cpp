@@ -45,10 +45,22 @@ void derive(Loaded& loaded) {
     j.parallelism.expert_tensor = j.model.moe ? j.parallelism.tensor : 1;
   }
   if (!set("memory.dtypes.parameters")) {
-    const DType p = j.workload.precision;
-    j.memory.dtypes.parameters = p == DType::fp16                       ? DType::fp16
-                                 : p == DType::fp32 || p == DType::tf32 ? DType::fp32
-                                                                        : DType::bf16;
+    const DType in = j.workload.precision;
+    j.memory.dtypes.parameters = in == DType::fp16                        ? DType::fp16
+                                 : in == DType::fp32 || in == DType::tf32 ? DType::fp32
+                                                                          : DType::bf16;
+  }
+  // DeepSpeed keeps and reduces gradients in the parameters' 16-bit format
+  // (communication_data_type); Megatron-LM does in fp16, and switches fp32 on for bf16
+  // (training/arguments.py).
+  const DType p = j.memory.dtypes.parameters;
+  const bool follow = j.system.family == job::System::Family::deepspeed ||
+                      (j.system.family == job::System::Family::megatron && p == DType::fp16);
+  if (follow && !set("memory.dtypes.gradients")) {
+    j.memory.dtypes.gradients = p;
+  }
+  if (follow && !set("memory.dtypes.reduce")) {
+    j.memory.dtypes.reduce = p;
   }
   // Parameters in fp32 are their own master copy.
   if (j.memory.dtypes.parameters == DType::fp32 && !set("memory.dtypes.master")) {
@@ -234,8 +246,14 @@ class Checker {
     if (!m.mla) {
       divide(m.kv_heads, "kv_heads");
     }
-    divide(m.ffn, "ffn");
-    divide(m.vocab, "vocab");
+    if (!m.moe || m.moe->dense_layers > 0 || m.moe->every > 1) {
+      divide(m.ffn, "ffn");
+    }
+    if (m.vocab < p.tensor) {
+      no("parallelism.tensor",
+         "tensor {} is more than the {} rows of the vocabulary; expected at most that", p.tensor,
+         m.vocab);
+    }
     if (m.moe) {
       if (p.expert_tensor != p.tensor) {
         no("parallelism.expert_tensor",

@@ -153,7 +153,7 @@ class Config {
   void refuse(const std::string& key, std::string_view what) {
     const Value* v = find(key);
     reader_.fault(v != nullptr ? v->origin : doc_.origin,
-                  fmt::format("'{}': {} is not modelled", key, what));
+                  fmt::format("'{}' ({}) is not modelled", key, what));
   }
 
   void report_unknown() {
@@ -221,13 +221,21 @@ void qwen2(Config& c, Model& m) {
   m.biases.qkv = true;
 }
 
+// Qwen2's block (XiaomiMiMo, modeling_mimo.py).
+void mimo(Config& c, Model& m) {
+  llama_shapes(c, m);
+  m.biases.qkv = c.boolean("attention_bias", true);
+  c.seen({"use_mrope"});  // how positions are numbered
+}
+
 void qwen3(Config& c, Model& m) {
   llama_shapes(c, m);
   if (c.doc().find("head_dim") == nullptr) {
     m.head_dim = 128;
   }
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
-  m.qk_norm = true;
+  m.biases.qkv = c.boolean("qkv_bias", m.biases.qkv);
+  m.qk_norm = c.boolean("use_qk_norm", true);
 }
 
 void mixtral(Config& c, Model& m) {
@@ -264,7 +272,8 @@ void qwen2_moe(Config& c, Model& m) {
 
 void qwen3_moe(Config& c, Model& m) {
   qwen3(c, m);
-  qwen_moe(c, m, false);
+  const Value* shared = c.find("shared_expert_intermediate_size");
+  qwen_moe(c, m, shared != nullptr && !is_word(*shared, "0"));
 }
 
 void deepseek(Config& c, Model& m) {
@@ -312,6 +321,7 @@ void gpt2_shapes(Config& c, Model& m) {
   c.integer(m.heads, {"n_head", "num_attention_heads"});
   c.integer(m.ffn, {"n_inner"}, 4 * m.hidden);
   c.integer(m.vocab, {"vocab_size"});
+  c.integer(m.vocab, {"padded_vocab_size"}, m.vocab);
   m.kv_heads = m.heads;
   m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
   expect_activation(c, "activation_function", false);
@@ -431,7 +441,7 @@ constexpr std::array kFamilies = {
     Family{"qwen2_moe", qwen2_moe},
     Family{"qwen3", qwen3},
     Family{"qwen3_moe", qwen3_moe},
-    Family{"mimo", qwen2},
+    Family{"mimo", mimo},
     Family{"deepseek_v2", deepseek},
     Family{"deepseek_v3", deepseek},
     Family{"kimi_k2", deepseek},
@@ -540,7 +550,8 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   bool refused = false;
   for (const Refused& r : kRefused) {
     if (type->scalar == r.model_type) {
-      reader.fault(*type, fmt::format("model_type '{}': {} is not modelled", type->scalar, r.what));
+      reader.fault(*type,
+                   fmt::format("model_type '{}' ({}) is not modelled", type->scalar, r.what));
       refused = true;
     }
   }
@@ -549,7 +560,7 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
     if (v == nullptr || off(*v) || all_full_attention(*v)) {
       continue;
     }
-    reader.fault(*v, fmt::format("'{}': {} is not modelled", f.key, f.what));
+    reader.fault(*v, fmt::format("'{}' ({}) is not modelled", f.key, f.what));
     refused = true;
   }
   optional_features(c);
