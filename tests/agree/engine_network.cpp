@@ -1,0 +1,262 @@
+// Max-min fair rates against exact fractions by brute force, and the network's shortcuts against
+// solving everything.
+#include <map>
+#include <numeric>
+
+#include "../../src/engine/max_min.h"
+#include "../../src/engine/network.h"
+#include "catch.hpp"
+#include "support/random_world.h"
+
+using namespace stepcast;
+using namespace stepcast::testing;
+using engine::Int128;
+using engine::MaxMin;
+
+namespace {
+
+// x / y, y > 0, in lowest terms.
+struct Fraction {
+  Int128 x = 0;
+  Int128 y = 1;
+  void reduce() {
+    Int128 a = x < 0 ? -x : x;
+    Int128 b = y;
+    while (b != 0) {
+      const Int128 c = a % b;
+      a = b;
+      b = c;
+    }
+    if (a > 1) {
+      x /= a;
+      y /= a;
+    }
+  }
+  double value() const { return static_cast<double>(x) / static_cast<double>(y); }
+};
+
+Fraction minus(Fraction a, Fraction b) {
+  Fraction r{a.x * b.y - b.x * a.y, a.y * b.y};
+  r.reduce();
+  return r;
+}
+Fraction times(Fraction a, Int128 k) {
+  Fraction r{a.x * k, a.y};
+  r.reduce();
+  return r;
+}
+Fraction divided(Fraction a, Int128 k) {
+  Fraction r{a.x, a.y * k};
+  r.reduce();
+  return r;
+}
+bool less(const Fraction& a, const Fraction& b) { return a.x * b.y < b.x * a.y; }
+
+// Water filling as the definition says, one activity or one resource at a time, in fractions.
+std::vector<Fraction> brute_force(const MaxMin& m) {
+  const std::size_t n = m.cap.size();
+  std::vector<Fraction> rate(n);
+  std::vector<bool> frozen(n, false);
+  for (std::size_t left = n; left > 0;) {
+    bool by_cap = true;
+    std::size_t who = n;
+    Fraction level;
+    for (std::size_t i = 0; i < n; ++i) {
+      const Fraction cap{m.cap[i], 1};
+      if (!frozen[i] && (who == n || less(cap, level))) {
+        level = cap;
+        who = i;
+      }
+    }
+    std::size_t which = 0;
+    for (std::size_t j = 0; j < m.capacity.size(); ++j) {
+      Fraction residual{Int128{m.capacity[j]} * kWeightOne, 1};
+      Int128 rising = 0;
+      for (std::size_t i = 0; i < n; ++i) {
+        for (std::uint32_t k = m.first[i]; k < m.first[i + 1]; ++k) {
+          if (m.uses[k].resource == j) {
+            if (frozen[i]) {
+              residual = minus(residual, times(rate[i], m.uses[k].weight));
+            } else {
+              rising += m.uses[k].weight;
+            }
+          }
+        }
+      }
+      if (rising > 0 && less(divided(residual, rising), level)) {
+        level = divided(residual, rising);
+        which = j;
+        by_cap = false;
+      }
+    }
+    const auto freeze = [&](std::size_t i) {
+      if (!frozen[i]) {
+        frozen[i] = true;
+        rate[i] = level;
+        --left;
+      }
+    };
+    if (by_cap) {
+      freeze(who);
+      continue;
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::uint32_t k = m.first[i]; k < m.first[i + 1]; ++k) {
+        if (m.uses[k].resource == which) {
+          freeze(i);
+        }
+      }
+    }
+  }
+  return rate;
+}
+
+MaxMin random_problem(Random& r) {
+  MaxMin m;
+  m.clear();
+  const auto resources = r.in(1, 4);
+  for (std::int64_t j = 0; j < resources; ++j) {
+    m.capacity.push_back(r.in(1, 6) * 1'000'000'007);
+  }
+  const auto activities = r.in(1, 5);
+  for (std::int64_t i = 0; i < activities; ++i) {
+    m.cap.push_back(r.chance(30) ? 1'000'000'000'000 : r.in(1, 9) * 300'000'001);
+    for (std::uint32_t j = 0; j < resources; ++j) {
+      if (r.chance(50)) {
+        m.uses.push_back({j, kWeightOne * r.in(1, 3)});
+      }
+    }
+    m.first.push_back(static_cast<std::uint32_t>(m.uses.size()));
+  }
+  return m;
+}
+
+}  // namespace
+
+TEST_CASE("Max-min rates are those of exact water filling") {
+  for (std::uint64_t seed = 0; seed < 3000; ++seed) {
+    Random r(seed);
+    MaxMin m = random_problem(r);
+    CAPTURE(seed);
+    const std::vector<Fraction> exact = brute_force(m);
+    m.solve();
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      // Each level is rounded down to a byte per second; what that leaves goes to later levels.
+      CHECK(std::abs(static_cast<double>(m.rate[i]) - exact[i].value()) <= 20.0);
+    }
+    for (std::uint32_t j = 0; j < m.capacity.size(); ++j) {
+      Int128 load = 0;
+      for (std::size_t i = 0; i < m.cap.size(); ++i) {
+        for (std::uint32_t k = m.first[i]; k < m.first[i + 1]; ++k) {
+          load += m.uses[k].resource == j ? Int128{m.rate[i]} * m.uses[k].weight : 0;
+        }
+      }
+      CHECK(load <= Int128{m.capacity[j]} * kWeightOne);
+    }
+  }
+}
+
+TEST_CASE("Rates do not depend on the order of activities, and k equal ones are one of weight k") {
+  for (std::uint64_t seed = 0; seed < 500; ++seed) {
+    Random r(seed);
+    MaxMin m = random_problem(r);
+    m.solve();
+    // Every activity three times, in reverse; against capacities and caps as they were but weights
+    // times three.
+    MaxMin copies;
+    copies.clear();
+    copies.capacity = m.capacity;
+    MaxMin heavy = copies;
+    const std::size_t n = m.cap.size();
+    for (int c = 0; c < 3; ++c) {
+      for (std::size_t i = n; i-- > 0;) {
+        copies.cap.push_back(m.cap[i]);
+        for (std::uint32_t k = m.first[i]; k < m.first[i + 1]; ++k) {
+          copies.uses.push_back(m.uses[k]);
+        }
+        copies.first.push_back(static_cast<std::uint32_t>(copies.uses.size()));
+      }
+    }
+    for (std::size_t i = 0; i < n; ++i) {
+      heavy.cap.push_back(m.cap[i]);
+      for (std::uint32_t k = m.first[i]; k < m.first[i + 1]; ++k) {
+        heavy.uses.push_back({m.uses[k].resource, m.uses[k].weight * 3});
+      }
+      heavy.first.push_back(static_cast<std::uint32_t>(heavy.uses.size()));
+    }
+    copies.solve();
+    heavy.solve();
+    for (std::size_t i = 0; i < n; ++i) {
+      for (std::size_t c = 0; c < 3; ++c) {
+        REQUIRE(copies.rate[c * n + (n - 1 - i)] == heavy.rate[i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("Solving only what an instant touched gives what solving everything gives") {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    Random r(seed);
+    std::vector<Resource> resources;
+    for (int j = 0; j < 12; ++j) {
+      resources.push_back({r.in(1, 5) * 1'000'000'000});
+    }
+    engine::Network network(resources);
+    struct Running {
+      std::vector<Usage> usages;
+      Price price;
+      std::int64_t cap = 0;
+    };
+    std::map<std::uint32_t, Running> running;
+    std::uint64_t bound = 0;
+    for (int turn = 0; turn < 60; ++turn) {
+      const auto changes = r.in(1, 3);
+      for (std::int64_t c = 0; c < changes; ++c) {
+        const auto id = static_cast<std::uint32_t>(r.in(0, 15));
+        const auto it = running.find(id);
+        if (it == running.end()) {
+          Running a;
+          const auto uses = r.in(0, 3);
+          for (std::int64_t k = 0; k < uses; ++k) {
+            a.usages.push_back({static_cast<ResourceId>(r.in(0, 11)),
+                                static_cast<std::uint32_t>(r.in(0, 2)), r.in(1, 3)});
+          }
+          a.price = price(0, 1'000'000, r.in(1, 20) * 100'000'000);
+          a.cap = a.price.rate;
+          const Running& kept = running.emplace(id, a).first->second;
+          network.start(id, kept.usages.data(), static_cast<std::uint32_t>(kept.usages.size()),
+                        kept.price, kept.cap, turn);
+        } else if (r.chance(60)) {
+          network.finish(id);
+          running.erase(it);
+        } else {
+          it->second.cap = it->second.price.rate * r.in(50, 100) / 100;
+          network.set_cap(id, it->second.cap);
+        }
+      }
+      network.settle(turn);
+      MaxMin all;
+      all.clear();
+      for (const Resource& x : resources) {
+        all.capacity.push_back(x.capacity);
+      }
+      for (const auto& [id, a] : running) {
+        all.cap.push_back(a.cap);
+        for (const Usage& u : a.usages) {
+          if (a.price.weight[u.kind] > 0) {
+            all.uses.push_back({u.resource, a.price.weight[u.kind] * u.count});
+          }
+        }
+        all.first.push_back(static_cast<std::uint32_t>(all.uses.size()));
+      }
+      all.solve();
+      std::size_t i = 0;
+      for (const auto& [id, a] : running) {
+        REQUIRE(network.rate(id) == all.rate[i]);
+        bound += all.rate[i] < a.cap ? 1 : 0;
+        ++i;
+      }
+    }
+    CHECK(bound > 0);
+  }
+}
