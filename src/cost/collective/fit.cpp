@@ -12,8 +12,8 @@ constexpr int kParameters = kKnots + 1;  // log2 f, then knots
 constexpr double kNoise = 0.06;          // log2 units: usual scatter of one point
 constexpr double kHuber = 2.0;           // in kNoise
 constexpr double kBend = 0.35;           // expected second difference of knots, log2 units
-constexpr double kSlope = 1.5;           // expected first difference
-constexpr double kWide = 2.0;            // expected size of a knot itself
+constexpr double kSlope = 0.6;           // expected first difference
+constexpr double kWide = 1.0;            // expected size of a knot itself
 constexpr double kLatencyWide = 1.0;     // expected |log2 f|
 constexpr double kLatencyUnseen = 0.15;  // the same where no point is small enough to show latency
 
