@@ -66,7 +66,8 @@ double attention_seconds(const AttentionCurve& curve, const model::AttentionShap
       sequences * (q * s.heads * (s.qk_dim + s.v_dim) +
                    static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));
   const double moved = passes * elements * bytes_per_element / device.bandwidth;
-  return curve.fixed + std::max(compute, moved);
+  const double shape = curve.grid.at(sequences * s.heads, q, std::max(s.qk_dim, s.v_dim));
+  return curve.fixed + std::max(compute, moved) * std::exp(shape);
 }
 
 }  // namespace stepcast::cost

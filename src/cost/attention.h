@@ -1,4 +1,4 @@
-// LAW     t = fixed + max(C, bytes/bandwidth)
+// LAW     t = fixed + max(C, bytes/bandwidth) * exp(g(sequences heads, q, d))
 //         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
 //         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)

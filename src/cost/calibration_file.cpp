@@ -133,6 +133,22 @@ std::vector<float> read_correction(const text::Value& v, std::size_t count) {
   return values;
 }
 
+// The keys grid and correction; absent: no correction.
+void read_grid(const text::Value& curve, const std::array<const char*, 3>& names,
+               CorrectionGrid& into) {
+  const text::Value* grid = curve.find("grid");
+  if (grid == nullptr) {
+    return;
+  }
+  expect_map(*grid, {names[0], names[1], names[2]});
+  std::size_t count = 1;
+  for (std::size_t d = 0; d < 3; ++d) {
+    into.axes[d] = read_axis(*grid, names[d]);
+    count *= static_cast<std::size_t>(into.axes[d].nodes);
+  }
+  into.values = read_correction(need(curve, "correction"), count);
+}
+
 GemmCurve read_gemm(const text::Value& v) {
   expect_map(
       v, {"law", "layout", "sustained", "grouped", "residual", "held_out", "grid", "correction"});
@@ -162,21 +178,13 @@ GemmCurve read_gemm(const text::Value& v) {
     c.grouped = number_in(*grouped, "factor", 0.2, 20);
   }
   c.residual = number_in(v, "residual", 0, 2);
-  if (const text::Value* grid = v.find("grid")) {
-    expect_map(*grid, {"m", "n", "k"});
-    c.law.grid.axes = {read_axis(*grid, "m"), read_axis(*grid, "n"), read_axis(*grid, "k")};
-    const auto& axes = c.law.grid.axes;
-    const auto count = static_cast<std::size_t>(axes[0].nodes) *
-                       static_cast<std::size_t>(axes[1].nodes) *
-                       static_cast<std::size_t>(axes[2].nodes);
-    c.law.grid.values = read_correction(need(v, "correction"), count);
-  }
+  read_grid(v, {"m", "n", "k"}, c.law.grid);
   return c;
 }
 
 AttentionCurve read_attention(const text::Value& v) {
-  expect_map(v,
-             {"fixed", "prologue", "tail", "rate", "backward", "residual", "held_out", "source"});
+  expect_map(v, {"fixed", "prologue", "tail", "rate", "backward", "residual", "held_out", "source",
+                 "grid", "correction"});
   AttentionCurve c;
   c.fixed = number_in(v, "fixed", 0, 1e-2);
   c.prologue = number_in(v, "prologue", 0, 1e5);
@@ -196,6 +204,7 @@ AttentionCurve read_attention(const text::Value& v) {
     }
     c.rate[dim] = number_in(rate, entry.key, 1e9, 1e18);
   }
+  read_grid(v, {"heads", "length", "dimension"}, c.grid);
   return c;
 }
 

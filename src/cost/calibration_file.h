@@ -45,6 +45,7 @@ struct AttentionCurve {
   double prologue = 500;       // of a tile of 128 queries, in keys
   double tail = 0.5;           // share of wave quantisation that is exposed
   std::map<int, double> rate;  // head dimension -> FLOP/s of the forward pass, at infinite length
+  CorrectionGrid grid;         // over sequences x heads, queries, head dimension
   double backward = 0.8;       // rate of the backward pass over the forward's
   double residual = 0;
 };

@@ -25,6 +25,21 @@ std::string correction_text(const CorrectionGrid& grid) {
   return out;
 }
 
+std::string grid_text(const CorrectionGrid& grid, const std::array<const char*, 3>& names) {
+  std::string out = "    grid: {";
+  for (std::size_t d = 0; d < 3; ++d) {
+    out += fmt::format("{}{}: {}", d == 0 ? "" : ", ", names[d], axis_text(grid.axes[d]));
+  }
+  out += fmt::format("}}\n    # thousandths of ln(time): a line per ({}, {}), {} along it\n",
+                     names[0], names[1], names[2]);
+  return out + "    correction: |" + correction_text(grid) + "\n";
+}
+
+std::string class_text(const SizeClass& c) {
+  return fmt::format("{{points: {}, median: {:.3g}, p95: {:.3g}, deviation: {:.3g}}}", c.points,
+                     c.median, c.p95, c.deviation);
+}
+
 }  // namespace
 
 std::string head_text(const FileHead& head) {
@@ -54,15 +69,35 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   }
   out += fmt::format("    residual: {:.3g}\n    held_out:\n", c.residual);
   for (std::size_t i = 0; i < held_out.size(); ++i) {
-    out += fmt::format("      {}: {{points: {}, median: {:.3g}, p95: {:.3g}, deviation: {:.3g}}}\n",
-                       kClassNames[i], held_out[i].points, held_out[i].median, held_out[i].p95,
-                       held_out[i].deviation);
+    out += fmt::format("      {}: {}\n", kClassNames[i], class_text(held_out[i]));
   }
-  out += fmt::format("    grid: {{m: {}, n: {}, k: {}}}\n", axis_text(l.grid.axes[0]),
-                     axis_text(l.grid.axes[1]), axis_text(l.grid.axes[2]));
-  out += "    # thousandths of ln(time): a line per (m, n), k along it\n    correction: |" +
-         correction_text(l.grid) + "\n";
+  out += grid_text(l.grid, {"m", "n", "k"});
   return out;
+}
+
+std::string attention_text(const std::string& kernel, const AttentionCurve& c,
+                           const SizeClass& held_out, const std::string& source) {
+  std::string out = fmt::format("  {}:\n    source: \"{}\"\n", kernel, source);
+  out += fmt::format("    fixed: {:.4g}\n    prologue: {:.4g}\n    tail: {:.3g}\n    rate: {{",
+                     c.fixed, c.prologue, c.tail);
+  std::string separator;
+  for (const auto& [dim, rate] : c.rate) {
+    out += fmt::format("{}{}: {:.4g}", separator, dim, rate);
+    separator = ", ";
+  }
+  out += fmt::format("}}\n    backward: {:.3g}\n    residual: {:.3g}\n", c.backward, c.residual);
+  if (held_out.points > 0) {
+    out += fmt::format("    held_out: {}\n", class_text(held_out));
+  }
+  if (!c.grid.values.empty()) {
+    out += grid_text(c.grid, {"heads", "length", "dimension"});
+  }
+  return out;
+}
+
+std::string memory_text(const std::string& op, const MemoryCurve& c, const std::string& source) {
+  return fmt::format("  {}: {{fixed: {:.3g}, share: {:.3g}, residual: {:.3g}, source: \"{}\"}}\n",
+                     op, c.fixed, c.share, c.residual, source);
 }
 
 }  // namespace stepcast::cost

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "attention_fit.h"
 #include "calibration_file.h"
 #include "gemm_fit.h"
 
@@ -25,5 +26,10 @@ struct GemmNotes {
 };
 std::string gemm_text(const std::string& dtype, const GemmCurve& curve, const SizeClasses& held_out,
                       const GemmNotes& notes);
+
+// `held_out` with no points is left out: a curve from published rates instead of a fit.
+std::string attention_text(const std::string& kernel, const AttentionCurve& curve,
+                           const SizeClass& held_out, const std::string& source);
+std::string memory_text(const std::string& op, const MemoryCurve& curve, const std::string& source);
 
 }  // namespace stepcast::cost

@@ -74,39 +74,34 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
   const double cc = device.compute_capability;
   AttentionCurve c;
   double share = 0;
-  // Shares of the dense peak at infinite length, head dimension 128, from published forward rates
-  // extrapolated by this law's prologue: FA2 on A100 184 of 312 at 4k and RTX 4090 169 of 165; on
-  // H100 328 of 989 at 8k (Azure); FA3 on H100 639 of 989 at 8k (tritonbench PR 1254); FA4 and
-  // cuDNN on B200 1837 of 2250 at 8k (flash-attention PR 2605).
+  // Shares of the dense peak at infinite length and head dimension 128, of the measured devices:
+  // FlashAttention-2 0.57 on A100, 0.35 on H100 (before warp-group instructions); FlashAttention-3
+  // and cuDNN 0.66 on H100, 0.70 on B200; the first FlashAttention about half of the second (its
+  // paper's abstract, arXiv 2307.08691). Before Hopper nothing is faster than FlashAttention-2.
   switch (kernel) {
     case AttentionKernel::flash2:
     case AttentionKernel::unfused:
-      share = cc >= 9 ? 0.36 : 0.68;
-      c.prologue = 700;
+      share = cc >= 9 ? 0.35 : 0.57;
       break;
     case AttentionKernel::flash1:
-      // About half of FlashAttention-2's speed (FlashAttention-2 paper, abstract).
-      share = cc >= 9 ? 0.18 : 0.34;
-      c.prologue = 700;
+      share = cc >= 9 ? 0.18 : 0.29;
       break;
     case AttentionKernel::flash3:
     case AttentionKernel::cudnn:
-      // Before Hopper there is neither FlashAttention-3 nor a faster cuDNN: FlashAttention-2's
-      // figure.
-      share = cc >= 10 ? 0.75 : cc >= 9 ? 0.68 : 0.68;
-      c.prologue = cc >= 9 ? 300 : 700;
+      share = cc >= 10 ? 0.70 : cc >= 9 ? 0.66 : 0.57;
       break;
   }
-  // Of the backward pass: FA2 0.75 (512) to 0.96 (8k) of the forward rate (flash-attention PR
-  // 2688); FA4 0.85 to 0.89 (PR 2280).
-  c.backward = cc >= 10 ? 0.87 : kernel == AttentionKernel::flash3 ? 0.75 : 0.85;
-  c.tail = 0.4;
-  // Head dimension 64 reaches about 0.8 of 128's rate (h20 table of flash-attention issue 1310:
-  // 0.95; H100 aic: 0.72; B200 PR 2605: 0.67).
+  c.fixed = 8e-6;
+  c.prologue = 200;
+  c.tail = 0.5;
+  // Of the backward pass: FlashAttention-2 0.75 (512 tokens) to 0.96 (8k) of the forward rate
+  // (flash-attention PR 2688); Blackwell 0.85 to 0.89 (PR 2280).
+  c.backward = cc >= 10 ? 0.87 : kernel == AttentionKernel::flash3 ? 0.75 : 0.88;
+  // Head dimension 64 over 128: 0.78 (H100), 0.66 (B200).
   c.rate = {{32, 0.5 * share * peak},
-            {64, 0.78 * share * peak},
+            {64, 0.75 * share * peak},
             {128, share * peak},
-            {256, 0.95 * share * peak}};
+            {256, 1.05 * share * peak}};
   c.residual = kDatasheetAttentionResidual;
   return c;
 }

@@ -43,6 +43,9 @@ GemmFit fit_gemm(const std::vector<GemmPoint>& points, const GemmLaw& start, Ele
 // The error of a law on points, by size class.
 SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, ElementBytes element);
 
+// Of ln(predicted/measured).
+SizeClass summary(std::vector<double> log_ratios);
+
 // Whether a point belongs to the held-out quarter: by a hash of its shape, so that every run holds
 // out the same.
 bool is_held_out(const GemmPoint& p);

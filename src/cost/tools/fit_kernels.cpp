@@ -134,6 +134,88 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source, bool 
   write(directory / text::to_string(need(source, "file")), out, check);
 }
 
+std::map<std::string, std::vector<cost::AttentionPoint>> read_attention_points(
+    const fs::path& file, std::int64_t shortest) {
+  const text::Table table = text::read_csv(file);
+  constexpr std::array kNames = {"kernel",   "sequences", "length", "heads",
+                                 "kv_heads", "head_dim",  "time_us"};
+  std::array<int, 7> column{};
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    column[i] = table.column(kNames[i]);
+    if (column[i] < 0) {
+      throw InputError(
+          Fault{{file.string(), 1, 0}, fmt::format("column '{}' is missing", kNames[i])});
+    }
+  }
+  std::map<std::string, std::vector<cost::AttentionPoint>> points;
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    const auto& row = table.rows[r];
+    cost::AttentionPoint p;
+    try {
+      p.shape.sequences = std::stoll(row[column[1]]);
+      p.shape.query_length = p.shape.key_length = std::stoll(row[column[2]]);
+      p.shape.heads = std::stoi(row[column[3]]);
+      p.shape.kv_heads = std::stoi(row[column[4]]);
+      p.shape.qk_dim = p.shape.v_dim = std::stoi(row[column[5]]);
+      p.seconds = std::stod(row[column[6]]) * 1e-6;
+    } catch (const std::exception&) {
+      p.seconds = 0;
+    }
+    if (!(p.shape.sequences > 0 && p.shape.query_length > 0 && p.shape.heads > 0 &&
+          p.shape.qk_dim > 0 && p.seconds > 0)) {
+      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
+                             "a row without a positive shape and time"});
+    }
+    if (p.shape.query_length >= shortest) {
+      points[row[column[0]]].push_back(p);
+    }
+  }
+  return points;
+}
+
+void fit_attention_source(const fs::path& directory, const text::Value& source, bool check) {
+  const std::string& file = text::to_string(need(source, "file"));
+  std::string out = cost::head_text({"attention", strings(need(source, "devices")), "any",
+                                     text::to_string(need(source, "source"))});
+  for (const auto& entry : need(source, "kernels").entries) {
+    const text::Value& k = entry.value;
+    if (!cost::parse_attention_kernel(entry.key)) {
+      throw InputError(Fault{entry.origin, fmt::format("'{}' is no attention kernel", entry.key)});
+    }
+    cost::AttentionCurve curve;
+    cost::SizeClass held_out;
+    if (const text::Value* points = k.find("points")) {
+      const auto shortest = text::to_integer(need(k, "shortest"));
+      const auto all = read_attention_points(directory / text::to_string(*points), shortest);
+      const auto it = all.find(entry.key);
+      if (it == all.end()) {
+        throw InputError(Fault{entry.origin, "no points of this kernel"});
+      }
+      const cost::AttentionFit fit =
+          cost::fit_attention(it->second, text::to_number(need(k, "rate")),
+                              {static_cast<int>(text::to_integer(need(source, "sms"))),
+                               text::to_number(need(source, "bandwidth"))});
+      curve = fit.curve;
+      held_out = fit.held_out;
+      curve.fixed = std::min(curve.fixed, text::to_number(need(k, "fixed")));
+      curve.residual = std::max(curve.residual, number_or(k, "residual", 0));
+      fmt::print("{:42} {:9} {:6} {:6} | {:5.1f} {:5.1f}\n", file, entry.key, it->second.size(),
+                 held_out.points, 100 * held_out.median, 100 * held_out.p95);
+    } else {
+      curve.fixed = text::to_number(need(k, "fixed"));
+      curve.prologue = text::to_number(need(k, "prologue"));
+      curve.tail = text::to_number(need(k, "tail"));
+      curve.residual = text::to_number(need(k, "residual"));
+      for (const auto& rate : need(k, "rate").entries) {
+        curve.rate[std::stoi(rate.key)] = text::to_number(rate.value);
+      }
+    }
+    curve.backward = text::to_number(need(k, "backward"));
+    out += cost::attention_text(entry.key, curve, held_out, text::to_string(need(k, "source")));
+  }
+  write(directory / file, out, check);
+}
+
 int run(const fs::path& directory, bool check) {
   const text::Value sources = text::read_yaml(directory / "sources.yaml");
   fmt::print(
@@ -142,6 +224,10 @@ int run(const fs::path& directory, bool check) {
       "file", "dtype", "points", "held", "1-10 GFLOP", "10-100", "above 100", "all >= 1");
   for (const auto& source : need(sources, "gemm").items) {
     fit_gemm_source(directory, source, check);
+  }
+  fmt::print("\nattention forward, held-out quarter: |error| in % (median, 95th percentile)\n");
+  for (const auto& source : need(sources, "attention").items) {
+    fit_attention_source(directory, source, check);
   }
   return 0;
 }
