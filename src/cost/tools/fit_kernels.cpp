@@ -8,12 +8,17 @@
 #include <map>
 
 #include "../calibration_write.h"
+#include "../memory_fit.h"
 #include "stepcast/text/document.h"
 
 namespace {
 
 using namespace stepcast;
 namespace fs = std::filesystem;
+
+// Start to end of the smallest kernels on the device itself (Vidur's traces of A100 and H100: 2
+// us).
+constexpr double kDeviceFixed = 2e-6;
 
 const text::Value& need(const text::Value& map, std::string_view key) {
   const text::Value* v = map.find(key);
@@ -216,6 +221,72 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
   write(directory / file, out, check);
 }
 
+std::map<std::string, std::vector<cost::MemoryPoint>> read_memory_points(const fs::path& file) {
+  const text::Table table = text::read_csv(file);
+  const int op = table.column("op");
+  const int bytes = table.column("bytes");
+  const int time = table.column("time_us");
+  if (op < 0 || bytes < 0 || time < 0) {
+    throw InputError(Fault{{file.string(), 1, 0}, "expected the columns op, bytes, time_us"});
+  }
+  std::map<std::string, std::vector<cost::MemoryPoint>> points;
+  for (std::size_t r = 0; r < table.rows.size(); ++r) {
+    const auto& row = table.rows[r];
+    cost::MemoryPoint p;
+    try {
+      p = {std::stod(row[bytes]), std::stod(row[time]) * 1e-6};
+    } catch (const std::exception&) {
+      p = {};
+    }
+    if (!(p.bytes > 0 && p.seconds > 0)) {
+      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
+                             "a row without positive bytes and time"});
+    }
+    points[row[op]].push_back(p);
+  }
+  return points;
+}
+
+void fit_memory_source(const fs::path& directory, const text::Value& source, bool check) {
+  const std::string& file = text::to_string(need(source, "file"));
+  std::string out = cost::head_text(
+      {"memory", strings(need(source, "devices")), "any", text::to_string(need(source, "source"))});
+  std::map<std::string, std::vector<cost::MemoryPoint>> all;
+  if (const text::Value* points = source.find("points")) {
+    all = read_memory_points(directory / text::to_string(*points));
+  }
+  for (const auto& entry : need(source, "ops").entries) {
+    const text::Value& o = entry.value;
+    if (!cost::parse_memory_op(entry.key)) {
+      throw InputError(
+          Fault{entry.origin, fmt::format("'{}' is no memory-bound operator", entry.key)});
+    }
+    cost::MemoryCurve curve;
+    if (const text::Value* share = o.find("share")) {
+      curve.fixed = text::to_number(need(o, "fixed"));
+      curve.share = text::to_number(*share);
+      curve.residual = text::to_number(need(o, "residual"));
+    } else {
+      const std::string measured = text_or(o, "measured_as", entry.key);
+      if (!all.contains(measured)) {
+        throw InputError(Fault{entry.origin, fmt::format("no points of operator '{}'", measured)});
+      }
+      const cost::MemoryFit fit =
+          cost::fit_memory(all.at(measured), text::to_number(need(source, "bandwidth")));
+      curve = fit.curve;
+      // Timed from the host: the launch, which a job pays on its host stream, is part of the fit.
+      curve.fixed = std::min(curve.fixed, kDeviceFixed);
+      curve.share = std::min(1.0, curve.share * number_or(o, "scale", 1));
+      curve.residual = std::max(curve.residual, number_or(o, "residual", 0));
+      fmt::print("{:42} {:13} {:6} {:6} | {:5.1f} {:5.1f}\n", file, entry.key,
+                 all.at(measured).size(), fit.held_out.points, 100 * fit.held_out.median,
+                 100 * fit.held_out.p95);
+    }
+    out += cost::memory_text(entry.key, curve, text_or(o, "source", "fitted to the points"));
+  }
+  write(directory / file, out, check);
+}
+
 int run(const fs::path& directory, bool check) {
   const text::Value sources = text::read_yaml(directory / "sources.yaml");
   fmt::print(
@@ -228,6 +299,10 @@ int run(const fs::path& directory, bool check) {
   fmt::print("\nattention forward, held-out quarter: |error| in % (median, 95th percentile)\n");
   for (const auto& source : need(sources, "attention").items) {
     fit_attention_source(directory, source, check);
+  }
+  fmt::print("\nmemory-bound, held-out quarter: |error| in % (median, 95th percentile)\n");
+  for (const auto& source : need(sources, "memory").items) {
+    fit_memory_source(directory, source, check);
   }
   return 0;
 }
