@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <span>
 
 namespace stepcast::report {
 
@@ -51,8 +53,32 @@ std::string duration(double seconds) {
   return fmt::format("{} {}", significant(seconds * unit.per_second, 3), unit.name);
 }
 
+namespace {
+
+struct Unit {
+  double size;
+  std::string_view name;
+};
+
+// In the first unit that is not larger; units fall in size.
+std::string in_unit(double value, std::span<const Unit> units) {
+  const auto fitting = std::find_if(units.begin(), units.end() - 1,
+                                    [&](const Unit& unit) { return value >= unit.size; });
+  return fmt::format("{} {}", significant(value / fitting->size, 3), fitting->name);
+}
+
+}  // namespace
+
+std::string data_size(double bytes) {
+  static constexpr std::array kUnits = {Unit{1 << 30, "GiB"}, Unit{1 << 20, "MiB"},
+                                        Unit{1 << 10, "KiB"}, Unit{1, "B"}};
+  return in_unit(bytes, kUnits);
+}
+
 std::string rate(double bytes_per_second) {
-  return significant(bytes_per_second / 1e9, 3) + " GB/s";
+  static constexpr std::array kUnits = {Unit{1e9, "GB/s"}, Unit{1e6, "MB/s"}, Unit{1e3, "kB/s"},
+                                        Unit{1, "B/s"}};
+  return in_unit(bytes_per_second, kUnits);
 }
 
 int columns(std::string_view text) {

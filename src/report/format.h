@@ -15,7 +15,8 @@ std::string thousands(std::int64_t value);  // 1,234,567
 std::string percent(double fraction);       // 41.3 %
 std::string gibibytes(double bytes);        // 61.2 (the unit stands in the heading)
 std::string duration(double seconds);       // 1.234 s, 56.7 ms, 8.90 us
-std::string rate(double bytes_per_second);  // 215 GB/s
+std::string data_size(double bytes);        // 488 GiB, 1.25 MiB
+std::string rate(double bytes_per_second);  // 215 GB/s, 48.7 kB/s
 
 // The unit that fits `seconds`, and how many of it make a second.
 struct TimeUnit {

@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "bar.h"
+#include "job_line.h"
 #include "stepcast/report/report.h"
 #include "text_table.h"
 
@@ -24,10 +25,11 @@ using Align = TextTable::Align;
 constexpr int kMinWidth = 80;  // narrower ones see lines broken by their terminal
 constexpr int kMinBar = 16;
 constexpr int kMaxBar = 64;
-constexpr std::size_t kMostStages = 12;  // more than that: first, worst, last and the mean
+constexpr std::size_t kMostStages = 16;  // more than that: first, worst, last and the mean
 constexpr std::size_t kMostTraffic = 8;
+constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: not in the legend
 constexpr std::size_t kMostCurves = 6;
-constexpr int kOtherColumns = 54;  // of the table of communication, beside its operations
+constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
 
 constexpr Kind kFree{"free", "·", "2"};
 
@@ -162,7 +164,8 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < kTimes.size(); ++i) {
     kinds.push_back(kTimes[i].kind);
-    values.push_back(mean[i] > 0 && longest > 0 ? percent(mean[i] / longest) : "");
+    const double share = longest > 0 ? mean[i] / longest : 0;
+    values.push_back(share >= kLeastShare ? percent(share) : "");
   }
   return heading(paint, width, "Where the step goes",
                  fmt::format("one column: {}; letters: exposed communication and other waits",
@@ -247,7 +250,7 @@ std::string memory(const Report& report, const Paint& paint, int width) {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < kMemory.size(); ++i) {
     const double most = all[worst][i];
-    values.push_back(most > 0 ? gibibytes(most) : "");
+    values.push_back(most >= kLeastShare * whole ? gibibytes(most) : "");
   }
   return heading(
              paint, width, "Memory per GPU at its peak",
@@ -261,9 +264,10 @@ std::string memory(const Report& report, const Paint& paint, int width) {
 
 // ---------------------------------------------------------------- communication
 
-// Exposed time of the group on the stage where it is longest.
+// Exposed time of the group on the stage where it is longest; below zero for groups that are part
+// of "other".
 Time exposed(const Report& report, std::string_view group) {
-  Time most{0};
+  Time most{-1};
   for (const TimeKind& kind : kTimes) {
     if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == group) {
       for (const StageBreakdown& stage : report.breakdown) {
@@ -292,7 +296,7 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
                    {"exposed"},
                    {"operation", Align::left},
                    {"count"},
-                   {"GiB"},
+                   {"data"},
                    {"time"},
                    {"rate"}});
   std::string group;
@@ -302,9 +306,13 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
     const bool first = row.group != group;
     group = row.group;
     const double time = to_seconds(row.time);
-    table.row({first ? group : "", first ? duration(to_seconds(exposed(report, group))) : "",
+    const Time waited = exposed(report, group);
+    table.row({first ? group : "",
+               !first             ? ""
+               : waited < Time{0} ? "-"
+                                  : duration(to_seconds(waited)),
                shorten(row.op, std::max(12, width - kOtherColumns)), thousands(row.count),
-               gibibytes(static_cast<double>(row.bytes.count())), duration(time),
+               data_size(static_cast<double>(row.bytes.count())), duration(time),
                time > 0 ? rate(static_cast<double>(row.bytes.count()) / time) : "-"});
   }
   std::string out =
@@ -421,7 +429,11 @@ std::string foundations(const Report& report, const Paint& paint, int width) {
 std::string terminal(const Report& report, bool colour, int width) {
   width = std::max(width, kMinWidth);
   const Paint paint{colour};
-  std::string out = paint("1", report.title) + "\n" + headlines(report, paint);
+  std::string out = paint("1", report.title) + "\n";
+  if (const std::string job = job_line(report); !job.empty()) {
+    out += wrap(job, width, 0) + "\n";
+  }
+  out += headlines(report, paint);
   for (const std::string& section :
        {advice(report, paint, width), breakdown(report, paint, width), memory(report, paint, width),
         traffic(report, paint, width), foundations(report, paint, width)}) {

@@ -15,7 +15,16 @@ inline Bytes gib(double count) { return Bytes(static_cast<std::int64_t>(count * 
 inline result::Report report() {
   result::Report r;
   r.title = "llama-3-8b on 2 x dgx-h100";
-  r.job_json = "{\n  \"model\": \"llama-3-8b\",\n  \"cluster\": {\"nodes\": 2}\n}\n";
+  r.job_json = R"({
+  "model": "llama-3-8b",
+  "cluster": {"nodes": 2},
+  "system": {"name": "megatron-lm"},
+  "workload": {"sequence_length": 8192, "global_batch": 128, "micro_batch": 1, "precision": "bf16"},
+  "parallelism": {"tensor": 4, "pipeline": 2, "virtual_pipeline": 3, "context": {"size": 1}, "expert": 1,
+                  "data": "auto", "sharding": "zero1"},
+  "memory": {"recompute": {"every": 2}}
+}
+)";
   r.step_time = {1.000000000003, 0.95, 1.06};
   r.tokens_per_second_per_gpu = {8123.5, 7700, 8500};
   r.model_flops_per_gpu = {4.125e14, 3.9e14, 4.3e14};

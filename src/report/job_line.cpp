@@ -1,0 +1,103 @@
+#include "job_line.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+namespace stepcast::report {
+namespace {
+
+using nlohmann::json;
+
+const json& at(const json& object, const char* key) {
+  static const json none;
+  const auto found = object.is_object() ? object.find(key) : object.end();
+  return object.is_object() && found != object.end() ? *found : none;
+}
+
+std::optional<std::int64_t> whole(const json& value) {
+  return value.is_number() ? std::optional(static_cast<std::int64_t>(value.get<double>()))
+                           : std::nullopt;
+}
+
+// A name ("selective"), or a setting with one ("{every: 2}" is "every 2").
+std::string words(const json& value) {
+  if (value.is_string()) {
+    return value.get<std::string>();
+  }
+  if (value.is_object() && !value.empty()) {
+    const auto first = value.items().begin();
+    return first.value().is_number_integer()
+               ? fmt::format("{} {}", first.key(), first.value().get<std::int64_t>())
+               : first.key();
+  }
+  return "";
+}
+
+std::string joined(const std::vector<std::string>& parts, const char* by) {
+  std::string out;
+  for (const std::string& part : parts) {
+    if (!part.empty()) {
+      out += (out.empty() ? "" : by) + part;
+    }
+  }
+  return out;
+}
+
+std::string grid(const json& parallelism, std::int64_t ranks) {
+  std::vector<std::string> parts;
+  std::int64_t model_ranks = 1;
+  for (const char* axis : {"tensor", "context", "pipeline"}) {
+    const json& given = at(parallelism, axis);
+    const auto size = whole(given.is_object() ? at(given, "size") : given);
+    if (!size || *size < 1) {
+      continue;
+    }
+    model_ranks *= *size;
+    const auto chunks = whole(at(parallelism, "virtual_pipeline")).value_or(1);
+    const bool pipeline = std::string_view(axis) == "pipeline";
+    if (*size > 1) {
+      parts.push_back(pipeline && chunks > 1 ? fmt::format("pipeline {} x {} chunks", *size, chunks)
+                                             : fmt::format("{} {}", axis, *size));
+    }
+  }
+  if (parallelism.is_object() && ranks > 0 && ranks % model_ranks == 0) {
+    parts.push_back(fmt::format("data {}", ranks / model_ranks));
+  }
+  if (const auto expert = whole(at(parallelism, "expert")); expert && *expert > 1) {
+    parts.push_back(fmt::format("expert {}", *expert));
+  }
+  const std::string sharding = words(at(parallelism, "sharding"));
+  parts.push_back(sharding == "none" ? "" : sharding);
+  return joined(parts, ", ");
+}
+
+}  // namespace
+
+std::string job_line(const result::Report& report) {
+  const json job = json::parse(report.job_json, nullptr, false);
+  if (!job.is_object()) {
+    return "";
+  }
+  const json& workload = at(job, "workload");
+  const std::string system =
+      words(at(job, "system").is_object() ? at(at(job, "system"), "name") : at(job, "system"));
+  std::string batch;
+  const auto sequences = whole(at(workload, "global_batch"));
+  const auto length = whole(at(workload, "sequence_length"));
+  if (sequences && length) {
+    batch = fmt::format("{} sequences of {} tokens", *sequences, *length);
+    if (const auto micro = whole(at(workload, "micro_batch"))) {
+      batch += fmt::format(", micro-batch {}", *micro);
+    }
+  }
+  const std::string recompute = words(at(at(job, "memory"), "recompute"));
+  return joined({joined({system, words(at(workload, "precision"))}, ", "),
+                 grid(at(job, "parallelism"), report.engine.ranks), batch,
+                 recompute.empty() ? "" : "recompute " + recompute},
+                "; ");
+}
+
+}  // namespace stepcast::report
