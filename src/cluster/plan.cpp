@@ -133,6 +133,11 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
     set(o.first, o.count, o.device);
   }
 
+  if (plan.gpus > 1 && *std::min_element(plan.nvlink.begin(), plan.nvlink.end()) <= 0) {
+    return bad("cluster.device.pcie",
+               "GPUs of one node share neither NVLink nor PCIe: state a rate of one of them");
+  }
+
   const double nic_rate = c.node.nic.count() * c.fabric.efficiency;
   double nominal_port = 0;
   if (plan.ports > 0) {

@@ -215,6 +215,9 @@ TEST_CASE("faults that name nothing, and clusters that cannot be, are refused") 
   CHECK(refused(c).key == "cluster.fabric");
   c.nodes = 1;
   CHECK(std::holds_alternative<Topology>(Topology::build(c)));
+  auto apart = c;
+  apart.device.nvlink = apart.device.pcie = Bandwidth(0);
+  CHECK(refused(apart).key == "cluster.device.pcie");
   c.overrides = {{0, 2, c.device}};
   CHECK(refused(c).key == "cluster.overrides");
 }
