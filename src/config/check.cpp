@@ -242,8 +242,18 @@ class Checker {
            what, of);
       }
     };
+    // Sizes are at most 10^7 and context is 1, so the product fits; data is multiplied in only
+    // below the ranks.
+    const std::int64_t model_ranks = std::int64_t{p.tensor} * p.context * p.pipeline;
+    if (model_ranks > ranks) {
+      no(blame(),
+         "tensor {} x context {} x pipeline {} is more than the cluster's {} ranks; expected at "
+         "most that",
+         p.tensor, p.context, p.pipeline, ranks);
+      return;
+    }
     divide(m.heads, "heads");
-    if (!m.mla) {
+    if (!m.mla && m.kv_heads != m.heads) {
       divide(m.kv_heads, "kv_heads");
     }
     if (!m.moe || m.moe->dense_layers > 0 || m.moe->every > 1) {
@@ -271,16 +281,6 @@ class Checker {
     }
     if (p.sequence_parallel) {
       divide(j_.workload.sequence_length, "sequence_length");
-    }
-    // Sizes are at most 10^7 and context is 1, so the product fits; data is multiplied in only
-    // below the ranks.
-    const std::int64_t model_ranks = std::int64_t{p.tensor} * p.context * p.pipeline;
-    if (model_ranks > ranks) {
-      no(blame(),
-         "tensor {} x context {} x pipeline {} is more than the cluster's {} ranks; expected at "
-         "most that",
-         p.tensor, p.context, p.pipeline, ranks);
-      return;
     }
     if (p.data) {
       const std::int64_t all = model_ranks * *p.data;

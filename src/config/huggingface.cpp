@@ -115,7 +115,7 @@ class Config {
     for (const char* name : names) {
       if (const Value* v = find(name)) {
         Reader::Scope scope(reader_, name);
-        if (const auto x = read_integer(reader_, *v, 0, kWide)) {
+        if (const auto x = read_integer(reader_, *v, absent ? 0 : 1, kWide)) {
           out = static_cast<I>(*x);
         }
         return;

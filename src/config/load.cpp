@@ -79,6 +79,7 @@ Value system_document(Reader& reader, const Value& name) {
   }
   Reader sub;
   sub.including = reader.including;
+  sub.subject = "a training system";
   sub.begin(key);
   Value doc = read_system_file(sub, *file);
   reader.add(sub.faults());
@@ -107,7 +108,8 @@ Value with_base(Reader& reader, Value doc) {
   }
   Value base;
   try {
-    base = with_base(reader, text::read_yaml(*file));
+    base = with_base(
+        reader, file->extension() == ".json" ? text::read_json(*file) : text::read_yaml(*file));
   } catch (const InputError& error) {
     reader.add(error.faults());
   }
@@ -117,6 +119,7 @@ Value with_base(Reader& reader, Value doc) {
 
 void apply(Reader& reader, Value& doc, const std::string& option) {
   const Origin where{"--set " + option, 0, 0};
+  reader.begin(where.file);
   const std::size_t equals = option.find('=');
   if (equals == std::string::npos || equals == 0) {
     reader.fault(where, "the option has no value; expected KEY=VALUE");
@@ -226,7 +229,7 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
   }
   reader.begin(file.string());
   reader.including.push_back(fs::weakly_canonical(file, error).string());
-  Value doc = text::read_yaml(file);
+  Value doc = file.extension() == ".json" ? text::read_json(file) : text::read_yaml(file);
   return finish(reader, std::move(doc), {file.string(), 1, 1}, overrides);
 }
 

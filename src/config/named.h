@@ -66,6 +66,7 @@ std::shared_ptr<const Loaded_part<T>> load_part(Reader& reader, const std::files
   auto loaded = std::make_shared<Loaded_part<T>>();
   Reader sub;
   sub.including = reader.including;
+  sub.subject = "a " + part.noun;
   sub.begin(key);
   try {
     const Value doc = file.extension() == ".json" ? text::read_json(file) : text::read_yaml(file);

@@ -33,13 +33,14 @@ void Reader::add(const std::vector<Fault>& more) {
 }
 
 void Reader::expected(const Value& got, std::string_view what) {
-  fault(got.origin, fmt::format("{}; expected {}", describe(got), what));
+  fault(got.origin, fmt::format("{} is {}; expected {}", path_.empty() ? "the file" : path_,
+                                describe(got), what));
 }
 
 void Reader::unknown(const Value::Entry& entry, const std::vector<std::string>& known) {
   const std::string near = nearest(entry.key, known);
   std::string message = fmt::format("unknown key '{}'; expected a key of {}", entry.key,
-                                    path_.empty() ? "a job" : "'" + path_ + "'");
+                                    path_.empty() ? subject : "'" + path_ + "'");
   if (!near.empty()) {
     message += fmt::format(" (did you mean '{}'?)", near);
   }
@@ -71,11 +72,11 @@ std::vector<Fault> Reader::faults() const {
 std::string describe(const Value& value) {
   switch (value.kind) {
     case Value::Kind::null:
-      return "nothing is given";
+      return "empty";
     case Value::Kind::sequence:
-      return "a list is given";
+      return "a list";
     case Value::Kind::map:
-      return "a map is given";
+      return "a map";
     case Value::Kind::scalar:
       break;
   }
@@ -85,9 +86,9 @@ std::string describe(const Value& value) {
   const bool digits =
       s.size() > 1 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!value.quoted && digits && s[0] == '0') {
-    return fmt::format("'{}' looks octal", shown);
+    return fmt::format("'{}', which looks octal", shown);
   }
-  return fmt::format("'{}' is given", shown);
+  return fmt::format("{}'{}'", value.quoted ? "the text " : "", shown);
 }
 
 }  // namespace stepcast::config

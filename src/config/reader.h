@@ -34,7 +34,7 @@ class Reader {
   void fault(const Origin& where, std::string message);
   void fault(const Value& where, std::string message) { fault(where.origin, std::move(message)); }
   void add(const std::vector<Fault>& more);
-  // "'x' is a string; expected WHAT".
+  // "parallelism.tensor is 'x'; expected WHAT".
   void expected(const Value& got, std::string_view what);
   void unknown(const Value::Entry& entry, const std::vector<std::string>& known);
 
@@ -58,6 +58,9 @@ class Reader {
   };
   std::vector<Feature> features;
 
+  // What the file describes, for messages about its top level.
+  std::string subject = "a job";
+
   // Files that are being included, outermost first: one that comes up again is a cycle.
   std::vector<std::string> including;
 
@@ -68,7 +71,7 @@ class Reader {
   std::map<std::string, Origin> origins_;
 };
 
-// "a list", "a map", "null", "octal-looking"… for messages.
+// "'x'", "the text 'x'", "a list", "a map", "empty", "'010', which looks octal"… for messages.
 std::string describe(const Value& value);
 
 }  // namespace stepcast::config

@@ -403,11 +403,14 @@ Field<Nccl> variable(std::string key, std::optional<std::string> Nccl::*member,
       n.*member = std::nullopt;
       return;
     }
-    Value lower = v;
-    std::transform(lower.scalar.begin(), lower.scalar.end(), lower.scalar.begin(),
+    std::string lower = v.scalar;
+    std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (const auto i = read_word(r, lower, values, later)) {
-      n.*member = values[*i];
+    if (v.kind == Value::Kind::scalar &&
+        std::find(values.begin(), values.end(), lower) != values.end()) {
+      n.*member = lower;
+    } else {
+      read_word(r, v, values, later);
     }
   };
   f.write = [=](const Nccl& n) { return n.*member ? tree::string(*(n.*member)) : tree::null(); };

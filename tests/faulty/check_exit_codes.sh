@@ -1,0 +1,27 @@
+#!/bin/sh
+# check_exit_codes.sh SIMULATE: the binary on every faulty config: exit status 2, the expected lines on standard error,
+# nothing on standard output.
+simulate=$1
+cd "$(dirname "$0")" || exit 1
+bad=0
+count=0
+for file in *.yaml *.json; do
+  expected="${file%.*}.expected"
+  set --
+  if [ -f "${file%.*}.options" ]; then
+    while IFS= read -r option; do
+      set -- "$@" --set "$option"
+    done <"${file%.*}.options"
+  fi
+  out=$("$simulate" --config "$file" "$@" 2>/tmp/stepcast_faulty.$$)
+  status=$?
+  count=$((count + 1))
+  if [ $status -ne 2 ] || [ -n "$out" ] || ! cmp -s /tmp/stepcast_faulty.$$ "$expected"; then
+    echo "$file: exit status $status; expected 2 and:"
+    diff "$expected" /tmp/stepcast_faulty.$$
+    bad=$((bad + 1))
+  fi
+done
+rm -f /tmp/stepcast_faulty.$$
+echo "$count faulty configs, $bad wrong"
+[ $count -ge 60 ] && [ $bad -eq 0 ]

@@ -1,0 +1,146 @@
+// Genuine config.json files: shapes as their publishers state them. The files are in
+// configs/models.
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+
+using namespace stepcast;
+
+namespace {
+
+std::filesystem::path write(const std::string& name, const std::string& text) {
+  const auto folder = std::filesystem::temp_directory_path() / "stepcast_huggingface_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / name) << text;
+  return folder / name;
+}
+
+}  // namespace
+
+TEST_CASE("dense Llama and Qwen configs") {
+  const auto llama = config::model("llama-3.1-405b");
+  CHECK(llama.layers == 126);
+  CHECK(llama.hidden == 16384);
+  CHECK(llama.heads == 128);
+  CHECK(llama.kv_heads == 8);
+  CHECK(llama.head_dim == 128);
+  CHECK(llama.ffn == 53248);
+  CHECK(llama.norm == job::Norm::rms);
+  CHECK(llama.positions == job::Positions::rotary);
+  CHECK_FALSE(llama.biases.qkv);
+
+  const auto multi_head = config::model("llama-2-7b");
+  CHECK(multi_head.kv_heads == 32);
+  CHECK(multi_head.vocab == 32000);
+
+  const auto qwen = config::model("qwen3-0.6b");
+  CHECK(qwen.qk_norm);
+  CHECK(qwen.tied_embeddings);
+  CHECK(qwen.head_dim == 128);  // more than hidden / heads
+  CHECK(qwen.hidden / qwen.heads == 64);
+}
+
+TEST_CASE("mixtures of experts") {
+  const auto mixtral = config::model("mixtral-8x22b");
+  REQUIRE(mixtral.moe);
+  CHECK(mixtral.moe->experts == 8);
+  CHECK(mixtral.moe->topk == 2);
+  CHECK(mixtral.moe->ffn == 16384);
+  CHECK(mixtral.moe->shared_experts == 0);
+
+  const auto qwen = config::model("qwen3-30b-a3b");
+  REQUIRE(qwen.moe);
+  CHECK(qwen.moe->experts == 128);
+  CHECK(qwen.moe->topk == 8);
+  CHECK(qwen.moe->ffn == 768);
+
+  const auto deepseek = config::model("deepseek-v3");
+  REQUIRE(deepseek.moe);
+  REQUIRE(deepseek.mla);
+  CHECK(deepseek.moe->experts == 256);
+  CHECK(deepseek.moe->shared_experts == 1);
+  CHECK(deepseek.moe->dense_layers == 3);
+  CHECK(deepseek.moe->router_bias);
+  CHECK(deepseek.mla->q_lora_rank == 1536);
+  CHECK(deepseek.mla->kv_lora_rank == 512);
+  CHECK(deepseek.head_dim == 192);
+}
+
+TEST_CASE("families of the GPT line") {
+  const auto gpt2 = config::model(
+      write("gpt2.json", R"({"model_type": "gpt2", "n_layer": 12, "n_embd": 768, "n_head": 12,
+    "n_positions": 1024, "vocab_size": 50257, "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+    "activation_function": "gelu_new"})")
+          .string());
+  CHECK(gpt2.ffn == 3072);
+  CHECK(gpt2.max_positions == 1024);
+  CHECK(gpt2.tied_embeddings);
+  CHECK(gpt2.biases.qkv);
+  CHECK(gpt2.biases.mlp);
+  CHECK_FALSE(gpt2.biases.head);
+  CHECK(gpt2.dropout == 0.1);
+
+  const auto gptj = config::model(
+      write("gptj.json", R"({"model_type": "gptj", "n_layer": 28, "n_embd": 4096, "n_head": 16,
+    "n_positions": 2048, "rotary_dim": 64, "vocab_size": 50400, "resid_pdrop": 0, "embd_pdrop": 0, "attn_pdrop": 0,
+    "tie_word_embeddings": false})")
+          .string());
+  CHECK(gptj.parallel_block);
+  CHECK(gptj.biases.head);
+  CHECK_FALSE(gptj.biases.qkv);
+  CHECK(gptj.positions == job::Positions::rotary);
+
+  const auto opt = config::model(
+      write("opt.json", R"({"model_type": "opt", "num_hidden_layers": 24, "hidden_size": 2048,
+    "num_attention_heads": 32, "ffn_dim": 8192, "vocab_size": 50272, "max_position_embeddings": 2048,
+    "word_embed_proj_dim": 2048, "activation_function": "relu", "dropout": 0.1})")
+          .string());
+  CHECK(opt.max_positions == 2050);  // two rows of offset
+  CHECK(opt.tied_embeddings);
+}
+
+TEST_CASE("a feature that is switched off is no fault") {
+  const auto off = config::model(
+      write("off.json", R"({"model_type": "mistral", "num_hidden_layers": 32, "hidden_size": 4096,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+    "sliding_window": null})")
+          .string());
+  CHECK(off.layers == 32);
+  CHECK_NOTHROW(config::model(
+      write("unused.json", R"({"model_type": "qwen2", "num_hidden_layers": 2, "hidden_size": 512,
+    "num_attention_heads": 8, "num_key_value_heads": 8, "intermediate_size": 1024, "vocab_size": 32000,
+    "use_sliding_window": false, "sliding_window": 131072, "max_window_layers": 28})")
+          .string()));
+}
+
+TEST_CASE("the includer may switch a window or the prediction layers off") {
+  const auto path = write("window.json",
+                          R"({"model_type": "mistral", "num_hidden_layers": 32, "hidden_size": 4096,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+    "sliding_window": 4096})");
+  CHECK_THROWS_AS(config::model(path.string()), InputError);
+  const std::string rest =
+      "\ncluster: {use: dgx-h100, nodes: 1}\nworkload: {sequence_length: 4096, global_batch: 8}\n";
+  const auto full =
+      config::parse("model: {use: " + path.string() + ", sliding_window: null}" + rest, "job.yaml");
+  CHECK(full.job.model.hidden == 4096);
+  CHECK_THROWS_AS(config::parse("model: " + path.string() + rest, "job.yaml"), InputError);
+}
+
+TEST_CASE("the two parallel norms of GPT-NeoX and Falcon-40B are refused by name") {
+  const auto neox =
+      write("neox.json", R"({"model_type": "gpt_neox", "num_hidden_layers": 32, "hidden_size": 4096,
+    "num_attention_heads": 32, "intermediate_size": 16384, "vocab_size": 50432, "use_parallel_residual": true})");
+  try {
+    config::model(neox.string());
+    FAIL("read a block that is not modelled");
+  } catch (const InputError& error) {
+    REQUIRE(error.faults().size() == 1);
+    CHECK(error.faults()[0].message ==
+          "'use_parallel_residual' (a parallel block with two norms) is not modelled");
+    CHECK(error.faults()[0].where.line == 2);
+  }
+}

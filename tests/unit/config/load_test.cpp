@@ -1,0 +1,234 @@
+// Layers, includes, overrides and derived values of a job.
+#include <filesystem>
+#include <fstream>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+
+using namespace stepcast;
+
+namespace {
+
+const std::string kJob = R"(model: llama-3-8b
+cluster: {use: dgx-h100, nodes: 2}
+system: megatron-lm
+workload: {sequence_length: 8192, global_batch: 32}
+parallelism:
+  tensor: 2
+)";
+
+config::Loaded parse(const std::string& extra = "",
+                     const std::vector<std::string>& overrides = {}) {
+  return config::parse(kJob + extra, "job.yaml", overrides);
+}
+
+std::vector<Fault> faults(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  try {
+    config::parse(yaml, "job.yaml", overrides);
+  } catch (const InputError& error) {
+    return error.faults();
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("llama70b.yaml is Llama-3 70B on 64 H100 nodes") {
+  const job::Job j = config::load("llama70b.yaml").job;
+  CHECK(j.model.name == "llama-3-70b");
+  CHECK(j.model.layers == 80);
+  CHECK(j.model.hidden == 8192);
+  CHECK(j.model.kv_heads == 8);
+  CHECK(j.model.ffn == 28672);
+  CHECK(j.model.vocab == 128256);
+  CHECK(j.model.gated_mlp);
+  CHECK_FALSE(j.model.tied_embeddings);
+  CHECK(j.cluster.ranks() == 512);
+  CHECK(j.cluster.device.name == "h100-sxm");
+  CHECK(j.cluster.device.peak.at(job::DType::bf16).count() == 989e12);
+  CHECK(j.cluster.node.nic.count() == 50e9);  // 400 Gb/s
+  CHECK(j.system.family == job::System::Family::megatron);
+}
+
+TEST_CASE("every ready job loads") {
+  const auto jobs = config::list("jobs");
+  CHECK(jobs.size() >= 5);
+  for (const auto& name : jobs) {
+    INFO(name);
+    CHECK_NOTHROW(config::load(name));
+  }
+}
+
+TEST_CASE("every file of configs can be used by its name") {
+  for (const auto& name : config::list("models")) {
+    INFO(name);
+    CHECK(config::model(name).layers > 0);
+  }
+  for (const auto& name : config::list("devices")) {
+    INFO(name);
+    const job::Device d = config::device(name);
+    CHECK(d.memory_bandwidth.count() > 0);
+    CHECK(d.usable_memory.count() > 0);
+    CHECK_FALSE(d.source.empty());
+  }
+  for (const auto& name : config::list("systems")) {
+    INFO(name);
+    CHECK_FALSE(config::system(name).generation.empty());
+  }
+  for (const auto& name : config::list("clusters")) {
+    INFO(name);
+    const job::Job j =
+        parse("", {"cluster.use=" + name, "parallelism.tensor=1", "cluster.gpus_per_node=4",
+                   "workload.precision=fp16", "kernels.attention=unfused"})
+            .job;
+    CHECK(j.cluster.name == name);
+    CHECK_FALSE(j.cluster.device.source.empty());
+  }
+}
+
+TEST_CASE("aliases and spellings name the same device") {
+  CHECK(config::device("h100").name == "h100-sxm");
+  CHECK(config::device("H100_SXM").name == "h100-sxm");
+  CHECK(config::device("a100_sxm_80").memory.count() == 80'000'000'000);
+}
+
+TEST_CASE("a system's defaults lie below the job, options above it") {
+  const auto plain = parse();
+  CHECK(plain.job.parallelism.sharding == job::Sharding::none);
+  CHECK_FALSE(plain.job.parallelism.overlap.grad_reduce);
+  const auto nemo = parse("", {"system=nemo"});
+  CHECK(nemo.job.system.name == "nemo");
+  CHECK(nemo.job.parallelism.sharding == job::Sharding::zero1);
+  CHECK(nemo.job.parallelism.overlap.grad_reduce);
+  CHECK(nemo.job.parallelism.overlap.pipeline);  // of megatron-lm, which nemo builds on
+  const auto job_wins = parse("  overlap: {grad_reduce: false}\n", {"system=nemo"});
+  CHECK_FALSE(job_wins.job.parallelism.overlap.grad_reduce);
+  CHECK(job_wins.job.parallelism.overlap.param_gather);
+  const auto option_wins =
+      parse("  overlap: {grad_reduce: false}\n",
+            {"system=nemo", "parallelism.overlap.grad_reduce=true", "parallelism.tensor=4"});
+  CHECK(option_wins.job.parallelism.overlap.grad_reduce);
+  CHECK(option_wins.job.parallelism.tensor == 4);
+}
+
+TEST_CASE("origins tell where each value was set") {
+  const auto loaded = parse("  pipeline: 2\n", {"workload.micro_batch=2"});
+  CHECK(to_string(loaded.origins.at("parallelism.tensor")) == "job.yaml:6:11");
+  CHECK(to_string(loaded.origins.at("workload.micro_batch")) == "--set workload.micro_batch=2");
+  CHECK(loaded.origins.at("cluster.device.memory").file.find("configs/devices/h100-sxm.yaml") !=
+        std::string::npos);
+  CHECK(loaded.origins.at("system.family").file.find("configs/systems/megatron-lm.yaml") !=
+        std::string::npos);
+  CHECK(loaded.origins.count("parallelism.data") == 0);
+}
+
+TEST_CASE("an impossible plan is blamed on the key, or on the nearest key above it") {
+  const auto loaded = parse();
+  CHECK(to_string(config::fault_of(loaded, {"parallelism.tensor", "why"})) ==
+        "job.yaml:6:11: error: why");
+  CHECK(to_string(config::fault_of(loaded, {"parallelism.expert", "why"})) ==
+        "job.yaml:6:3: error: why");
+  CHECK(to_string(config::fault_of(loaded, {"nccl.algo", "why"})) == "job.yaml:1:1: error: why");
+}
+
+TEST_CASE("an option may name a section, a name or a part of one") {
+  CHECK(parse("", {"cluster.nodes=4"}).job.cluster.nodes == 4);
+  CHECK(parse("", {"model.layers=16"}).job.model.layers == 16);
+  CHECK(parse("", {"model.layers=16"}).job.model.hidden == 4096);
+  CHECK(parse("", {"model=llama-3-70b"}).job.model.layers == 80);
+  CHECK(parse("", {"memory={recompute: {every: 2}}"}).job.memory.recompute.layers == 2);
+  CHECK(parse("memory: {recompute: full}\n", {"memory.recompute.block=3"})
+            .job.memory.recompute.kind == job::Recompute::Kind::block);
+  CHECK(parse("", {"cluster.device=h200-sxm"}).job.cluster.device.name == "h200-sxm");
+  CHECK(parse("", {"cluster.device.power=500 W"}).job.cluster.device.power.count() == 500);
+}
+
+TEST_CASE("a job may start from another") {
+  const auto folder = std::filesystem::temp_directory_path() / "stepcast_config_load_test";
+  std::filesystem::create_directories(folder);
+  std::ofstream(folder / "base.yaml") << kJob;
+  std::ofstream(folder / "job.yaml") << "use: ./base.yaml\nworkload: {global_batch: 64}\n";
+  const auto loaded = config::load((folder / "job.yaml").string());
+  CHECK(loaded.job.workload.global_batch == 64);
+  CHECK(loaded.job.workload.sequence_length == 8192);
+  CHECK(loaded.origins.at("workload.sequence_length").file == (folder / "base.yaml").string());
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("whole numbers may be written with an exponent") {
+  CHECK(parse("", {"workload.tokens=15e12"}).job.workload.tokens == 15e12);
+  CHECK(parse("", {"workload.global_batch=1e3", "cluster.nodes=1", "parallelism.tensor=8"})
+            .job.workload.global_batch == 1000);
+}
+
+TEST_CASE("memory overrides: as sold keeps the usable share, as shown is usable") {
+  const auto as_sold = parse("", {"cluster.device.memory=96 GB"}).job.cluster.device;
+  CHECK(as_sold.memory.count() == 96'000'000'000);
+  CHECK(as_sold.usable_memory / as_sold.memory == Approx(84'932'978'278.0 / 80e9));
+  const auto as_shown = parse("", {"cluster.device.memory=95 GiB"}).job.cluster.device;
+  CHECK(as_shown.usable_memory.count() == 0);
+  CHECK(as_shown.memory.count() == 95LL << 30);
+}
+
+TEST_CASE("a cluster is a node count and overrides of its parts") {
+  const auto c =
+      parse("", {"cluster={use: dgx-a100, nodes: 4, gpus_per_node: 4, device: h100-sxm, "
+                 "fabric: {kind: fat_tree, oversubscription: 2}, order: tp-dp-cp-ep-pp, "
+                 "faults: [{link: node3/nic2, bandwidth: 0.5}], "
+                 "overrides: [{first: 0, count: 1, device: {use: h100-sxm, power: 500 W}}]}"})
+          .job.cluster;
+  CHECK(c.ranks() == 16);
+  CHECK(c.device.name == "h100-sxm");
+  CHECK(c.node.name == "dgx-a100");
+  CHECK(c.fabric.kind == job::Fabric::Kind::fat_tree);
+  CHECK(c.fabric.oversubscription == 2);
+  REQUIRE(c.faults.size() == 1);
+  CHECK(c.faults[0].target == "node3/nic2");
+  CHECK(c.faults[0].bandwidth == 0.5);
+  REQUIRE(c.overrides.size() == 1);
+  CHECK(c.overrides[0].device.power.count() == 500);
+}
+
+TEST_CASE("formats of the training state follow precision and framework") {
+  using job::DType;
+  const auto types = [](const std::vector<std::string>& overrides) {
+    return parse("", overrides).job.memory.dtypes;
+  };
+  CHECK(types({}).parameters == DType::bf16);
+  CHECK(types({}).gradients == DType::fp32);
+  CHECK(types({}).master == DType::fp32);
+  CHECK(types({"workload.precision=fp16"}).gradients == DType::fp16);
+  CHECK(types({"workload.precision=fp16", "memory.dtypes.gradients=fp32"}).gradients ==
+        DType::fp32);
+  CHECK(types({"workload.precision=fp32"}).parameters == DType::fp32);
+  CHECK_FALSE(types({"workload.precision=fp32"}).master.has_value());
+  CHECK(types({"system=deepspeed"}).reduce == DType::bf16);
+  CHECK(types({"system=pytorch-fsdp"}).parameters == DType::fp32);
+  CHECK_FALSE(types({"system=pytorch-fsdp"}).master.has_value());
+}
+
+TEST_CASE("experts are split by the dense tensor size") {
+  const auto moe = parse("", {"model=mixtral-8x7b", "parallelism.tensor=4"}).job;
+  CHECK(moe.parallelism.expert_tensor == 4);
+  CHECK(parse().job.parallelism.expert_tensor == 1);
+}
+
+TEST_CASE("all faults of a file come at once, in its order, options last") {
+  const auto all =
+      faults("workload: {sequence_length: -1, global_batch: x}\nmodel: llama-3-9b\ntypo: 1\n",
+             {"parallelism.tensor=0"});
+  REQUIRE(all.size() == 5);
+  CHECK(all[0].where.line == 1);
+  CHECK(all[1].where.line == 1);
+  CHECK(all[1].where.column > all[0].where.column);
+  CHECK(all[2].where.line == 2);
+  CHECK(all[3].where.line == 3);
+  CHECK(all[4].where.file == "--set parallelism.tensor=0");
+}
+
+TEST_CASE("what was switched off may be said") {
+  CHECK_NOTHROW(
+      parse("", {"model.mtp_layers=0", "model.sliding_window=null", "parallelism.context=1",
+                 "memory.offload=none", "workload.finetune=none",
+                 "parallelism.accumulation.reduce=last", "moe.balance=forced", "nccl.algo=Ring"}));
+}
