@@ -46,11 +46,12 @@ class EventQueue {
     if (size_ == 0) {
       return false;
     }
-    if ((occupied_ & 1U) == 0) {
-      advance();
+    if ((occupied_ & 1U) != 0) {
+      batch.swap(buckets_[0]);
+      occupied_ &= ~std::uint64_t{1};
+    } else {
+      advance(batch);
     }
-    batch.swap(buckets_[0]);
-    occupied_ &= ~std::uint64_t{1};
     size_ -= batch.size();
     return true;
   }
@@ -65,19 +66,24 @@ class EventQueue {
     return static_cast<int>(std::bit_width(x));
   }
 
-  void advance() {
+  // Takes the lowest bucket apart: its earliest events to `batch`, the others to lower buckets.
+  void advance(std::vector<Event>& batch) {
     const int b = std::countr_zero(occupied_);
     std::vector<Event>& from = buckets_[b];
     occupied_ &= ~(std::uint64_t{1} << b);
-    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    std::int64_t least = from.front().time;
     for (const Event& e : from) {
       least = e.time < least ? e.time : least;
     }
     last_ = least;
     for (const Event& e : from) {
-      const int to = bucket(e.time);  // always below b, so order within a time is kept
-      buckets_[to].push_back(e);
-      occupied_ |= std::uint64_t{1} << to;
+      if (e.time == least) {
+        batch.push_back(e);
+      } else {
+        const int to = bucket(e.time);  // always below b, so order within a time is kept
+        buckets_[to].push_back(e);
+        occupied_ |= std::uint64_t{1} << to;
+      }
     }
     from.clear();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "binding.h"
 #include "history.h"
 
 namespace stepcast::engine {
@@ -45,6 +46,7 @@ Machine::Machine(const program::World& world, const Options& options)
   bases_.assign(bases, 0);
   communicators_.resize(world.communicators.size());
   channels_.resize(world.channels.size());
+  keep_binding_usages();
   uses_.assign(world.communicator_table.size(), 0);
   ranks_done_.assign(limit_, 0);
   boundaries_.resize(limit_);
@@ -60,6 +62,28 @@ Machine::Machine(const program::World& world, const Options& options)
 }
 
 Machine::~Machine() = default;
+
+void Machine::keep_binding_usages() {
+  const std::vector<bool> binds = can_bind(world_);
+  const auto keep = [&](std::uint32_t first, std::uint32_t count, auto& to) {
+    to.first_usage = static_cast<std::uint32_t>(usages_.size());
+    for (std::uint32_t k = first; k < first + count; ++k) {
+      if (binds[world_.usages[k].resource]) {
+        usages_.push_back(world_.usages[k]);
+      }
+    }
+    to.usages = static_cast<std::uint32_t>(usages_.size()) - to.first_usage;
+  };
+  for (std::size_t i = 0; i < communicators_.size(); ++i) {
+    keep(world_.communicators[i].first_usage, world_.communicators[i].usages, communicators_[i]);
+  }
+  for (std::size_t i = 0; i < channels_.size(); ++i) {
+    keep(world_.channels[i].first_usage, world_.channels[i].usages, channels_[i]);
+  }
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    keep(world_.ranks[i].first_usage, world_.ranks[i].usages, ranks_[i]);
+  }
+}
 
 void Machine::push(std::int64_t time, EventKind kind, std::uint32_t subject,
                    std::uint32_t generation) {

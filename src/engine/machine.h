@@ -75,7 +75,9 @@ struct RankState {
   std::uint32_t host_segment = 0;
   std::uint32_t host_need = 0;  // tasks that stream `host_stream` must have completed
   std::uint32_t host_stream = 0;
-  std::size_t first_base = 0;  // into Machine::bases_
+  std::size_t first_base = 0;     // into Machine::bases_
+  std::uint32_t first_usage = 0;  // of copies, into Machine::usages_
+  std::uint32_t usages = 0;
 };
 
 // A collective, a transfer of an exchange, or a copy.
@@ -157,10 +159,14 @@ class Machine {
   enum class EventKind : std::uint32_t { task_end, wake, flow, operation_end };
   struct CommunicatorState {
     std::uint32_t open = program::kNone;
+    std::uint32_t first_usage = 0;  // into usages_
+    std::uint32_t usages = 0;
   };
   struct ChannelState {
     std::uint32_t head = program::kNone;
     std::uint32_t tail = program::kNone;
+    std::uint32_t first_usage = 0;
+    std::uint32_t usages = 0;
   };
 
   const program::World& world_;
@@ -175,7 +181,8 @@ class Machine {
   std::vector<std::uint32_t> free_operations_;
   std::vector<CommunicatorState> communicators_;
   std::vector<ChannelState> channels_;
-  std::vector<std::uint32_t> uses_;  // parallel to World::communicator_table
+  std::vector<program::Usage> usages_;  // those of resources that can bind
+  std::vector<std::uint32_t> uses_;     // parallel to World::communicator_table
   std::vector<Account> accounts_;
   std::vector<std::vector<std::int64_t>> boundaries_;
   std::vector<std::vector<Breakdown>> breakdowns_;
@@ -196,6 +203,7 @@ class Machine {
   bool transfers_slow_ = false;
 
   // machine.cpp
+  void keep_binding_usages();
   void push(std::int64_t time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
   void apply(const Event& e, std::int64_t now);
   void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);

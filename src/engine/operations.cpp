@@ -166,19 +166,19 @@ void Machine::usages(const Operation& op, const program::Usage*& first,
   std::uint32_t from = 0;
   switch (op.kind) {
     case TaskKind::collective:
-      from = world_.communicators[op.home].first_usage;
-      count = world_.communicators[op.home].usages;
+      from = communicators_[op.home].first_usage;
+      count = communicators_[op.home].usages;
       break;
     case TaskKind::exchange:
-      from = world_.channels[op.home].first_usage;
-      count = world_.channels[op.home].usages;
+      from = channels_[op.home].first_usage;
+      count = channels_[op.home].usages;
       break;
     default:
-      from = world_.ranks[op.home].first_usage;
-      count = world_.ranks[op.home].usages;
+      from = ranks_[op.home].first_usage;
+      count = ranks_[op.home].usages;
       break;
   }
-  first = world_.usages.data() + from;
+  first = usages_.data() + from;
 }
 
 // Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs

@@ -1,0 +1,16 @@
+// Which resources can bind at all.
+#pragma once
+
+#include <vector>
+
+#include "stepcast/program/program.h"
+
+namespace stepcast::engine {
+
+// For each resource, whether everyone who could use it at the same time, each at its highest
+// demand, exceeds its capacity. A communicator has at most as many operations under way as a member
+// has streams that use it; likewise a channel and a rank's copies. Resources that cannot bind
+// change no rate.
+std::vector<bool> can_bind(const program::World& world);
+
+}  // namespace stepcast::engine
