@@ -98,6 +98,22 @@ void Machine::mark(RankState& r, std::uint32_t rank, std::uint32_t streams) {
   }
 }
 
+// Those who watch a stream and now have what they await.
+std::uint32_t Machine::released(const RankState& r, StreamState& s) {
+  std::uint32_t out = 0;
+  for (std::uint32_t left = s.watchers & ~kHostBit; left != 0; left &= left - 1) {
+    const auto k = static_cast<std::uint32_t>(std::countr_zero(left));
+    if (streams_[r.first_stream + k].awaited <= s.completed) {
+      out |= 1U << k;
+    }
+  }
+  if ((s.watchers & kHostBit) != 0 && r.host_need <= s.completed) {
+    out |= kHostBit;
+  }
+  s.watchers &= ~out;
+  return out;
+}
+
 void Machine::start() {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
     advance_host(ranks_[r], 0);
@@ -192,7 +208,9 @@ void Machine::try_start(RankState& r, std::uint32_t rs, std::int64_t now) {
   while (s.wait_index < t.waits) {
     const program::Wait& w = waits[s.wait_index];
     StreamState& on = streams_[r.first_stream + w.stream];
-    if (on.completed < need(r, s.step, w)) {
+    const std::uint32_t awaited = need(r, s.step, w);
+    if (on.completed < awaited) {
+      s.awaited = awaited;
       on.watchers |= 1U << s.index;
       return;
     }
@@ -361,8 +379,7 @@ void Machine::complete(std::uint32_t rs, std::int64_t now, const Operation* by) 
   s.state = Activity::idle;
   s.last_end = now;
   ++s.completed;
-  mark(r, s.rank, (1U << s.index) | s.watchers);
-  s.watchers = 0;
+  mark(r, s.rank, (1U << s.index) | (s.watchers != 0 ? released(r, s) : 0));
   if (++s.position == s.count) {
     s.position = 0;
     ++s.step;

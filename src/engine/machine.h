@@ -41,6 +41,7 @@ struct StreamState {
   std::uint32_t completed = 0;   // since the start of the run
   std::uint32_t generation = 0;  // of the end event
   std::uint32_t watchers = 0;    // streams of the rank whose head waits for this one
+  std::uint32_t awaited = 0;     // while watching another stream: tasks it must have completed
   std::uint32_t rank = 0;
   std::uint32_t next_member = 0;  // in the collective that the head belongs to
   Int128 remaining = 0;           // kernel: picoseconds times parts per million
@@ -207,6 +208,7 @@ class Machine {
   void push(std::int64_t time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
   void apply(const Event& e, std::int64_t now);
   void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);
+  std::uint32_t released(const RankState& r, StreamState& s);
   void examine(std::uint32_t rank, std::int64_t now);
   void try_start(RankState& r, std::uint32_t rs, std::int64_t now);
   void begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
