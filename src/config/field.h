@@ -27,6 +27,7 @@ struct Spec {
   bool section = false;  // layers merge key by key; else a later layer replaces the whole value
   bool named = false;    // a bare name is short for {use: NAME}
   std::vector<Spec> children;  // of a section
+  bool one_of = false;         // a map with one key of several: setting another replaces it
   const Spec* child(std::string_view name) const;
 };
 

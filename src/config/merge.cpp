@@ -63,7 +63,7 @@ void set_path(Value& doc, const std::string& path, Value value, const Spec& root
       *next = std::move(value);
       return;
     }
-    if (next->kind != Value::Kind::map) {
+    if (next->kind != Value::Kind::map || (spec != nullptr && spec->one_of)) {
       // A bare name keeps its part; {every: 2} replaces a word.
       *next = spec != nullptr && spec->named ? as_map(*next) : tree::map();
       next->origin = value.origin;

@@ -488,6 +488,7 @@ Field<Memory> recompute() {
             false,
             false,
             {}};
+  f.spec.one_of = true;
   f.read = [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); };
   f.write = [](const Memory& m) -> std::optional<Value> {
     for (const auto& [key, kind] : kCounted) {

@@ -139,6 +139,8 @@ TEST_CASE("an option may name a section, a name or a part of one") {
   CHECK(parse("", {"memory={recompute: {every: 2}}"}).job.memory.recompute.layers == 2);
   CHECK(parse("memory: {recompute: full}\n", {"memory.recompute.block=3"})
             .job.memory.recompute.kind == job::Recompute::Kind::block);
+  CHECK(parse("memory: {recompute: {every: 4}}\n", {"memory.recompute.block=3"})
+            .job.memory.recompute.kind == job::Recompute::Kind::block);
   CHECK(parse("", {"cluster.device=h200-sxm"}).job.cluster.device.name == "h200-sxm");
   CHECK(parse("", {"cluster.device.power=500 W"}).job.cluster.device.power.count() == 500);
 }
