@@ -30,18 +30,26 @@ bool holds(const std::vector<std::string>& names, const std::string& name) {
                      [&](const std::string& n) { return normal(n) == normal(name); });
 }
 
-// How well a file describes a cluster; 0: not at all.
+// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, else
+// for their generation (an H800 behaves like an H100 with fewer links); a network file for its own
+// nodes, else its kind of fabric, else its rate.
 int match(const NcclFile& file, const job::Cluster& cluster) {
   const bool device = holds(file.devices, cluster.device.name);
   if (file.scope == Scope::domain) {
-    return device ? 1 : 0;
+    const bool nvlink =
+        cluster.node.intra != job::Node::Intra::pcie && cluster.device.nvlink.count() > 0;
+    const bool like =
+        std::floor(file.compute_capability) == std::floor(cluster.device.compute_capability) &&
+        file.nvlink == nvlink;
+    return (device && file.nvlink == nvlink) ? 2 : like ? 1 : 0;
   }
-  const bool named = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name) ||
-                     holds(file.nodes, cluster.fabric.name);
+  const bool node = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name);
+  const bool fabric = holds(file.fabrics, cluster.fabric.name);
   const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
   const double port = cluster.node.nic.count() * cluster.node.nics / ports;
   const bool rate = std::abs(port / file.nic - 1) < 0.05;
-  return (named ? 4 : 0) + (rate ? (device ? 3 : 2) : 0);
+  const int score = (node ? 8 : 0) + (fabric ? 4 : 0) + (rate ? 2 : 0);
+  return score > 0 ? score + (device ? 1 : 0) : 0;
 }
 
 // A file without logs of an operation lends the nearest relative's: [op][choice].

@@ -66,6 +66,9 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   file.scope = scope == "domain" ? Scope::domain : Scope::network;
   file.devices = names(root, "devices");
   file.nodes = names(root, "nodes");
+  file.fabrics = names(root, "fabrics");
+  file.compute_capability = text::to_number(need(root, "compute_capability"));
+  file.nvlink = text::to_bool(need(root, "nvlink"));
   if (const Value* nic = root.find("nic")) {
     file.nic = parse_bandwidth(text::to_string(*nic)).count();
   }

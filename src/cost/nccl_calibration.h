@@ -31,8 +31,11 @@ struct NcclFile {
   std::string system;
   Scope scope = Scope::domain;
   std::vector<std::string> devices;
-  std::vector<std::string> nodes;  // node and cluster names that are this system; may be empty
-  double nic = 0;                  // bytes/s of one NIC port, network scope
+  std::vector<std::string> nodes;    // node and cluster names (network scope)
+  std::vector<std::string> fabrics;  // fabric names of the same kind
+  double compute_capability = 0;
+  bool nvlink = false;
+  double nic = 0;  // bytes/s of one NIC port, network scope
   std::string provenance;
   std::vector<SizedFit> fits[kOps];  // rising size
 };

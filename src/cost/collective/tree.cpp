@@ -37,7 +37,13 @@ Line tree_line(const Situation& s, Collective op, Protocol protocol) {
   constexpr double kLl128[4][3] = {
       {20e9, 20e9, 20e9}, {20e9, 20e9, 20e9}, {36.7e9, 36.7e9, 29e9}, {55.6e9, 31.67e9, 20e9}};
   const int c = column(s);
-  double bus = std::min(s.bus() * 0.92, s.search_channels * kTree[s.arch][c]);
+  double whole = s.bus();
+  if (s.domains == 2 && s.nics < s.per_domain && !s.pcie_between) {
+    // Two domains send each other the buffer once, half of what rings send. NCCL counts that in
+    // where NICs are fewer than GPUs: it takes the rate inside the node for two nodes.
+    whole = std::min(s.intra, 2 * s.net);
+  }
+  double bus = std::min(whole * 0.92, s.search_channels * kTree[s.arch][c]);
   if (protocol == Protocol::ll) {
     bus = std::min(bus / 3.8, ll_cap(s));
   } else if (protocol == Protocol::ll128) {

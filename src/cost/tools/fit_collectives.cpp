@@ -169,10 +169,12 @@ int run(const std::filesystem::path& calibration, bool write) {
       }
       return s;
     };
-    out += fmt::format("devices: [{}]\nnodes: [{}]\n", list(need(about, "devices")),
-                       list(need(about, "nodes")));
+    out += fmt::format("devices: [{}]\nnodes: [{}]\nfabrics: [{}]\n", list(need(about, "devices")),
+                       list(need(about, "nodes")), list(need(about, "fabrics")));
     const auto one = cluster_of(facts, 1, domain);
     const int ports = std::min(one.node.nics, one.node.gpus);
+    out += fmt::format("compute_capability: {:g}\nnvlink: {}\n", one.device.compute_capability,
+                       one.device.nvlink.count() > 0);
     out += fmt::format("nic: {:g} GB/s\nprovenance: \"{}\"\n",
                        one.node.nic.count() * one.node.nics / ports / 1e9, provenance);
     out += fmt::format(

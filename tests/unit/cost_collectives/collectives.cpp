@@ -271,6 +271,26 @@ TEST_CASE("another cluster of the same NIC rate borrows its network's fit") {
   CHECK(none.curves()[q.curve].file == "datasheet");
 }
 
+TEST_CASE("a device without logs borrows its generation's, a fabric its kind's") {
+  const auto file = [](const job::Cluster& c, const std::vector<int>& slots) {
+    CurveTable curves;
+    const Collectives with(c, {}, kFiles, {}, curves);
+    return curves
+        .curves()[with.price(Collective::all_reduce, Bytes(1 << 20), built(c).shape(slots)).curve]
+        .file;
+  };
+  auto c = hgx_h100(2);
+  c.device.name = "h800-sxm";
+  c.device.nvlink = Bandwidth(200e9);
+  CHECK(file(c, every(0, 1, 8)) == "nccl/h100-sxm.yaml");
+  c.device.compute_capability = 12.0;
+  CHECK(file(c, every(0, 1, 8)) == "datasheet");
+  auto p5 = hgx_h100(2);
+  p5.node.name = p5.name = "aws-p5";
+  p5.fabric.name = "efa";
+  CHECK(file(p5, every(0, 8, 2)) == "nccl/aws-p4d-efa.yaml");
+}
+
 TEST_CASE("construction is safe from several threads") {
   std::vector<std::thread> threads;
   std::vector<double> seen(8);
