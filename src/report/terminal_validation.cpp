@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <map>
 
 #include "stepcast/report/report.h"
@@ -35,9 +36,10 @@ std::string summary(const result::Validation& validation, const Paint& paint) {
                    {"inside"},
                    {"+-"}});
   for (const result::ValidationSummary& s : validation.summary) {
-    table.row({s.file, s.metric, thousands(s.rows), thousands(s.simulated), percent(s.median),
-               percent(s.mean), signed_percent(s.bias), percent(s.p90), signed_percent(s.worst),
-               percent(s.coverage), percent(s.half_width)});
+    const std::string name = std::filesystem::path(s.file).filename().string();
+    table.row({shorten(name, 40), s.metric, thousands(s.rows), thousands(s.simulated),
+               percent(s.median), percent(s.mean), signed_percent(s.bias), percent(s.p90),
+               signed_percent(s.worst), percent(s.coverage), percent(s.half_width)});
   }
   return paint("1", "Error against published measurements") + "  " +
          paint("2", "absolute error; inside: rows within their 90 % interval; +-: its half-width") +
