@@ -13,6 +13,7 @@
 #include "stepcast/lower/fold.h"
 
 #include <algorithm>
+#include <compare>
 #include <map>
 #include <tuple>
 
@@ -96,6 +97,24 @@ std::vector<std::uint32_t> canonical_shapes(const World& w) {
     out.push_back(known.emplace(std::move(key), i).first->second);
   }
   return out;
+}
+
+struct Load {
+  std::uint32_t other = 0;  // resource class, or class of users
+  std::uint32_t kind = 0;
+  std::int64_t count = 0;
+  auto operator<=>(const Load&) const = default;
+};
+
+// Usually the order is the same too, so try that first.
+template <class T>
+bool same_multiset(std::vector<T>& a, std::vector<T>& b) {
+  if (a == b) {
+    return true;
+  }
+  std::sort(a.begin(), a.end());
+  std::sort(b.begin(), b.end());
+  return a == b;
 }
 
 struct Members {  // of groups: (rank, role), by group
@@ -195,8 +214,22 @@ class Refinement {
   bool ranks_agree() const;
   bool groups_agree() const;
   bool resources_agree() const;
-  std::vector<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>> used(
-      std::uint32_t first, std::uint32_t count) const;
+  void used(std::uint32_t first, std::uint32_t count, std::vector<Load>& out) const;
+  // Calls f(user class, usage): rank classes, then group classes.
+  template <class F>
+  void for_each_usage(F&& f) const {
+    for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
+      for (std::uint32_t k = 0; k < w_.ranks[r].usages; ++k) {
+        f(rank_.of[r], w_.usages[w_.ranks[r].first_usage + k]);
+      }
+    }
+    for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+      const auto [first, count] = usages(g);
+      for (std::uint32_t k = first; k < first + count; ++k) {
+        f(rank_.count() + group_.of[g], w_.usages[k]);
+      }
+    }
+  }
   void fold_usages(World& out) const;
 };
 
@@ -281,19 +314,18 @@ Members Refinement::members() const {
   return m;
 }
 
-std::vector<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>> Refinement::used(
-    std::uint32_t first, std::uint32_t count) const {
-  std::vector<std::tuple<std::uint32_t, std::uint32_t, std::int64_t>> out;
+void Refinement::used(std::uint32_t first, std::uint32_t count, std::vector<Load>& out) const {
+  out.clear();
   for (std::uint32_t k = first; k < first + count; ++k) {
-    out.emplace_back(resource_.of[w_.usages[k].resource], w_.usages[k].kind, w_.usages[k].count);
+    out.push_back({resource_.of[w_.usages[k].resource], w_.usages[k].kind, w_.usages[k].count});
   }
-  std::sort(out.begin(), out.end());
-  return out;
 }
 
 bool Refinement::ranks_agree() const {
   std::vector<std::uint32_t> mine;
   std::vector<std::uint32_t> its;
+  std::vector<Load> load;
+  std::vector<Load> rep_load;
   for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
     const std::uint32_t rep = rank_.first[rank_.of[r]];
     if (rep == r) {
@@ -313,9 +345,9 @@ bool Refinement::ranks_agree() const {
     for_each_role(rep, [&](std::uint32_t, std::uint32_t g) {
       its.push_back(g == kNone ? kNone : group_.of[g]);
     });
-    if (mine != its ||
-        (w_.ranks[r].usages > 0 && used(w_.ranks[r].first_usage, w_.ranks[r].usages) !=
-                                       used(w_.ranks[rep].first_usage, w_.ranks[rep].usages))) {
+    used(w_.ranks[r].first_usage, w_.ranks[r].usages, load);
+    used(w_.ranks[rep].first_usage, w_.ranks[rep].usages, rep_load);
+    if (mine != its || !same_multiset(load, rep_load)) {
       return false;
     }
   }
@@ -334,6 +366,8 @@ bool Refinement::groups_agree() const {
   };
   std::vector<std::uint64_t> mine;
   std::vector<std::uint64_t> its;
+  std::vector<Load> load;
+  std::vector<Load> rep_load;
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
     const std::uint32_t rep = group_.first[group_.of[g]];
     if (rep == g) {
@@ -354,16 +388,11 @@ bool Refinement::groups_agree() const {
     }
     signature(g, mine);
     signature(rep, its);
-    if (mine != its) {
-      std::sort(mine.begin(), mine.end());
-      std::sort(its.begin(), its.end());
-      if (mine != its) {
-        return false;
-      }
-    }
     const auto [first, count] = usages(g);
     const auto [rep_first, rep_count] = usages(rep);
-    if (count != rep_count || (count > 0 && used(first, count) != used(rep_first, rep_count))) {
+    used(first, count, load);
+    used(rep_first, rep_count, rep_load);
+    if (!same_multiset(mine, its) || !same_multiset(load, rep_load)) {
       return false;
     }
   }
@@ -372,43 +401,27 @@ bool Refinement::groups_agree() const {
 
 // Every resource of a class carries the same load from each class of users.
 bool Refinement::resources_agree() const {
-  using Load = std::tuple<std::uint32_t, std::uint32_t, std::uint32_t,
-                          std::int64_t>;  // resource, user class, kind, count
-  std::vector<Load> loads;
-  const auto add = [&](std::uint32_t user, std::uint32_t first, std::uint32_t count) {
-    for (std::uint32_t k = first; k < first + count; ++k) {
-      loads.emplace_back(w_.usages[k].resource, user, w_.usages[k].kind, w_.usages[k].count);
-    }
-  };
-  for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
-    add(rank_.of[r], w_.ranks[r].first_usage, w_.ranks[r].usages);
+  std::vector<std::uint32_t> start(resources_.size() + 1, 0);
+  for_each_usage([&](std::uint32_t, const program::Usage& u) { ++start[u.resource + 1]; });
+  for (std::size_t j = 1; j < start.size(); ++j) {
+    start[j] += start[j - 1];
   }
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    const auto [first, count] = usages(g);
-    add(rank_.count() + group_.of[g], first, count);
-  }
-  std::sort(loads.begin(), loads.end());
-  std::vector<std::pair<std::size_t, std::size_t>> of(resources_.size(), {0, 0});
-  for (std::size_t i = 0; i < loads.size();) {
-    std::size_t j = i;
-    while (j < loads.size() && std::get<0>(loads[j]) == std::get<0>(loads[i])) {
-      ++j;
-    }
-    of[std::get<0>(loads[i])] = {i, j};
-    i = j;
-  }
+  std::vector<Load> loads(start.back());
+  std::vector<std::uint32_t> next(start.begin(), start.end() - 1);
+  for_each_usage([&](std::uint32_t user, const program::Usage& u) {
+    loads[next[u.resource]++] = {user, u.kind, u.count};
+  });
+  std::vector<Load> mine;
+  std::vector<Load> its;
   for (std::uint32_t j = 0; j < resources_.size(); ++j) {
     const std::uint32_t rep = resource_.first[resource_.of[j]];
-    if (w_.resources[j].capacity != w_.resources[rep].capacity ||
-        of[j].second - of[j].first != of[rep].second - of[rep].first) {
+    if (w_.resources[j].capacity != w_.resources[rep].capacity) {
       return false;
     }
-    for (std::size_t k = 0; k < of[j].second - of[j].first; ++k) {
-      Load a = loads[of[j].first + k];
-      std::get<0>(a) = rep;
-      if (a != loads[of[rep].first + k]) {
-        return false;
-      }
+    mine.assign(loads.begin() + start[j], loads.begin() + start[j + 1]);
+    its.assign(loads.begin() + start[rep], loads.begin() + start[rep + 1]);
+    if (!same_multiset(mine, its)) {
+      return false;
     }
   }
   return true;
@@ -421,22 +434,12 @@ bool Refinement::equitable() const { return ranks_agree() && groups_agree() && r
 void Refinement::fold_usages(World& out) const {
   std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, std::int64_t>
       load;  // user, resource class, kind
-  const auto add = [&](std::uint32_t user, std::uint32_t first, std::uint32_t count) {
-    for (std::uint32_t k = first; k < first + count; ++k) {
-      const program::Usage& u = w_.usages[k];
-      const std::uint32_t c = resource_.of[u.resource];
-      if (resource_.first[c] == u.resource) {
-        load[{user, c, u.kind}] += u.count;
-      }
+  for_each_usage([&](std::uint32_t user, const program::Usage& u) {
+    const std::uint32_t c = resource_.of[u.resource];
+    if (resource_.first[c] == u.resource) {
+      load[{user, c, u.kind}] += u.count;
     }
-  };
-  for (std::uint32_t r = 0; r < w_.ranks.size(); ++r) {
-    add(rank_.of[r], w_.ranks[r].first_usage, w_.ranks[r].usages);
-  }
-  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
-    const auto [first, count] = usages(g);
-    add(rank_.count() + group_.of[g], first, count);
-  }
+  });
   std::vector<std::pair<std::uint32_t, std::uint32_t>> of(rank_.count() + group_.count(), {0, 0});
   for (const auto& [key, count] : load) {
     const auto& [user, resource, kind] = key;
