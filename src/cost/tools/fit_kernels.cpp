@@ -8,7 +8,7 @@
 #include <map>
 
 #include "../calibration_write.h"
-#include "../memory_fit.h"
+#include "../points.h"
 #include "stepcast/text/document.h"
 
 namespace {
@@ -51,39 +51,6 @@ cost::ElementBytes element_bytes(job::DType t) {
   return {in, std::max(2.0, job::bytes_per_element(t))};
 }
 
-std::map<std::string, std::vector<cost::GemmPoint>> read_points(const fs::path& file) {
-  const text::Table table = text::read_csv(file);
-  std::array<int, 6> column{};
-  constexpr std::array kNames = {"dtype", "m", "n", "k", "batch", "time_us"};
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    column[i] = table.column(kNames[i]);
-    if (column[i] < 0) {
-      throw InputError(
-          Fault{{file.string(), 1, 0}, fmt::format("column '{}' is missing", kNames[i])});
-    }
-  }
-  std::map<std::string, std::vector<cost::GemmPoint>> points;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    const auto& row = table.rows[r];
-    cost::GemmPoint p;
-    try {
-      p.m = std::stoll(row[column[1]]);
-      p.n = std::stoll(row[column[2]]);
-      p.k = std::stoll(row[column[3]]);
-      p.batch = std::stoll(row[column[4]]);
-      p.seconds = std::stod(row[column[5]]) * 1e-6;
-    } catch (const std::exception&) {
-      p.seconds = 0;
-    }
-    if (!(p.m > 0 && p.n > 0 && p.k > 0 && p.batch > 0 && p.seconds > 0 && p.seconds < 1e3)) {
-      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
-                             "a row without a positive shape and time"});
-    }
-    points[row[column[0]]].push_back(p);
-  }
-  return points;
-}
-
 void write(const fs::path& file, const std::string& content, bool check) {
   if (check) {
     return;
@@ -97,7 +64,7 @@ void write(const fs::path& file, const std::string& content, bool check) {
 
 void fit_gemm_source(const fs::path& directory, const text::Value& source, bool check) {
   const fs::path points_file = directory / text::to_string(need(source, "points"));
-  const auto all = read_points(points_file);
+  const auto all = cost::read_gemm_points(points_file);
   std::string out = cost::head_text({"gemm", strings(need(source, "devices")),
                                      text::to_string(need(source, "library")),
                                      text::to_string(need(source, "source"))});
@@ -139,45 +106,6 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source, bool 
   write(directory / text::to_string(need(source, "file")), out, check);
 }
 
-std::map<std::string, std::vector<cost::AttentionPoint>> read_attention_points(
-    const fs::path& file, std::int64_t shortest) {
-  const text::Table table = text::read_csv(file);
-  constexpr std::array kNames = {"kernel",   "sequences", "length", "heads",
-                                 "kv_heads", "head_dim",  "time_us"};
-  std::array<int, 7> column{};
-  for (std::size_t i = 0; i < kNames.size(); ++i) {
-    column[i] = table.column(kNames[i]);
-    if (column[i] < 0) {
-      throw InputError(
-          Fault{{file.string(), 1, 0}, fmt::format("column '{}' is missing", kNames[i])});
-    }
-  }
-  std::map<std::string, std::vector<cost::AttentionPoint>> points;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    const auto& row = table.rows[r];
-    cost::AttentionPoint p;
-    try {
-      p.shape.sequences = std::stoll(row[column[1]]);
-      p.shape.query_length = p.shape.key_length = std::stoll(row[column[2]]);
-      p.shape.heads = std::stoi(row[column[3]]);
-      p.shape.kv_heads = std::stoi(row[column[4]]);
-      p.shape.qk_dim = p.shape.v_dim = std::stoi(row[column[5]]);
-      p.seconds = std::stod(row[column[6]]) * 1e-6;
-    } catch (const std::exception&) {
-      p.seconds = 0;
-    }
-    if (!(p.shape.sequences > 0 && p.shape.query_length > 0 && p.shape.heads > 0 &&
-          p.shape.qk_dim > 0 && p.seconds > 0)) {
-      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
-                             "a row without a positive shape and time"});
-    }
-    if (p.shape.query_length >= shortest) {
-      points[row[column[0]]].push_back(p);
-    }
-  }
-  return points;
-}
-
 void fit_attention_source(const fs::path& directory, const text::Value& source, bool check) {
   const std::string& file = text::to_string(need(source, "file"));
   std::string out = cost::head_text({"attention", strings(need(source, "devices")), "any",
@@ -191,7 +119,7 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
     cost::SizeClass held_out;
     if (const text::Value* points = k.find("points")) {
       const auto shortest = text::to_integer(need(k, "shortest"));
-      const auto all = read_attention_points(directory / text::to_string(*points), shortest);
+      const auto all = cost::read_attention_points(directory / text::to_string(*points), shortest);
       const auto it = all.find(entry.key);
       if (it == all.end()) {
         throw InputError(Fault{entry.origin, "no points of this kernel"});
@@ -221,39 +149,13 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
   write(directory / file, out, check);
 }
 
-std::map<std::string, std::vector<cost::MemoryPoint>> read_memory_points(const fs::path& file) {
-  const text::Table table = text::read_csv(file);
-  const int op = table.column("op");
-  const int bytes = table.column("bytes");
-  const int time = table.column("time_us");
-  if (op < 0 || bytes < 0 || time < 0) {
-    throw InputError(Fault{{file.string(), 1, 0}, "expected the columns op, bytes, time_us"});
-  }
-  std::map<std::string, std::vector<cost::MemoryPoint>> points;
-  for (std::size_t r = 0; r < table.rows.size(); ++r) {
-    const auto& row = table.rows[r];
-    cost::MemoryPoint p;
-    try {
-      p = {std::stod(row[bytes]), std::stod(row[time]) * 1e-6};
-    } catch (const std::exception&) {
-      p = {};
-    }
-    if (!(p.bytes > 0 && p.seconds > 0)) {
-      throw InputError(Fault{{file.string(), static_cast<int>(r) + 2, 0},
-                             "a row without positive bytes and time"});
-    }
-    points[row[op]].push_back(p);
-  }
-  return points;
-}
-
 void fit_memory_source(const fs::path& directory, const text::Value& source, bool check) {
   const std::string& file = text::to_string(need(source, "file"));
   std::string out = cost::head_text(
       {"memory", strings(need(source, "devices")), "any", text::to_string(need(source, "source"))});
   std::map<std::string, std::vector<cost::MemoryPoint>> all;
   if (const text::Value* points = source.find("points")) {
-    all = read_memory_points(directory / text::to_string(*points));
+    all = cost::read_memory_points(directory / text::to_string(*points));
   }
   for (const auto& entry : need(source, "ops").entries) {
     const text::Value& o = entry.value;
