@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "cluster_of_row.h"
 #include "fields.h"
@@ -273,8 +274,12 @@ struct Builder {
     Json s = {{"use", chosen == wanted.end() ? wanted.back() : *chosen}};
     if (functional()) {
       s["gradient_accumulation_fusion"] = !flags["no-gradient-accumulation-fusion"].is_true();
-      if (row["env"]["CUDA_DEVICE_MAX_CONNECTIONS"].text() == "1") {
-        s["single_device_queue"] = true;
+      if (flags["transformer-impl"].text() == "local") {
+        s["transformer_engine"] = false;
+      }
+      if (row["env"]["CUBLAS_WORKSPACE_CONFIG"].text() == ":4096:8") {
+        s["gemm_workspace"] =
+            "32 MiB";  // PyTorch's parser: 8 buffers of 4096 KiB a handle and stream
       }
       if (flags["no-masked-softmax-fusion"].is_true()) {
         s["fused_softmax"] = false;
@@ -289,6 +294,29 @@ struct Builder {
       s["fused_softmax"] = raw == "fused";
     }
     out["system"] = s;
+  }
+
+  // CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of each cuBLAS handle; the forward and
+  // the autograd thread have one each. Transformer Engine adds its own, 4 MiB before Hopper and 32
+  // MiB since.
+  void write_workspace(Json& s) {
+    const std::string stated = row["env"]["CUBLAS_WORKSPACE_CONFIG"].text();
+    static const std::regex form(R"(:(\d{1,7}):(\d{1,3}))");
+    std::smatch m;
+    if (!std::regex_match(stated, m, form)) {
+      return;
+    }
+    constexpr std::int64_t kHandles = 2;
+    std::int64_t kib = kHandles * std::stoll(m[1]) * std::stoll(m[2]);
+    if (flags["transformer-impl"].text() == "transformer_engine") {
+      kib += (hopper_or_later() ? 32 : 4) * 1024;
+    }
+    s["gemm_workspace"] = fmt::format("{} KiB", kib);
+  }
+  bool hopper_or_later() const {
+    const Fields device = job["device"];
+    return config::device(device.is_map() ? device["use"].text() : device.text())
+               .compute_capability >= 9;
   }
 
   // Aleph Alpha's framework names its attention kernels its own way: "torch" and "fused" keep the
@@ -313,6 +341,10 @@ struct Builder {
     const auto accumulation = row["grad_accum"].integer();
     auto micro = row["micro_batch"].integer();
     auto batch = row["global_batch"].integer();
+    const bool sharded = parallel["zero_stage"].integer_or(0) > 0;
+    if (!batch && !row["num_gpus"].present() && sharded) {
+      return Skipped{"incomplete", "neither the number of GPUs nor the batch, with sharded states"};
+    }
     if (!batch && micro) {
       // Any batch that fills the pipeline has the same memory; groups of an interleaved schedule
       // are stages wide.

@@ -56,10 +56,15 @@ void StageBuilder::make_persistent_buffers() {
   const double states = moment_bytes(job_.memory) + (types.master ? width(*types.master) : 0);
   b_.persistent(round_512(count * states * state_share), MemoryCategory::optimizer,
                 label("optimizer states"));
+  // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since (CublasHandlePool.cpp).
+  // Transformer Engine's own: 4 and 32 MiB.
+  const bool hopper = context_.device->compute_capability >= 9;
   std::int64_t workspace = job_.system.gemm_workspace.count();
   if (workspace == 0) {
-    // cuBLAS: 8.125 MiB a handle before Hopper, 32 MiB since (CublasHandlePool.cpp).
-    workspace = context_.device->compute_capability >= 9 ? 32 << 20 : 8519680;
+    workspace = hopper ? 32 << 20 : 8519680;
+  }
+  if (job_.system.transformer_engine) {
+    workspace += hopper ? 32 << 20 : 4 << 20;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
 }
@@ -262,6 +267,13 @@ void StageBuilder::after_backward(int chunk, std::size_t unit, int micro_batch) 
   const bool buckets = !job_.system.bucket_first_stage_only || (stage_ == 0 && chunk == 0);
   if (job_.parallelism.overlap.grad_reduce && buckets) {
     const auto bucket = strategy::bucket_elements(plan_);
+    const auto first =
+        static_cast<std::int64_t>(static_cast<double>(job_.system.first_bucket_bytes.count()) /
+                                  width(job_.memory.dtypes.reduce));
+    if (first > 0 && unit + 1 == units_[chunk].size() && pending_elements_[chunk] >= first) {
+      reduce_bucket(first, data_);  // DDP starts with a small one
+      pending_elements_[chunk] -= first;
+    }
     while (pending_elements_[chunk] >= bucket) {
       reduce_bucket(bucket, data_);
       pending_elements_[chunk] -= bucket;

@@ -94,11 +94,19 @@ class PassBuilder {
   std::int64_t gemm_bytes(std::int64_t rows, std::int64_t columns, std::int64_t batch) const {
     return static_cast<std::int64_t>(static_cast<double>(rows * columns * batch) * width_);
   }
+  // Megatron's all-gather dispatcher gathers tokens before they are copied to their top-k experts.
+  std::int64_t copies(const Operator& op) const {
+    const bool gathers_first =
+        plan_.job.moe.dispatcher == job::MoeRuntime::Dispatcher::allgather && plan_.job.model.moe;
+    return op.kind == OpKind::grouped_gemm && gathers_first ? plan_.job.model.moe->topk : 1;
+  }
   std::int64_t input_bytes(const Operator& op) const {
-    return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) : op.forward_output.count();
+    return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) / copies(op)
+                   : op.forward_output.count();
   }
   std::int64_t output_bytes(const Operator& op) const {
-    return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch) : op.forward_output.count();
+    return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch) / copies(op)
+                   : op.forward_output.count();
   }
 
   void collective(std::vector<Item>& out, Item::Kind kind, cost::Collective op, std::int64_t bytes,

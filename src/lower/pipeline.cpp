@@ -90,8 +90,14 @@ void StageBuilder::run_blocking() {
       break;
     }
     const Message receive = receive_of(slots[i + 1]);
-    if ((slots[i].pass == Pass::forward) != (slots[i + 1].pass == Pass::forward)) {
+    const bool turns = (slots[i].pass == Pass::forward) != (slots[i + 1].pass == Pass::forward);
+    if (turns && job_.system.batched_p2p) {
       exchange({send, receive});
+    } else if (turns &&
+               stage_ % 2 ==
+                   1) {  // one at a time: odd stages receive first, or all would wait to send
+      exchange({receive});
+      exchange({send});
     } else {
       exchange({send});
       exchange({receive});

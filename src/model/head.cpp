@@ -20,7 +20,6 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       // casts it.
       moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
       keep(op, "softmax", b.tensor(4 * logits));
-      op.backward_temporary = Bytes(e * logits);
       break;
     case job::LossKernel::eager:
       // torch.nn.functional.cross_entropy of logits.float(): the fp32 logits stay with their
@@ -28,7 +27,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
       keep(op, "logits_fp32", b.tensor(4 * logits));
       keep(op, "log_softmax", b.tensor(4 * logits));
-      op.backward_temporary = Bytes((4 + e) * logits);
+      op.backward_temporary = Bytes(4 * logits);  // beside the gradient of its input
       break;
     case job::LossKernel::fused:
       // One kernel for the statistics, one that overwrites the logits with their gradient.

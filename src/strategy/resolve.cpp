@@ -67,6 +67,10 @@ std::optional<Infeasible> check_features(const job::Job& job) {
   if (par.expert > 1) {
     return infeasible("parallelism.expert", "expert parallelism is not modelled yet");
   }
+  if (job.moe.capacity_factor) {
+    return infeasible("moe.capacity_factor",
+                      "expert capacity (token dropping) is not modelled yet");
+  }
   if (par.overlap.tensor) {
     return infeasible("parallelism.overlap.tensor",
                       "GEMMs split to hide tensor collectives are not modelled yet");

@@ -234,6 +234,7 @@ struct System {
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
   bool fused_optimizer = true;        // multi-tensor Adam in few kernels
+  bool transformer_engine = false;    // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
@@ -241,7 +242,6 @@ struct System {
   Bytes bucket_bytes{0};              // by bytes instead (DDP: 25 MiB); 0: bucket_elements
   Bytes first_bucket_bytes{0};        // DDP's first bucket (1 MiB)
   bool bucket_first_stage_only = false;  // Megatron: only pipeline rank 0, first chunk has several buckets
-  int gather_limit = 2;               // parameter gathers in flight (FSDP rate limiter)
 
   // Tensor parallelism.
   bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
@@ -253,7 +253,6 @@ struct System {
   // Host.
   Time launch{5000000};               // host time to issue one kernel
   Time layer_overhead{0};             // extra host time per layer and pass (Python, autograd)
-  bool single_device_queue = false;   // CUDA_DEVICE_MAX_CONNECTIONS=1
   bool sync_before_optimizer = true;  // the host reads the gradient norm (or the loss scale's check) and stalls
 
   // Memory outside the allocator.

@@ -28,7 +28,7 @@ cluster:
   order: tp-dp-cp-ep-pp
   faults: [{link: node3/nic2, bandwidth: 0.5}]
   overrides: [{first: 1, count: 2, device: h100-sxm}]
-system: {use: megatron-lm-2022, launch: 3.7 us, bucket_bytes: 12 MiB, gather_limit: 3}
+system: {use: megatron-lm-2022, launch: 3.7 us, bucket_bytes: 12 MiB, sync_before_optimizer: false}
 workload: {sequence_length: 4096, global_batch: 96, micro_batch: 2, precision: fp16, tokens: 1.5e12}
 parallelism:
   data: 2
