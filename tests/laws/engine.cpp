@@ -117,6 +117,97 @@ TEST_CASE("Two activities share one link half and half until the first ends") {
   CHECK(t.period == 301);
 }
 
+TEST_CASE("Alone on a shared link an activity reproduces its price, whatever the numbers") {
+  // A second user of the link, at another time, makes the link one that could bind.
+  for (const std::int64_t rate :
+       {std::int64_t{1}, std::int64_t{7}, std::int64_t{999'999'999'989}}) {
+    for (const std::int64_t fluid : {std::int64_t{1}, std::int64_t{999'999'999'989}}) {
+      ProgramBuilder b({"compute", "a", "b"});
+      b.p.communicator_roles = 2;
+      const auto a = b.collective(1, 0, 0, {on(0, 2, 1)});
+      b.kernel(0, 1, {on(1, a)});
+      const auto c = b.collective(2, 1, 0, {on(0, 1)});
+      b.kernel(0, 1, {on(2, c)});
+      WorldBuilder w;
+      const auto r = w.rank(w.program(b.done()));
+      const auto shape = w.shape({price(11, fluid, rate)});
+      const auto link = w.resource(rate);
+      w.communicator(shape, {{r, 0}}, {{link, 0, 1}});
+      w.communicator(shape, {{r, 1}}, {{link, 0, 1}});
+      CHECK(timeline(w.w).period == 2 * (11 + fluid) + 2);
+    }
+  }
+}
+
+TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadlock") {
+  // Two stages, four micro-batches, all communication blocks the compute stream.
+  for (const bool grouped : {true, false}) {
+    WorldBuilder w;
+    const std::uint32_t forward = 0;
+    const std::uint32_t backward = 1;
+    std::vector<std::uint32_t> ranks;
+    for (const bool first : {true, false}) {
+      ProgramBuilder b({"compute"}, first ? "first" : "last");
+      b.p.channel_roles = 2;
+      std::uint32_t f = 0;
+      std::uint32_t g = 0;
+      const auto send_or_receive = [&](bool do_forward, bool do_backward) {
+        std::vector<Transfer> t;
+        if (do_forward) {
+          t.push_back({forward, f++, 0, first});
+        }
+        if (do_backward) {
+          t.push_back({backward, g++, 0, !first});
+        }
+        if (grouped || t.size() == 1) {
+          b.exchange(0, t);
+        } else {
+          // Each side sends first, as Megatron without grouping would.
+          b.exchange(0, {first ? t[0] : t[1]});
+          b.exchange(0, {first ? t[1] : t[0]});
+        }
+      };
+      const auto compute = [&] { b.kernel(0, 1000); };
+      if (first) {
+        compute();
+        send_or_receive(true, false);
+        for (int m = 0; m < 3; ++m) {
+          compute();
+          send_or_receive(true, true);
+          compute();
+        }
+        send_or_receive(false, true);
+        compute();
+      } else {
+        send_or_receive(true, false);
+        for (int m = 0; m < 4; ++m) {
+          compute();
+          compute();
+          send_or_receive(m < 3, true);
+        }
+      }
+      ranks.push_back(w.rank(w.program(b.done())));
+    }
+    const auto shape = w.shape({price(0, 10)});
+    w.channel(shape, {ranks[0], forward}, {ranks[1], forward});
+    w.channel(shape, {ranks[1], backward}, {ranks[0], backward});
+    if (grouped) {
+      const Timeline t = timeline(w.w);
+      // (p - 1) (F + B) + m (F + B), and 10 a hop on the critical path: one down, four back and
+      // forth, none hidden.
+      CHECK(t.period == 5 * 2000 + 5 * 10);
+      CHECK(in(t.ranks[0], Category::compute) == 8000);
+      CHECK(in(t.ranks[0], Category::pipeline) + in(t.ranks[0], Category::bubble) ==
+            t.period - 8000);
+    } else {
+      const auto chain = deadlock(w.w);
+      CHECK(mentions(chain, "the cycle closes"));
+      CHECK(mentions(chain, "rank 0 stream compute"));
+      CHECK(mentions(chain, "rank 1 stream compute"));
+    }
+  }
+}
+
 TEST_CASE("A kernel beside communication runs at the speed of its row, exactly") {
   // 1000 ps at 600000 ppm while a collective of 300 ps holds 20 SMs: 180 done, then 820 at full
   // speed.

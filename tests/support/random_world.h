@@ -54,11 +54,11 @@ struct JobTraits {
 
 inline JobTraits random_traits(Random& r) {
   JobTraits t;
-  const int powers[] = {1, 2, 4};
+  const int sizes[] = {1, 2, 3, 4};
   do {
-    t.tp = powers[r.in(0, 2)];
+    t.tp = sizes[r.in(0, 3)];
     t.pp = static_cast<int>(r.in(1, 4));
-    t.dp = powers[r.in(0, 2)];
+    t.dp = sizes[r.in(0, 3)];
   } while (t.tp * t.pp * t.dp > 64);
   t.micro_batches = static_cast<int>(r.in(1, 6));
   t.layers = static_cast<int>(r.in(1, 3));
@@ -74,7 +74,7 @@ inline JobTraits random_traits(Random& r) {
   t.thin_link = r.chance(30);
   t.shuffled = r.chance(50);
   t.launch_cost = r.chance(40) ? r.in(0, 900'000) : 0;
-  t.gpus_per_nic = powers[r.in(0, 2)];
+  t.gpus_per_nic = static_cast<int>(r.in(1, 4));
   t.splits = static_cast<int>(r.in(1, 3));
   return t;
 }
