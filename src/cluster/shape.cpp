@@ -55,12 +55,16 @@ GroupShape Topology::shape(std::span<const int> given) const {
   double per_rank = kNone;
   double per_domain = kNone;
   int smallest = shape.ranks;
+  int pod = -1;
+  int in_pod = 0;
   for (std::size_t i = 0; i < slots.size();) {
     const int domain = plan.domain_of(slots[i]);
     const std::size_t first = i;
     double rate = 0;
     int ports = 0;
     int port = -1;
+    int rails = 0;  // ports of the domain's first node
+    const int first_node = plan.node_of(slots[i]);
     for (; i < slots.size() && plan.domain_of(slots[i]) == domain; ++i) {
       if (pcie_between) {
         rate += plan.devices[plan.node_of(slots[i])]->pcie.count();
@@ -73,6 +77,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
         }
         rate += r;
         ++ports;
+        rails += plan.node_of(slots[i]) == first_node ? 1 : 0;
       }
     }
     const int members = static_cast<int>(i - first);
@@ -83,6 +88,12 @@ GroupShape Topology::shape(std::span<const int> given) const {
     per_domain = std::min(per_domain, rate);
     shape.nics_per_domain =
         shape.nics_per_domain == 0 ? ports : std::min(shape.nics_per_domain, ports);
+    if (shape.crosses_spine) {
+      shape.nics_per_leaf = std::max(shape.nics_per_leaf, plan.rails() ? ports / rails : ports);
+      in_pod = plan.pod_of_node(first_node) == pod ? in_pod + 1 : 1;
+      pod = plan.pod_of_node(first_node);
+      shape.domains_per_leaf = std::max(shape.domains_per_leaf, in_pod);
+    }
   }
   shape.even = smallest == shape.ranks_per_domain;
   if (shape.domains > 1) {

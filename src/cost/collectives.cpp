@@ -41,7 +41,12 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
     const bool like =
         std::floor(file.compute_capability) == std::floor(cluster.device.compute_capability) &&
         file.nvlink == nvlink;
-    return (device && file.nvlink == nvlink) ? 2 : like ? 1 : 0;
+    int fits = 0;  // of several of a generation, the best measured
+    for (const auto& op : file.fits) {
+      fits += static_cast<int>(op.size());
+    }
+    constexpr int kOwn = 1000;
+    return (device && file.nvlink == nvlink) ? kOwn : like ? fits : 0;
   }
   const bool node = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name);
   const bool fabric = holds(file.fabrics, cluster.fabric.name);

@@ -62,6 +62,29 @@ TEST_CASE("forced ring, Simple: the fluid part is the law on NCCL's bus") {
   }
 }
 
+TEST_CASE("bytes on a leaf's uplinks: one domain's rings, every domain's messages") {
+  auto c = dgx_a100(8);
+  c.fabric.nodes_per_leaf = 4;
+  c.fabric.oversubscription = 2;
+  const std::int64_t s = 1LL << 30;
+  for (const bool rails : {true, false}) {
+    c.fabric.kind = rails ? job::Fabric::Kind::rail_optimized : job::Fabric::Kind::fat_tree;
+    const auto t = built(c);
+    CurveTable curves;
+    const Collectives ring(c, {"ring", "simple"}, kNoFiles, {}, curves);
+    const auto all = t.shape(every(0, 1, 64));
+    // A leaf of a rail sees an eighth of what the rings of all eight rails carry between the two
+    // pods.
+    const double passed = 2 * 63.0 / 64 * s;
+    CHECK(ring.price(Collective::all_reduce, Bytes(s), all).spine.count() ==
+          Approx(rails ? passed / 8 : passed));
+    // All-to-all: 32 GPUs below send half of their buffers to the other pod.
+    const double sent = 32 * s / 2.0;
+    CHECK(ring.price(Collective::all_to_all, Bytes(s), all).spine.count() ==
+          Approx(rails ? sent / 8 : sent));
+  }
+}
+
 TEST_CASE("ring latency is linear in hops, tree latency in doublings") {
   auto c = dgx_a100(64);
   c.fabric.nodes_per_leaf = 64;  // spines add their own latency

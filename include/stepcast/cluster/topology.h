@@ -63,6 +63,8 @@ struct GroupShape {
                                      // by the members in it, after faults and oversubscription where it crosses spines
   Bandwidth nic_per_domain;          // all NICs that the members of one domain can use, slowest domain
   int nics_per_domain = 0;           // NIC ports that those are, in the domain with the fewest; 0: one domain
+  int nics_per_leaf = 0;             // of those, how many hang on one leaf: one on rails, all in a tree
+  int domains_per_leaf = 0;          // the group's domains below the fullest pod
   bool crosses_spine = false;
   Time network_latency{0};
   double compute_capability = 0;     // the smallest

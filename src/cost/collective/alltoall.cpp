@@ -35,7 +35,9 @@ Traffic pairwise_traffic(const Situation& s, Collective, double bytes) {
   if (far > 0 && s.nics > 0) {
     const double out = part * far * s.per_domain;
     t.nic = out / s.nics;
-    t.spine = out;
+    // Every domain below a leaf sends to all domains that lie elsewhere.
+    const double elsewhere = s.domains - s.domains_per_leaf;
+    t.spine = t.nic * s.nics_per_leaf * s.domains_per_leaf * elsewhere / (s.domains - 1);
   }
   return t;
 }

@@ -20,10 +20,12 @@ namespace stepcast::cost {
 // A group as NCCL's tuner sees it, in seconds and bytes per second.
 struct Situation {
   int ranks = 1;
-  int domains = 1;     // NCCL's "nodes": sets of GPUs joined by NVLink or PCIe
-  int per_domain = 1;  // ranks of the largest domain
-  int nics = 0;        // NIC ports of one domain
-  int arch = 1;        // 0 Volta and before, 1 Ampere (and Ada), 2 Hopper, 3 Blackwell
+  int domains = 1;        // NCCL's "nodes": sets of GPUs joined by NVLink or PCIe
+  int per_domain = 1;     // ranks of the largest domain
+  int nics_per_leaf = 0;  // NIC ports of one domain on one leaf
+  int domains_per_leaf = 1;
+  int nics = 0;  // NIC ports of one domain
+  int arch = 1;  // 0 Volta and before, 1 Ampere (and Ada), 2 Hopper, 3 Blackwell
   bool nvlink = true;
   bool nvls = false;
   bool amd_cpu = false;
@@ -61,7 +63,8 @@ struct Line {
   double bandwidth = 0;  // bytes of the operation per second; 0: not offered
 };
 
-// Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks.
+// Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks. Rings and trees are
+// laid so that one domain below a leaf talks across the spine.
 struct Traffic {
   double nvlink = 0;
   double nic = 0;

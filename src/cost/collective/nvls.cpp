@@ -77,7 +77,7 @@ Traffic nvls_tree_traffic(const Situation& s, Collective op, double bytes) {
   // down.
   const double out = s.domains == 2 ? bytes : 2 * bytes * (s.domains - 1) / s.domains;
   t.nic = out / std::max(1, s.nics);
-  t.spine = 2 * bytes;
+  t.spine = t.nic * s.nics_per_leaf;
   return t;
 }
 

@@ -58,7 +58,7 @@ Traffic ring_traffic(const Situation& s, Collective op, double bytes) {
   t.nvlink = passed * (s.domains == 1 ? 1.0 : (s.per_domain - 1.0) / s.per_domain);
   if (s.domains > 1 && s.nics > 0) {
     t.nic = passed / s.nics;
-    t.spine = passed;
+    t.spine = t.nic * s.nics_per_leaf;
   }
   return t;
 }

@@ -120,6 +120,8 @@ Situation situate(const cluster::GroupShape& g) {
   s.domains = std::max(1, g.domains);
   s.per_domain = std::max(1, g.ranks_per_domain);
   s.nics = g.nics_per_domain;
+  s.nics_per_leaf = g.nics_per_leaf;
+  s.domains_per_leaf = std::max(1, g.domains_per_leaf);
   s.arch = arch_of(g.compute_capability);
   s.nvlink = g.has_nvlink;
   s.nvls = g.nvls;

@@ -69,7 +69,7 @@ Traffic tree_traffic(const Situation& s, Collective, double bytes) {
   t.nvlink = s.per_domain > 1 ? 2 * bytes : 0;
   if (s.domains > 1 && s.nics > 0) {
     t.nic = 2 * bytes * (s.domains - 1) / s.domains / s.nics;
-    t.spine = 2 * bytes;
+    t.spine = t.nic * s.nics_per_leaf;
   }
   return t;
 }

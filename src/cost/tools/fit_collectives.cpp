@@ -110,6 +110,7 @@ int run(const std::filesystem::path& calibration, bool write) {
   const text::Value systems = text::read_yaml(data / "systems.yaml");
   fmt::print("{:44} {:>4} {:>4} | {:13} | {:13} | {:13} | {:13} | {}\n", "% error: median, bias",
              "<1M", ">=1M", "NCCL <1M", "NCCL >=1M", "fit <1M", "fit >=1M", "left out: std");
+  std::vector<std::string> differs;
   std::vector<Point> everything;
   std::vector<double> blind_all;
   std::vector<double> fitted_all;
@@ -210,8 +211,16 @@ int run(const std::filesystem::path& calibration, bool write) {
           size, s.points.size(), fit.latency, spread(left_out.small, left_out.large),
           spread(left_out.large, left_out.small), knots);
     }
+    const auto file = calibration / "nccl" / (system.key + ".yaml");
     if (write) {
-      std::ofstream(calibration / "nccl" / (system.key + ".yaml")) << out;
+      std::ofstream(file) << out;
+      continue;
+    }
+    std::ifstream committed(file);
+    const std::string text((std::istreambuf_iterator<char>(committed)),
+                           std::istreambuf_iterator<char>());
+    if (text != out) {
+      differs.push_back(file.filename().string());
     }
   }
   fmt::print("{}", row("all", deviations(everything, blind_all), deviations(everything, fitted_all),
@@ -219,7 +228,10 @@ int run(const std::filesystem::path& calibration, bool write) {
   const auto blind = deviations(everything, blind_all);
   fmt::print("NCCL's plain model, standard deviation: {:.2f} below 1 MiB, {:.2f} from 1 MiB\n",
              blind.small.spread, blind.large.spread);
-  return 0;
+  for (const auto& file : differs) {
+    fmt::print("{} is not what its logs give: run fit_collectives without --check\n", file);
+  }
+  return differs.empty() ? 0 : 1;
 }
 
 }  // namespace

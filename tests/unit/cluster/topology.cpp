@@ -155,6 +155,9 @@ TEST_CASE("oversubscription binds only groups that cross spines") {
     CHECK(inside.nic_per_rank.count() == 25e9);
     const auto across = t.shape(every(0, 8, 8));
     CHECK(across.crosses_spine);
+    CHECK(across.domains_per_leaf == 4);
+    const auto whole = t.shape(every(0, 1, 64));
+    CHECK(whole.nics_per_leaf == (kind == job::Fabric::Kind::fat_tree ? 8 : 1));
     CHECK(across.nic_per_rank.count() == 12.5e9);
     REQUIRE(t.spine(0) >= 0);
     const int leaves = kind == job::Fabric::Kind::fat_tree ? 2 : 16;
