@@ -140,9 +140,7 @@ std::optional<std::size_t> read_word(Reader& reader, const Value& value,
     }
     std::vector<std::string> known = names;
     known.insert(known.end(), later.begin(), later.end());
-    if (const std::string near = nearest(value.scalar, known); !near.empty()) {
-      all += fmt::format(" (did you mean '{}'?)", near);
-    }
+    all += suggestion(value.scalar, known);
   }
   reader.expected(value, all);
   return std::nullopt;

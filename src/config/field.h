@@ -94,8 +94,12 @@ std::vector<Spec> specs(const Table<S>& table) {
   for (const auto& field : table) {
     out.push_back(field.spec);
     const auto value = field.write(defaults);
-    const bool leaf = value && (value->kind == Value::Kind::scalar) && !value->scalar.empty();
-    if (leaf && !field.spec.section) {
+    const bool leaf = value && value->kind == Value::Kind::scalar && !value->scalar.empty();
+    // A default below the least value only marks a key that has none.
+    const Value* least = out.back().schema.find("minimum");
+    const bool allowed =
+        least == nullptr || !leaf || std::stod(value->scalar) >= std::stod(least->scalar);
+    if (leaf && allowed && !field.spec.section) {
       tree::put(out.back().schema, "default", *value);
     }
   }

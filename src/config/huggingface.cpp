@@ -165,7 +165,7 @@ class Config {
             entry.origin,
             fmt::format("'{}' of this config.json is not known, and could change the model; "
                         "expected a documented key",
-                        entry.key));
+                        shown(entry.key)));
       }
     }
   }
@@ -187,7 +187,8 @@ void expect_activation(Config& c, const char* key, bool gated) {
   static const std::set<std::string> plain = {"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
                                               "relu", "silu",     "swish"};
   if (plain.count(v->scalar) == 0 || (gated && v->scalar == "relu")) {
-    c.reader().fault(*v, fmt::format("'{}': the activation '{}' is not modelled", key, v->scalar));
+    c.reader().fault(
+        *v, fmt::format("'{}': the activation '{}' is not modelled", key, shown(v->scalar)));
   }
 }
 
@@ -519,7 +520,7 @@ void optional_features(Config& c) {
           fmt::format("'sliding_window': attention within a window of {} is not modelled; expected "
                       "null, or "
                       "{{use: ..., sliding_window: null}} to forecast full attention",
-                      window->scalar)}});
+                      shown(window->scalar))}});
   }
   for (const char* key : {"num_nextn_predict_layers", "num_mtp_modules"}) {
     const Value* mtp = c.find(key);
@@ -581,10 +582,8 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
     for (const auto& k : known) {
       all += (all.empty() ? "" : " | ") + k;
     }
-    const std::string near = nearest(type->scalar, known);
-    reader.fault(*type,
-                 fmt::format("model_type '{}' is not modelled; expected {}{}", type->scalar, all,
-                             near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    reader.fault(*type, fmt::format("model_type '{}' is not modelled; expected {}{}",
+                                    shown(type->scalar), all, suggestion(type->scalar, known)));
   }
 }
 

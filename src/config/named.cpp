@@ -81,8 +81,8 @@ std::optional<fs::path> find_file(Reader& reader, const Value& value, const std:
     if (is_file(given)) {
       return given;
     }
-    reader.fault(value,
-                 fmt::format("there is no file '{}'; expected the path of a {}", name, noun));
+    reader.fault(
+        value, fmt::format("there is no file '{}'; expected the path of a {}", shown(name), noun));
     return std::nullopt;
   }
   for (const std::string& stem : {name, canonical(name)}) {
@@ -93,11 +93,10 @@ std::optional<fs::path> find_file(Reader& reader, const Value& value, const std:
       }
     }
   }
-  std::string message = fmt::format("there is no {} '{}'; expected a name in {} or a path", noun,
-                                    name, folder == "jobs" ? "configs" : "configs/" + folder);
-  if (const std::string near = nearest(canonical(name), list(folder)); !near.empty()) {
-    message += fmt::format(" (did you mean '{}'?)", near);
-  }
+  std::string message =
+      fmt::format("there is no {} '{}'; expected a name in {} or a path", noun, shown(name),
+                  folder == "jobs" ? "configs" : "configs/" + folder);
+  message += suggestion(canonical(name), list(folder));
   reader.fault(value, std::move(message));
   return std::nullopt;
 }
@@ -112,8 +111,8 @@ bool enter(Reader& reader, const Value& value, const fs::path& file) {
   const std::string name = fs::weakly_canonical(file, error).string();
   for (const std::string& open : reader.including) {
     if (open == name) {
-      reader.fault(value,
-                   fmt::format("'{}' includes itself; expected no cycle of 'use'", value.scalar));
+      reader.fault(value, fmt::format("'{}' includes itself; expected no cycle of 'use'",
+                                      shown(value.scalar)));
       return false;
     }
   }

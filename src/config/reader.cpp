@@ -38,13 +38,9 @@ void Reader::expected(const Value& got, std::string_view what) {
 }
 
 void Reader::unknown(const Value::Entry& entry, const std::vector<std::string>& known) {
-  const std::string near = nearest(entry.key, known);
-  std::string message = fmt::format("unknown key '{}'; expected a key of {}", entry.key,
-                                    path_.empty() ? subject : "'" + path_ + "'");
-  if (!near.empty()) {
-    message += fmt::format(" (did you mean '{}'?)", near);
-  }
-  fault(entry.origin, std::move(message));
+  fault(entry.origin,
+        fmt::format("unknown key '{}'; expected a key of {}{}", shown(entry.key),
+                    path_.empty() ? subject : "'" + path_ + "'", suggestion(entry.key, known)));
 }
 
 std::string Reader::join(const std::string& key) const {
@@ -69,6 +65,23 @@ std::vector<Fault> Reader::faults() const {
   return sorted;
 }
 
+std::string shown(const std::string& text) {
+  constexpr std::size_t kMost = 60;
+  std::string out = text.size() > kMost ? text.substr(0, kMost - 3) + "..." : text;
+  std::replace_if(
+      out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
+  return out;
+}
+
+std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {
+  constexpr std::size_t kLongestName = 100;
+  if (word.size() > kLongestName) {
+    return "";
+  }
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
+}
+
 std::string describe(const Value& value) {
   switch (value.kind) {
     case Value::Kind::null:
@@ -81,14 +94,12 @@ std::string describe(const Value& value) {
       break;
   }
   const std::string& s = value.scalar;
-  // A long or binary scalar would drown the message.
-  const std::string shown = s.size() > 60 ? s.substr(0, 57) + "..." : s;
   const bool digits =
       s.size() > 1 && std::all_of(s.begin(), s.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!value.quoted && digits && s[0] == '0') {
-    return fmt::format("'{}', which looks octal", shown);
+    return fmt::format("'{}', which looks octal", shown(s));
   }
-  return fmt::format("{}'{}'", value.quoted ? "the text " : "", shown);
+  return fmt::format("{}'{}'", value.quoted ? "the text " : "", shown(s));
 }
 
 }  // namespace stepcast::config

@@ -71,6 +71,10 @@ class Reader {
   std::map<std::string, Origin> origins_;
 };
 
+// At most 60 characters of a value, on one line: a long or binary scalar would drown its message.
+std::string shown(const std::string& text);
+// The nearest candidate as " (did you mean 'x'?)", or nothing.
+std::string suggestion(const std::string& word, const std::vector<std::string>& candidates);
 // "'x'", "the text 'x'", "a list", "a map", "empty", "'010', which looks octal"… for messages.
 std::string describe(const Value& value);
 
