@@ -6,10 +6,9 @@
 
 namespace stepcast::cost {
 
-// Relative standard deviations of a prediction from a data sheet: the spread, between the devices
-// that are calibrated, of what a common share of the data sheet predicts for each (README of this
-// room).
-inline constexpr double kDatasheetGemmResidual = 0.2;
+// Relative standard deviations of a prediction from a data sheet: what these shares are off by on the
+// devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.21), rounded up.
+inline constexpr double kDatasheetGemmResidual = 0.22;
 inline constexpr double kDatasheetAttentionResidual = 0.25;
 inline constexpr double kDatasheetMemoryResidual = 0.15;
 

@@ -1,0 +1,186 @@
+// Calibration files and measured points: what is refused, with the line at fault.
+#include <filesystem>
+#include <fstream>
+
+#include "catch.hpp"
+#include "cost/calibration_file.h"
+#include "cost/calibration_write.h"
+#include "cost/points.h"
+#include "devices.h"
+
+using namespace stepcast;
+using namespace stepcast::cost;
+using namespace stepcast::test;
+
+namespace {
+std::filesystem::path written(const std::string& name, const std::string& content) {
+  const auto folder = std::filesystem::temp_directory_path() / "stepcast-cost-kernels";
+  std::filesystem::create_directories(folder);
+  const auto file = folder / name;
+  std::filesystem::remove(file);
+  std::ofstream(file, std::ios::binary) << content;
+  return file;
+}
+
+const std::string kGood = R"(kind: gemm
+devices: [toy]
+library: cublas
+source: "a test"
+curves:
+  bf16:
+    law: {sms: 4, fixed: 1e-06, rate: 1e+12, bandwidth: 1e+11, prologue: 10, tile: 8, tail: 0.5}
+    sustained: {burst: 1e+12, long_run: 9e+11, deviation: 0.02, source: "a test"}
+    residual: 0.05
+    grid: {m: {first: 6, step: 1, nodes: 2}, n: {first: 8, step: 1, nodes: 2}, k: {first: 8, step: 1, nodes: 2}}
+    correction: |
+      0 1 2 3
+      4 5 6 7
+)";
+
+std::string changed(const std::string& from, const std::string& to) {
+  std::string s = kGood;
+  const auto at = s.find(from);
+  REQUIRE(at != std::string::npos);
+  return s.replace(at, from.size(), to);
+}
+
+std::string fault_of(const std::string& content) {
+  static int count = 0;
+  const auto file = written("bad-" + std::to_string(++count) + ".yaml", content);
+  try {
+    (void)read_calibration(file);
+  } catch (const InputError& e) {
+    return to_string(e.faults().front());
+  }
+  return "accepted";
+}
+
+template <class Read>
+std::string points_fault(const std::string& content, Read read) {
+  static int count = 0;
+  const auto file = written("points-" + std::to_string(++count) + ".csv", content);
+  try {
+    (void)read(file);
+  } catch (const InputError& e) {
+    std::string all;
+    for (const auto& f : e.faults()) {
+      all += to_string(f) + "\n";
+    }
+    return all;
+  }
+  return "accepted";
+}
+}  // namespace
+
+TEST_CASE("a good file is read as written") {
+  const auto file = read_calibration(written("good.yaml", kGood));
+  CHECK(file->kind == CalibrationFile::Kind::gemm);
+  CHECK(file->library == "cublas");
+  const GemmCurve& c = file->gemm.at(job::DType::bf16);
+  CHECK(c.law.sms == 4);
+  CHECK(c.law.grid.at(128, 512, 512) == Approx(0.007));
+  CHECK(c.cap == Approx(power_cap(1e12, 9e11)));
+}
+
+TEST_CASE("faulty calibration files name the place and the reason") {
+  CHECK_THAT(fault_of(changed("residual", "residuals")),
+             ContainsSubstring(":9:5: error: unknown key 'residuals' (did you mean 'residual'?)"));
+  CHECK_THAT(fault_of(changed("rate: 1e+12", "rate: .nan")), ContainsSubstring(":7:"));
+  CHECK_THAT(fault_of(changed("rate: 1e+12", "rate: -5")), ContainsSubstring("rate is -5"));
+  CHECK_THAT(fault_of(changed("rate: 1e+12, ", "")), ContainsSubstring("key 'rate' is missing"));
+  CHECK_THAT(fault_of(changed("tail: 0.5", "tail: 1.5")), ContainsSubstring("tail is 1.5"));
+  CHECK_THAT(fault_of(changed("      4 5 6 7\n", "")),
+             ContainsSubstring("the correction has 4 values; its grid has 8 nodes"));
+  CHECK_THAT(fault_of(changed("4 5 6 7", "4 5 x 7")),
+             ContainsSubstring("value 7 of the correction"));
+  CHECK_THAT(fault_of(changed("4 5 6 7", "4 5 6 99999")), ContainsSubstring("within 5000"));
+  CHECK_THAT(fault_of(changed("bf16:", "bf17:")), ContainsSubstring("'bf17' is no dtype"));
+  CHECK_THAT(fault_of(changed("long_run: 9e+11", "long_run: 2e+12")),
+             ContainsSubstring("long_run is 2000000000000: expected"));
+  CHECK_THAT(fault_of(changed("devices: [toy]", "devices: toy")),
+             ContainsSubstring(":2:10: error: expected a list of device names"));
+  CHECK_THAT(fault_of(kGood.substr(0, kGood.find("    law:"))), ContainsSubstring("error"));
+  CHECK_THAT(fault_of(std::string("\x00\x01\xff\xfe binary", 12)), ContainsSubstring("error"));
+  CHECK_THAT(fault_of("- a\n- b\n"), ContainsSubstring("expected a calibration file"));
+  CHECK_THROWS_AS(read_calibration("/nonexistent/none.yaml"), InputError);
+}
+
+TEST_CASE("a file that a job names must be of the job's device") {
+  const auto good = written("named.yaml", kGood);
+  CHECK(find_calibration("/nonexistent", "toy", {good.string()}).size() == 1);
+  try {
+    (void)find_calibration("/nonexistent", "h100-sxm", {good.string()});
+    FAIL("accepted");
+  } catch (const InputError& e) {
+    CHECK_THAT(to_string(e.faults().front()),
+               ContainsSubstring("the file is of toy, not of device 'h100-sxm'"));
+  }
+  CHECK_THROWS_AS(find_calibration("/nonexistent", "toy", {"none.yaml"}), InputError);
+  CHECK(find_calibration("/nonexistent", "toy", {}).empty());
+}
+
+TEST_CASE("a file that changed is read anew") {
+  const auto file = written("changing.yaml", kGood);
+  CHECK(read_calibration(file)->gemm.at(job::DType::bf16).law.sms == 4);
+  std::ofstream(file) << changed("sms: 4", "sms: 8");
+  std::filesystem::last_write_time(
+      file, std::filesystem::last_write_time(file) + std::chrono::seconds(2));
+  CHECK(read_calibration(file)->gemm.at(job::DType::bf16).law.sms == 8);
+}
+
+TEST_CASE("what is written is read back the same") {
+  AttentionCurve curve;
+  curve.rate = {{64, 1e14}, {128, 2e14}};
+  curve.residual = 0.07;
+  MemoryCurve memory;
+  memory.share = 0.5;
+  const auto attention = read_calibration(
+      written("attention.yaml", head_text({"attention", {"toy", "toy-2"}, "any", "a test"}) +
+                                    attention_text("flash2", curve, {}, "a test")));
+  CHECK(attention->devices.size() == 2);
+  CHECK(attention->attention.at(job::AttentionKernel::flash2).rate == curve.rate);
+  const auto ops =
+      read_calibration(written("memory.yaml", head_text({"memory", {"toy"}, "any", "a test"}) +
+                                                  memory_text("norm", memory, "a test")));
+  CHECK(ops->memory.at(MemoryOp::norm).share == 0.5);
+}
+
+TEST_CASE("every committed calibration file of kernels reads, and names its source") {
+  int files = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kCalibration)) {
+    const auto name = entry.path().filename().string();
+    if (entry.path().extension() == ".yaml" &&
+        (name.starts_with("gemm-") || name == "attention.yaml" || name == "memory.yaml")) {
+      const auto file = read_calibration(entry.path());
+      CHECK(file->kind != CalibrationFile::Kind::other);
+      CHECK(file->source.size() > 20);
+      ++files;
+    }
+  }
+  CHECK(files >= 25);
+}
+
+TEST_CASE("faulty points name every row at fault") {
+  const std::string head = "dtype,m,n,k,batch,time_us\n";
+  const std::string row = "bf16,128,256,512,1,10\n";
+  CHECK(points_fault(head + row, read_gemm_points) == "accepted");
+  CHECK(points_fault(head + row + row, read_gemm_points) == "accepted");
+  CHECK_THAT(points_fault(head + row + "bf16,128,256,512,1,25\n", read_gemm_points),
+             ContainsSubstring(":3:0: error: the shape stood above with 10 us, here with 25 us"));
+  const auto several =
+      points_fault(head + "bf16,128,256,512,1,0\n" + row + "bf16,128,256,512,1,nan\n" +
+                       "bf16,128,-1,512,1,3\nbf16,128,256,5x,1,3\n",
+                   read_gemm_points);
+  for (const char* line : {":2:0", ":4:0", ":5:0", ":6:0"}) {
+    CHECK_THAT(several, ContainsSubstring(line));
+  }
+  CHECK_THAT(points_fault("dtype,m,n,k,time_us\nbf16,1,1,1,1\n", read_gemm_points),
+             ContainsSubstring("column 'batch' is missing"));
+  CHECK_THAT(points_fault(head + "bf16,128,256\n", read_gemm_points), ContainsSubstring(":2:"));
+  CHECK_THAT(points_fault("op,bytes,time_us\nnorm,100,inf\n", read_memory_points),
+             ContainsSubstring("'inf' is no positive number"));
+  CHECK_THAT(points_fault(
+                 "kernel,sequences,length,heads,kv_heads,head_dim,time_us\nflash2,1,512,0,1,64,9\n",
+                 [](const auto& f) { return read_attention_points(f, 1); }),
+             ContainsSubstring("'0' is no positive number"));
+}

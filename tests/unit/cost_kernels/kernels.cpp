@@ -1,0 +1,298 @@
+#include "stepcast/cost/kernels.h"
+
+#include <cmath>
+#include <random>
+#include <thread>
+
+#include "catch.hpp"
+#include "cost/datasheet.h"
+#include "devices.h"
+
+using namespace stepcast;
+using namespace stepcast::cost;
+using namespace stepcast::test;
+using job::AttentionKernel;
+using job::DType;
+
+namespace {
+Kernels made(const job::Device& d, CurveTable& curves, const std::string& library = "cublas") {
+  return {d, library, kCalibration, {}, curves};
+}
+Kernels made(const job::Device& d) {
+  CurveTable curves;
+  return made(d, curves);
+}
+double in_seconds(const Priced& p) { return to_seconds(p.time); }
+const std::vector<job::Device> kDevices = {a100(), a100_pcie(), h100(), h200(),
+                                           b200(), gb300(),     l40s(), unheard_of()};
+std::vector<model::Gemm> random_shapes(int count, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> rows(5, 16);
+  std::uniform_real_distribution<double> width(6, 17);
+  std::uniform_int_distribution<int> batch(0, 3);
+  std::vector<model::Gemm> shapes;
+  for (int i = 0; i < count; ++i) {
+    shapes.push_back({std::llround(std::exp2(rows(random))), std::llround(std::exp2(width(random))),
+                      std::llround(std::exp2(width(random))),
+                      batch(random) == 0 ? std::int64_t{16} : std::int64_t{1}});
+  }
+  return shapes;
+}
+double flops(const model::Gemm& g) {
+  return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) *
+         static_cast<double>(g.batch);
+}
+}  // namespace
+
+TEST_CASE("no GEMM is faster than the data sheet's peak, nor its traffic beyond L2 than HBM") {
+  for (const auto& d : kDevices) {
+    const auto kernels = made(d);
+    for (const auto& g : random_shapes(400, 11)) {
+      const double t = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      CHECK(flops(g) / t <= d.peak.at(DType::bf16).count() * (1 + 1e-6));
+      const double bytes = 2.0 * static_cast<double>(g.batch) *
+                           static_cast<double>(g.m * g.k + g.k * g.n + g.m * g.n);
+      const double beyond = bytes - static_cast<double>(d.l2.count());
+      CHECK(beyond / t <= d.memory_bandwidth.count() * (1 + 1e-6));
+    }
+  }
+}
+
+TEST_CASE("twice the batch takes longer, and at most twice as long within quantisation") {
+  for (const auto& d : kDevices) {
+    const auto kernels = made(d);
+    for (auto g : random_shapes(200, 12)) {
+      const double once = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      g.batch *= 2;
+      const double twice = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      INFO(d.name << " " << g.m << " " << g.n << " " << g.k << " x" << g.batch);
+      CHECK(twice >= 0.85 * once);  // the correction's slope may outweigh an idle wave
+      CHECK(twice <= 2.6 * once);
+    }
+    const model::Gemm full{4096, 4096, 4096, 8};
+    const model::Gemm fuller{4096, 4096, 4096, 16};
+    CHECK(in_seconds(kernels.gemm(fuller, DType::bf16, Layout::forward)) /
+              in_seconds(kernels.gemm(full, DType::bf16, Layout::forward)) ==
+          Approx(2).epsilon(0.04));
+  }
+}
+
+TEST_CASE("in the shapes of training, twice the work in any direction is never faster") {
+  for (const auto& d : kDevices) {
+    const auto kernels = made(d);
+    for (const std::int64_t m : {1024, 2048, 4096, 8192, 16384}) {
+      for (const std::int64_t n : {1024, 2304, 4096, 6144, 12288}) {
+        for (const std::int64_t k : {1024, 1536, 4096, 6144, 12288}) {
+          const double t = in_seconds(kernels.gemm({m, n, k, 1}, DType::bf16, Layout::forward));
+          INFO(d.name << " " << m << " " << n << " " << k);
+          for (const model::Gemm& more :
+               {model::Gemm{2 * m, n, k, 1}, {m, 2 * n, k, 1}, {m, n, 2 * k, 1}}) {
+            CHECK(in_seconds(kernels.gemm(more, DType::bf16, Layout::forward)) > t);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a weight gradient accumulated in fp32 pays 6 bytes more an element of the result") {
+  const auto d = a100();
+  const auto kernels = made(d);
+  // A short k: memory binds.
+  const model::Gemm g{16384, 16384, 64, 1};
+  const double plain = in_seconds(kernels.gemm(g, DType::bf16, Layout::weight_grad));
+  const double accumulated = in_seconds(kernels.gemm(g, DType::bf16, Layout::weight_grad, true));
+  const double extra = 6.0 * 16384 * 16384 / d.memory_bandwidth.count();
+  CHECK(accumulated - plain > 0.7 * extra);
+  CHECK(accumulated - plain < 2.5 * extra);
+  // A long k: compute hides it.
+  const model::Gemm deep{8192, 8192, 8192, 1};
+  CHECK(in_seconds(kernels.gemm(deep, DType::bf16, Layout::weight_grad, true)) /
+            in_seconds(kernels.gemm(deep, DType::bf16, Layout::weight_grad)) <
+        1.03);
+}
+
+TEST_CASE("experts in one launch cost their tiles, not a launch each") {
+  const auto kernels = made(h100());
+  const model::Gemm each{512, 14336, 4096, 1};
+  const double grouped = in_seconds(kernels.grouped_gemm(each, 8, DType::bf16, Layout::forward));
+  const double one = in_seconds(kernels.gemm(each, DType::bf16, Layout::forward));
+  const double dense =
+      in_seconds(kernels.gemm({512 * 8, 14336, 4096, 1}, DType::bf16, Layout::forward));
+  CHECK(grouped >= dense);
+  CHECK(grouped <= 8 * 1.15 * one);
+}
+
+TEST_CASE("the two matrix products of unfused attention are bound by their traffic") {
+  // A100, 12 heads of 128 over 2048 tokens: 100 MB of scores leave in at least 50 us.
+  const auto kernels = made(a100());
+  const double qk = in_seconds(kernels.gemm({2048, 2048, 128, 12}, DType::fp16, Layout::forward));
+  CHECK(qk > 55e-6);
+  CHECK(qk < 150e-6);
+}
+
+TEST_CASE("fp8 is faster than bf16, bf16 than fp32, for large products") {
+  const model::Gemm g{8192, 8192, 8192, 1};
+  for (const auto& d : {h100(), b200()}) {
+    const auto kernels = made(d);
+    CHECK(kernels.gemm(g, DType::fp8, Layout::forward).time <
+          kernels.gemm(g, DType::bf16, Layout::forward).time);
+    CHECK(kernels.gemm(g, DType::bf16, Layout::forward).time <
+          kernels.gemm(g, DType::fp32, Layout::forward).time);
+  }
+}
+
+TEST_CASE("every price names a curve with device, file, provenance and residual") {
+  for (const auto& d : kDevices) {
+    CurveTable curves;
+    const auto kernels = made(d, curves);
+    const auto check = [&](const Priced& p) {
+      REQUIRE(p.curve < curves.curves().size());
+      const Curve& c = curves.curves()[p.curve];
+      CHECK(c.device == d.name);
+      CHECK(c.residual > 0);
+      CHECK(c.residual < 0.5);
+      CHECK_FALSE(c.provenance.empty());
+      CHECK_FALSE(c.file.empty());
+      CHECK((c.file == "datasheet") == (c.file.find(".yaml") == std::string::npos));
+    };
+    for (const DType t : {DType::fp32, DType::tf32, DType::bf16, DType::fp16, DType::fp8}) {
+      check(kernels.gemm({1024, 1024, 1024, 1}, t, Layout::forward));
+    }
+    for (const auto k : {AttentionKernel::flash1, AttentionKernel::flash2, AttentionKernel::flash3,
+                         AttentionKernel::cudnn}) {
+      check(kernels.attention({1, 4096, 4096, 16, 16, 128, 128, true}, k, DType::bf16, false));
+    }
+    for (const auto op : {MemoryOp::copy, MemoryOp::norm, MemoryOp::softmax, MemoryOp::activation,
+                          MemoryOp::dropout, MemoryOp::elementwise, MemoryOp::embedding,
+                          MemoryOp::cross_entropy, MemoryOp::optimizer, MemoryOp::permute}) {
+      check(kernels.memory(op, Bytes(1 << 20)));
+    }
+  }
+}
+
+TEST_CASE("a device without files is priced from its data sheet, with a wider residual") {
+  CurveTable curves;
+  const auto kernels = made(unheard_of(), curves);
+  const Curve& c =
+      curves.curves()[kernels.gemm({4096, 4096, 4096, 1}, DType::bf16, Layout::forward).curve];
+  CHECK(c.file == "datasheet");
+  CHECK(c.residual >= 0.15);
+  // The share that a large GEMM reaches is that of the measured devices: 0.7 to 0.85.
+  const model::Gemm g{8192, 8192, 8192, 1};
+  const double share =
+      flops(g) / in_seconds(kernels.gemm(g, DType::bf16, Layout::forward)) / 1000e12;
+  CHECK(share > 0.65);
+  CHECK(share < 0.85);
+}
+
+TEST_CASE("the data sheet alone would price measured devices within its residual") {
+  // The same device under a name that no file knows: how far is the fallback from the curve?
+  for (auto d : {a100(), h100(), h200(), b200(), gb300(), l40s()}) {
+    const auto measured = made(d);
+    const std::string name = d.name;
+    d.name = "unheard-of";
+    const auto fallback = made(d);
+    double sum = 0;
+    int count = 0;
+    for (const std::int64_t m : {2048, 4096, 8192}) {
+      for (const std::int64_t n : {2304, 6144, 14336}) {
+        for (const std::int64_t k : {2048, 4096, 12288}) {
+          const double r =
+              std::log(in_seconds(fallback.gemm({m, n, k, 1}, DType::bf16, Layout::forward)) /
+                       in_seconds(measured.gemm({m, n, k, 1}, DType::bf16, Layout::forward)));
+          sum += r * r;
+          ++count;
+        }
+      }
+    }
+    INFO(name << " " << std::sqrt(sum / count));
+    CHECK(std::sqrt(sum / count) < kDatasheetGemmResidual);
+  }
+}
+
+TEST_CASE("a library that was not measured on the device costs residual") {
+  CurveTable asked;
+  CurveTable measured;
+  const auto other = made(gb300(), asked, "cublas");
+  const auto own = made(gb300(), measured, "trtllm");
+  const model::Gemm g{4096, 4096, 4096, 1};
+  const auto a = other.gemm(g, DType::bf16, Layout::forward);
+  const auto b = own.gemm(g, DType::bf16, Layout::forward);
+  CHECK(a.time == b.time);
+  CHECK(asked.curves()[a.curve].residual > measured.curves()[b.curve].residual);
+  CHECK(asked.curves()[a.curve].name.find("trtllm") != std::string::npos);
+}
+
+TEST_CASE("attention: half for causal, 2.5 products for backward, never above the peak") {
+  for (const auto& d : kDevices) {
+    const auto kernels = made(d);
+    for (const auto kernel : {AttentionKernel::flash1, AttentionKernel::flash2,
+                              AttentionKernel::flash3, AttentionKernel::cudnn}) {
+      double last = 0;
+      for (const std::int64_t s : {512, 1024, 2048, 4096, 8192, 16384, 32768, 131072}) {
+        const model::AttentionShape causal{1, s, s, 32, 8, 128, 128, true};
+        auto full = causal;
+        full.causal = false;
+        const double t = in_seconds(kernels.attention(causal, kernel, DType::bf16, false));
+        const double f = in_seconds(kernels.attention(full, kernel, DType::bf16, false));
+        const double b = in_seconds(kernels.attention(causal, kernel, DType::bf16, true));
+        INFO(d.name << " " << s);
+        CHECK(t > last);
+        CHECK(f > t);
+        CHECK(f < 2 * t + 1e-9);
+        CHECK(b > (s < 2048 ? 1.4 : 1.9) * t);  // short ones are mostly the fixed part
+        CHECK(b < 4 * t);
+        const double work = 4.0 * 32 * 128 * static_cast<double>(s) * static_cast<double>(s) / 2;
+        CHECK(work / t < d.peak.at(DType::bf16).count());
+        last = t;
+      }
+      const model::AttentionShape long_causal{1, 131072, 131072, 32, 8, 128, 128, true};
+      auto long_full = long_causal;
+      long_full.causal = false;
+      CHECK(in_seconds(kernels.attention(long_full, kernel, DType::bf16, false)) /
+                in_seconds(kernels.attention(long_causal, kernel, DType::bf16, false)) ==
+            Approx(2).epsilon(0.02));
+    }
+  }
+}
+
+TEST_CASE("memory-bound operators: a fixed part and a constant rate below the data sheet's") {
+  for (const auto& d : kDevices) {
+    const auto kernels = made(d);
+    for (const auto op : {MemoryOp::copy, MemoryOp::norm, MemoryOp::optimizer}) {
+      CHECK(kernels.memory(op, Bytes(0)).time == Time{0});
+      const double one = in_seconds(kernels.memory(op, Bytes(1'000'000'000)));
+      const double two = in_seconds(kernels.memory(op, Bytes(2'000'000'000)));
+      const double three = in_seconds(kernels.memory(op, Bytes(3'000'000'000)));
+      CHECK(three - two == Approx(two - one).epsilon(1e-6));
+      CHECK(1e9 / (two - one) < d.memory_bandwidth.count());
+      CHECK(1e9 / (two - one) > 0.5 * d.memory_bandwidth.count());
+      CHECK(in_seconds(kernels.memory(op, Bytes(1))) > 1e-6);
+    }
+  }
+}
+
+TEST_CASE("nothing costs nothing") {
+  const auto kernels = made(a100());
+  CHECK(kernels.gemm({0, 128, 128, 1}, DType::bf16, Layout::forward).time == Time{0});
+  CHECK(kernels.gemm({128, 128, 128, 0}, DType::bf16, Layout::forward).time == Time{0});
+  CHECK(kernels.grouped_gemm({128, 128, 128, 1}, 0, DType::bf16, Layout::forward).time == Time{0});
+}
+
+TEST_CASE("threads that build kernels at once get the same prices") {
+  const auto expected = made(h100()).gemm({4096, 6144, 4096, 1}, DType::bf16, Layout::forward).time;
+  std::vector<Time> got(8);
+  std::vector<std::thread> threads;
+  for (auto& t : got) {
+    threads.emplace_back([&t] {
+      t = made(h100()).gemm({4096, 6144, 4096, 1}, DType::bf16, Layout::forward).time;
+    });
+  }
+  for (auto& t : threads) {
+    t.join();
+  }
+  for (const auto& t : got) {
+    CHECK(t == expected);
+  }
+}

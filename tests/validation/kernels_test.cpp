@@ -1,0 +1,145 @@
+// Kernel curves against measurements: the held-out marks of every committed fit, and tables that no
+// curve was fitted to.
+#include "stepcast/cost/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../unit/cost_kernels/devices.h"
+#include "catch.hpp"
+#include "cost/calibration_file.h"
+#include "cost/points.h"
+
+using namespace stepcast;
+using namespace stepcast::cost;
+using namespace stepcast::test;
+
+namespace {
+// GEMMs of at least 1 GFLOP, a quarter unseen: the project's mark for published tables.
+constexpr double kHeldOutMark = 0.07;
+
+std::vector<std::filesystem::path> gemm_files() {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kCalibration)) {
+    const auto name = entry.path().filename().string();
+    if (name.starts_with("gemm-") && entry.path().extension() == ".yaml") {
+      files.push_back(entry.path());
+    }
+  }
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+std::filesystem::path points_of(const std::filesystem::path& file) {
+  return file.parent_path() / (file.stem().string() + "-points.csv");
+}
+
+ElementBytes bytes_of(const std::string& dtype) {
+  const auto t = *parse_dtype(dtype);
+  return {t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t),
+          std::max(2.0, job::bytes_per_element(t))};
+}
+
+struct Errors {
+  double median, p95, bias;
+};
+Errors against(const std::string& csv, const job::Device& device, double least_gflop) {
+  CurveTable curves;
+  const Kernels kernels(device, "cublas", kCalibration, {}, curves);
+  const text::Table table =
+      text::read_csv(std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation/kernels" / csv);
+  std::vector<double> off;
+  double bias = 0;
+  for (const auto& row : table.rows) {
+    const auto cell = [&](const char* name) { return row[table.column(name)]; };
+    const model::Gemm g{std::stoll(cell("m")), std::stoll(cell("n")), std::stoll(cell("k")), 1};
+    if (2e-9 * static_cast<double>(g.m * g.n) * static_cast<double>(g.k) < least_gflop) {
+      continue;
+    }
+    const std::string layout = cell("layout");
+    const bool weight = layout == "NT";
+    const auto price = kernels.gemm(g, *parse_dtype(cell("dtype")),
+                                    weight           ? Layout::weight_grad
+                                    : layout == "NN" ? Layout::input_grad
+                                                     : Layout::forward,
+                                    weight);
+    const double ratio = to_seconds(price.time) / (std::stod(cell("time_us")) * 1e-6);
+    off.push_back(std::abs(ratio - 1));
+    bias += std::log(ratio);
+  }
+  REQUIRE(off.size() >= 3);
+  std::sort(off.begin(), off.end());
+  return {off[off.size() / 2], off[off.size() * 95 / 100], bias / static_cast<double>(off.size())};
+}
+}  // namespace
+
+TEST_CASE("every committed GEMM curve meets the held-out mark that its file records") {
+  int curves = 0;
+  for (const auto& file : gemm_files()) {
+    const auto document = text::read_yaml(file);
+    for (const auto& entry : document.find("curves")->entries) {
+      const auto* record = entry.value.find("held_out")->find("from_1_gflop");
+      INFO(file.string() << " " << entry.key);
+      CHECK(text::to_number(*record->find("points")) >= 50);
+      CHECK(text::to_number(*record->find("median")) <= kHeldOutMark);
+      ++curves;
+    }
+  }
+  CHECK(curves >= 40);
+}
+
+TEST_CASE("every committed GEMM curve predicts the committed points it rests on") {
+  for (const auto& file : gemm_files()) {
+    const auto points = read_gemm_points(points_of(file));
+    for (const auto& [dtype, curve] : read_calibration(file)->gemm) {
+      const std::string name = job::to_string(dtype);
+      const auto e = errors(curve.law, points.at(name), bytes_of(name));
+      INFO(file.string() << " " << name);
+      CHECK(e[4].median <= kHeldOutMark);
+    }
+  }
+}
+
+TEST_CASE("the recorded held-out errors are those that a refit gives") {
+  for (const auto* name : {"a100-sxm-80/gemm-cublas.yaml", "h100-sxm/gemm-trtllm.yaml"}) {
+    const auto file = kCalibration / name;
+    const auto document = text::read_yaml(file);
+    const auto points = read_gemm_points(points_of(file));
+    const GemmCurve& curve = read_calibration(file)->gemm.at(job::DType::bf16);
+    GemmLaw start;
+    start.sms = curve.law.sms;
+    start.rate = curve.burst;
+    start.bandwidth = name[0] == 'a' ? 2.039e12 : 3.35e12;  // data sheets
+    start.fixed = 3e-6;
+    start.tail = 0.8;
+    const auto fit = fit_gemm(points.at("bf16"), start, {2, 2});
+    const auto* record =
+        document.find("curves")->find("bf16")->find("held_out")->find("from_1_gflop");
+    // Another start may end in a slightly different minimum.
+    CHECK(fit.held_out[4].median == Approx(text::to_number(*record->find("median"))).margin(0.01));
+    CHECK(fit.held_out[4].median < kHeldOutMark);
+  }
+}
+
+TEST_CASE("A100 SXM in long runs: a table of another framework, nothing fitted to it") {
+  const auto e = against("a100-sxm-80-sglang.csv", a100(), 10);
+  INFO("median " << e.median << " p95 " << e.p95 << " bias " << e.bias);
+  CHECK(e.median < 0.05);
+  CHECK(e.p95 < 0.15);
+  CHECK(std::abs(e.bias) < 0.02);
+}
+
+TEST_CASE("A100 SXM in long runs: Azure's cuBLASLt figures") {
+  const auto e = against("a100-sxm-80-azure.csv", a100(), 100);
+  INFO("median " << e.median << " p95 " << e.p95 << " bias " << e.bias);
+  CHECK(e.median < 0.06);
+  CHECK(std::abs(e.bias) < 0.05);
+}
+
+TEST_CASE("A100 PCIe: another project's training shapes, three layouts") {
+  const auto e = against("a100-pcie-80-simumax.csv", a100_pcie(), 10);
+  INFO("median " << e.median << " p95 " << e.p95 << " bias " << e.bias);
+  CHECK(e.median < 0.05);
+  CHECK(e.p95 < 0.2);
+  CHECK(std::abs(e.bias) < 0.03);
+}
