@@ -1,0 +1,198 @@
+// Whole jobs, drawn at random with a fixed seed: the folded world against the full one, the lower
+// bound against the engine, the interval by sensitivities against Monte Carlo.
+#include <fmt/format.h>
+
+#include <numeric>
+#include <random>
+
+#include "catch.hpp"
+#include "stepcast/bound/bound.h"
+#include "stepcast/config/config.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/lower/fold.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+struct Drawn {
+  job::Job job;
+  std::string text;
+};
+
+int pick(std::mt19937& random, std::initializer_list<int> choices) {
+  return choices.begin()[std::uniform_int_distribution<std::size_t>(0, choices.size() - 1)(random)];
+}
+
+// A job of at most 64 ranks; every third has a slow node or a thin link.
+Drawn draw(std::mt19937& random) {
+  const int nodes = pick(random, {1, 2, 4, 8});
+  const bool fsdp = pick(random, {0, 0, 0, 1}) == 1;
+  const int ranks = nodes * 8;
+  int tensor = fsdp ? 1 : pick(random, {1, 2, 4, 8});
+  int pipeline = fsdp ? 1 : pick(random, {1, 2, 4});
+  while (tensor * pipeline > ranks) {
+    pipeline = std::max(1, pipeline / 2);
+    tensor = pipeline == 1 ? std::min(tensor, ranks) : tensor;
+  }
+  const int chunks = pipeline > 1 ? pick(random, {1, 1, 2}) : 1;
+  const int data = ranks / tensor / pipeline;
+  const int micro_batches = pipeline * pick(random, {1, 2, 3});
+  const char* sharding = fsdp ? "zero3" : pick(random, {0, 1}) != 0 ? "zero1" : "none";
+  const bool overlap = pick(random, {0, 1}) != 0;
+  const char* system = fsdp ? "pytorch-fsdp2"
+                            : std::initializer_list<const char*>{"megatron-lm", "megatron-lm-2021",
+                                                                 "megatron-lm-2022"}
+                                  .begin()[pick(random, {0, 1, 2})];
+  const char* recompute = std::initializer_list<const char*>{"none", "full", "selective"}
+                              .begin()[pick(random, {0, 1, 2})];
+  const bool sequence_parallel =
+      tensor > 1 && std::string(system) != "megatron-lm-2021" && pick(random, {0, 1}) != 0;
+  std::string shard_size;
+  if (fsdp && data >= 16 && pick(random, {0, 1}) != 0) {
+    shard_size = ", shard_size: 8";
+  }
+  const std::string text = fmt::format(
+      "model: {{layers: {}, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+      "32000, max_positions: "
+      "1024, tied_embeddings: {}}}\n"
+      "cluster: {{use: dgx-a100, nodes: {}}}\n"
+      "system: {}\n"
+      "workload: {{sequence_length: 1024, global_batch: {}, micro_batch: {}}}\n"
+      "parallelism: {{tensor: {}, pipeline: {}, virtual_pipeline: {}, sequence_parallel: {}, "
+      "sharding: {}{}, overlap: "
+      "{{grad_reduce: {}, param_gather: {}, pipeline: {}}}}}\n"
+      "memory: {{recompute: {}}}\n",
+      4 * pipeline * chunks, pick(random, {0, 1}) != 0, nodes, system, data * micro_batches, 1,
+      tensor, pipeline, chunks, sequence_parallel, sharding, shard_size, overlap,
+      overlap && std::string(sharding) == "zero1", chunks > 1 && overlap, recompute);
+  Drawn out{config::parse(text, "drawn").job, text};
+  const int odd = pick(random, {0, 1, 2, 3, 4, 5});
+  if (odd == 0 && nodes > 1) {
+    job::Device slow = out.job.cluster.device;
+    slow.name = "slow-a100";
+    for (auto& [type, rate] : slow.peak) {
+      rate = rate * 0.7;
+    }
+    out.job.cluster.overrides.push_back({nodes - 1, 1, slow});
+    out.text += "# a slow last node\n";
+  } else if (odd == 1) {
+    out.job.cluster.faults.push_back(
+        {fmt::format("node{}/nic{}", nodes - 1, pick(random, {0, 3, 7})), 0.4});
+    out.text += "# a thin NIC\n";
+  }
+  return out;
+}
+
+struct Machine {
+  cost::CurveTable curves;
+  cluster::Topology topology;
+  std::map<std::string, cost::Kernels> kernels;
+  std::unique_ptr<cost::Collectives> collectives;
+  strategy::Plan plan;
+
+  explicit Machine(const job::Job& job)
+      : topology(std::get<cluster::Topology>(cluster::Topology::build(job.cluster))),
+        plan(std::get<strategy::Plan>(strategy::resolve(job))) {
+    const auto files = text::data_directory() / "calibration";
+    kernels.emplace(job.cluster.device.name,
+                    cost::Kernels(job.cluster.device, job.kernels.library, files, {}, curves));
+    for (const auto& o : job.cluster.overrides) {
+      kernels.emplace(o.device.name,
+                      cost::Kernels(o.device, job.kernels.library, files, {}, curves));
+    }
+    collectives = std::make_unique<cost::Collectives>(job.cluster, job.nccl, files,
+                                                      std::vector<std::string>{}, curves);
+  }
+
+  lower::Prices prices() {
+    lower::Prices p;
+    p.collectives = collectives.get();
+    p.curves = &curves;
+    for (const auto& [name, k] : kernels) {
+      p.kernels[name] = &k;
+    }
+    return p;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is never above",
+          "[agree]") {
+  std::mt19937 random(20261120);
+  int folded_smaller = 0;
+  for (int n = 0; n < 220; ++n) {
+    const Drawn drawn = draw(random);
+    INFO("job " << n << "\n" << drawn.text);
+    Machine machine(drawn.job);
+    const auto prices = machine.prices();
+    const program::World full = lower::build_world(machine.plan, machine.topology, prices);
+    const auto folded = lower::fold(full);
+    REQUIRE(folded);
+    const auto a = engine::run(full);
+    const auto b = engine::run(folded->world);
+    const auto* slow = std::get_if<program::Timeline>(&a);
+    const auto* fast = std::get_if<program::Timeline>(&b);
+    if (slow == nullptr) {
+      for (const auto& line : std::get<program::Deadlock>(a).chain) {
+        UNSCOPED_INFO(line);
+      }
+    }
+    REQUIRE(slow != nullptr);
+    REQUIRE(fast != nullptr);
+    CHECK(slow->period == fast->period);
+    CHECK(slow->first_step == fast->first_step);
+    CHECK(slow->periodic == fast->periodic);
+    for (std::size_t r = 0; r < full.ranks.size(); ++r) {
+      const auto& x = slow->ranks[r];
+      const auto& y = fast->ranks[folded->class_of[r]];
+      REQUIRE(x.breakdown == y.breakdown);
+      REQUIRE(x.peak_allocated == y.peak_allocated);
+      REQUIRE(x.steady == y.steady);
+      REQUIRE(x.at_peak == y.at_peak);
+      const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0});
+      if (slow->periodic) {
+        REQUIRE(sum == slow->period);
+      }
+    }
+    folded_smaller += folded->world.ranks.size() < full.ranks.size() ? 1 : 0;
+
+    bound::Bound bound(drawn.job, machine.topology, prices);
+    const auto least = bound.evaluate(bound::candidate_of(machine.plan));
+    REQUIRE(least.feasible);
+    CHECK(least.step.count() <= slow->period);
+    CHECK(least.step.count() > slow->period / 20);
+  }
+  CHECK(folded_smaller > 150);
+}
+
+TEST_CASE("The interval by sensitivities agrees with Monte Carlo", "[agree]") {
+  forecast::Forecaster forecaster(text::data_directory());
+  for (const char* text : {
+           "model: {layers: 8, hidden: 4096, heads: 32, kv_heads: 32, head_dim: 128, ffn: 16384, "
+           "vocab: 51200, "
+           "max_positions: 2048}\ncluster: {use: dgx-a100, nodes: 4}\nsystem: "
+           "megatron-lm-2022\nworkload: "
+           "{sequence_length: 2048, global_batch: 32, micro_batch: 1}\nparallelism: {tensor: 4, "
+           "pipeline: 4, "
+           "sequence_parallel: true}\n",
+           "model: {use: llama-3-8b, layers: 8}\ncluster: {use: dgx-h100, nodes: 1}\nsystem: "
+           "pytorch-fsdp2\nworkload: "
+           "{sequence_length: 4096, global_batch: 8, micro_batch: 1}\n",
+       }) {
+    const auto job = config::parse(text, "job").job;
+    const auto quick = std::get<result::Report>(forecaster.forecast(job));
+    forecast::Options options;
+    options.samples = 2000;
+    const auto sampled = std::get<result::Report>(forecaster.forecast(job, options));
+    const double width = quick.step_time.high - quick.step_time.low;
+    INFO(text << "sensitivities " << quick.step_time.low << " .. " << quick.step_time.high
+              << ", samples " << sampled.step_time.low << " .. " << sampled.step_time.high);
+    CHECK(std::abs(quick.step_time.low - sampled.step_time.low) <= 0.1 * width);
+    CHECK(std::abs(quick.step_time.high - sampled.step_time.high) <= 0.1 * width);
+  }
+}
