@@ -277,10 +277,7 @@ struct Builder {
       if (flags["transformer-impl"].text() == "local") {
         s["transformer_engine"] = false;
       }
-      if (row["env"]["CUBLAS_WORKSPACE_CONFIG"].text() == ":4096:8") {
-        s["gemm_workspace"] =
-            "32 MiB";  // PyTorch's parser: 8 buffers of 4096 KiB a handle and stream
-      }
+      write_workspace(s);
       if (flags["no-masked-softmax-fusion"].is_true()) {
         s["fused_softmax"] = false;
       }
@@ -296,27 +293,16 @@ struct Builder {
     out["system"] = s;
   }
 
-  // CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of each cuBLAS handle; the forward and
-  // the autograd thread have one each. Transformer Engine adds its own, 4 MiB before Hopper and 32
-  // MiB since.
+  // CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of a cuBLAS handle; the forward and the
+  // autograd thread have one each (PyTorch keeps a pool of handles per thread).
   void write_workspace(Json& s) {
     const std::string stated = row["env"]["CUBLAS_WORKSPACE_CONFIG"].text();
     static const std::regex form(R"(:(\d{1,7}):(\d{1,3}))");
     std::smatch m;
-    if (!std::regex_match(stated, m, form)) {
-      return;
+    if (std::regex_match(stated, m, form)) {
+      constexpr std::int64_t kHandles = 2;
+      s["gemm_workspace"] = fmt::format("{} KiB", kHandles * std::stoll(m[1]) * std::stoll(m[2]));
     }
-    constexpr std::int64_t kHandles = 2;
-    std::int64_t kib = kHandles * std::stoll(m[1]) * std::stoll(m[2]);
-    if (flags["transformer-impl"].text() == "transformer_engine") {
-      kib += (hopper_or_later() ? 32 : 4) * 1024;
-    }
-    s["gemm_workspace"] = fmt::format("{} KiB", kib);
-  }
-  bool hopper_or_later() const {
-    const Fields device = job["device"];
-    return config::device(device.is_map() ? device["use"].text() : device.text())
-               .compute_capability >= 9;
   }
 
   // Aleph Alpha's framework names its attention kernels its own way: "torch" and "fused" keep the

@@ -194,3 +194,17 @@ TEST_CASE("what is no row is a located fault") {
     CHECK(error.faults().front().where.line > 0);
   }
 }
+
+TEST_CASE(
+    "the cuBLAS workspace of the environment counts for the forward and the autograd thread") {
+  const std::string text =
+      row_text("", "", R"(, "extra_args": {"transformer-impl": "transformer_engine"},
+    "env": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})");
+  CHECK(job_of(text).system.gemm_workspace.count() == std::int64_t{2 * 32} << 20);
+}
+
+TEST_CASE("sharded states of an unknown number of ranks cannot be forecast") {
+  std::string text = replaced(row_text(), "\"num_gpus\": 64", "\"num_gpus\": null");
+  text = replaced(text, "\"global_batch\": 512", "\"global_batch\": null");
+  CHECK(reason(replaced(text, "\"zero_stage\": 0", "\"zero_stage\": 1")) == "incomplete");
+}
