@@ -1,15 +1,14 @@
-// Sources of the shapes: the modelling code of each model_type in huggingface/transformers (which
-// projections carry a bias, which norm stands where), and the published config.json files in
-// configs/models.
+// What a config.json may hold: keys that are harmless, features that are refused by name, and
+// families.
 #include "huggingface.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <string_view>
 
+#include "huggingface_config.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -94,365 +93,6 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "activation_dropout",
                                   "layerdrop"};
 
-// Reads keys and remembers which were read.
-class Config {
- public:
-  Config(Reader& reader, const Value& doc) : reader_(reader), doc_(doc) {}
-
-  const Value* find(const std::string& key) {
-    read_.insert(key);
-    const Value* v = doc_.find(key);
-    return v == nullptr || is_null(*v) ? nullptr : v;
-  }
-  const Value& doc() const { return doc_; }
-  Reader& reader() { return reader_; }
-
-  // Under the first of these names; required unless there is a default.
-  template <class I>
-  void integer(I& out, std::initializer_list<const char*> names,
-               std::optional<std::int64_t> absent = std::nullopt) {
-    const char* primary = *names.begin();
-    for (const char* name : names) {
-      if (const Value* v = find(name)) {
-        Reader::Scope scope(reader_, name);
-        if (const auto x = read_integer(reader_, *v, absent ? 0 : 1, kWide)) {
-          out = static_cast<I>(*x);
-        }
-        return;
-      }
-    }
-    if (absent) {
-      out = static_cast<I>(*absent);
-      return;
-    }
-    reader_.fault(doc_, fmt::format("the config.json has no '{}'; expected an integer", primary));
-  }
-
-  bool boolean(const std::string& key, bool absent) {
-    const Value* v = find(key);
-    if (v == nullptr) {
-      return absent;
-    }
-    return read_boolean(reader_, *v).value_or(absent);
-  }
-
-  double number(const std::string& key, double absent) {
-    const Value* v = find(key);
-    if (v == nullptr) {
-      return absent;
-    }
-    return read_number(reader_, *v, 0, 0.999).value_or(absent);
-  }
-
-  std::string word(const std::string& key, std::string absent) {
-    const Value* v = find(key);
-    return v == nullptr ? absent : v->scalar;
-  }
-
-  // Something that is not modelled, at the key that switches it on.
-  void refuse(const std::string& key, std::string_view what) {
-    const Value* v = find(key);
-    reader_.fault(v != nullptr ? v->origin : doc_.origin,
-                  fmt::format("'{}' ({}) is not modelled", key, what));
-  }
-
-  void report_unknown() {
-    for (const auto& entry : doc_.entries) {
-      const bool harmless =
-          std::find(kHarmless.begin(), kHarmless.end(), entry.key) != kHarmless.end();
-      if (!harmless && read_.count(entry.key) == 0) {
-        reader_.fault(
-            entry.origin,
-            fmt::format("'{}' of this config.json is not known, and could change the model; "
-                        "expected a documented key",
-                        shown(entry.key)));
-      }
-    }
-  }
-
-  void seen(std::initializer_list<const char*> names) { read_.insert(names.begin(), names.end()); }
-
- private:
-  Reader& reader_;
-  const Value& doc_;
-  std::set<std::string> read_;
-};
-
-// Activations differ in time by nothing that is measured here, but a gated MLP has three matrices.
-void expect_activation(Config& c, const char* key, bool gated) {
-  const Value* v = c.find(key);
-  if (v == nullptr) {
-    return;
-  }
-  static const std::set<std::string> plain = {"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
-                                              "relu", "silu",     "swish"};
-  if (plain.count(v->scalar) == 0 || (gated && v->scalar == "relu")) {
-    c.reader().fault(
-        *v, fmt::format("'{}': the activation '{}' is not modelled", key, shown(v->scalar)));
-  }
-}
-
-void llama_shapes(Config& c, Model& m) {
-  m.norm = job::Norm::rms;
-  m.positions = job::Positions::rotary;
-  m.gated_mlp = true;
-  c.integer(m.layers, {"num_hidden_layers"});
-  c.integer(m.hidden, {"hidden_size"});
-  c.integer(m.heads, {"num_attention_heads"});
-  c.integer(m.kv_heads, {"num_key_value_heads"}, m.heads);
-  c.integer(m.head_dim, {"head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
-  c.integer(m.ffn, {"intermediate_size"});
-  c.integer(m.vocab, {"vocab_size"});
-  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  c.seen({"max_position_embeddings"});
-  expect_activation(c, "hidden_act", true);
-  m.dropout = c.number("attention_dropout", 0);
-}
-
-void llama(Config& c, Model& m) {
-  llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
-  m.biases.mlp = c.boolean("mlp_bias", false);
-}
-
-void mistral(Config& c, Model& m) { llama_shapes(c, m); }
-
-void qwen2(Config& c, Model& m) {
-  llama_shapes(c, m);
-  m.biases.qkv = true;
-}
-
-// Qwen2's block (XiaomiMiMo, modeling_mimo.py).
-void mimo(Config& c, Model& m) {
-  llama_shapes(c, m);
-  m.biases.qkv = c.boolean("attention_bias", true);
-  c.seen({"use_mrope"});  // how positions are numbered
-}
-
-void qwen3(Config& c, Model& m) {
-  llama_shapes(c, m);
-  if (c.doc().find("head_dim") == nullptr) {
-    m.head_dim = 128;
-  }
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
-  m.biases.qkv = c.boolean("qkv_bias", m.biases.qkv);
-  m.qk_norm = c.boolean("use_qk_norm", true);
-}
-
-void mixtral(Config& c, Model& m) {
-  llama_shapes(c, m);
-  job::Moe moe;
-  c.integer(moe.experts, {"num_local_experts"}, 8);
-  c.integer(moe.topk, {"num_experts_per_tok"}, 2);
-  moe.ffn = m.ffn;
-  m.moe = moe;
-}
-
-// Which layers are sparse, in Qwen's keys.
-void qwen_moe(Config& c, Model& m, bool shared) {
-  job::Moe moe;
-  c.integer(moe.experts, {"num_experts"});
-  c.integer(moe.topk, {"num_experts_per_tok"});
-  c.integer(moe.ffn, {"moe_intermediate_size"});
-  c.integer(moe.every, {"decoder_sparse_step"}, 1);
-  if (const Value* v = c.find("mlp_only_layers"); v != nullptr && !v->items.empty()) {
-    c.refuse("mlp_only_layers", "a list of dense layers");
-  }
-  if (shared) {
-    c.integer(moe.shared_ffn, {"shared_expert_intermediate_size"});
-    moe.shared_experts = 1;
-    moe.shared_gate = true;
-  }
-  m.moe = moe;
-}
-
-void qwen2_moe(Config& c, Model& m) {
-  qwen2(c, m);
-  qwen_moe(c, m, true);
-}
-
-void qwen3_moe(Config& c, Model& m) {
-  qwen3(c, m);
-  const Value* shared = c.find("shared_expert_intermediate_size");
-  qwen_moe(c, m, shared != nullptr && !is_word(*shared, "0"));
-}
-
-void deepseek(Config& c, Model& m) {
-  llama_shapes(c, m);
-  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
-  job::Mla mla;
-  c.integer(mla.q_lora_rank, {"q_lora_rank"}, 0);
-  c.integer(mla.kv_lora_rank, {"kv_lora_rank"});
-  c.integer(mla.qk_nope_dim, {"qk_nope_head_dim"});
-  c.integer(mla.qk_rope_dim, {"qk_rope_head_dim"});
-  c.integer(mla.v_dim, {"v_head_dim"});
-  m.kv_heads = m.heads;
-  m.head_dim = mla.qk_nope_dim + mla.qk_rope_dim;
-  m.mla = mla;
-  if (c.find("n_routed_experts") != nullptr) {
-    job::Moe moe;
-    c.integer(moe.experts, {"n_routed_experts"});
-    c.integer(moe.topk, {"num_experts_per_tok"});
-    c.integer(moe.ffn, {"moe_intermediate_size"});
-    c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
-    c.integer(moe.dense_layers, {"first_k_dense_replace"}, 0);
-    c.integer(moe.every, {"moe_layer_freq"}, 1);
-    moe.router_bias = c.word("topk_method", "") == "noaux_tc";
-    m.moe = moe;
-  }
-}
-
-// GPT-2 writes three dropouts; the model has one.
-void dropouts(Config& c, Model& m, std::initializer_list<const char*> names, double absent) {
-  bool first = true;
-  for (const char* name : names) {
-    const double p = c.number(name, absent);
-    if (!first && p != m.dropout) {
-      c.refuse(name, "a dropout unlike the others");
-    }
-    m.dropout = first ? p : m.dropout;
-    first = false;
-  }
-}
-
-void gpt2_shapes(Config& c, Model& m) {
-  m.norm = job::Norm::layer;
-  c.integer(m.layers, {"n_layer", "num_hidden_layers"});
-  c.integer(m.hidden, {"n_embd", "hidden_size"});
-  c.integer(m.heads, {"n_head", "num_attention_heads"});
-  c.integer(m.ffn, {"n_inner"}, 4 * m.hidden);
-  c.integer(m.vocab, {"vocab_size"});
-  c.integer(m.vocab, {"padded_vocab_size"}, m.vocab);
-  m.kv_heads = m.heads;
-  m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
-  expect_activation(c, "activation_function", false);
-  dropouts(c, m, {"resid_pdrop", "attn_pdrop", "embd_pdrop"}, 0.1);
-}
-
-void gpt2(Config& c, Model& m) {
-  gpt2_shapes(c, m);
-  m.positions = job::Positions::learned;
-  c.integer(m.max_positions, {"n_positions"}, 1024);
-  m.biases = {true, true, true, false};
-  m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  if (c.boolean("add_cross_attention", false)) {
-    c.refuse("add_cross_attention", "cross-attention");
-  }
-}
-
-void gptj(Config& c, Model& m) {
-  gpt2_shapes(c, m);
-  m.positions = job::Positions::rotary;
-  m.parallel_block = true;
-  m.biases = {false, false, true, true};
-  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  c.seen({"n_positions"});
-}
-
-void opt(Config& c, Model& m) {
-  m.norm = job::Norm::layer;
-  m.positions = job::Positions::learned;
-  c.integer(m.layers, {"num_hidden_layers"});
-  c.integer(m.hidden, {"hidden_size"});
-  c.integer(m.heads, {"num_attention_heads"});
-  c.integer(m.ffn, {"ffn_dim"});
-  c.integer(m.vocab, {"vocab_size"});
-  c.integer(m.max_positions, {"max_position_embeddings"}, 2048);
-  m.max_positions +=
-      2;  // OPT's embedding has two rows of offset (modeling_opt, OPTLearnedPositionalEmbedding).
-  m.kv_heads = m.heads;
-  m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
-  const bool bias = c.boolean("enable_bias", true);
-  m.biases = {bias, bias, bias, false};
-  m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  m.dropout = c.number("dropout", 0.1);
-  c.seen({"attention_dropout"});
-  expect_activation(c, "activation_function", false);
-  std::int64_t projected = 0;
-  c.integer(projected, {"word_embed_proj_dim"}, m.hidden);
-  if (projected != m.hidden) {
-    c.refuse("word_embed_proj_dim", "a projected embedding");
-  }
-  if (!c.boolean("do_layer_norm_before", true)) {
-    c.refuse("do_layer_norm_before", "a norm after the block");
-  }
-  if (!c.boolean("layer_norm_elementwise_affine", true)) {
-    c.refuse("layer_norm_elementwise_affine", "a norm without weights");
-  }
-}
-
-void falcon(Config& c, Model& m) {
-  m.norm = job::Norm::layer;
-  m.positions = job::Positions::rotary;
-  c.integer(m.layers, {"num_hidden_layers", "n_layer"});
-  c.integer(m.hidden, {"hidden_size"});
-  c.integer(m.heads, {"num_attention_heads", "n_head"});
-  c.integer(m.vocab, {"vocab_size"});
-  c.integer(m.ffn, {"ffn_hidden_size"}, 4 * m.hidden);
-  m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
-  const bool multi_query = c.boolean("multi_query", true);
-  m.kv_heads = multi_query ? 1 : m.heads;
-  c.seen({"num_kv_heads", "n_head_kv", "max_position_embeddings"});
-  const bool bias = c.boolean("bias", false);
-  m.biases = {bias, bias, bias, false};
-  m.tied_embeddings = c.boolean("tie_word_embeddings", true);
-  m.parallel_block = c.boolean("parallel_attn", true);
-  expect_activation(c, "activation", false);
-  dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
-  if (c.boolean("new_decoder_architecture", false)) {
-    c.refuse("new_decoder_architecture", "a parallel block with two norms");
-  }
-  if (c.boolean("alibi", false)) {
-    c.refuse("alibi", "ALiBi positions");
-  }
-}
-
-void gpt_neox(Config& c, Model& m) {
-  m.norm = job::Norm::layer;
-  m.positions = job::Positions::rotary;
-  c.integer(m.layers, {"num_hidden_layers"});
-  c.integer(m.hidden, {"hidden_size"});
-  c.integer(m.heads, {"num_attention_heads"});
-  c.integer(m.ffn, {"intermediate_size"});
-  c.integer(m.vocab, {"vocab_size"});
-  m.kv_heads = m.heads;
-  m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
-  const bool bias = c.boolean("attention_bias", true);
-  m.biases = {bias, bias, true, false};
-  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  c.seen({"max_position_embeddings"});
-  expect_activation(c, "hidden_act", false);
-  dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
-  if (c.boolean("use_parallel_residual", true)) {
-    c.refuse("use_parallel_residual", "a parallel block with two norms");
-  }
-}
-
-struct Family {
-  const char* model_type;
-  void (*read)(Config&, Model&);
-};
-
-// To add a family: one function above, one row here, a test beside its published config.json.
-constexpr std::array kFamilies = {
-    Family{"llama", llama},
-    Family{"mistral", mistral},
-    Family{"mixtral", mixtral},
-    Family{"qwen2", qwen2},
-    Family{"qwen2_moe", qwen2_moe},
-    Family{"qwen3", qwen3},
-    Family{"qwen3_moe", qwen3_moe},
-    Family{"mimo", mimo},
-    Family{"deepseek_v2", deepseek},
-    Family{"deepseek_v3", deepseek},
-    Family{"kimi_k2", deepseek},
-    Family{"gpt2", gpt2},
-    Family{"gptj", gptj},
-    Family{"gpt_neox", gpt_neox},
-    Family{"opt", opt},
-    Family{"falcon", falcon},
-};
-
 // model_types whose very kind is not modelled, with its name.
 struct Refused {
   const char* model_type;
@@ -536,6 +176,20 @@ void optional_features(Config& c) {
 
 }  // namespace
 
+void Config::report_unknown() {
+  for (const auto& entry : doc_.entries) {
+    const bool harmless =
+        std::find(kHarmless.begin(), kHarmless.end(), entry.key) != kHarmless.end();
+    if (!harmless && read_.count(entry.key) == 0) {
+      reader_.fault(
+          entry.origin,
+          fmt::format("'{}' of this config.json is not known, and could change the model; "
+                      "expected a documented key",
+                      shown(entry.key)));
+    }
+  }
+}
+
 bool is_huggingface(const Value& doc) {
   return doc.kind == Value::Kind::map &&
          (doc.find("model_type") != nullptr || doc.find("architectures") != nullptr);
@@ -566,7 +220,7 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   }
   optional_features(c);
   std::vector<std::string> known;
-  for (const Family& family : kFamilies) {
+  for (const Family& family : families()) {
     known.emplace_back(family.model_type);
     if (type->scalar == family.model_type && !refused) {
       family.read(c, out);

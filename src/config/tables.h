@@ -13,11 +13,16 @@ const Table<job::Node>& node_table();
 const Table<job::Fabric>& fabric_table();
 const Table<job::Cluster>& cluster_table();
 const Table<job::System>& system_table();
+const Table<job::Parallelism>& parallelism_table();
+const Table<job::Memory>& memory_table();
 const Table<job::Job>& job_table();
 
 // The job's keys with everything below them: what merging and the schema need.
 const Spec& job_spec();
 
 const Words<job::DType>& dtype_words();
+// Some of them, in this order; the interface's formats without a kernel table are "not modelled
+// yet".
+Words<job::DType> formats(const std::vector<std::string>& names);
 
 }  // namespace stepcast::config

@@ -1,0 +1,98 @@
+// A config.json while it is read.
+#pragma once
+
+#include <fmt/core.h>
+
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "field.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::config {
+
+// Reads keys and remembers which were read.
+class Config {
+ public:
+  Config(Reader& reader, const Value& doc) : reader_(reader), doc_(doc) {}
+
+  const Value* find(const std::string& key) {
+    read_.insert(key);
+    const Value* v = doc_.find(key);
+    return v == nullptr || is_null(*v) ? nullptr : v;
+  }
+  const Value& doc() const { return doc_; }
+  Reader& reader() { return reader_; }
+
+  // Under the first of these names; required unless there is a default.
+  template <class I>
+  void integer(I& out, std::initializer_list<const char*> names,
+               std::optional<std::int64_t> absent = std::nullopt) {
+    const char* primary = *names.begin();
+    for (const char* name : names) {
+      if (const Value* v = find(name)) {
+        Reader::Scope scope(reader_, name);
+        if (const auto x = read_integer(reader_, *v, absent ? 0 : 1, kWide)) {
+          out = static_cast<I>(*x);
+        }
+        return;
+      }
+    }
+    if (absent) {
+      out = static_cast<I>(*absent);
+      return;
+    }
+    reader_.fault(doc_, fmt::format("the config.json has no '{}'; expected an integer", primary));
+  }
+
+  bool boolean(const std::string& key, bool absent) {
+    const Value* v = find(key);
+    if (v == nullptr) {
+      return absent;
+    }
+    return read_boolean(reader_, *v).value_or(absent);
+  }
+
+  double number(const std::string& key, double absent) {
+    const Value* v = find(key);
+    if (v == nullptr) {
+      return absent;
+    }
+    return read_number(reader_, *v, 0, 0.999).value_or(absent);
+  }
+
+  std::string word(const std::string& key, std::string absent) {
+    const Value* v = find(key);
+    return v == nullptr ? absent : v->scalar;
+  }
+
+  // Something that is not modelled, at the key that switches it on.
+  void refuse(const std::string& key, std::string_view what) {
+    const Value* v = find(key);
+    reader_.fault(v != nullptr ? v->origin : doc_.origin,
+                  fmt::format("'{}' ({}) is not modelled", key, what));
+  }
+
+  // A fault for each key that nobody read and that is not known to be harmless.
+  void report_unknown();
+
+  void seen(std::initializer_list<const char*> names) { read_.insert(names.begin(), names.end()); }
+
+ private:
+  Reader& reader_;
+  const Value& doc_;
+  std::set<std::string> read_;
+};
+
+struct Family {
+  const char* model_type;
+  void (*read)(Config&, job::Model&);
+};
+
+// Every model_type that is modelled.
+std::span<const Family> families();
+
+}  // namespace stepcast::config
