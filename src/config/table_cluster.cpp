@@ -112,7 +112,13 @@ Field<Cluster> gpus_per_node() {
             false,
             {}};
   f.read = [](Reader& r, const Value& v, Cluster& c) {
-    if (const auto n = read_integer(r, v, 1, 1024)) {
+    const auto n = read_integer(r, v, 1, 1024);
+    if (n && c.node.gpus > 0 && *n > c.node.gpus) {
+      r.fault(
+          v, fmt::format(
+                 "gpus_per_node {} is more than the node's {}; expected at most that, or node.gpus",
+                 *n, c.node.gpus));
+    } else if (n) {
       c.node.gpus = static_cast<int>(*n);
     }
   };

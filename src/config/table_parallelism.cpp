@@ -176,6 +176,22 @@ const Words<Sharding>& sharding_words() {
   return words;
 }
 
+// hsdp shards within groups: it needs their size, which the table reads before.
+Field<Parallelism> sharding() {
+  Field<Parallelism> f = choice(
+      "sharding", &Parallelism::sharding, sharding_words(),
+      "What data-parallel ranks share: zero1 optimizer states, zero2 gradients too, zero3 (fsdp) "
+      "parameters too; hsdp is zero3 within shard_size ranks.");
+  const auto read = f.read;
+  f.read = [read](Reader& r, const Value& v, Parallelism& p) {
+    read(r, v, p);
+    if (is_word(v, "hsdp") && !p.shard_size) {
+      r.fault(v, "hsdp without shard_size; expected the ranks that share one copy");
+    }
+  };
+  return f;
+}
+
 Field<Parallelism> layers_per_stage() {
   Field<Parallelism> f;
   Value ints = type_schema("array");
@@ -267,12 +283,9 @@ const Table<Parallelism>& parallelism_table() {
               "Tensor-parallel size of the experts; left out: that of the dense layers."),
       boolean("sequence_parallel", &Parallelism::sequence_parallel,
               "Norms and dropout split along the sequence (off with tensor 1)."),
-      choice("sharding", &Parallelism::sharding, sharding_words(),
-             "What data-parallel ranks share: zero1 optimizer states, zero2 gradients too, zero3 "
-             "(fsdp) "
-             "parameters too; hsdp is zero3 within shard_size ranks."),
       optional_integer("shard_size", &Parallelism::shard_size, "", 1, kManyRanks,
                        "Ranks that share one copy; left out: all data-parallel ranks."),
+      sharding(),
       schedule(),
       layers_per_stage(),
       section("overlap", &Parallelism::overlap, overlap_table(), "What runs beside compute."),
