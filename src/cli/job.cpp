@@ -76,7 +76,6 @@ int run(const Options& given) {
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = given.samples.empty() ? 0 : integer_option("--samples", given.samples, 1);
   options.trace = !given.trace.empty();
-  options.advice = true;
 
   config::Loaded loaded = config::load(given.config, given.overrides);
   if (!given.seed.empty()) {

@@ -56,6 +56,19 @@ void StageBuilder::make_persistent_buffers() {
   const double states = moment_bytes(job_.memory) + (types.master ? width(*types.master) : 0);
   b_.persistent(round_512(count * states * state_share), MemoryCategory::optimizer,
                 label("optimizer states"));
+  // Where gradients are copied to be sent: DDP's buckets (gradient_as_bucket_view is off),
+  // DeepSpeed's flat buckets, two of them when reduction overlaps (runtime/zero/stage_1_and_2.py).
+  if (plan_.grid.data > 1 && !all) {
+    double elements = 0;
+    if (family == job::System::Family::ddp) {
+      elements = count;
+    } else if (family == job::System::Family::deepspeed && plan_.shard_ranks > 1) {
+      elements = std::min(count, static_cast<double>(strategy::bucket_elements(plan_))) *
+                 (job_.parallelism.overlap.grad_reduce ? 2 : 1);
+    }
+    b_.persistent(round_512(elements * width(types.reduce)), MemoryCategory::communication,
+                  label("gradient buckets"));
+  }
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since (CublasHandlePool.cpp).
   // Transformer Engine's own: 4 and 32 MiB.
   const bool hopper = context_.device->compute_capability >= 9;
@@ -334,6 +347,12 @@ void StageBuilder::optimizer_step() {
   const double sharded = static_cast<double>(parameters_.total) / plan_.shard_ranks;
   const double count = plan_.shard_ranks > 1 ? sharded : static_cast<double>(parameters_.total);
   const double gradient = width(types.gradients);
+  std::uint32_t main_gradients = kNone;
+  if (types.master && gradient < 4) {
+    // The optimizer's fp32 gradients live for its step only (Float16OptimizerWithFloat16Params).
+    main_gradients = b_.allocate(round_512(count * 4), MemoryCategory::gradients,
+                                 context_.passes.labels->id("fp32 gradients"));
+  }
   if (job_.workload.precision == job::DType::fp16) {
     // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
     // and checked.
@@ -364,6 +383,7 @@ void StageBuilder::optimizer_step() {
                            : 10 * job_.model.layers;
   memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", launches);
+  b_.release(main_gradients);
   const bool gathers =
       plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
   if (gathers && !job_.parallelism.overlap.param_gather) {

@@ -17,7 +17,6 @@ struct Options {
   Fidelity fidelity = Fidelity::folded;
   bool trace = false;   // fill Report::trace
   int samples = 0;      // Monte Carlo over curve residuals instead of sensitivities
-  bool advice = false;  // when the job does not fit: try the cheap changes
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.
