@@ -140,17 +140,17 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   if (all.size() > kMostStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
   }
+  std::vector<Kind> kinds(kTimes.size());
+  std::transform(kTimes.begin(), kTimes.end(), kinds.begin(),
+                 [](const TimeKind& kind) { return kind.kind; });
   const auto fill = [&](TextTable& into, int bar) {
-    for (const auto& [name, shares] : rows) {
-      std::vector<Kind> kinds;
-      for (const TimeKind& kind : kTimes) {
-        kinds.push_back(kind.kind);
-      }
+    for (const auto& row : rows) {
+      const Shares& shares = row.second;
       const auto part = [&](TimeKind::Sum sum) {
         return percent(longest > 0 ? sum_of(shares, sum) / longest : 0);
       };
       into.row(
-          {name,
+          {row.first,
            stacked_bar(kinds, {shares.begin(), shares.end()}, longest, bar, {"", " ", ""}, paint),
            part(TimeKind::Sum::compute), part(TimeKind::Sum::exposed), part(TimeKind::Sum::bubble),
            part(TimeKind::Sum::rest)});
@@ -160,10 +160,8 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   fill(measure, 0);
   const int bar = std::clamp(width - measure.width_without_bar(), kMinBar, kMaxBar);
   fill(table, bar);
-  std::vector<Kind> kinds;
   std::vector<std::string> values;
   for (std::size_t i = 0; i < kTimes.size(); ++i) {
-    kinds.push_back(kTimes[i].kind);
     const double share = longest > 0 ? mean[i] / longest : 0;
     values.push_back(share >= kLeastShare ? percent(share) : "");
   }

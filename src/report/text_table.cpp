@@ -61,6 +61,7 @@ std::string TextTable::text(const Paint& paint, int width, int bar_width) const 
     return out + '\n';
   };
   std::vector<std::string> headings;
+  headings.reserve(columns_.size());
   for (const Column& column : columns_) {
     headings.push_back(column.heading);
   }
