@@ -153,8 +153,8 @@ GemmCurve read_gemm(const text::Value& v) {
   expect_map(
       v, {"law", "layout", "sustained", "grouped", "residual", "held_out", "grid", "correction"});
   GemmCurve c;
-  const text::Value& law =
-      expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail"});
+  const text::Value& law = expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth",
+                                                       "prologue", "tile", "tail", "quantise"});
   c.law.sms = static_cast<int>(number_in(law, "sms", 1, 4096));
   c.law.fixed = number_in(law, "fixed", 0, 1e-2);
   c.law.rate = number_in(law, "rate", 1e9, 1e18);
@@ -162,6 +162,9 @@ GemmCurve read_gemm(const text::Value& v) {
   c.law.prologue = number_in(law, "prologue", 0, 1e5);
   c.law.tile = number_in(law, "tile", 0, 1e4);
   c.law.tail = number_in(law, "tail", 0, 1);
+  if (law.find("quantise") != nullptr) {
+    c.law.quantise = number_in(law, "quantise", 0, 1000);
+  }
   if (const text::Value* layout = v.find("layout")) {
     expect_map(*layout, {"input_grad", "weight_grad", "source"});
     c.input_grad = number_in(*layout, "input_grad", 0.2, 5);

@@ -56,8 +56,8 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   std::string out = fmt::format("  {}:\n", dtype);
   out += fmt::format(
       "    law: {{sms: {}, fixed: {:.4g}, rate: {:.5g}, bandwidth: {:.5g}, prologue: {:.4g}, tile: "
-      "{:.4g}, tail: {:.3g}}}\n",
-      l.sms, l.fixed, l.rate, l.bandwidth, l.prologue, l.tile, l.tail);
+      "{:.4g}, tail: {:.3g}, quantise: {:.3g}}}\n",
+      l.sms, l.fixed, l.rate, l.bandwidth, l.prologue, l.tile, l.tail, l.quantise);
   out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}, source: \"{}\"}}\n",
                      c.input_grad, c.weight_grad, notes.layout_source);
   out += fmt::format(

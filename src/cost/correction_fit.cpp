@@ -14,6 +14,8 @@ constexpr double kSmooth = 0.3;
 constexpr double kRidge = 0.02;
 // Samples that want more than this pull less: tables hold outliers of a factor of ten.
 constexpr double kTrusted = 0.45;
+// As the files can hold: gaps on the host between small kernels reach a factor of a hundred.
+constexpr double kMostWanted = 4.9;
 
 CorrectionGrid::Axis axis_over(double lowest, double highest, double step) {
   CorrectionGrid::Axis axis;
@@ -50,7 +52,7 @@ CorrectionGrid fit_correction(const std::vector<CorrectionSample>& samples,
         entries.emplace_back(row, s.node[corner], trust * s.weight[corner]);
       }
     }
-    right.push_back(trust * sample.want);
+    right.push_back(trust * std::clamp(sample.want, -kMostWanted, kMostWanted));
     ++row;
   }
   const std::array<int, 3> stride = {axes[1].nodes * axes[2].nodes, axes[2].nodes, 1};

@@ -96,6 +96,10 @@ double gemm_bytes(double m, double n, double k, double batch, double in, double 
   return batch * (in * (m * k + k * n) + out * m * n);
 }
 
+double quantise_seconds(const GemmLaw& law, const GemmWork& work) {
+  return law.quantise * work.m * work.k * work.batch / law.bandwidth;
+}
+
 double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double c = compute_seconds(law, work);
   const double mem = work.bytes / law.bandwidth;
@@ -103,7 +107,8 @@ double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double m2 = mem * mem;
   const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));
   // A batched GEMM fills the device like one of batch times the rows.
-  return law.fixed + both * std::exp(law.grid.at(work.m * work.batch, work.n, work.k));
+  return law.fixed + quantise_seconds(law, work) +
+         both * std::exp(law.grid.at(work.m * work.batch, work.n, work.k));
 }
 
 double sustained_seconds(double burst, double flops, double cap) {

@@ -1,10 +1,12 @@
-// LAW     burst: t = fixed + [C^4 + M^4]^(1/4) * exp(g(m, n, k)), what published tables measure
+// LAW     burst: t = fixed + Q + [C^4 + M^4]^(1/4) * exp(g(m, n, k)), what published tables measure
 //         C = min over tiles (a x b) and splits s of k:
 //             W(ceil(m/a) ceil(n/b) batch s) * 2ab (k/s + prologue)(1 + tile (1/a + 1/b)) *
 //             SMs/rate
 //             + reduction(s)
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs): waves, of which a share `tail` is exposed
 //         M = bytes/bandwidth;  g: a smooth shape-dependent efficiency, trilinear in log m, n, k
+//         Q = quantise m k batch/bandwidth: below 16 bits, scaling and casting the activations,
+//         which the tables include
 //         long runs: [t^8 + (FLOPs/cap)^8]^(1/8): the power limit caps what a device sustains; what
 //         stays below is not slowed. cap: so that the table's fastest GEMMs come out at the level
 //         measured in long runs.
@@ -46,6 +48,7 @@ struct GemmLaw {
   double prologue = 64;  // filling the pipeline and writing the tile, in elements of k
   double tile = 16;      // operand traffic of an SM: grows as the tile's sides shrink
   double tail = 1;       // share of wave quantisation that is exposed
+  double quantise = 0;   // bytes moved for each element of the left operand beforehand
   int sms = 0;
   CorrectionGrid grid;
 };
@@ -57,6 +60,9 @@ struct GemmWork {
 
 // Seconds of one GEMM among few: the clock is at its highest.
 double gemm_seconds(const GemmLaw& law, const GemmWork& work);
+
+// The part Q of it.
+double quantise_seconds(const GemmLaw& law, const GemmWork& work);
 
 // Seconds in a long run under the power limit; `cap` in FLOP/s, infinite: none.
 double sustained_seconds(double burst, double flops, double cap);

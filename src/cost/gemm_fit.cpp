@@ -12,12 +12,15 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kParameters = 6;
+constexpr int kParameters = 7;
 constexpr int kMinPoints = 40;
 // Points further off than this (in log time) are bounded in their pull: tables hold outliers of a
 // factor of ten.
 constexpr double kHuber = 0.15;
 
+// The last parameter, quantise, is fitted only below 16 bits: a cast reads 2 bytes, writes 1, and
+// may pass over its input more than once.
+constexpr double kMostQuantise = 12;
 // What physics allows: a kernel's start and end, and the share of the data sheet's bandwidth,
 // whatever a table with few memory-bound points would prefer.
 constexpr std::array<double, 2> kFixed = {1e-6, 20e-6};
@@ -41,11 +44,11 @@ GemmWork work_of(const GemmPoint& p, ElementBytes e) {
 }
 
 // All parameters are positive: they are fitted as logarithms, the tail as a logit.
-Eigen::VectorXd pack(const GemmLaw& l) {
+Eigen::VectorXd pack(const GemmLaw& l, int count) {
   Eigen::VectorXd x(kParameters);
   x << std::log(l.fixed), std::log(l.rate), std::log(l.bandwidth), std::log(l.prologue),
-      std::log(l.tile), std::log(l.tail / (1 - l.tail));
-  return x;
+      std::log(l.tile), std::log(l.tail / (1 - l.tail)), l.quantise;
+  return x.head(count);
 }
 
 GemmLaw unpack(const Eigen::VectorXd& x, const GemmLaw& like) {
@@ -56,6 +59,7 @@ GemmLaw unpack(const Eigen::VectorXd& x, const GemmLaw& like) {
   l.prologue = std::exp(x[3]);
   l.tile = std::exp(x[4]);
   l.tail = 1 / (1 + std::exp(-x[5]));
+  l.quantise = x.size() > 6 ? x[6] : 0;
   return l;
 }
 
@@ -74,15 +78,19 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   like.grid = {};
   like.bandwidth = kStartBandwidth * start.bandwidth;
   Bounds bounds;
+  const int count = e.in < 2 ? kParameters : kParameters - 1;
   bounds.low.resize(kParameters);
   bounds.high.resize(kParameters);
   bounds.low << std::log(kFixed[0]), std::log(0.1 * start.rate),
       std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTile[0]),
       -kLogit;
   bounds.high << std::log(kFixed[1]), std::log(10 * start.rate),
-      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit;
+      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit,
+      kMostQuantise;
+  bounds.low.conservativeResize(count);
+  bounds.high.conservativeResize(count);
   const Eigen::VectorXd x = least_squares(
-      pack(like), bounds, kHuber,
+      pack(like, count), bounds, kHuber,
       [&](const Eigen::VectorXd& y) { return residuals(unpack(y, like), points, e); });
   return unpack(x, like);
 }
@@ -92,10 +100,11 @@ CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& po
   std::vector<CorrectionSample> samples;
   for (const GemmPoint& p : points) {
     const GemmWork w = work_of(p, e);
-    const double body = gemm_seconds(physics, w) - physics.fixed;
+    const double before = physics.fixed + quantise_seconds(physics, w);
+    const double body = gemm_seconds(physics, w) - before;
     // What the correction must explain is the part above the fixed cost.
     samples.push_back({{w.m * w.batch, w.n, w.k},
-                       std::log(std::max(p.seconds - physics.fixed, 0.2 * p.seconds) / body)});
+                       std::log(std::max(p.seconds - before, 0.2 * p.seconds) / body)});
   }
   return fit_correction(samples, {1.0, 0.5, 0.5});
 }

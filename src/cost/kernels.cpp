@@ -249,8 +249,13 @@ Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
   const double out = accumulate_fp32 ? 8 : result_bytes(dtype);
   const double bytes = gemm_bytes(m, n, k, batch, operand_bytes(dtype), out);
   const double flops = 2 * m * n * k * batch;
-  double t =
-      sustained_seconds(gemm_seconds(p.curve.law, {m, n, k, batch, bytes}), flops, p.curve.cap);
+  const GemmWork work{m, n, k, batch, bytes};
+  double burst = gemm_seconds(p.curve.law, work);
+  if (layout == Layout::weight_grad) {
+    // Both operands were cast for the forward and input-gradient products.
+    burst -= quantise_seconds(p.curve.law, work);
+  }
+  double t = sustained_seconds(burst, flops, p.curve.cap);
   if (layout == Layout::input_grad) {
     t *= p.curve.input_grad;
   } else if (layout == Layout::weight_grad) {

@@ -84,6 +84,8 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source, bool 
     const cost::GemmFit fit = cost::fit_gemm(all.at(entry.key), start, element_bytes(*dtype));
     cost::GemmCurve curve;
     curve.law = fit.law;
+    // Tables timed from the host hold launch gaps, which a job pays on its host stream.
+    curve.law.fixed = std::min(curve.law.fixed, number_or(d, "fixed", curve.law.fixed));
     curve.residual = fit.held_out[4].deviation;
     curve.burst = text::to_number(need(d, "burst"));
     curve.long_run = text::to_number(need(d, "long_run"));
