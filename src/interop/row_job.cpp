@@ -392,17 +392,35 @@ struct Builder {
       p["overlap"] = {
           {"tensor", false}, {"pipeline", false}, {"grad_reduce", false}, {"param_gather", false}};
     }
-    if (flags["account-for-embedding-in-pipeline-split"].is_true() &&
-        flags["account-for-loss-in-pipeline-split"].is_true()) {
-      // Embedding and loss count as one layer each on the first and last virtual stage.
-      const std::int64_t chunks = pp() * vpp();
-      const std::int64_t each = (*model["layers"].integer() + 2) / chunks;
-      std::vector<std::int64_t> layers(static_cast<std::size_t>(chunks), each);
-      --layers.front();
-      --layers.back();
-      p["layers_per_stage"] = layers;
-    }
+    write_layers_per_stage(p);
     out["parallelism"] = p;
+  }
+
+  // Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a
+  // layer each; where that does not divide either, the surplus lies behind the first stage.
+  void write_layers_per_stage(Json& p) {
+    const std::int64_t chunks = pp() * vpp();
+    const std::int64_t layers = *model["layers"].integer();
+    const bool stated = flags["account-for-embedding-in-pipeline-split"].is_true() &&
+                        flags["account-for-loss-in-pipeline-split"].is_true();
+    if (chunks < 2 || chunks > 100'000 || (layers % chunks == 0 && !stated)) {
+      return;
+    }
+    const bool ends_count = (layers + 2) % chunks == 0;
+    const std::int64_t each = (layers + (ends_count ? 2 : 0)) / chunks;
+    std::vector<std::int64_t> split(static_cast<std::size_t>(chunks), each);
+    if (ends_count) {
+      --split.front();
+      --split.back();
+    } else {
+      for (std::int64_t i = 1; i <= layers % chunks; ++i) {
+        ++split[static_cast<std::size_t>(i % chunks)];
+      }
+    }
+    if (!stated) {
+      assume("how the layers lie on the stages", kSizeUnknown);
+    }
+    p["layers_per_stage"] = split;
   }
 
   void write_sharding(Json& p) {

@@ -20,10 +20,14 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
                                                const interop::RowJob& row,
                                                const std::vector<std::string>& overrides,
                                                bool with_layer) {
+  RowForecast out;
+  out.row = row;
   try {
-    RowForecast out;
-    out.row = row;
     out.job = config::parse(row.yaml, "row", overrides).job;
+  } catch (const InputError& error) {
+    return Skipped{"not possible", error.faults().front().message};
+  }
+  try {
     auto report = forecaster.forecast(out.job);
     if (const auto* why = std::get_if<Infeasible>(&report)) {
       return Skipped{"not possible", fmt::format("{}: {}", why->key, why->reason)};
@@ -36,8 +40,8 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
       }
     }
     return out;
-  } catch (const InputError& error) {
-    return Skipped{"not possible", error.faults().front().message};
+  } catch (const InputError&) {
+    throw;  // a calibration file is at fault, not the row
   } catch (const std::exception& error) {
     return Skipped{"not possible", first_line(error.what())};
   }

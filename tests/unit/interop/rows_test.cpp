@@ -208,3 +208,15 @@ TEST_CASE("sharded states of an unknown number of ranks cannot be forecast") {
   text = replaced(text, "\"global_batch\": 512", "\"global_batch\": null");
   CHECK(reason(replaced(text, "\"zero_stage\": 0", "\"zero_stage\": 1")) == "incomplete");
 }
+
+TEST_CASE(
+    "layers that do not divide: embedding and loss count as one each, else the surplus comes "
+    "early") {
+  std::string text =
+      replaced(row_text(), "\"dp\": 32, \"tp\": 2, \"pp\": 1", "\"dp\": 8, \"tp\": 1, \"pp\": 8");
+  CHECK(job_of(text).parallelism.layers_per_stage == std::vector<int>{3, 4, 4, 4, 4, 4, 4, 3});
+  text = replaced(text, "\"layers\": 30", "\"layers\": 34");
+  CHECK(job_of(text).parallelism.layers_per_stage == std::vector<int>{4, 5, 5, 4, 4, 4, 4, 4});
+  text = replaced(text, "\"layers\": 34", "\"layers\": 32");
+  CHECK(job_of(text).parallelism.layers_per_stage.empty());
+}
