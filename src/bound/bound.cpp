@@ -1,6 +1,7 @@
 #include "stepcast/bound/bound.h"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <vector>
 
@@ -139,7 +140,24 @@ Result Bound::evaluate(const Candidate& c) {
       0};  // forward and backward of one micro-batch through the first chunks of earlier ranks
   Time longest{0};
   Time data{0};
+  std::int64_t memory = 0;
+  using Kind = job::Recompute::Kind;
+  const Kind kind = c.recompute.kind;
+  const auto kept = [&](const lower::UnitTime& unit) {
+    return kind == Kind::none || kind == Kind::selective ? unit.kept
+           : kind == Kind::full                          ? unit.input
+                                                         : 0;
+  };
+  const strategy::DataComm comm =
+      c.data == 1                          ? strategy::DataComm::none
+      : c.sharding == job::Sharding::zero1 ? strategy::DataComm::shard_states
+      : c.sharding == job::Sharding::zero2 ? strategy::DataComm::shard_grads
+      : c.sharding == job::Sharding::zero3 ? strategy::DataComm::shard_all
+                                           : strategy::DataComm::all_reduce;
+  const int shards =
+      c.sharding == job::Sharding::none ? 1 : job.parallelism.shard_size.value_or(c.data);
   for (int rank = 0; rank < c.pipeline; ++rank) {
+    std::int64_t least_chunk = std::numeric_limits<std::int64_t>::max();
     Time work{0};
     Time first_chunk{0};
     std::int64_t parameters = 0;
@@ -162,17 +180,28 @@ Result Bound::evaluate(const Candidate& c) {
         parameters += job.model.tied_embeddings && c.pipeline == 1 ? 0 : u.head.parameters;
       }
       work += pass;
+      least_chunk = std::min(least_chunk, dense * kept(u.dense) + moe * kept(u.moe));
       if (chunk == 0) {
         first_chunk = pass;
       }
     }
     longest = std::max(longest, ramp + micro_batches * work);
     ramp += first_chunk;
+    // Chunks in flight under 1F1B; GPipe and wider groups hold more.
+    const std::int64_t in_flight =
+        c.virtual_pipeline == 1
+            ? std::min<std::int64_t>(micro_batches, c.pipeline - rank)
+            : std::min<std::int64_t>(
+                  micro_batches * c.virtual_pipeline,
+                  2 * (c.pipeline - rank - 1) + (c.virtual_pipeline - 1) * c.pipeline + 1);
+    const lower::StateBytes states = lower::state_bytes(job, comm, shards, parameters);
+    memory = std::max(
+        memory, states.parameters + states.gradients + states.optimizer + in_flight * least_chunk);
     if (c.data > 1) {
       data = std::max(data, s.gradient_time(c, parameters, c.sharding == job::Sharding::none));
     }
   }
-  return {true, std::max(longest, data)};
+  return {true, std::max(longest, data), Bytes(memory)};
 }
 
 }  // namespace stepcast::bound

@@ -111,7 +111,8 @@ int run(const Options& given) {
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
     throw InputError(config::fault_of(loaded, *why));
   }
-  const auto& report = std::get<result::Report>(outcome);
+  auto& report = std::get<result::Report>(outcome);
+  report.job_json = config::to_json(loaded.job);
   const auto stop = std::chrono::steady_clock::now();
 
   const std::string json = given.json.empty() ? "" : report::json(report);

@@ -75,18 +75,21 @@ class PassBuilder {
   }
 
  private:
-  // The operator that opens a tensor-parallel region (gathers its input) for each column operator,
-  // and whether a row operator closes it. Columns that share an input gather it once.
+  // Column operators that gather their input: each distinct tensor once in a region, which a row
+  // operator closes. (MLA's two up-projections read two latents; three linears of one input share
+  // its gather.)
   void find_regions() {
     opens_.assign(graph_.operators.size(), false);
-    bool inside = false;
+    std::set<std::uint32_t> gathered;
     for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
       const Operator& op = graph_.operators[i];
       if (op.tensor == TensorRole::column || op.tensor == TensorRole::vocab_head) {
-        opens_[i] = !inside;
-        inside = true;
+        const auto input = std::find_if(op.saved.begin(), op.saved.end(),
+                                        [](const model::Saved& s) { return s.name == "input"; });
+        opens_[i] =
+            input == op.saved.end() ? gathered.empty() : gathered.insert(input->storage).second;
       } else if (op.tensor == TensorRole::row) {
-        inside = false;
+        gathered.clear();
       }
     }
   }

@@ -1,5 +1,5 @@
-// The state that lowers one stage; its parts live in stage.cpp (units), pipeline.cpp (messages) and
-// data_parallel.cpp (gradients, parameters, optimizer).
+// The state that lowers one stage; its parts live in stage.cpp (units), states.cpp (what stands in
+// memory), pipeline.cpp (messages) and data_parallel.cpp (gradients, parameters, optimizer).
 #pragma once
 
 #include <utility>
@@ -8,6 +8,14 @@
 #include "stage.h"
 
 namespace stepcast::lower {
+
+// Whole blocks of the caching allocator (512 bytes, CUDACachingAllocator.cpp).
+inline std::int64_t round_512(double bytes) {
+  return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
+}
+
+// Bytes of optimizer moments per parameter.
+double moment_bytes(const job::Memory& memory);
 
 class StageBuilder {
  public:

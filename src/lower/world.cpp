@@ -517,7 +517,8 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
     const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
-    UnitTime out{time(passes.forward), time(passes.backward), passes.parameters};
+    UnitTime out{time(passes.forward), time(passes.backward), passes.parameters, passes.saved,
+                 passes.input};
     if (layer && kind == Kind::full) {
       out.backward += time(passes.recompute);
     }

@@ -351,6 +351,9 @@ std::string headlines(const Report& report, const Paint& paint) {
        interval(report.model_flops_per_gpu, kTera));
   line("MFU", significant(100 * report.mfu.value, 3), "%", interval(report.mfu, 100, 3));
   line("HFU", significant(100 * report.hfu.value, 3), "%", interval(report.hfu, 100, 3));
+  if (report.memory.empty()) {  // a bound: no timeline and no ledger behind it
+    return out;
+  }
   line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
   constexpr double kPerGiB = 1.0 / (1 << 30);
   const auto capacity = static_cast<double>(report.capacity.count());
@@ -411,6 +414,9 @@ std::string foundations(const Report& report, const Paint& paint, int width) {
     out += '\n';
   }
   const result::EngineFacts& engine = report.engine;
+  if (engine.events == 0) {
+    return out;
+  }
   out += paint("2",
                wrap(fmt::format("{} simulation of {} ranks in {} classes: {} tasks, {} events, "
                                 "{} steps{}",

@@ -166,6 +166,12 @@ TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is n
     REQUIRE(least.feasible);
     CHECK(least.step.count() <= slow->period);
     CHECK(least.step.count() > slow->period / 20);
+    std::int64_t fullest = 0;
+    for (const auto& r : slow->ranks) {
+      fullest = std::max(fullest, r.peak_allocated);
+    }
+    CHECK(least.memory.count() <= fullest);
+    CHECK(least.memory.count() > fullest / 20);
   }
   CHECK(folded_smaller > 150);
 }

@@ -30,12 +30,25 @@ struct Options {
 program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology,
                            const Prices& prices, const Options& options = {});
 
+// Persistent bytes of a rank that holds `parameters` elements. Gradients are 0 where the framework
+// makes them in the backward pass (DDP, FSDP2). Regimes: facts of each system, tests/laws/plan.cpp.
+struct StateBytes {
+  std::int64_t parameters = 0;
+  std::int64_t gradients = 0;
+  std::int64_t optimizer = 0;
+};
+StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks,
+                       std::int64_t parameters);
+
 // One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
 // closed forms add up.
 struct UnitTime {
   Time forward{0};              // kernels and tensor collectives
   Time backward{0};             // with recomputation
   std::int64_t parameters = 0;  // elements on this rank
+  std::int64_t kept =
+      0;  // bytes from forward to backward when nothing, or the attention core, is recomputed
+  std::int64_t input = 0;  // bytes kept when the unit is recomputed whole
 };
 struct UnitTimes {
   UnitTime embedding, dense, moe, head;

@@ -1,0 +1,101 @@
+// What stands in memory from step to step: states, buckets, workspaces, and what lies outside the
+// allocator.
+#include <algorithm>
+
+#include "stage_builder.h"
+#include "stepcast/lower/lower.h"
+
+namespace stepcast::lower {
+
+using program::MemoryCategory;
+using strategy::DataComm;
+
+// Bytes of optimizer moments per parameter.
+double moment_bytes(const job::Memory& memory) {
+  const double width = job::bytes_per_element(memory.dtypes.moments);
+  switch (memory.optimizer) {
+    case job::Optimizer::adamw:
+      return 2 * width;
+    case job::Optimizer::adamw_bf16:
+      return 4;
+    case job::Optimizer::adamw_8bit:
+      return 2 + 2 * 4.0 / 256;  // block scales of 256 (bitsandbytes, torchao)
+    case job::Optimizer::sgd:
+      return 0;
+  }
+  return 0;
+}
+
+StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
+                       std::int64_t parameters) {
+  const auto& types = job.memory.dtypes;
+  const auto family = job.system.family;
+  const bool all = comm == DataComm::shard_all;
+  const auto bytes = [&](double width, bool sharded) {
+    return round_512(static_cast<double>(parameters) * width / (sharded ? shard_ranks : 1));
+  };
+  StateBytes out;
+  out.parameters = bytes(job::bytes_per_element(types.parameters), all);
+  if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
+    out.gradients =
+        bytes(job::bytes_per_element(types.gradients), all || comm == DataComm::shard_grads);
+  }
+  out.optimizer = bytes(
+      moment_bytes(job.memory) + (types.master ? job::bytes_per_element(*types.master) : 0), true);
+  return out;
+}
+
+void StageBuilder::make_persistent_buffers() {
+  auto label = [&](const char* text) { return context_.passes.labels->id(text); };
+  const StateBytes states =
+      state_bytes(job_, plan_.data_comm, plan_.shard_ranks, parameters_.total);
+  b_.persistent(states.parameters, MemoryCategory::parameters, label("parameters"));
+  b_.persistent(states.gradients, MemoryCategory::gradients, label("gradients"));
+  b_.persistent(states.optimizer, MemoryCategory::optimizer, label("optimizer states"));
+  const auto family = job_.system.family;
+  const auto count = static_cast<double>(parameters_.total);
+  // Where gradients are copied to be sent: DDP's buckets (gradient_as_bucket_view is off),
+  // DeepSpeed's flat buckets, two of them when reduction overlaps (runtime/zero/stage_1_and_2.py).
+  if (plan_.grid.data > 1 && !fully_sharded()) {
+    double elements = 0;
+    if (family == job::System::Family::ddp) {
+      elements = count;
+    } else if (family == job::System::Family::deepspeed && plan_.shard_ranks > 1) {
+      elements = std::min(count, static_cast<double>(strategy::bucket_elements(plan_))) *
+                 (job_.parallelism.overlap.grad_reduce ? 2 : 1);
+    }
+    b_.persistent(round_512(elements * width(job_.memory.dtypes.reduce)),
+                  MemoryCategory::communication, label("gradient buckets"));
+  }
+  // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since (CublasHandlePool.cpp).
+  // Transformer Engine's own: 4 and 32 MiB.
+  const bool hopper = context_.device->compute_capability >= 9;
+  std::int64_t workspace = job_.system.gemm_workspace.count();
+  if (workspace == 0) {
+    workspace = hopper ? 32 << 20 : 8519680;
+  }
+  if (job_.system.transformer_engine) {
+    workspace += hopper ? 32 << 20 : 4 << 20;
+  }
+  b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
+}
+
+// Context and kernels by architecture, and NCCL's buffers for each process group a rank uses
+// (MEMORY: 0.3 GiB a group inside the node, 0.15 GiB a group between nodes; channel buffers of 9.2
+// MiB a peer explain the order of magnitude).
+Bytes StageBuilder::outside_allocator() const {
+  constexpr double kGiB = 1024.0 * 1024 * 1024;
+  double bytes = static_cast<double>(job_.system.context_memory.count());
+  if (bytes == 0) {
+    const double cc = context_.device->compute_capability;
+    bytes = (cc >= 10 ? 0.7 : cc >= 9 ? 0.6 : 0.5) * kGiB;
+  }
+  const int per_node = job_.cluster.node.gpus;
+  const auto& grid = plan_.grid;
+  bytes += grid.tensor > 1 ? 0.3 * kGiB : 0;
+  bytes += grid.data > 1 ? (grid.tensor * grid.data <= per_node ? 0.3 : 0.15) * kGiB : 0;
+  bytes += grid.pipeline > 1 ? (grid.ranks() <= per_node ? 0.3 : 0.15) * kGiB : 0;
+  return Bytes(static_cast<std::int64_t>(bytes));
+}
+
+}  // namespace stepcast::lower
