@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 namespace stepcast::engine {
@@ -158,30 +159,30 @@ void check_usages(const World& w, std::uint32_t first, std::uint32_t count, cons
   }
 }
 
-void check_price(const World& w, std::uint32_t shape, std::uint32_t price, const std::string& who) {
-  require(shape < w.shapes.size(), "{}: unknown shape {}", who, shape);
-  require(price < w.shapes[shape].prices.size(), "{}: price {} of shape {} does not exist", who,
-          price, shape);
+// `who` is a format of the rank and the role.
+template <class Role>
+void check_price(const World& w, std::uint32_t shape, std::uint32_t price,
+                 fmt::format_string<std::uint32_t&, Role&> who, std::uint32_t rank, Role role) {
+  if (shape >= w.shapes.size() || price >= w.shapes[shape].prices.size()) {
+    throw std::invalid_argument(fmt::format(who, rank, role) +
+                                fmt::format(": price {} of shape {} does not exist", price, shape));
+  }
 }
 
-}  // namespace
-
-void check(const World& w) {
-  require(!w.ranks.empty(), "a world without ranks");
+void check_prices(const World& w) {
   for (std::size_t i = 0; i < w.resources.size(); ++i) {
     require(w.resources[i].capacity > 0, "resource {}: capacity must be positive", i);
   }
-  for (const program::Shape& s : w.shapes) {
-    for (const program::Price& p : s.prices) {
-      require(p.latency >= 0 && p.fluid >= 0 && p.rate > 0, "a price is negative or has no rate");
-      for (const std::int64_t x : p.weight) {
-        require(x >= 0, "a price has a negative weight");
-      }
+  for (std::size_t i = 0; i < w.shapes.size(); ++i) {
+    for (const program::Price& p : w.shapes[i].prices) {
+      require(p.latency >= 0 && p.fluid >= 0 && p.rate > 0 &&
+                  *std::min_element(std::begin(p.weight), std::end(p.weight)) >= 0,
+              "shape {}: a price is negative or has no rate", i);
     }
   }
   for (std::size_t i = 0; i < w.slowdowns.size(); ++i) {
-    require(w.slowdowns[i].step > 0, "slowdown {}: step must be positive", i);
-    require(i == 0 || !w.slowdowns[i].speed.empty(), "slowdown {} is empty", i);
+    require(w.slowdowns[i].step > 0 && (i == 0 || !w.slowdowns[i].speed.empty()),
+            "slowdown {} is empty", i);
     for (const std::int64_t s : w.slowdowns[i].speed) {
       require(s > 0 && s <= 1'000'000, "slowdown {}: speeds are 1 to 1000000 ppm", i);
     }
@@ -189,34 +190,88 @@ void check(const World& w) {
   for (const std::int64_t s : w.transfer_speed) {
     require(s > 0 && s <= 1'000'000, "transfer_speed: 1 to 1000000 ppm");
   }
-  for (std::size_t i = 0; i < w.communicators.size(); ++i) {
-    check_usages(w, w.communicators[i].first_usage, w.communicators[i].usages, "communicator", i);
+}
+
+// What a program asks of what its roles resolve to.
+struct Needs {
+  std::vector<std::uint32_t> communicators;  // prices, by role; 0: unused
+  std::vector<std::uint32_t> channels;
+  std::vector<bool> sends;
+  std::vector<bool> receives;
+  std::uint32_t copies = 0;
+};
+
+Needs needs_of(const World& w, const Program& p) {
+  Needs n;
+  n.communicators.assign(p.communicator_roles, 0);
+  n.channels.assign(p.channel_roles, 0);
+  n.sends.assign(p.channel_roles, false);
+  n.receives.assign(p.channel_roles, false);
+  for (const program::Task& t : p.tasks) {
+    switch (t.kind) {
+      case TaskKind::kernel:
+        require(t.slowdown == 0 || t.slowdown < w.slowdowns.size(),
+                "program {}: unknown slowdown row {}", p.name, t.slowdown);
+        break;
+      case TaskKind::collective:
+        n.communicators[t.communicator] = std::max(n.communicators[t.communicator], t.price + 1);
+        break;
+      case TaskKind::copy:
+        n.copies = std::max(n.copies, t.price + 1);
+        break;
+      case TaskKind::exchange:
+        for (std::uint32_t k = t.first_transfer; k < t.first_transfer + t.transfers; ++k) {
+          const program::Transfer& x = p.transfers[k];
+          n.channels[x.channel] = std::max(n.channels[x.channel], x.price + 1);
+          (x.send ? n.sends : n.receives)[x.channel] = true;
+        }
+        break;
+    }
   }
-  for (std::size_t i = 0; i < w.channels.size(); ++i) {
-    check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
+  return n;
+}
+
+void check_rank(const World& w, std::uint32_t r, const Needs& n) {
+  const program::Rank& rank = w.ranks[r];
+  check_usages(w, rank.first_usage, rank.usages, "rank", r);
+  require(std::size_t{rank.first_communicator} + n.communicators.size() <=
+                  w.communicator_table.size() &&
+              std::size_t{rank.first_channel} + n.channels.size() <= w.channel_table.size(),
+          "rank {}: tables of roles out of range", r);
+  for (std::uint32_t k = 0; k < n.communicators.size(); ++k) {
+    const program::CommunicatorId id = w.communicator_table[rank.first_communicator + k];
+    require(id < w.communicators.size() || (id == program::kNone && n.communicators[k] == 0),
+            "rank {}: communicator role {} is used but resolves to nothing", r, k);
+    if (n.communicators[k] > 0) {
+      check_price(w, w.communicators[id].shape, n.communicators[k] - 1,
+                  "rank {} communicator role {}", r, k);
+    }
   }
+  for (std::uint32_t k = 0; k < n.channels.size(); ++k) {
+    const program::ChannelId id = w.channel_table[rank.first_channel + k];
+    require(id < w.channels.size() || (id == program::kNone && n.channels[k] == 0),
+            "rank {}: channel role {} is used but resolves to nothing", r, k);
+    if (n.channels[k] > 0) {
+      check_price(w, w.channels[id].shape, n.channels[k] - 1, "rank {} channel role {}", r, k);
+      require((!n.sends[k] || w.channels[id].sender == r) &&
+                  (!n.receives[k] || w.channels[id].receiver == r),
+              "rank {}: channel role {} is used from the wrong end", r, k);
+    }
+  }
+  if (n.copies > 0) {
+    check_price(w, rank.copy_shape, n.copies - 1, "rank {} copies{}", r, "");
+  }
+}
+
+// Every member's role resolves to the communicator once, and once only: uses are paired by count.
+void check_members(const World& w) {
   std::vector<std::uint32_t> members(w.communicators.size(), 0);
-  for (std::size_t r = 0; r < w.ranks.size(); ++r) {
-    const program::Rank& rank = w.ranks[r];
-    require(rank.program < w.programs.size(), "rank {}: unknown program", r);
-    const Program& p = w.programs[rank.program];
-    check_usages(w, rank.first_usage, rank.usages, "rank", r);
-    require(
-        std::size_t{rank.first_communicator} + p.communicator_roles <= w.communicator_table.size(),
-        "rank {}: communicator table out of range", r);
-    require(std::size_t{rank.first_channel} + p.channel_roles <= w.channel_table.size(),
-            "rank {}: channel table out of range", r);
-    for (std::uint32_t k = 0; k < p.communicator_roles; ++k) {
+  for (const program::Rank& rank : w.ranks) {
+    for (std::uint32_t k = 0; k < w.programs[rank.program].communicator_roles; ++k) {
       const program::CommunicatorId id = w.communicator_table[rank.first_communicator + k];
-      require(id == program::kNone || id < w.communicators.size(), "rank {}: unknown communicator",
-              r);
       if (id != program::kNone) {
         ++members[id];
       }
-    }
-    for (std::uint32_t k = 0; k < p.channel_roles; ++k) {
-      const program::ChannelId id = w.channel_table[rank.first_channel + k];
-      require(id == program::kNone || id < w.channels.size(), "rank {}: unknown channel", r);
     }
   }
   for (std::size_t i = 0; i < members.size(); ++i) {
@@ -224,68 +279,28 @@ void check(const World& w) {
             "communicator {}: {} roles of ranks resolve to it, {} members are announced", i,
             members[i], w.communicators[i].members);
   }
-  // Per (program, role -> shape) the prices exist; per rank only the roles are looked at, tasks
-  // once per program.
-  std::vector<std::uint32_t> first_rank(w.programs.size(), program::kNone);
+}
+
+}  // namespace
+
+void check(const World& w) {
+  require(!w.ranks.empty(), "a world without ranks");
+  check_prices(w);
+  for (std::size_t i = 0; i < w.communicators.size(); ++i) {
+    check_usages(w, w.communicators[i].first_usage, w.communicators[i].usages, "communicator", i);
+  }
+  for (std::size_t i = 0; i < w.channels.size(); ++i) {
+    check_usages(w, w.channels[i].first_usage, w.channels[i].usages, "channel", i);
+  }
+  std::vector<Needs> needs;
+  for (const Program& p : w.programs) {
+    needs.push_back(needs_of(w, p));
+  }
   for (std::uint32_t r = 0; r < w.ranks.size(); ++r) {
-    if (first_rank[w.ranks[r].program] == program::kNone) {
-      first_rank[w.ranks[r].program] = r;
-    }
+    require(w.ranks[r].program < w.programs.size(), "rank {}: unknown program", r);
+    check_rank(w, r, needs[w.ranks[r].program]);
   }
-  std::vector<std::uint32_t> most_comm;
-  std::vector<std::uint32_t> most_chan;
-  std::vector<bool> copies(w.programs.size(), false);
-  std::vector<std::vector<std::uint32_t>> comm_need(w.programs.size());
-  std::vector<std::vector<std::uint32_t>> chan_need(w.programs.size());
-  std::vector<std::uint32_t> copy_need(w.programs.size(), 0);
-  for (std::size_t i = 0; i < w.programs.size(); ++i) {
-    const Program& p = w.programs[i];
-    comm_need[i].assign(p.communicator_roles, 0);
-    chan_need[i].assign(p.channel_roles, 0);
-    for (const program::Task& t : p.tasks) {
-      require(t.kind != TaskKind::kernel || t.slowdown == 0 || t.slowdown < w.slowdowns.size(),
-              "program {}: unknown slowdown row {}", p.name, t.slowdown);
-      if (t.kind == TaskKind::collective && t.communicator < p.communicator_roles) {
-        std::uint32_t& need = comm_need[i][t.communicator];
-        need = std::max(need, t.price + 1);
-      } else if (t.kind == TaskKind::copy) {
-        copy_need[i] = std::max(copy_need[i], t.price + 1);
-      } else if (t.kind == TaskKind::exchange) {
-        for (std::uint32_t k = 0; k < t.transfers; ++k) {
-          const program::Transfer& x = p.transfers[t.first_transfer + k];
-          if (x.channel < p.channel_roles) {
-            std::uint32_t& need = chan_need[i][x.channel];
-            need = std::max(need, x.price + 1);
-          }
-        }
-      }
-    }
-  }
-  for (std::size_t r = 0; r < w.ranks.size(); ++r) {
-    const program::Rank& rank = w.ranks[r];
-    const Program& p = w.programs[rank.program];
-    for (std::uint32_t k = 0; k < p.communicator_roles; ++k) {
-      if (comm_need[rank.program][k] > 0) {
-        const program::CommunicatorId id = w.communicator_table[rank.first_communicator + k];
-        require(id != program::kNone, "rank {}: communicator role {} is used but not resolved", r,
-                k);
-        check_price(w, w.communicators[id].shape, comm_need[rank.program][k] - 1,
-                    fmt::format("rank {} communicator role {}", r, k));
-      }
-    }
-    for (std::uint32_t k = 0; k < p.channel_roles; ++k) {
-      if (chan_need[rank.program][k] > 0) {
-        const program::ChannelId id = w.channel_table[rank.first_channel + k];
-        require(id != program::kNone, "rank {}: channel role {} is used but not resolved", r, k);
-        check_price(w, w.channels[id].shape, chan_need[rank.program][k] - 1,
-                    fmt::format("rank {} channel role {}", r, k));
-      }
-    }
-    if (copy_need[rank.program] > 0) {
-      check_price(w, rank.copy_shape, copy_need[rank.program] - 1,
-                  fmt::format("rank {} copies", r));
-    }
-  }
+  check_members(w);
 }
 
 }  // namespace stepcast::engine

@@ -49,12 +49,11 @@ struct CompiledProgram {
   std::vector<CompiledTask> tasks;  // by stream, in issue order
   std::vector<CompiledStream> streams;
   std::vector<Segment> segments;
-  std::uint32_t first_stream_offset(std::uint32_t stream) const { return streams[stream].first; }
 };
 
 // Checks every index; throws std::invalid_argument naming the program and what is wrong.
 CompiledProgram compile(const program::Program& p);
-// Checks the tables of a world against its programs.
+// Checks the tables of a world against its programs, which compiled.
 void check(const program::World& world);
 
 }  // namespace stepcast::engine

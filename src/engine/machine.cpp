@@ -1,22 +1,27 @@
 #include "machine.h"
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "binding.h"
 #include "history.h"
 
 namespace stepcast::engine {
 
+using program::kNone;
 using program::TaskKind;
 
 Machine::Machine(const program::World& world, const Options& options)
     : world_(world), options_(options), network_(world.resources) {
-  check(world);
   limit_ = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
   programs_.reserve(world.programs.size());
   for (const program::Program& p : world.programs) {
     programs_.push_back(compile(p));
+    if (p.tasks.size() * limit_ >= kNone) {
+      throw std::invalid_argument("program " + p.name + ": more tasks than 32 bits count");
+    }
   }
+  check(world);
   const auto ranks = static_cast<std::uint32_t>(world.ranks.size());
   ranks_.resize(ranks);
   accounts_.resize(ranks);
