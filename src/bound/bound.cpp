@@ -195,8 +195,12 @@ Result Bound::evaluate(const Candidate& c) {
                   micro_batches * c.virtual_pipeline,
                   2 * (c.pipeline - rank - 1) + (c.virtual_pipeline - 1) * c.pipeline + 1);
     const lower::StateBytes states = lower::state_bytes(job, comm, shards, parameters);
-    memory = std::max(
-        memory, states.parameters + states.gradients + states.optimizer + in_flight * least_chunk);
+    std::int64_t activations = in_flight * least_chunk;
+    if (rank + 1 == c.pipeline) {  // the logits stand on top of their own micro-batch's activations
+      activations = std::max(activations, least_chunk + u.head.kept);
+    }
+    memory =
+        std::max(memory, states.parameters + states.gradients + states.optimizer + activations);
     if (c.data > 1) {
       data = std::max(data, s.gradient_time(c, parameters, c.sharding == job::Sharding::none));
     }
