@@ -59,6 +59,7 @@ AttentionCurve fit_once(const std::vector<AttentionPoint>& points, double rate,
       });
   AttentionCurve curve = unpack(x, dims);
   std::vector<CorrectionSample> samples;
+  samples.reserve(points.size());
   for (const AttentionPoint& p : points) {
     const double body = attention_seconds(curve, p.shape, false, device, kBf16Bytes) - curve.fixed;
     const double above = std::max(p.seconds - curve.fixed, 0.2 * p.seconds);

@@ -18,6 +18,8 @@ struct Named {
   const char* name;
   T value;
 };
+template <class T>
+Named(const char*, T) -> Named<T>;
 
 constexpr std::array kDTypes = {
     Named{"fp32", job::DType::fp32},   Named{"tf32", job::DType::tf32},

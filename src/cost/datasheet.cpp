@@ -127,8 +127,6 @@ MemoryCurve datasheet_memory(MemoryOp op) {
       c.share = 0.75 * kStreamShare;
       break;
     case MemoryOp::cross_entropy:
-      c.share = 0.6 * kStreamShare;
-      break;
     case MemoryOp::permute:
       c.share = 0.6 * kStreamShare;
       break;

@@ -98,6 +98,7 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
 CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& points,
                         ElementBytes e) {
   std::vector<CorrectionSample> samples;
+  samples.reserve(points.size());
   for (const GemmPoint& p : points) {
     const GemmWork w = work_of(p, e);
     const double before = physics.fixed + quantise_seconds(physics, w);

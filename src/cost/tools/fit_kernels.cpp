@@ -40,6 +40,7 @@ double number_or(const text::Value& map, std::string_view key, double otherwise)
 
 std::vector<std::string> strings(const text::Value& list) {
   std::vector<std::string> out;
+  out.reserve(list.items.size());
   for (const auto& item : list.items) {
     out.push_back(text::to_string(item));
   }
