@@ -318,8 +318,14 @@ struct Builder {
     return job["attention"].text();
   }
 
-  // ---------------------------------------------------------------- workload, parallelism, the
-  // rest
+  // ZeRO-1 as DeepSpeed introduced it keeps gradients in the weights' format; Megatron's
+  // distributed optimizer keeps fp32.
+  bool half_gradients() const {
+    return parallel["zero_stage"].integer_or(0) == 1 &&
+           (aleph_alpha() || contains(framework(), "InternEvo"));
+  }
+
+  // ------------------------------------------------------- workload, parallelism, the rest
   std::optional<Skipped> write_workload() {
     Json w = Json::object();
     w["sequence_length"] = *row["seq_len"].integer();
@@ -458,6 +464,8 @@ struct Builder {
     }
     if (const std::string loss = job["loss"].text(); !loss.empty()) {
       k["loss"] = loss;
+    } else if (contains(framework(), "llm-foundry")) {
+      k["loss"] = "fused";  // its models' default loss_fn is fused_crossentropy
     }
     if (!k.empty()) {
       out["kernels"] = k;
@@ -485,6 +493,10 @@ struct Builder {
     }
     if (const std::string allocator = job["allocator"].text(); !allocator.empty()) {
       m["allocator"] = allocator;
+    }
+    if (half_gradients()) {
+      const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";
+      m["dtypes"] = {{"gradients", half}, {"reduce", half}};
     }
     if (functional() && job["precision"].text() == "fp16" &&
         !flags["accumulate-allreduce-grads-in-fp32"].is_true()) {
