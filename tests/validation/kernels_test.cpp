@@ -1,5 +1,5 @@
-// Kernel curves against measurements: the held-out marks of every committed fit, and tables that no
-// curve was fitted to.
+// Kernel curves against measurements: the held-out marks of every committed fit, and tables that are
+// no curve's points (kernels/README.md says what each did decide).
 #include "stepcast/cost/kernels.h"
 
 #include <algorithm>
@@ -121,7 +121,7 @@ TEST_CASE("the recorded held-out errors are those that a refit gives") {
   }
 }
 
-TEST_CASE("A100 SXM in long runs: a table of another framework, nothing fitted to it") {
+TEST_CASE("A100 SXM in long runs: another framework's table, which chose the cap's exponent") {
   const auto e = against("a100-sxm-80-sglang.csv", a100(), 10);
   INFO("median " << e.median << " p95 " << e.p95 << " bias " << e.bias);
   CHECK(e.median < 0.05);
