@@ -12,39 +12,73 @@ using program::Program;
 using program::TaskKind;
 
 History::History(const Machine& machine) : machine_(machine) {
+  meeting_index_.resize(machine.world().programs.size());
   for (std::uint32_t r = 0; r < machine.world().ranks.size(); ++r) {
     const CompiledProgram& p = machine.program(r);
     for (const CompiledStream& s : p.streams) {
-      first_.push_back(per_step_ + s.first);
+      first_.push_back(spans_per_step_ + s.first);
     }
-    per_step_ += p.tasks.size();
+    spans_per_step_ += p.tasks.size();
+    std::vector<std::uint32_t>& index = meeting_index_[machine.world().ranks[r].program];
+    if (index.empty()) {
+      index.push_back(0);
+      for (const CompiledTask& t : p.tasks) {
+        index.push_back(index.back() + (t.kind != TaskKind::kernel ? 1U : 0U));
+      }
+    }
+    first_meeting_.push_back(meetings_per_step_);
+    meetings_per_step_ += index.back();
   }
-  records_.resize(per_step_ * kSteps);
+  spans_.resize(spans_per_step_ * kSteps);
+  meetings_.resize(meetings_per_step_ * kSteps);
+  if (machine.options().record_slices) {
+    begins_.resize(spans_.size());
+  }
+  for (const program::Shape& s : machine.world().shapes) {
+    for (const program::Price& p : s.prices) {
+      price_index_.emplace(&p, static_cast<std::uint32_t>(prices_.size()));
+      prices_.push_back(&p);
+    }
+  }
+}
+
+std::size_t History::span_at(std::uint32_t rs, std::uint32_t ordinal) const {
+  const std::uint32_t count = machine_.stream(rs).count;
+  return (ordinal / count % kSteps) * spans_per_step_ + first_[rs] + ordinal % count;
+}
+
+std::size_t History::meeting_at(std::uint32_t rs, std::uint32_t ordinal) const {
+  const StreamState& s = machine_.stream(rs);
+  const CompiledProgram& p = machine_.program(s.rank);
+  const std::uint32_t task = p.streams[s.index].first + ordinal % s.count;
+  return (ordinal / s.count % kSteps) * meetings_per_step_ + first_meeting_[s.rank] +
+         meeting_index_[machine_.world().ranks[s.rank].program][task];
 }
 
 void History::record(std::uint32_t rs, std::int64_t now, const Operation* by) {
   const StreamState& s = machine_.stream(rs);
-  Record& r = records_[(s.step % kSteps) * per_step_ + first_[rs] + s.position];
-  r = Record{};
-  r.arrive = s.arrive;
-  r.begin = s.begin;
-  r.end = now;
-  r.ordinal = s.completed;
+  if (s.step > last_step_) {
+    return;
+  }
+  const std::size_t at = span_at(rs, s.completed);
+  spans_[at] = {s.arrive, now};
+  if (!begins_.empty()) {
+    begins_[at] = s.begin;
+  }
   if (by != nullptr) {
-    r.operation_begin = by->begin;
-    r.price = by->price;
-    r.last = by->last;
-    r.last_ordinal = by->last_ordinal;
+    meetings_[meeting_at(rs, s.completed)] = {by->last, by->last_ordinal,
+                                              price_index_.at(by->price)};
   }
 }
 
-const History::Record* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
-  const std::uint32_t count = machine_.stream(rs).count;
-  if (count == 0) {
+const History::Span* History::find(std::uint32_t rs, std::uint32_t ordinal) const {
+  const StreamState& s = machine_.stream(rs);
+  const std::uint64_t kept =
+      std::min<std::uint64_t>(s.completed, (std::uint64_t{last_step_} + 1) * s.count);
+  if (ordinal >= kept || kept - ordinal > std::uint64_t{kSteps} * s.count) {
     return nullptr;
   }
-  const Record& r = records_[(ordinal / count % kSteps) * per_step_ + first_[rs] + ordinal % count];
-  return r.ordinal == ordinal ? &r : nullptr;
+  return &spans_[span_at(rs, ordinal)];
 }
 
 bool History::complete(std::uint32_t step) const {
@@ -64,10 +98,11 @@ std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t ori
     for (std::uint32_t k = 0; k < p.streams.size(); ++k) {
       const std::uint32_t count = p.streams[k].count;
       for (std::uint32_t i = 0; i < count; ++i) {
-        const Record* x = find(machine_.rank(r).first_stream + k, step * count + i);
-        if (x != nullptr) {
-          out.push_back({x->arrive - origin, x->begin - origin, x->end - origin,
-                         p.tasks[p.streams[k].first + i].task, r});
+        const std::uint32_t rs = machine_.rank(r).first_stream + k;
+        if (const Span* x = find(rs, step * count + i)) {
+          const std::int64_t begin = begins_[span_at(rs, step * count + i)];
+          const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
+          out.push_back({x->arrive - origin, begin - origin, x->end - origin, task, r});
         }
       }
     }
@@ -117,11 +152,11 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
             continue;
           }
           const auto last = static_cast<std::uint32_t>(upto - 1);
-          if (const Record* x = find(rs, last)) {
+          if (const Span* x = find(rs, last)) {
             e.safe = std::max(e.safe, x->end - origin);
-          } else if (const Record* y = last >= machine_.stream(rs).count
-                                           ? find(rs, last - machine_.stream(rs).count)
-                                           : nullptr) {
+          } else if (const Span* y = last >= machine_.stream(rs).count
+                                         ? find(rs, last - machine_.stream(rs).count)
+                                         : nullptr) {
             e.safe = std::max(e.safe, y->end + period - origin);
           }
         }
@@ -157,8 +192,10 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
       const std::uint32_t first = machine_.rank(rank).first_stream;
       const std::uint32_t rs = g.step_end ? first : first + g.wait.stream;
       const std::uint32_t count = machine_.stream(rs).count;
-      const std::uint32_t need =
-          g.step_end ? step * count : (step - g.wait.lag) * count + g.wait.position;
+      const std::uint32_t need = g.step_end ? step * count
+                                 : g.wait.lag > step
+                                     ? 0
+                                     : (step - g.wait.lag) * count + g.wait.position;
       return need == 0 ? Place{} : Place{rs, need - 1};
     }
   }
@@ -172,7 +209,7 @@ History::Place History::before(Place p, std::int64_t& time) const {
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
   const std::uint32_t step = p.ordinal / s.count;
   if (p.ordinal > 0) {
-    const Record* x = find(p.rs, p.ordinal - 1);
+    const Span* x = find(p.rs, p.ordinal - 1);
     if (x != nullptr && x->end == time) {
       return {p.rs, p.ordinal - 1};
     }
@@ -184,7 +221,7 @@ History::Place History::before(Place p, std::int64_t& time) const {
     }
     const std::uint32_t rs = machine_.rank(s.rank).first_stream + w.stream;
     const std::uint32_t need = (step - w.lag) * machine_.stream(rs).count + w.position;
-    const Record* x = need > 0 ? find(rs, need - 1) : nullptr;
+    const Span* x = need > 0 ? find(rs, need - 1) : nullptr;
     if (x != nullptr && x->end == time) {
       return {rs, need - 1};
     }
@@ -202,7 +239,7 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
-  const Record* x = find(at.rs, at.ordinal);
+  const Span* x = find(at.rs, at.ordinal);
   std::int64_t time = x != nullptr ? x->end : 0;
   const std::int64_t stop = time - span;
   while (x != nullptr && time > stop) {
@@ -213,12 +250,18 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
              time - std::max(x->arrive, stop));
       time = x->arrive;
     } else {
-      const std::int64_t fluid_from = std::min(time, x->operation_begin + x->price->latency);
-      charge(x->price->curve, time - std::clamp(fluid_from, std::min(stop, time), time));
-      charge(x->price->latency_curve,
-             std::max<std::int64_t>(0, fluid_from - std::max(x->operation_begin, stop)));
-      time = x->operation_begin;
-      at = {x->last, x->last_ordinal};
+      const Meeting& m = meetings_[meeting_at(at.rs, at.ordinal)];
+      const program::Price& price = *prices_[m.price];
+      at = {m.last, m.last_ordinal};
+      const Span* last = find(at.rs, at.ordinal);
+      if (last == nullptr) {
+        break;
+      }
+      const std::int64_t begin = std::min(last->arrive, time);
+      const std::int64_t fluid_from = std::min(time, begin + price.latency);
+      charge(price.curve, time - std::max(fluid_from, stop));
+      charge(price.latency_curve, std::max<std::int64_t>(0, fluid_from - std::max(begin, stop)));
+      time = begin;
     }
     if (time <= stop) {
       break;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <unordered_map>
 #include <vector>
 
 #include "stepcast/program/timeline.h"
@@ -16,6 +17,8 @@ class History {
  public:
   explicit History(const Machine& machine);
 
+  // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
+  void keep_until(std::uint32_t step) { last_step_ = step; }
   void record(std::uint32_t rs, std::int64_t now, const Operation* by);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
@@ -31,25 +34,35 @@ class History {
                                     std::int64_t span) const;
 
  private:
-  struct Record {
+  // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits.
+  struct Span {
     std::int64_t arrive = 0;
-    std::int64_t begin = 0;
     std::int64_t end = 0;
-    std::int64_t operation_begin = 0;       // of the operation that ended last
-    const program::Price* price = nullptr;  // its price
-    std::uint32_t ordinal =
-        program::kNone;      // how many tasks of the stream came before, since the start
-    std::uint32_t last = 0;  // stream of its last member to arrive
-    std::uint32_t last_ordinal = 0;
   };
-  static constexpr std::uint32_t kSteps = 4;
+  struct Meeting {           // of the operation that ended last
+    std::uint32_t last = 0;  // stream of its last member to arrive: it began when that arrived
+    std::uint32_t last_ordinal = 0;
+    std::uint32_t price = 0;  // into prices_
+  };
+  static constexpr std::uint32_t kSteps = 3;
 
   const Machine& machine_;
-  std::vector<std::size_t> first_;  // by stream: of its records within a step
-  std::size_t per_step_ = 0;
-  std::vector<Record> records_;
+  std::uint32_t last_step_ = program::kNone;
+  std::vector<std::size_t> first_;                         // by stream: of its spans within a step
+  std::vector<std::size_t> first_meeting_;                 // by rank
+  std::vector<std::vector<std::uint32_t>> meeting_index_;  // by program and compiled task
+  std::size_t spans_per_step_ = 0;
+  std::size_t meetings_per_step_ = 0;
+  std::vector<Span> spans_;
+  std::vector<std::int64_t> begins_;  // parallel to spans_, for slices only
+  std::vector<Meeting> meetings_;
+  std::vector<const program::Price*> prices_;
+  std::unordered_map<const program::Price*, std::uint32_t> price_index_;
 
-  const Record* find(std::uint32_t rs, std::uint32_t ordinal) const;
+  // The `ordinal`-th task of a stream since the start; null when not completed or forgotten.
+  const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
+  std::size_t meeting_at(std::uint32_t rs, std::uint32_t ordinal) const;
   struct Place {
     std::uint32_t rs = program::kNone;
     std::uint32_t ordinal = 0;

@@ -149,6 +149,7 @@ class Machine {
   bool finished() const { return unfinished_ == 0; }
   bool faulty() const { return !fault_.empty(); }
   const std::string& fault() const { return fault_; }
+  History* history() { return history_.get(); }
   const History* history() const { return history_.get(); }
   // Host time at which a segment of a step began; false when it is no longer or not yet known.
   bool segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
