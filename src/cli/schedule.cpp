@@ -95,6 +95,15 @@ int run(const Options& given) {
   request.group = given.group.empty() ? 0 : integer_option("--group", given.group, 1);
   request.extra_warmup =
       given.extra_warmup.empty() ? 0 : integer_option("--extra-warmup", given.extra_warmup, 0);
+  // Every pass of every rank is listed: beyond this a schedule is no picture that anyone reads.
+  constexpr double kMostPasses = 5e6;
+  if (3.0 * request.stages * request.micro_batches * request.chunks > kMostPasses) {
+    throw option_fault(
+        "--micro-batches",
+        fmt::format("{} stages x {} micro-batches x {} chunks are too many to play; "
+                    "expected at most {:.0f} passes",
+                    request.stages, request.micro_batches, request.chunks, kMostPasses));
+  }
   const std::vector<double> times = number_list("--times", given.times, 3);
   const schedule::Times costs{times[0], times[1], times[2],
                               number_list("--comm", given.comm, 1)[0]};
