@@ -122,6 +122,10 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
       "--memory-limit: error: schedule '1f1b' takes no memory limit; expected one that is "
       "built to a limit");
   check_refused(
+      "schedule 1f1b --stages 99999999 --micro-batches 99999999",
+      "--micro-batches: error: 99999999 stages x 99999999 micro-batches x 1 chunks are too many "
+      "to play; expected at most 5000000 passes");
+  check_refused(
       "--seed 3 schema",
       "--seed: error: not an option of simulate schema; expected none before the command");
   const Result nothing = run("");
