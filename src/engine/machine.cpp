@@ -289,6 +289,16 @@ void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::
   }
 }
 
+namespace {
+
+// The usual speed is a constant, which divides by multiplication.
+std::int64_t time_left(const StreamState& s) {
+  return s.speed == kFullSpeed ? ceil_divide(s.remaining, kFullSpeed)
+                               : ceil_divide(s.remaining, s.speed);
+}
+
+}  // namespace
+
 std::int64_t Machine::kernel_speed(const RankState& r, std::uint8_t row) const {
   const program::Slowdown& d = world_.slowdowns[row];
   const auto i = static_cast<std::size_t>(r.pressure / d.step);
@@ -316,7 +326,7 @@ void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t
     r.repricing = true;
     repricing_.push_back(s.rank);
   }
-  push(now + ceil_divide(s.remaining, s.speed), EventKind::task_end, rs, s.generation);
+  push(now + time_left(s), EventKind::task_end, rs, s.generation);
 }
 
 void Machine::press(RankState& r, std::uint32_t rank, int by) {
@@ -343,7 +353,7 @@ void Machine::reprice(RankState& r, std::int64_t now) {
     s.since = now;
     s.speed = static_cast<std::int32_t>(speed);
     ++s.generation;
-    push(now + ceil_divide(s.remaining, speed), EventKind::task_end, rs, s.generation);
+    push(now + time_left(s), EventKind::task_end, rs, s.generation);
   }
 }
 
