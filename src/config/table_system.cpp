@@ -51,7 +51,7 @@ const Table<System>& system_table() {
       quantity("context_memory", &System::context_memory, false,
                "Memory of the CUDA context and libraries; 0: by device."),
       quantity("gemm_workspace", &System::gemm_workspace, false,
-               "GEMM workspace inside the allocator; 0: by device."),
+               "Workspace of one cuBLAS handle, inside the allocator; 0: by device."),
   };
   return table;
 }

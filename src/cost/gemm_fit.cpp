@@ -83,7 +83,7 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   bounds.high.resize(kParameters);
   bounds.low << std::log(kFixed[0]), std::log(0.1 * start.rate),
       std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTile[0]),
-      -kLogit;
+      -kLogit, 0;
   bounds.high << std::log(kFixed[1]), std::log(10 * start.rate),
       std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit,
       kMostQuantise;

@@ -121,6 +121,10 @@ std::uint32_t Machine::released(const RankState& r, StreamState& s) {
 
 void Machine::start() {
   for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    // As in the steady step, where it issued behind the last optimizer step, the host starts ahead:
+    // by what it has to issue before it first waits. Where that is not so the second step shows it,
+    // and a third is run.
+    ranks_[r].clock = -ranks_[r].program->segments.front().length;
     advance_host(ranks_[r], 0);
     mark(ranks_[r], r, (1U << ranks_[r].streams) - 1);
   }
@@ -338,10 +342,8 @@ void Machine::press(RankState& r, std::uint32_t rank, int by) {
 }
 
 void Machine::reprice(RankState& r, std::int64_t now) {
-  if (r.pressure == r.priced) {
-    return;
-  }
-  r.priced = r.pressure;
+  // A kernel that began within this instant may have been priced at a pressure that lasted no time:
+  // every running kernel is looked at.
   for (std::uint32_t left = r.slowed; left != 0; left &= left - 1) {
     const std::uint32_t rs = r.first_stream + static_cast<std::uint32_t>(std::countr_zero(left));
     StreamState& s = streams_[rs];

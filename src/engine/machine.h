@@ -64,7 +64,6 @@ struct RankState {
   std::uint32_t slowed = 0;        // streams that run a kernel with a slowdown row
   std::uint32_t host_blocked = 0;  // streams whose head the host has not issued
   std::int32_t pressure = 0;
-  std::int32_t priced = 0;  // pressure at which running kernels were priced
   std::int32_t transfer_speed = static_cast<std::int32_t>(kFullSpeed);
   bool dirty = false;
   bool repricing = false;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <random>
@@ -226,12 +227,13 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
   const bool moe = model::layer_kind(job.model, job.model.layers / 2) == model::LayerKind::moe;
   const lower::UnitTime& t = moe ? units.moe : units.dense;
   const double s = to_seconds(t.forward + t.backward);
-  // Kernels of one layer: their residual is the GEMM table's, here taken whole.
-  double residual = 0;
-  for (const auto& c : state_->curves.curves()) {
-    residual = std::max(residual, c.residual);
+  double variance = 0;
+  for (const auto& [curve, time] : t.curves) {
+    const double deviation = to_seconds(time) * state_->curves.curves()[curve].residual;
+    variance += deviation * deviation;
   }
-  return result::Estimate{s, s * (1 - 1.645 * residual), s * (1 + 1.645 * residual)};
+  const double half = 1.645 * std::sqrt(variance);  // 90 % of a normal distribution
+  return result::Estimate{s, std::max(0.0, s - half), s + half};
 }
 
 }  // namespace stepcast::forecast

@@ -293,15 +293,13 @@ struct Builder {
     out["system"] = s;
   }
 
-  // CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of a cuBLAS handle; the forward and the
-  // autograd thread have one each (PyTorch keeps a pool of handles per thread).
+  // CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of a cuBLAS handle.
   void write_workspace(Json& s) {
     const std::string stated = row["env"]["CUBLAS_WORKSPACE_CONFIG"].text();
     static const std::regex form(R"(:(\d{1,7}):(\d{1,3}))");
     std::smatch m;
     if (std::regex_match(stated, m, form)) {
-      constexpr std::int64_t kHandles = 2;
-      s["gemm_workspace"] = fmt::format("{} KiB", kHandles * std::stoll(m[1]) * std::stoll(m[2]));
+      s["gemm_workspace"] = fmt::format("{} KiB", std::stoll(m[1]) * std::stoll(m[2]));
     }
   }
 

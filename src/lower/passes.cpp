@@ -377,7 +377,7 @@ program::CurveId Blends::add(const std::map<program::CurveId, std::int64_t>& tim
   return static_cast<program::CurveId>(first_ + blends_.size() - 1);
 }
 
-std::vector<Item> merge(const std::vector<Item>& items, Blends& blends) {
+std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Blends& blends) {
   std::vector<Item> out;
   std::map<program::CurveId, std::int64_t> shares;
   auto close = [&] {
@@ -387,12 +387,12 @@ std::vector<Item> merge(const std::vector<Item>& items, Blends& blends) {
     shares.clear();
   };
   for (const Item& item : items) {
-    const bool joins = item.kind == Item::Kind::kernel && !out.empty() &&
-                       out.back().kind == Item::Kind::kernel &&
-                       out.back().category == item.category;
-    if (joins) {
+    const bool follows = item.kind == Item::Kind::kernel && !out.empty() &&
+                         out.back().kind == Item::Kind::kernel &&
+                         out.back().category == item.category;
+    if (follows && (out.back().more + item.kernels) * launch <= out.back().duration) {
       out.back().duration += item.duration;
-      out.back().kernels = static_cast<std::uint16_t>(out.back().kernels + item.kernels);
+      out.back().more = static_cast<std::uint16_t>(out.back().more + item.kernels);
     } else {
       close();
       out.push_back(item);

@@ -49,7 +49,8 @@ struct Item {
   // `join`.
   enum class Kind : std::uint8_t { kernel, collective, async, join } kind = Kind::kernel;
   program::Category category = program::Category::compute;
-  std::uint16_t kernels = 0;  // launches
+  std::uint16_t kernels = 0;  // launches before it can start
+  std::uint16_t more = 0;     // launches of kernels merged behind it
   program::CurveId curve = 0;
   std::int64_t duration = 0;  // picoseconds
   std::uint32_t label = 0;
@@ -96,7 +97,10 @@ class Blends {
   std::vector<std::vector<std::pair<program::CurveId, double>>> blends_;
 };
 
-// Joins neighbouring kernels of one category; their curves become a blend.
-std::vector<Item> merge(const std::vector<Item>& items, Blends& blends);
+// Joins neighbouring kernels of one category where `launch` (host time per kernel) cannot bind: the
+// host issues each later kernel before those ahead of it can have ended, even if the first starts
+// the moment it is issued. Times, breakdown and memory stay the same
+// (tests/agree/forecast_test.cpp). Curves become a blend.
+std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Blends& blends);
 
 }  // namespace stepcast::lower

@@ -60,9 +60,9 @@ void StageBuilder::make_units() {
   auto add_passes = [&](const model::OperatorGraph& graph, bool core_again) {
     Passes p = build_passes(graph, context_.passes, core_again);
     if (context_.passes.merge) {
-      p.forward = merge(p.forward, *context_.blends);
-      p.recompute = merge(p.recompute, *context_.blends);
-      p.backward = merge(p.backward, *context_.blends);
+      p.forward = merge(p.forward, launch_, *context_.blends);
+      p.recompute = merge(p.recompute, launch_, *context_.blends);
+      p.backward = merge(p.backward, launch_, *context_.blends);
     }
     passes_.push_back(std::move(p));
   };
@@ -245,6 +245,7 @@ void StageBuilder::replay(const std::vector<Item>& items) {
       case Item::Kind::kernel:
         b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
                   launch_ * item.kernels);
+        b_.host_work(launch_ * item.more);
         break;
       case Item::Kind::collective:
         b_.collective(compute_, kTensor, item.price, item.category, Category::stall, item.label,

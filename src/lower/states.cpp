@@ -67,13 +67,16 @@ void StageBuilder::make_persistent_buffers() {
     b_.persistent(round_512(elements * width(job_.memory.dtypes.reduce)),
                   MemoryCategory::communication, label("gradient buckets"));
   }
-  // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since (CublasHandlePool.cpp).
+  // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
+  // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
   // Transformer Engine's own: 4 and 32 MiB.
+  constexpr std::int64_t kHandles = 2;
   const bool hopper = context_.device->compute_capability >= 9;
   std::int64_t workspace = job_.system.gemm_workspace.count();
   if (workspace == 0) {
     workspace = hopper ? 32 << 20 : 8519680;
   }
+  workspace *= kHandles;
   if (job_.system.transformer_engine) {
     workspace += hopper ? 32 << 20 : 4 << 20;
   }

@@ -494,18 +494,22 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   std::vector<int> ranks(plan.grid.tensor);
   std::iota(ranks.begin(), ranks.end(), 0);
   const GroupShape shape = topology.shape(ranks);
+  std::map<cost::CurveId, Time> curves;
   auto time = [&](const std::vector<Item>& items) {
     std::int64_t now = 0;     // compute stream
     std::int64_t beside = 0;  // tensor stream
     for (const Item& item : items) {
       if (item.kind == Item::Kind::kernel) {
         now += item.duration;
+        curves[item.curve] += Time(item.duration);
       } else if (item.kind == Item::Kind::join) {
         now = std::max(now, beside);
       } else {
         const auto& entry = book.entries(kTensor)[item.price];
         const auto price = prices.collectives->price(entry.op, Bytes(entry.bytes), shape);
         const std::int64_t duration = price.latency.count() + price.fluid.count();
+        curves[price.latency_curve] += price.latency;
+        curves[price.curve] += price.fluid;
         if (item.kind == Item::Kind::collective) {
           now += duration;
         } else {
@@ -517,11 +521,17 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
     const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
-    UnitTime out{time(passes.forward), time(passes.backward), passes.parameters, passes.saved,
-                 passes.input};
+    curves.clear();
+    UnitTime out;
+    out.forward = time(passes.forward);
+    out.backward = time(passes.backward);
     if (layer && kind == Kind::full) {
       out.backward += time(passes.recompute);
     }
+    out.parameters = passes.parameters;
+    out.kept = passes.saved;
+    out.input = passes.input;
+    out.curves = curves;
     return out;
   };
   const auto& model = plan.job.model;

@@ -161,6 +161,20 @@ TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is n
     }
     folded_smaller += folded->world.ranks.size() < full.ranks.size() ? 1 : 0;
 
+    lower::Options unmerged;
+    unmerged.merge = false;
+    const auto detailed =
+        lower::fold(lower::build_world(machine.plan, machine.topology, prices, unmerged));
+    REQUIRE(detailed);
+    const auto c = engine::run(detailed->world);
+    const auto& plain = std::get<program::Timeline>(c);
+    CHECK(plain.period == slow->period);
+    CHECK(plain.tasks >= fast->tasks);
+    for (std::size_t r = 0; r < plain.ranks.size(); ++r) {
+      REQUIRE(plain.ranks[r].breakdown == fast->ranks[r].breakdown);
+      REQUIRE(plain.ranks[r].peak_allocated == fast->ranks[r].peak_allocated);
+    }
+
     bound::Bound bound(drawn.job, machine.topology, prices);
     const auto least = bound.evaluate(bound::candidate_of(machine.plan));
     REQUIRE(least.feasible);

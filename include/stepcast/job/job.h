@@ -257,7 +257,7 @@ struct System {
 
   // Memory outside the allocator.
   Bytes context_memory{0};            // CUDA context and libraries; 0: by device (facts in configs/devices)
-  Bytes gemm_workspace{0};            // inside the allocator; 0: by device
+  Bytes gemm_workspace{0};  // of one cuBLAS handle, inside the allocator; 0: by device
 };
 
 struct Job {

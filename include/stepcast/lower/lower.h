@@ -48,7 +48,8 @@ struct UnitTime {
   std::int64_t parameters = 0;  // elements on this rank
   std::int64_t kept =
       0;  // bytes from forward to backward when nothing, or the attention core, is recomputed
-  std::int64_t input = 0;  // bytes kept when the unit is recomputed whole
+  std::int64_t input = 0;                // bytes kept when the unit is recomputed whole
+  std::map<cost::CurveId, Time> curves;  // time under each curve, both passes
 };
 struct UnitTimes {
   UnitTime embedding, dense, moe, head;
