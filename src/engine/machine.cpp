@@ -56,6 +56,7 @@ Machine::Machine(const program::World& world, const Options& options)
   ranks_done_.assign(limit_, 0);
   boundaries_.resize(limit_);
   breakdowns_.resize(limit_);
+  digests_.resize(limit_);
   transfers_slow_ = std::any_of(world.transfer_speed.begin(), world.transfer_speed.end(),
                                 [](std::int64_t s) { return s != kFullSpeed; });
   if (transfers_slow_) {
@@ -409,14 +410,47 @@ void Machine::complete(std::uint32_t rs, std::int64_t now, const Operation* by) 
   }
 }
 
+std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step,
+                                    std::int64_t now) const {
+  std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, by words
+  const auto mix = [&hash](std::int64_t value) {
+    hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL;
+    hash ^= hash >> 29;
+  };
+  const RankState& r = ranks_[rank];
+  mix(r.clock - now);
+  mix(std::int64_t{r.host_step} - step);
+  mix(r.host_segment);
+  mix(r.host_waits ? 1 : 0);
+  mix(r.pressure);
+  for (std::uint32_t i = 0; i < r.streams; ++i) {
+    const StreamState& s = streams_[r.first_stream + i];
+    mix(s.position);
+    mix(std::int64_t{s.step} - step);
+    mix(static_cast<std::int64_t>(s.state));
+    if (s.state != Activity::idle) {
+      mix(s.arrive - now);
+      mix(s.begin - now);
+    }
+    if (s.state == Activity::running && s.tasks[s.position].kind == TaskKind::kernel) {
+      mix(s.since - now);
+      mix(static_cast<std::int64_t>(s.remaining));
+      mix(s.speed);
+    }
+  }
+  return hash;
+}
+
 void Machine::finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now) {
   if (boundaries_[step].empty()) {
     boundaries_[step].resize(ranks_.size());
     breakdowns_[step].resize(ranks_.size());
+    digests_[step].resize(ranks_.size());
   }
   boundaries_[step][rank] = now;
   breakdowns_[step][rank] = accounts_[rank].now;
   accounts_[rank].now = Breakdown{};
+  digests_[step][rank] = state_digest(rank, step, now);
   if (++ranks_done_[step] == ranks_.size()) {
     steps_finished_ = step + 1;
   }

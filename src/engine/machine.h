@@ -140,6 +140,11 @@ class Machine {
   std::int64_t boundary(std::uint32_t step, std::uint32_t rank) const {
     return boundaries_[step][rank];
   }
+  // What a rank's streams and host were at, relative to its boundary: equal digests mean equal
+  // positions, ages and leads.
+  std::uint64_t digest(std::uint32_t step, std::uint32_t rank) const {
+    return digests_[step][rank];
+  }
   const Breakdown& breakdown(std::uint32_t step, std::uint32_t rank) const {
     return breakdowns_[step][rank];
   }
@@ -187,6 +192,7 @@ class Machine {
   std::vector<Account> accounts_;
   std::vector<std::vector<std::int64_t>> boundaries_;
   std::vector<std::vector<Breakdown>> breakdowns_;
+  std::vector<std::vector<std::uint64_t>> digests_;
   std::vector<std::uint32_t> ranks_done_;  // by step
   std::unique_ptr<History> history_;
   // work lists of an instant
@@ -215,6 +221,7 @@ class Machine {
   void begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
   void complete(std::uint32_t rs, std::int64_t now, const Operation* by);
   void finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now);
+  std::uint64_t state_digest(std::uint32_t rank, std::uint32_t step, std::int64_t now) const;
   void press(RankState& r, std::uint32_t rank, int by);
   void reprice(RankState& r, std::int64_t now);
   std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;

@@ -22,18 +22,30 @@ std::int64_t length(const Machine& m, std::uint32_t step, std::uint32_t rank) {
   return m.boundary(step, rank) - (step > 0 ? m.boundary(step - 1, rank) : 0);
 }
 
-// Steps `step` and `step` - 1 are equally long, and so on every rank.
-bool repeats(const Machine& m, std::uint32_t step) {
+// What two successive steps show. `lengths`: both are equally long, and so on every rank. `states`:
+// this one is equally long on every rank, and ranks left its first boundary in the state in which
+// they reach its last one, so the next step is the same; the step before may have begun otherwise
+// (the first starts on all ranks at once). Equal lengths alone may deceive: a backlog on a
+// communication stream can grow for steps before anything waits for it.
+struct Repetition {
+  bool lengths = false;
+  bool states = false;
+};
+
+Repetition repetition(const Machine& m, std::uint32_t step) {
   if (step == 0) {
-    return false;
+    return {};
   }
   const std::int64_t p = length(m, step, 0);
+  Repetition out{true, true};
   for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
-    if (length(m, step, r) != p || length(m, step - 1, r) != p) {
-      return false;
+    if (length(m, step, r) != p) {
+      return {};
     }
+    out.lengths = out.lengths && length(m, step - 1, r) == p;
+    out.states = out.states && m.digest(step, r) == m.digest(step - 1, r);
   }
-  return true;
+  return out;
 }
 
 std::int64_t latest(const Machine& m, std::uint32_t step) {
@@ -112,12 +124,15 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
     steady_memory = steady_memory && ledgers.back().periodic;
   }
   const auto limit = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+  const auto least = static_cast<std::uint32_t>(std::max(options.min_steps, 2));
   m.start();
   std::uint32_t seen = 0;
   Period period;
   for (;;) {
     while (seen < m.steps_finished()) {
-      if (steady_memory && repeats(m, seen)) {
+      const Repetition again = repetition(m, seen);
+      const bool last = seen + 1 == limit;
+      if (steady_memory && seen + 1 >= least && (again.states || (last && again.lengths))) {
         period = {length(m, seen, 0), 0, true};
         break;
       }

@@ -94,6 +94,30 @@ TEST_CASE("Folded equals full on random programs without meaning") {
   CHECK(periodic > 1000);
 }
 
+TEST_CASE("A period that two steps show is the one that six show") {
+  int early = 0;
+  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+    Random r(seed);
+    const World w = seed % 2 == 0 ? random_world(random_traits(r), r) : chaos_world(r);
+    CAPTURE(seed);
+    const Timeline soon = timeline(w);
+    engine::Options patient;
+    patient.min_steps = 6;
+    const auto result = engine::run(w, patient);
+    const Timeline& late = std::get<Timeline>(result);
+    if (!soon.periodic) {
+      continue;
+    }
+    early += soon.steps < 6 ? 1 : 0;
+    REQUIRE(late.period == soon.period);
+    // Programs without meaning may settle in length before what their idle time waits for does.
+    for (std::size_t i = 0; seed % 2 == 0 && i < soon.ranks.size(); ++i) {
+      REQUIRE(late.ranks[i].breakdown == soon.ranks[i].breakdown);
+    }
+  }
+  CHECK(early > 150);
+}
+
 TEST_CASE("Results do not depend on how ranks and links are numbered") {
   for (std::uint64_t seed = 1; seed <= 300; ++seed) {
     Random r(seed);

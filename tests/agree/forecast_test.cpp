@@ -161,6 +161,15 @@ TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is n
     }
     folded_smaller += folded->world.ranks.size() < full.ranks.size() ? 1 : 0;
 
+    engine::Options patient;
+    patient.min_steps = 5;
+    const auto later = engine::run(folded->world, patient);
+    const auto& settled = std::get<program::Timeline>(later);
+    CHECK(settled.period == fast->period);
+    for (std::size_t r = 0; r < settled.ranks.size(); ++r) {
+      REQUIRE(settled.ranks[r].breakdown == fast->ranks[r].breakdown);
+    }
+
     lower::Options unmerged;
     unmerged.merge = false;
     const auto detailed =

@@ -1,4 +1,5 @@
-// The discrete-event engine: a World in, a Timeline out. Exact in integer picoseconds, deterministic, no globals.
+// The discrete-event engine: a World in, a Timeline out. Exact in integer picoseconds,
+// deterministic, no globals.
 #pragma once
 
 #include <variant>
@@ -9,14 +10,17 @@
 namespace stepcast::engine {
 
 struct Options {
-  int max_steps = 12;             // without a period by then, mean and spread are reported
-  bool record_slices = false;     // the reported step's tasks, for traces
-  bool record_memory = false;     // allocator traces of one steady step
-  bool sensitivities = false;     // walk the critical path
+  int max_steps = 12;          // without a period by then, mean and spread are reported
+  int min_steps = 2;           // a period is believed after so many
+  bool record_slices = false;  // the reported step's tasks, for traces
+  bool record_memory = false;  // allocator traces of one steady step
+  bool sensitivities = false;  // walk the critical path
 };
 
-// Runs until two successive steps have equal period and equal ledger. Cost: O(tasks log) time, memory per rank a few
-// hundred bytes beside the World. A deadlock is a value that names its wait cycle.
-std::variant<program::Timeline, program::Deadlock> run(const program::World& world, const Options& options = {});
+// Runs until two successive steps have equal period and equal ledger. Cost: O(tasks log) time,
+// memory per rank a few hundred bytes beside the World. A deadlock is a value that names its wait
+// cycle.
+std::variant<program::Timeline, program::Deadlock> run(const program::World& world,
+                                                       const Options& options = {});
 
 }  // namespace stepcast::engine
