@@ -425,6 +425,9 @@ std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step,
   mix(r.pressure);
   for (std::uint32_t i = 0; i < r.streams; ++i) {
     const StreamState& s = streams_[r.first_stream + i];
+    if (s.count == 0) {  // never used, never at a step
+      continue;
+    }
     mix(s.position);
     mix(std::int64_t{s.step} - step);
     mix(static_cast<std::int64_t>(s.state));
