@@ -195,12 +195,11 @@ TEST_CASE("what is no row is a located fault") {
   }
 }
 
-TEST_CASE(
-    "the cuBLAS workspace of the environment counts for the forward and the autograd thread") {
+TEST_CASE("the cuBLAS workspace of the environment is that of one handle") {
   const std::string text =
       row_text("", "", R"(, "extra_args": {"transformer-impl": "transformer_engine"},
     "env": {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"})");
-  CHECK(job_of(text).system.gemm_workspace.count() == std::int64_t{2 * 32} << 20);
+  CHECK(job_of(text).system.gemm_workspace.count() == std::int64_t{32} << 20);
 }
 
 TEST_CASE("sharded states of an unknown number of ranks cannot be forecast") {
