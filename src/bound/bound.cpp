@@ -73,6 +73,7 @@ struct Bound::State {
     }
     const cluster::Grid grid{c.tensor, 1, c.data, c.pipeline, 1, base.cluster.order};
     std::vector<int> ranks;
+    ranks.reserve(c.data);
     for (int d = 0; d < c.data; ++d) {
       ranks.push_back(cluster::rank_at(grid, {0, 0, d, 0}));
     }

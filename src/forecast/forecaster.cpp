@@ -189,7 +189,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     }
     std::sort(steps.begin(), steps.end());
     const auto at = [&](double q) {
-      return steps[static_cast<std::size_t>(q * static_cast<double>(steps.size() - 1) + 0.5)];
+      return steps[static_cast<std::size_t>(
+          std::lround(q * static_cast<double>(steps.size() - 1)))];
     };
     if (!steps.empty()) {
       report.step_time.low = at(0.05);

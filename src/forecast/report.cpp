@@ -119,6 +119,7 @@ std::vector<result::Traffic> traffic(const program::World& world, std::size_t ra
     }
   }
   std::vector<result::Traffic> out;
+  out.reserve(sums.size());
   for (const auto& [key, sum] : sums) {
     out.push_back({key.first, key.second, sum.count, Bytes(sum.bytes), Time(sum.time)});
   }

@@ -241,8 +241,8 @@ void StageBuilder::finish_step() {
   }
   const int last = plan_.grid.pipeline - 1;
   if (last > 0 && job_.model.tied_embeddings && (stage_ == 0 || stage_ == last)) {
-    const double bytes =
-        static_cast<double>(plan_.vocab / plan_.shard.tensor * job_.model.hidden) * gradient_width;
+    const std::int64_t table = plan_.vocab / plan_.shard.tensor * job_.model.hidden;
+    const double bytes = static_cast<double>(table) * gradient_width;
     b_.collective(compute_, kEmbedding,
                   context_.passes.book->key(kEmbedding, cost::Collective::all_reduce,
                                             static_cast<std::int64_t>(bytes)),
@@ -281,10 +281,10 @@ void StageBuilder::optimizer_step() {
     b_.host_sync(b_.mark(compute_));
   }
   const double moments = moment_bytes(job_.memory);
-  const double master = types.master ? width(*types.master) : 0;
+  const double master = types.master.has_value() ? width(types.master.value()) : 0;
   const double parameter = width(types.parameters);
   const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
-                      (types.master ? master : parameter);
+                      (types.master.has_value() ? master : parameter);
   const double written = moments + master + parameter;
   // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch; one by one, some ten
   // launches a tensor.

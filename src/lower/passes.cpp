@@ -99,9 +99,9 @@ class PassBuilder {
   }
   // Megatron's all-gather dispatcher gathers tokens before they are copied to their top-k experts.
   std::int64_t copies(const Operator& op) const {
-    const bool gathers_first =
-        plan_.job.moe.dispatcher == job::MoeRuntime::Dispatcher::allgather && plan_.job.model.moe;
-    return op.kind == OpKind::grouped_gemm && gathers_first ? plan_.job.model.moe->topk : 1;
+    const auto& moe = plan_.job.model.moe;
+    const bool gathers_first = plan_.job.moe.dispatcher == job::MoeRuntime::Dispatcher::allgather;
+    return op.kind == OpKind::grouped_gemm && gathers_first && moe.has_value() ? moe->topk : 1;
   }
   std::int64_t input_bytes(const Operator& op) const {
     return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) / copies(op)
@@ -364,6 +364,7 @@ program::CurveId Blends::add(const std::map<program::CurveId, std::int64_t>& tim
     total += time;
   }
   std::vector<std::pair<program::CurveId, double>> parts;
+  parts.reserve(time_by_curve.size());
   for (const auto& [curve, time] : time_by_curve) {
     parts.emplace_back(curve, total > 0 ? static_cast<double>(time) / static_cast<double>(total)
                                         : 1.0 / static_cast<double>(time_by_curve.size()));

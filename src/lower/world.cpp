@@ -360,7 +360,8 @@ class WorldBuilder {
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
-  program::Price price_of(const cost::CollectivePrice& c, std::int64_t bytes, std::string label) {
+  program::Price price_of(const cost::CollectivePrice& c, std::int64_t bytes,
+                          const std::string& label) {
     program::Price p;
     p.latency = c.latency.count();
     p.fluid = c.fluid.count();

@@ -17,6 +17,7 @@ Infeasible infeasible(std::string key, std::string reason) {
 std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) {
   const int p = job.parallelism.pipeline;
   const int v = job.parallelism.virtual_pipeline;
+  const int stages = p * v;
   const auto& given = job.parallelism.layers_per_stage;
   if (given.empty()) {
     if (job.model.layers % (p * v) != 0) {
@@ -26,14 +27,14 @@ std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) 
               "{} layers do not divide into {} stages; give layers_per_stage or another size",
               job.model.layers, p * v));
     }
-    return std::vector<int>(p * v, job.model.layers / (p * v));
+    return std::vector<int>(static_cast<std::size_t>(stages), job.model.layers / stages);
   }
   std::vector<int> out;
   if (static_cast<int>(given.size()) == p * v) {
     out = given;
   } else if (static_cast<int>(given.size()) == p) {
     // Per pipeline rank: cut evenly into its chunks.
-    out.assign(p * v, 0);
+    out.assign(static_cast<std::size_t>(stages), 0);
     for (int r = 0; r < p; ++r) {
       if (given[r] % v != 0) {
         return infeasible(
