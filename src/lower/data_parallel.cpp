@@ -281,10 +281,10 @@ void StageBuilder::optimizer_step() {
     b_.host_sync(b_.mark(compute_));
   }
   const double moments = moment_bytes(job_.memory);
-  const double master = types.master.has_value() ? width(types.master.value()) : 0;
+  const double master = types.master ? width(*types.master) : 0;
   const double parameter = width(types.parameters);
   const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
-                      (types.master.has_value() ? master : parameter);
+                      (master > 0 ? master : parameter);
   const double written = moments + master + parameter;
   // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch; one by one, some ten
   // launches a tensor.

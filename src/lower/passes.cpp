@@ -101,7 +101,10 @@ class PassBuilder {
   std::int64_t copies(const Operator& op) const {
     const auto& moe = plan_.job.model.moe;
     const bool gathers_first = plan_.job.moe.dispatcher == job::MoeRuntime::Dispatcher::allgather;
-    return op.kind == OpKind::grouped_gemm && gathers_first && moe.has_value() ? moe->topk : 1;
+    if (!moe || !gathers_first || op.kind != OpKind::grouped_gemm) {
+      return 1;
+    }
+    return moe->topk;
   }
   std::int64_t input_bytes(const Operator& op) const {
     return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) / copies(op)
