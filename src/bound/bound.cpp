@@ -24,8 +24,8 @@ struct Bound::State {
   job::Job base;
   cluster::Topology topology;
   lower::Prices prices;
-  const job::Device* fastest = nullptr;
-  std::vector<int> moe_before;  // MoE layers among the first i
+  std::vector<const job::Device*> devices;  // of the base and of its overrides
+  std::vector<int> moe_before;              // MoE layers among the first i
   std::vector<std::pair<Key, lower::UnitTimes>> units;
   struct DataPrice {
     int tensor, data;
@@ -57,7 +57,17 @@ struct Bound::State {
     const bool pads = base.system.family == job::System::Family::megatron;
     plan.job.model.vocab = model::padded_vocab(base.model.vocab, pads ? 128 : 1, c.tensor);
     plan.vocab = plan.job.model.vocab;
-    units.emplace_back(key, lower::unit_times(plan, topology, prices, *fastest));
+    // A pipeline may run on any of a mixed cluster's devices: each unit on its fastest.
+    lower::UnitTimes times = lower::unit_times(plan, topology, prices, *devices.front());
+    for (std::size_t n = 1; n < devices.size(); ++n) {
+      const lower::UnitTimes other = lower::unit_times(plan, topology, prices, *devices[n]);
+      for (const auto unit : {&lower::UnitTimes::embedding, &lower::UnitTimes::dense,
+                              &lower::UnitTimes::moe, &lower::UnitTimes::head}) {
+        (times.*unit).forward = std::min((times.*unit).forward, (other.*unit).forward);
+        (times.*unit).backward = std::min((times.*unit).backward, (other.*unit).backward);
+      }
+    }
+    units.emplace_back(key, std::move(times));
     return units.back().second;
   }
 
@@ -86,18 +96,35 @@ struct Bound::State {
   }
 };
 
+namespace {
+
+// The cluster without its faults, every GPU linked as the best-linked one: a collective is priced
+// once and stands for groups anywhere.
+cluster::Topology best_case(const job::Cluster& given, const cluster::Topology& topology) {
+  if (given.faults.empty() && given.overrides.empty()) {
+    return topology;
+  }
+  job::Cluster best = given;
+  best.faults.clear();
+  best.overrides.clear();
+  for (const auto& o : given.overrides) {
+    best.device.nvlink = std::max(best.device.nvlink, o.device.nvlink);
+    best.device.pcie = std::max(best.device.pcie, o.device.pcie);
+  }
+  auto built = cluster::Topology::build(best);
+  auto* whole = std::get_if<cluster::Topology>(&built);
+  return whole != nullptr ? std::move(*whole) : topology;
+}
+
+}  // namespace
+
 Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices)
-    : state_(std::make_unique<State>(State{base, topology, prices, nullptr, {}, {}, {}})) {
-  // The device that is nowhere slower; with a mixed cluster the bound holds for the fastest.
-  const auto rate = [&](const job::Device& d) {
-    const auto it = d.peak.find(base.workload.precision);
-    return it == d.peak.end() ? 0.0 : it->second.count();
-  };
-  state_->fastest = &base.cluster.device;
-  for (const auto& o : base.cluster.overrides) {
-    if (rate(o.device) > rate(*state_->fastest)) {
-      state_->fastest = &o.device;
-    }
+    : state_(std::make_unique<State>(
+          State{base, best_case(base.cluster, topology), prices, {}, {}, {}, {}})) {
+  const job::Cluster& cluster = state_->base.cluster;
+  state_->devices.push_back(&cluster.device);
+  for (const auto& o : cluster.overrides) {
+    state_->devices.push_back(&o.device);
   }
   state_->moe_before.assign(base.model.layers + 1, 0);
   for (int layer = 0; layer < base.model.layers; ++layer) {

@@ -137,9 +137,9 @@ int run(const Options& given) {
   if (trace_file) {
     trace_file->commit();
   }
-  fmt::print(stderr, "forecast in {:.1f} ms ({} tasks, {} events)\n",
-             std::chrono::duration<double, std::milli>(stop - start).count(), report.engine.tasks,
-             report.engine.events);
+  write_stderr(fmt::format("forecast in {:.1f} ms ({} tasks, {} events)\n",
+                           std::chrono::duration<double, std::milli>(stop - start).count(),
+                           report.engine.tasks, report.engine.events));
   return report.fits ? done : cannot_run;
 }
 

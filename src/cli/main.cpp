@@ -88,11 +88,11 @@ int main(int argc, char** argv) {
     return run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const InputError& error) {
     for (const Fault& fault : error.faults()) {
-      fmt::print(stderr, "{}\n", to_string(fault));
+      write_stderr(to_string(fault) + "\n");
     }
     return bad_input;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "simulate: error: {}\n", error.what());
+    write_stderr(fmt::format("simulate: error: {}\n", error.what()));
     return cannot_run;
   }
 }

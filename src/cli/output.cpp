@@ -24,6 +24,8 @@ void write_stdout(const std::string& option, const std::string& text) {
   }
 }
 
+void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 OutputFile::OutputFile(std::string option, std::filesystem::path target)
     : option_(std::move(option)), target_(std::move(target)) {
   std::error_code ignored;

@@ -9,6 +9,9 @@ namespace stepcast::cli {
 // Writes `text` to standard output. Throws InputError naming `option` when it cannot be written.
 void write_stdout(const std::string& option, const std::string& text);
 
+// Writes `text` to standard error; where that is closed or full, there is nobody left to tell.
+void write_stderr(const std::string& text);
+
 // A file being prepared beside its destination; `commit` renames it into place, anything else
 // removes it. Opening fails (InputError naming `option`) before any work is done. A destination
 // that exists and is no regular file (a pipe, a device) is written directly.

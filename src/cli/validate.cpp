@@ -52,7 +52,7 @@ int run(const Options& given) {
   options.distinct = given.distinct;
   if (::isatty(STDERR_FILENO) == 1) {
     options.progress = [](std::size_t n, std::size_t all) {
-      fmt::print(stderr, "\rrow {} of {} ", n + 1, all);
+      write_stderr(fmt::format("\rrow {} of {} ", n + 1, all));
     };
   }
   const auto start = std::chrono::steady_clock::now();
@@ -69,8 +69,8 @@ int run(const Options& given) {
   } else {
     write_stdout("validate", report::terminal(validation, terminal_colour()));
   }
-  fmt::print(stderr, "{} rows in {:.1f} s\n", rows.size(),
-             std::chrono::duration<double>(stop - start).count());
+  write_stderr(fmt::format("{} rows in {:.1f} s\n", rows.size(),
+                           std::chrono::duration<double>(stop - start).count()));
   return done;
 }
 

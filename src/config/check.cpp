@@ -390,7 +390,11 @@ class Checker {
     const char* key =
         p.schedule && p.schedule->group ? "parallelism.schedule" : "workload.global_batch";
     const std::int64_t rest = micro_batches_ % group;
-    if (group < p.pipeline || group > micro_batches_) {
+    if (micro_batches_ < p.pipeline) {
+      no("workload.global_batch",
+         "{} micro-batches are fewer than the {} stages; expected at least as many", micro_batches_,
+         p.pipeline);
+    } else if (group < p.pipeline || group > micro_batches_) {
       no(key,
          "groups of {} micro-batches with {} of them on {} stages; expected a group from {} to {}",
          group, micro_batches_, p.pipeline, p.pipeline, micro_batches_);

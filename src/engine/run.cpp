@@ -86,7 +86,9 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
     to.at_peak = l.at_peak;
     std::int64_t base = 0;
     if (m.segment_base(r, step, l.peak_segment, base)) {
-      to.peak_at = base + l.peak_offset - origin;
+      // The host runs ahead of the step, or behind it: the peak returns every period.
+      const std::int64_t at = (base + l.peak_offset - origin) % std::max<std::int64_t>(1, t.period);
+      to.peak_at = at < 0 ? at + t.period : at;
     }
   }
 }

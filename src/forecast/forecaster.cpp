@@ -67,6 +67,26 @@ Forecaster::Forecaster(Forecaster&&) noexcept = default;
 
 namespace {
 
+// Kernels are found by their device's name: where an override states other figures under a name
+// that is taken ("h100-sxm" at half its bandwidth), it gets a name of its own. Calibration files
+// are still chosen by the name that the job states.
+job::Job with_distinct_devices(const job::Job& job) {
+  job::Job out = job;
+  std::map<std::string, std::string> figures;  // by name
+  figures[job.cluster.device.name] = device_key(job.cluster.device, "");
+  int number = 0;
+  for (auto& o : out.cluster.overrides) {
+    ++number;
+    const std::string key = device_key(o.device, "");
+    const auto [it, fresh] = figures.try_emplace(o.device.name, key);
+    if (!fresh && it->second != key) {
+      o.device.name += fmt::format(", override {}", number);
+      figures[o.device.name] = key;
+    }
+  }
+  return out;
+}
+
 // What a forecast needs before anything is simulated.
 struct Prepared {
   strategy::Plan plan;
@@ -75,7 +95,8 @@ struct Prepared {
   lower::Prices prices;
 };
 
-std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& job) {
+std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated) {
+  const job::Job job = with_distinct_devices(stated);
   auto plan = strategy::resolve(job);
   if (auto* why = std::get_if<Infeasible>(&plan)) {
     return *why;
@@ -92,8 +113,20 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
   out.prices.collectives = out.collectives.get();
   out.prices.curves = &state.curves;
   out.prices.kernels[job.cluster.device.name] = state.kernels_for(job.cluster.device, job);
-  for (const auto& o : job.cluster.overrides) {
-    out.prices.kernels[o.device.name] = state.kernels_for(o.device, job);
+  for (std::size_t i = 0; i < job.cluster.overrides.size(); ++i) {
+    out.prices.kernels[job.cluster.overrides[i].device.name] =
+        state.kernels_for(stated.cluster.overrides[i].device, job);
+  }
+  return out;
+}
+
+// Usable memory of the GPU behind each rank of the simulated world.
+std::vector<Bytes> capacities(const Prepared& p, const std::optional<lower::Folded>& folded,
+                              std::size_t ranks) {
+  std::vector<Bytes> out(ranks);
+  const std::size_t all = folded ? folded->class_of.size() : ranks;
+  for (std::size_t r = 0; r < all; ++r) {
+    out[folded ? folded->class_of[r] : r] = usable_memory(p.topology.device(static_cast<int>(r)));
   }
   return out;
 }
@@ -142,10 +175,18 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   auto& p = std::get<Prepared>(prepared);
   if (options.fidelity == Fidelity::bound) {
-    const auto least =
-        bound::Bound(job, p.topology, p.prices).evaluate(bound::candidate_of(p.plan));
+    const auto least = bound::Bound(with_distinct_devices(job), p.topology, p.prices)
+                           .evaluate(bound::candidate_of(p.plan));
     result::Report report;
-    fill_rates(p.plan, job.cluster.device, to_seconds(least.step), 0, report);
+    const double step = to_seconds(least.step);
+    fill_rates(p.plan, job.cluster.device, {step, step, step}, report);
+    const auto memory = static_cast<double>(least.memory.count());
+    report.peak = {memory, memory, memory};
+    report.capacity = usable_memory(job.cluster.device);
+    for (const auto& o : job.cluster.overrides) {
+      report.capacity = std::max(report.capacity, usable_memory(o.device));
+    }
+    report.fits = least.memory <= report.capacity;
     report.engine.fidelity = "bound";
     report.engine.ranks = p.plan.grid.ranks();
     report.notes.push_back("a closed-form lower bound of the step: nothing was simulated");
@@ -170,7 +211,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   auto& timeline = std::get<program::Timeline>(outcome);
 
   result::Report report;
-  fill_report({&p.plan, &world, &timeline, &state_->curves, &job.cluster.device}, report);
+  fill_report({&p.plan, &world, &timeline, &state_->curves, &job.cluster.device,
+               capacities(p, folded, world.ranks.size())},
+              report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;
@@ -193,8 +236,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
           std::lround(q * static_cast<double>(steps.size() - 1)))];
     };
     if (!steps.empty()) {
-      report.step_time.low = at(0.05);
-      report.step_time.high = at(0.95);
+      const double step = report.step_time.value;
+      fill_rates(p.plan, job.cluster.device,
+                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))}, report);
     }
   }
   report.engine.fidelity = folded ? "folded" : "full";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "stepcast/memory/process.h"
@@ -193,16 +194,18 @@ Flops recomputed_flops(const strategy::Plan& plan) {
                plan.grid.data);
 }
 
-void fill_rates(const strategy::Plan& plan, const job::Device& device, double step,
-                double deviation, result::Report& report) {
+Bytes usable_memory(const job::Device& device) {
+  return device.usable_memory.count() > 0 ? device.usable_memory : device.memory;
+}
+
+void fill_rates(const strategy::Plan& plan, const job::Device& device,
+                const result::Estimate& step_time, result::Report& report) {
   const job::Job& job = plan.job;
-  const double spread = k90 * deviation;
-  const double low = step * std::max(0.0, 1 - spread);
-  const double high = step * (1 + spread);
-  report.step_time = {step, low, high};
+  report.step_time = step_time;
   // A rate's interval is the step's, turned over; an unbounded one stays finite.
   auto rate = [&](double amount) {
-    return result::Estimate{amount / step, amount / high, amount / std::max(low, 1e-3 * step)};
+    return result::Estimate{amount / step_time.value, amount / step_time.high,
+                            amount / std::max(step_time.low, 1e-3 * step_time.value)};
   };
   const double ranks = plan.grid.ranks();
   const double sequences = static_cast<double>(job.workload.global_batch);
@@ -228,11 +231,23 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device, double st
 void fill_report(const Source& s, result::Report& report) {
   const strategy::Plan& plan = *s.plan;
   const program::Timeline& t = *s.timeline;
-  fill_rates(plan, *s.device, static_cast<double>(t.period) * 1e-12,
-             relative_deviation(*s.world, t), report);
+  const double step = static_cast<double>(t.period) * 1e-12;
+  const double spread = k90 * relative_deviation(*s.world, t);
+  fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
+             report);
 
   // A stage's breakdown is its busiest rank class's, its memory its largest's.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
+  // GPUs of a mixed cluster differ: what counts is what a rank has to spare.
+  const auto process = [&](std::size_t i) {
+    const program::RankResult& r = t.ranks[i];
+    const auto& program = s.world->programs[s.world->ranks[i].program];
+    return memory::amounts(memory_request(plan,
+                                          Bytes(std::max(r.peak_allocated, r.first_step_peak)),
+                                          program.outside_allocator))
+        .process;
+  };
+  const auto spare = [&](std::size_t i) { return s.capacity[i] - process(i); };
   for (std::size_t i = 0; i < s.world->ranks.size(); ++i) {
     const int stage = s.world->programs[s.world->ranks[i].program].stage;
     const auto [it, fresh] = by_stage.try_emplace(stage, i, i);
@@ -240,7 +255,7 @@ void fill_report(const Source& s, result::Report& report) {
       if (busy(t.ranks[i]) > busy(t.ranks[it->second.first])) {
         it->second.first = i;
       }
-      if (t.ranks[i].peak_allocated > t.ranks[it->second.second].peak_allocated) {
+      if (spare(i) < spare(it->second.second)) {
         it->second.second = i;
       }
     }
@@ -262,17 +277,19 @@ void fill_report(const Source& s, result::Report& report) {
                            static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
   report.traffic = traffic(*s.world, busiest);
 
-  const auto usable =
-      s.device->usable_memory.count() > 0 ? s.device->usable_memory : s.device->memory;
-  report.capacity = usable;
   Bytes largest(0);
-  for (const auto& m : report.memory) {
-    largest = std::max(largest, m.process);
+  Bytes least(std::numeric_limits<std::int64_t>::max());
+  for (const auto& [stage, picks] : by_stage) {
+    largest = std::max(largest, process(picks.second));
+    if (spare(picks.second) < least) {
+      least = spare(picks.second);
+      report.capacity = s.capacity[picks.second];
+    }
   }
   const double half = memory::half_width(memory_request(plan, largest, Bytes(0)));
   const double value = static_cast<double>(largest.count());
   report.peak = {value, value * (1 - half), value * (1 + half)};
-  report.fits = largest <= usable;
+  report.fits = least >= Bytes(0);
 
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;

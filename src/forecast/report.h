@@ -16,14 +16,18 @@ struct Source {
   const program::Timeline* timeline = nullptr;
   const cost::CurveTable* curves = nullptr;
   const job::Device* device = nullptr;
+  std::vector<Bytes> capacity;  // usable, by rank of the world
 };
+
+// What a process may use of a device's memory.
+Bytes usable_memory(const job::Device& device);
 
 // Fills everything but `engine`, `job_json`, `advice` and `trace`.
 void fill_report(const Source& source, result::Report& report);
 
-// Step time and the rates that follow from it. `deviation`: relative, one standard deviation.
-void fill_rates(const strategy::Plan& plan, const job::Device& device, double step,
-                double deviation, result::Report& report);
+// Step time and the rates that follow from it, their intervals from its own.
+void fill_rates(const strategy::Plan& plan, const job::Device& device,
+                const result::Estimate& step_time, result::Report& report);
 
 // FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks
 // together.

@@ -351,12 +351,21 @@ std::string headlines(const Report& report, const Paint& paint) {
        interval(report.model_flops_per_gpu, kTera));
   line("MFU", significant(100 * report.mfu.value, 3), "%", interval(report.mfu, 100, 3));
   line("HFU", significant(100 * report.hfu.value, 3), "%", interval(report.hfu, 100, 3));
+  constexpr double kPerGiB = 1.0 / (1 << 30);
+  const auto capacity = static_cast<double>(report.capacity.count());
   if (report.memory.empty()) {  // a bound: no timeline and no ledger behind it
+    if (capacity > 0) {
+      line("Peak memory", significant(report.peak.value * kPerGiB),
+           fmt::format("of {} GiB at least", gibibytes(capacity)), "");
+    }
+    if (!report.fits) {
+      line("Fits", "NO",
+           fmt::format("{} GiB too much at least", gibibytes(report.peak.value - capacity)), "",
+           "1;31");
+    }
     return out;
   }
   line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
-  constexpr double kPerGiB = 1.0 / (1 << 30);
-  const auto capacity = static_cast<double>(report.capacity.count());
   line("Peak memory", significant(report.peak.value * kPerGiB),
        fmt::format("of {} GiB", gibibytes(capacity)), interval(report.peak, kPerGiB));
   if (report.fits) {

@@ -225,3 +225,100 @@ TEST_CASE("The interval by sensitivities agrees with Monte Carlo", "[agree]") {
     CHECK(std::abs(quick.step_time.high - sampled.step_time.high) <= 0.1 * width);
   }
 }
+
+namespace {
+
+result::Report forecast_of(const std::string& text, forecast::Options options = {}) {
+  static forecast::Forecaster forecaster(text::data_directory());
+  return std::get<result::Report>(forecaster.forecast(config::parse(text, "job").job, options));
+}
+
+// Two nodes, a stage on each; `cluster` goes into the cluster's braces.
+std::string two_stages(const std::string& cluster) {
+  return "model: {use: llama-3-8b, layers: 8}\ncluster: {use: dgx-a100, nodes: 2" + cluster +
+         "}\nsystem: megatron-lm\nworkload: {sequence_length: 4096, global_batch: 16}\n"
+         "parallelism: {tensor: 8, pipeline: 2}\n";
+}
+
+}  // namespace
+
+TEST_CASE("An override under the name of the cluster's own device concerns its nodes alone",
+          "[agree]") {
+  const auto even = forecast_of(two_stages(""));
+  const auto mixed =
+      forecast_of(two_stages(", overrides: [{first: 1, count: 1, device: {use: a100-sxm-80, "
+                             "memory_bandwidth: 500 GB/s}}]"));
+  REQUIRE(mixed.breakdown.size() == 2);
+  CHECK(mixed.breakdown[0].compute == even.breakdown[0].compute);
+  CHECK(mixed.breakdown[1].compute > even.breakdown[1].compute);
+}
+
+TEST_CASE("A job fits when each rank fits the GPU it runs on", "[agree]") {
+  const auto even = forecast_of(two_stages(""));
+  CHECK(even.fits);
+  for (const int node : {0, 1}) {
+    const auto mixed = forecast_of(
+        two_stages(fmt::format(", overrides: [{{first: {}, count: 1, device: {{use: a100-sxm-80, "
+                               "memory: 2 GB}}}}]",
+                               node)));
+    CHECK_FALSE(mixed.fits);
+    CHECK(mixed.capacity.count() < 3'000'000'000);
+  }
+}
+
+TEST_CASE("The bound holds with a slow GPU link, whichever stage has it", "[agree]") {
+  forecast::Options bound;
+  bound.fidelity = forecast::Fidelity::bound;
+  for (const char* link : {"node0/gpu1", "node1/gpu1"}) {
+    const std::string text =
+        two_stages(fmt::format(", faults: [{{link: {}, bandwidth: 0.1}}]", link));
+    const auto least = forecast_of(text, bound);
+    const auto real = forecast_of(text);
+    INFO(link);
+    CHECK(least.step_time.value <= real.step_time.value);
+    CHECK(least.peak.value > 0);
+    CHECK(least.peak.value <= real.peak.value);
+    CHECK(least.capacity == real.capacity);
+  }
+}
+
+TEST_CASE("The bound holds for a cluster of two devices, whichever the job names first",
+          "[agree]") {
+  forecast::Options bound;
+  bound.fidelity = forecast::Fidelity::bound;
+  for (const char* other : {"h100-sxm", "a100-sxm-40", "h20"}) {
+    for (const int node : {0, 1}) {
+      const std::string text = two_stages(
+          fmt::format(", overrides: [{{first: {}, count: 1, device: {}}}]", node, other));
+      INFO(other << " on node " << node);
+      CHECK(forecast_of(text, bound).step_time.value <= forecast_of(text).step_time.value);
+    }
+  }
+}
+
+TEST_CASE("Samples give every rate its interval, and each holds its value", "[agree]") {
+  const std::string text = two_stages("");
+  for (const int samples : {1, 40}) {
+    forecast::Options options;
+    options.samples = samples;
+    const auto r = forecast_of(text, options);
+    for (const auto* e : {&r.step_time, &r.tokens_per_second_per_gpu, &r.mfu, &r.hfu}) {
+      CHECK(e->low <= e->value);
+      CHECK(e->value <= e->high);
+    }
+    CHECK(r.mfu.high * r.step_time.low == Approx(r.mfu.value * r.step_time.value));
+    CHECK(r.mfu.low * r.step_time.high == Approx(r.mfu.value * r.step_time.value));
+  }
+}
+
+TEST_CASE("The peak's time lies within the step", "[agree]") {
+  // The host is a fifth of a second ahead of the GPU at the peak.
+  const auto r = forecast_of(
+      "model: llama-2-7b\ncluster: {use: dgx-a100, nodes: 2}\nsystem: megatron-lm-2021\n"
+      "workload: {sequence_length: 4096, global_batch: 256, micro_batch: 2}\n"
+      "kernels: {attention: flash2}\n");
+  for (const auto& m : r.memory) {
+    CHECK(m.at.count() >= 0);
+    CHECK(static_cast<double>(m.at.count()) * 1e-12 < r.step_time.value);
+  }
+}

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -197,6 +198,16 @@ TEST_CASE("a trace is written whole") {
   CHECK(r.status == 0);
   CHECK(fs::file_size(file) > 1000);
   CHECK(folder.files() == 1);
+}
+
+TEST_CASE("a closed standard error costs the progress line alone") {
+  const std::string binary = "cd '" STEPCAST_SOURCE_DIR "' && '" STEPCAST_BINARY "' ";
+  const int done = std::system((binary + kJob + " >/dev/null 2>&-").c_str());
+  CHECK(WIFEXITED(done));
+  CHECK(WEXITSTATUS(done) == 0);
+  const int refused = std::system((binary + "--bogus >/dev/null 2>&-").c_str());
+  CHECK(WIFEXITED(refused));
+  CHECK(WEXITSTATUS(refused) == 2);
 }
 
 TEST_CASE("lists, schema and the resolved job") {
