@@ -139,6 +139,25 @@ std::uint32_t Builder::allocate(std::int64_t bytes, program::MemoryCategory cate
   return id;
 }
 
+std::uint32_t Builder::declare(std::int64_t bytes, program::MemoryCategory category,
+                               std::uint32_t label) {
+  if (bytes <= 0) {
+    return kNone;
+  }
+  program.buffers.push_back({Bytes(bytes), category, 0, false, label});
+  return static_cast<std::uint32_t>(program.buffers.size() - 1);
+}
+
+void Builder::allocate(std::uint32_t buffer) {
+  if (buffer == kNone) {
+    return;
+  }
+  program::HostOp op;
+  op.kind = program::HostKind::allocate;
+  op.buffer = buffer;
+  program.host.push_back(op);
+}
+
 void Builder::release(std::uint32_t buffer, std::uint32_t streams) {
   if (buffer == kNone) {
     return;

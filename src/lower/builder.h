@@ -45,6 +45,9 @@ class Builder {
   // A buffer allocated here in host order; 0 bytes give kNone, which release() ignores.
   std::uint32_t allocate(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label,
                          program::StreamIndex stream = 0);
+  // A buffer that outlives its step: released early in each step, allocated again later in it.
+  std::uint32_t declare(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label);
+  void allocate(std::uint32_t buffer);
   // `streams`: bit mask of other streams that used it.
   void release(std::uint32_t buffer, std::uint32_t streams = 0);
 

@@ -257,12 +257,7 @@ void StageBuilder::optimizer_step() {
   const double sharded = static_cast<double>(parameters_.total) / plan_.shard_ranks;
   const double count = plan_.shard_ranks > 1 ? sharded : static_cast<double>(parameters_.total);
   const double gradient = width(types.gradients);
-  std::uint32_t main_gradients = kNone;
-  if (types.master && gradient < 4) {
-    // The optimizer's fp32 gradients live for its step only (Float16OptimizerWithFloat16Params).
-    main_gradients = b_.allocate(round_512(count * 4), MemoryCategory::gradients,
-                                 context_.passes.labels->id("fp32 gradients"));
-  }
+  b_.allocate(main_gradients_);
   if (job_.workload.precision == job::DType::fp16) {
     // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
     // and checked.
@@ -293,7 +288,9 @@ void StageBuilder::optimizer_step() {
                            : 10 * job_.model.layers;
   memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", launches);
-  b_.release(main_gradients);
+  if (job_.system.family != job::System::Family::megatron) {
+    b_.release(main_gradients_);
+  }
   const bool gathers =
       plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads;
   if (gathers && !job_.parallelism.overlap.param_gather) {

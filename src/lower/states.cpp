@@ -53,6 +53,17 @@ void StageBuilder::make_persistent_buffers() {
   b_.persistent(states.gradients, MemoryCategory::gradients, label("gradients"));
   b_.persistent(states.optimizer, MemoryCategory::optimizer, label("optimizer states"));
   const auto family = job_.system.family;
+  const auto& types = job_.memory.dtypes;
+  if (types.master && job::bytes_per_element(types.gradients) < 4) {
+    // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
+    // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
+    main_gradients_ =
+        b_.declare(round_512(static_cast<double>(parameters_.total) * 4 / plan_.shard_ranks),
+                   MemoryCategory::gradients, label("fp32 gradients"));
+    if (family == job::System::Family::megatron) {
+      b_.release(main_gradients_);
+    }
+  }
   const auto count = static_cast<double>(parameters_.total);
   // Where gradients are copied to be sent: DDP's buckets (gradient_as_bucket_view is off),
   // DeepSpeed's flat buckets, two of them when reduction overlaps (runtime/zero/stage_1_and_2.py).
