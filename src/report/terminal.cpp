@@ -262,12 +262,21 @@ std::string memory(const Report& report, const Paint& paint, int width) {
 
 // ---------------------------------------------------------------- communication
 
-// Exposed time of the group on the stage where it is longest; below zero for groups that are part
-// of "other".
+// What the breakdown books a group's waits under.
+std::string_view category_of(std::string_view group) {
+  if (group == "data replicas") {
+    return "data";
+  }
+  return group == "embedding" || group == "norm" ? "other" : group;
+}
+
+// Exposed time of the group's category on the stage where it is longest; below zero for a group
+// that has none.
 Time exposed(const Report& report, std::string_view group) {
+  const std::string_view category = category_of(group);
   Time most{-1};
   for (const TimeKind& kind : kTimes) {
-    if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == group) {
+    if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == category) {
       for (const StageBreakdown& stage : report.breakdown) {
         most = std::max(most, stage.*kind.part);
       }
@@ -298,6 +307,7 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
                    {"time"},
                    {"rate"}});
   std::string group;
+  std::map<std::string_view, std::string> first_of;  // groups that share a category show it once
   const std::size_t shown = std::min(rows.size(), kMostTraffic);
   for (std::size_t i = 0; i < shown; ++i) {
     const result::Traffic& row = rows[i];
@@ -305,9 +315,11 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
     group = row.group;
     const double time = to_seconds(row.time);
     const Time waited = exposed(report, group);
+    const std::string& owner = first_of.try_emplace(category_of(row.group), group).first->second;
     table.row({first ? group : "",
                !first             ? ""
                : waited < Time{0} ? "-"
+               : owner != group   ? "in " + owner
                                   : duration(to_seconds(waited)),
                shorten(row.op, std::max(12, width - kOtherColumns)), thousands(row.count),
                data_size(static_cast<double>(row.bytes.count())), duration(time),

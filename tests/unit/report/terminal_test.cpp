@@ -131,6 +131,27 @@ TEST_CASE("Many stages show as the first, the worst, the last and the mean") {
   CHECK_THAT(report::terminal(with_stages(8), false, 100), !ContainsSubstring("mean of"));
 }
 
+TEST_CASE("Groups without a category of their own show where their waits are booked") {
+  using sample::gib;
+  using sample::ms;
+  result::Report r = sample::report();
+  r.breakdown[0].other = ms(7);
+  r.traffic.push_back({"embedding", "all_reduce ring simple", 1, gib(0.5), ms(5)});
+  r.traffic.push_back({"norm", "all_reduce tree ll", 1, Bytes(4), ms(1)});
+  r.traffic.push_back({"data replicas", "all_reduce ring simple", 4, gib(1), ms(9)});
+  const auto of = [text = report::terminal(r, false, 100)](const std::string& group) {
+    for (const std::string& line : lines(text)) {
+      if (line.rfind("  " + group + " ", 0) == 0 && line.find("reduce") != std::string::npos) {
+        return line;
+      }
+    }
+    return std::string();
+  };
+  CHECK_THAT(of("embedding"), ContainsSubstring("7.00 ms"));
+  CHECK_THAT(of("norm"), ContainsSubstring("in embedding"));
+  CHECK_THAT(of("data replicas"), ContainsSubstring("in data"));
+}
+
 TEST_CASE("A report with nothing but headlines still prints") {
   result::Report r;
   r.title = "nothing";
