@@ -26,6 +26,9 @@ struct Subcommand {
 // In the order that --help prints.
 constexpr Subcommand subcommands[] = {
     {"validate", "compare forecasts with published measurements", add_validate},
+    {"collective", "predict a collective as nccl-tests prints it, or compare with a log",
+     add_collective},
+    {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "list the training systems that a job may name", add_systems},
     {"schema", "print the JSON Schema of a job file", add_schema},

@@ -74,6 +74,19 @@ class Checker {
  public:
   explicit Checker(const Loaded& loaded) : loaded_(loaded), j_(loaded.job) {}
 
+  // The cluster by itself, without a job on it.
+  std::vector<Infeasible> run_cluster() {
+    const job::Cluster& c = j_.cluster;
+    if (c.nodes < 1) {
+      no("cluster.nodes", "cluster.nodes is missing; expected the number of hosts");
+    } else if (c.node.gpus < 1) {
+      no("cluster.node", "cluster.node is missing; expected a node, or a named cluster");
+    } else {
+      cluster();
+    }
+    return std::move(out_);
+  }
+
   std::vector<Infeasible> run() {
     present();
     if (!out_.empty()) {
@@ -416,5 +429,9 @@ class Checker {
 }  // namespace
 
 std::vector<Infeasible> check(const Loaded& loaded) { return Checker(loaded).run(); }
+
+std::vector<Infeasible> check_cluster(const Loaded& loaded) {
+  return Checker(loaded).run_cluster();
+}
 
 }  // namespace stepcast::config

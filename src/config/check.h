@@ -14,5 +14,7 @@ void derive(Loaded& loaded);
 
 // Every impossibility that shows without building the plan.
 std::vector<Infeasible> check(const Loaded& loaded);
+// Those of the cluster alone.
+std::vector<Infeasible> check_cluster(const Loaded& loaded);
 
 }  // namespace stepcast::config

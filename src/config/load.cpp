@@ -241,6 +241,44 @@ Loaded parse(const std::string& yaml, const std::string& name,
   return finish(reader, std::move(doc), {name, 1, 1}, overrides);
 }
 
+Network network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides,
+                const std::string& option) {
+  Reader reader;
+  const Origin where{option + " " + cluster, 0, 0};
+  Value use = tree::string(cluster);
+  Value section = tree::map();
+  tree::put(section, "use", std::move(use));
+  if (nodes > 0) {
+    tree::put(section, "nodes", tree::number(std::int64_t{nodes}));
+  }
+  Value doc = tree::map();
+  tree::put(doc, "cluster", std::move(section));
+  tree::relocate(doc, where);
+  for (const std::string& set : overrides) {
+    const std::string key = set.substr(0, set.find('='));
+    if (!key.starts_with("cluster") && !key.starts_with("nccl")) {
+      reader.fault(Origin{"--set " + set, 0, 0},
+                   "a collective has a cluster and nccl; expected a key of theirs");
+      continue;
+    }
+    apply(reader, doc, set);
+  }
+  Loaded loaded;
+  read_table(reader, doc, job_table(), loaded.job);
+  if (reader.clean()) {
+    reader.record(where);
+    loaded.origins = std::move(reader.origins());
+    for (const Infeasible& why : check_cluster(loaded)) {
+      const Fault fault = fault_of(loaded, why);
+      reader.fault(fault.where, fault.message);
+    }
+  }
+  if (!reader.clean()) {
+    throw InputError(reader.faults());
+  }
+  return {std::move(loaded.job.cluster), std::move(loaded.job.nccl)};
+}
+
 namespace {
 
 template <class T>

@@ -24,6 +24,15 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
 // The same from a document in memory: rows of published data and tests use it. `name` stands in fault lines.
 Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 
+// A cluster without a job, and what is forced upon NCCL there. `nodes` 0: the cluster or an override states the number.
+// Overrides set keys of `cluster` and `nccl`. Throws InputError; `option` names the cluster in fault lines.
+struct Network {
+  job::Cluster cluster;
+  job::Nccl nccl;
+};
+Network network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides = {},
+                const std::string& option = "--cluster");
+
 // A model, device, node, fabric, cluster or system by name from configs/.
 job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "stepcast/result/collective.h"
 #include "stepcast/result/report.h"
 #include "stepcast/result/validation.h"
 #include "stepcast/schedule/schedule.h"
@@ -17,6 +18,12 @@ std::string json(const schedule::Played& played);
 // What a capacity planner wants first, `width` columns wide; colour only when asked.
 std::string terminal(const result::Report& report, bool colour, int width = 100);
 std::string terminal(const result::Validation& validation, bool colour);
+
+// A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's choice.
+std::string nccl_tests(const result::CollectiveTable& table);
+std::string json(const result::CollectiveTable& table);
+// Every measured point beside its prediction, in microseconds.
+std::string points(const result::Validation& validation, bool colour);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

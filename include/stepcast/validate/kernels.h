@@ -1,0 +1,28 @@
+// Predicted kernels beside measured ones.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "stepcast/job/job.h"
+#include "stepcast/result/validation.h"
+
+namespace stepcast::validate {
+
+// A CSV of GEMMs (gpu, dtype, m, n, k, batch, time_us) or of attention (gpu, kernel, dtype, batch,
+// seqlen, heads, head_dim, causal, and time_us or fwd_tflops and bwd_tflops); more columns are
+// ignored. One row per measured point; those of other devices, and formats and kernels that are not
+// modelled, are skipped with the reason. Summaries: all rows, then per class of shape. Throws
+// InputError with the line of what is no measurement.
+result::Validation compare_kernels(const job::Device& device, const std::string& library,
+                                   const std::filesystem::path& data_directory,
+                                   const std::filesystem::path& csv);
+
+// "bfloat16" and its like; nullopt: no element type that has a curve.
+std::optional<job::DType> dtype_named(std::string_view name);
+// "FA2", "vllm_flash_attn_fa3", "cuDNN"; nullopt: a kernel that is not modelled.
+std::optional<job::AttentionKernel> attention_named(std::string_view name);
+
+}  // namespace stepcast::validate

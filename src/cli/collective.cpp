@@ -1,0 +1,238 @@
+// simulate collective: a collective's predicted times as nccl-tests prints them, or beside a log.
+#include "stepcast/validate/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/interop/nccl_log.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string cluster, nodes, ranks, gpus_per_node;
+  std::string op, min_bytes = "8", max_bytes = "8G", factor = "2";
+  std::string algorithm, protocol;
+  std::vector<std::string> set;
+  std::string compare, json;
+};
+
+// 8, 32M, 8G: powers of 1024, as nccl-tests reads them.
+std::int64_t size_option(const std::string& option, const std::string& text) {
+  std::int64_t value = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value);
+  constexpr std::string_view kUnits = "KMGT";
+  int shift = 0;
+  bool good = error == std::errc() && value > 0;
+  if (good && stop != end) {
+    const auto unit =
+        kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*stop))));
+    good = stop + 1 == end && unit != std::string_view::npos;
+    shift = good ? 10 * (static_cast<int>(unit) + 1) : 0;
+  }
+  constexpr std::int64_t kMost = std::int64_t{1} << 50;
+  if (!good || value > (kMost >> shift)) {
+    throw option_fault(option,
+                       fmt::format("'{}' is no size; expected bytes such as 8, 32M or 8G", text));
+  }
+  return value << shift;
+}
+
+std::string lower(std::string text) {
+  for (char& c : text) {
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
+std::optional<std::string> word_option(const std::string& option, const std::string& text,
+                                       const std::vector<std::string>& words) {
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  const std::string word = lower(text);
+  if (std::find(words.begin(), words.end(), word) == words.end()) {
+    throw option_fault(
+        option, fmt::format("unknown value '{}'; expected {}", text, fmt::join(words, ", ")));
+  }
+  return word;
+}
+
+std::string op_option(const std::string& text) {
+  const std::string op = interop::collective_name(text);
+  if (op.empty()) {
+    const std::string near = nearest(text, interop::collective_names());
+    throw option_fault(
+        "--op", fmt::format("unknown collective '{}'; expected one such as all_reduce{}", text,
+                            near.empty() ? "" : " (did you mean '" + near + "'?)"));
+  }
+  return op;
+}
+
+// The first ranks of the cluster: nodes are filled one after another.
+std::vector<int> placement(const Options& given, const job::Cluster& cluster) {
+  const int each = given.gpus_per_node.empty()
+                       ? cluster.node.gpus
+                       : integer_option("--gpus-per-node", given.gpus_per_node, 1);
+  if (each > cluster.node.gpus) {
+    throw option_fault(
+        "--gpus-per-node",
+        fmt::format("{} is more than a node has; expected 1 to {}", each, cluster.node.gpus));
+  }
+  int left = each * cluster.nodes;
+  if (!given.ranks.empty()) {
+    const int ranks = integer_option("--ranks", given.ranks, 1);
+    if (ranks > left) {
+      throw option_fault("--ranks", fmt::format("{} are more than {} nodes of {} GPUs hold; "
+                                                "expected 1 to {}",
+                                                ranks, cluster.nodes, each, left));
+    }
+    left = ranks;
+  }
+  std::vector<int> out;
+  for (; left > 0; left -= each) {
+    out.push_back(std::min(left, each));
+  }
+  return out;
+}
+
+void write(const std::string& target, const std::string& json, const std::string& name,
+           const std::string& text) {
+  std::optional<OutputFile> file;
+  if (target == "-") {
+    write_stdout("--json -", json);
+    return;
+  }
+  if (!target.empty()) {
+    file.emplace("--json", target);
+    file->write(json);
+  }
+  write_stdout(name, text);
+  if (file) {
+    file->commit();
+  }
+}
+
+int run(const Options& given) {
+  if (given.cluster.empty()) {
+    throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
+  }
+  int nodes = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  std::string op = given.op.empty() ? "" : op_option(given.op);
+  const auto algorithm =
+      word_option("--algo", given.algorithm, {"ring", "tree", "nvls", "nvlstree"});
+  const auto protocol = word_option("--proto", given.protocol, {"ll", "ll128", "simple"});
+  std::optional<interop::CollectiveLog> log;
+  if (!given.compare.empty()) {
+    log = interop::read_collectives(given.compare);
+    if (nodes == 0) {
+      for (const auto& measured : log->runs) {
+        nodes = std::max(nodes, static_cast<int>(measured.ranks_per_node.size()));
+      }
+    }
+  } else if (op.empty()) {
+    throw option_fault("--op", "missing; expected a collective such as all_reduce, or --compare");
+  }
+  const bool nodes_set = std::any_of(given.set.begin(), given.set.end(), [](const std::string& s) {
+    return s.rfind("cluster", 0) == 0;
+  });
+  if (nodes == 0 && !nodes_set) {
+    throw option_fault("--nodes", "missing; expected the number of hosts");
+  }
+  config::Network network = config::network(given.cluster, nodes, given.set);
+  network.nccl.algo = algorithm ? algorithm : network.nccl.algo;
+  network.nccl.proto = protocol ? protocol : network.nccl.proto;
+  validate::CollectiveModel model(network, text::data_directory());
+  const std::vector<int> ranks = placement(given, model.cluster());
+
+  if (log) {
+    const auto validation = validate::compare_collectives(model, *log, ranks, op);
+    write(given.json, report::json(validation), "collective",
+          report::points(validation, terminal_colour()) + "\n" +
+              report::terminal(validation, terminal_colour()));
+    return done;
+  }
+  result::CollectiveTable table;
+  table.op = op;
+  table.device = model.cluster().device.name;
+  table.ranks_per_node = ranks;
+  table.min_bytes = size_option("--min-bytes", given.min_bytes);
+  table.max_bytes = size_option("--max-bytes", given.max_bytes);
+  table.factor = integer_option("--factor", given.factor, 2);
+  if (table.min_bytes > table.max_bytes) {
+    throw option_fault("--min-bytes", "larger than --max-bytes; expected at most that");
+  }
+  int count = 0;
+  for (const int n : ranks) {
+    count += n;
+  }
+  for (const std::int64_t bytes :
+       validate::test_sizes(op, count, table.min_bytes, table.max_bytes, table.factor)) {
+    const auto point = model.price(op, bytes, ranks);
+    if (!point) {
+      throw count < 2
+          ? option_fault("--ranks", "one rank has nobody to talk to; expected 2 or more")
+          : option_fault("--op", op + " is not modelled; expected one such as all_reduce");
+    }
+    table.points.push_back(*point);
+  }
+  write(given.json, report::json(table), "collective", report::nccl_tests(table));
+  return done;
+}
+
+}  // namespace
+
+Run add_collective(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--cluster", given->cluster, "cluster, as configs/clusters lists them")
+      ->type_name("NAME");
+  app.add_option("--nodes", given->nodes, "hosts of the cluster (with --compare: those of the log)")
+      ->type_name("N");
+  app.add_option("--ranks", given->ranks, "ranks that take part (all GPUs)")->type_name("R");
+  app.add_option("--gpus-per-node", given->gpus_per_node, "ranks of each node (all its GPUs)")
+      ->type_name("G");
+  app.add_option("--op", given->op,
+                 "all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, sendrecv")
+      ->type_name("OP");
+  app.add_option("--min-bytes,-b", given->min_bytes, "smallest size")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  app.add_option("--max-bytes,-e", given->max_bytes, "largest size")
+      ->type_name("BYTES")
+      ->capture_default_str();
+  app.add_option("--factor,-f", given->factor, "from one size to the next")
+      ->type_name("F")
+      ->capture_default_str();
+  app.add_option("--algo", given->algorithm, "force as NCCL_ALGO does: ring, tree, nvls, nvlstree")
+      ->type_name("ALGO");
+  app.add_option("--proto", given->protocol, "force as NCCL_PROTO does: ll, ll128, simple")
+      ->type_name("PROTO");
+  app.add_option("--set", given->set, "change a key below cluster or nccl")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--compare", given->compare,
+                 "nccl-tests output, or CSV with collective, size_bytes, time_us")
+      ->type_name("LOG");
+  app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate collective --cluster dgx-h100 --nodes 8 --op all_reduce\n"
+      "  simulate collective --cluster dgx-h100 --nodes 2 --op alltoall --min-bytes 1M --json -\n"
+      "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

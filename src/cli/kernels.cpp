@@ -1,0 +1,91 @@
+// simulate kernels: predicted kernels beside measured points.
+#include "stepcast/validate/kernels.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string device, library = "cublas", compare, json;
+};
+
+job::Device device_option(const std::string& name) {
+  try {
+    return config::device(name);
+  } catch (const InputError& error) {
+    std::vector<Fault> faults = error.faults();
+    for (Fault& fault : faults) {
+      if (fault.where.line == 0) {
+        fault.where.file = "--device";
+      }
+    }
+    throw InputError(std::move(faults));
+  }
+}
+
+int run(const Options& given) {
+  if (given.device.empty()) {
+    throw option_fault("--device", "missing; expected a device such as h100-sxm");
+  }
+  if (given.compare.empty()) {
+    throw option_fault("--compare", "missing; expected a CSV of measured points");
+  }
+  const job::Device device = device_option(given.device);
+  std::optional<OutputFile> file;
+  if (!given.json.empty() && given.json != "-") {
+    file.emplace("--json", given.json);
+  }
+  const auto validation =
+      validate::compare_kernels(device, given.library, text::data_directory(), given.compare);
+  if (given.json == "-") {
+    write_stdout("--json -", report::json(validation));
+    return done;
+  }
+  if (file) {
+    file->write(report::json(validation));
+  }
+  // Tables of points run to thousands of rows: summaries and the worst are for people.
+  constexpr std::size_t kReadable = 40;
+  const std::string all = validation.rows.size() <= kReadable
+                              ? report::points(validation, terminal_colour()) + "\n"
+                              : std::string();
+  write_stdout("kernels", all + report::terminal(validation, terminal_colour()));
+  if (file) {
+    file->commit();
+  }
+  return done;
+}
+
+}  // namespace
+
+Run add_kernels(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--device", given->device, "device, as configs/devices lists them")
+      ->type_name("NAME");
+  app.add_option("--library", given->library, "whose GEMM curves: cublas, trtllm, vllm")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--compare", given->compare,
+                 "CSV with gpu, dtype, m, n, k, batch, time_us; or a table of attention")
+      ->type_name("FILE");
+  app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate kernels --device h100-sxm --compare points.csv\n"
+      "  simulate kernels --device a100-sxm-80 --library trtllm --compare points.csv --json -");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

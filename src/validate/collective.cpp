@@ -1,0 +1,264 @@
+#include "stepcast/validate/collective.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/collectives.h"
+#include "stepcast/validate/published.h"
+
+namespace stepcast::validate {
+namespace {
+
+using cost::Collective;
+
+// Reduce is a chain of as many bytes as broadcast, run backwards (NCCL: src/enqueue.cc prices both
+// alike).
+std::optional<Collective> collective_of(const std::string& op) {
+  static const std::map<std::string, Collective> known{
+      {"all_reduce", Collective::all_reduce},         {"all_gather", Collective::all_gather},
+      {"reduce_scatter", Collective::reduce_scatter}, {"alltoall", Collective::all_to_all},
+      {"broadcast", Collective::broadcast},           {"reduce", Collective::broadcast}};
+  const auto found = known.find(op);
+  return found == known.end() ? std::nullopt : std::optional(found->second);
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// Summaries by collective and by the side of 1 MiB that a size lies on: the rows under other names.
+void add_classes(result::Validation& validation, const std::vector<std::int64_t>& bytes) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  std::vector<result::ValidationRow> named;
+  std::map<std::string, int> ops;
+  for (const auto& row : validation.rows) {
+    ++ops[row.id.substr(0, row.id.find(' '))];
+  }
+  const auto add = [&](const std::string& op) {
+    for (const bool large : {false, true}) {
+      for (std::size_t i = 0; i < validation.rows.size(); ++i) {
+        const auto& row = validation.rows[i];
+        if ((bytes[i] >= kMiB) == large && (op == "all" || row.id.rfind(op + " ", 0) == 0)) {
+          named.push_back(row);
+          named.back().metric = op + (large ? " from 1 MiB" : " below 1 MiB");
+        }
+      }
+    }
+  };
+  for (const auto& [op, count] : ops) {
+    add(op);
+  }
+  if (ops.size() > 1) {
+    add("all");
+  }
+  for (auto& summary : summarize(named)) {
+    validation.summary.push_back(std::move(summary));
+  }
+}
+
+}  // namespace
+
+struct CollectiveModel::State {
+  job::Cluster cluster;
+  cluster::Topology topology;
+  cost::CurveTable curves;
+  cost::Collectives collectives;
+  std::map<std::vector<int>, cluster::GroupShape> shapes;
+
+  State(const config::Network& network, cluster::Topology&& built,
+        const std::filesystem::path& calibration)
+      : cluster(network.cluster),
+        topology(std::move(built)),
+        collectives(network.cluster, network.nccl, calibration, {}, curves) {}
+
+  std::vector<int> slots(const std::vector<int>& ranks_per_node) const {
+    std::vector<int> all;
+    for (std::size_t node = 0; node < ranks_per_node.size(); ++node) {
+      for (int local = 0; local < ranks_per_node[node]; ++local) {
+        all.push_back(static_cast<int>(node) * cluster.node.gpus + local);
+      }
+    }
+    return all;
+  }
+
+  const cluster::GroupShape& shape(const std::vector<int>& ranks_per_node) {
+    const auto found = shapes.find(ranks_per_node);
+    return found != shapes.end()
+               ? found->second
+               : shapes.emplace(ranks_per_node, topology.shape(slots(ranks_per_node)))
+                     .first->second;
+  }
+
+  // Every rank sends to the next and receives from the one before: the slowest pair.
+  cost::CollectivePrice send_around(std::int64_t bytes,
+                                    const std::vector<int>& ranks_per_node) const {
+    const std::vector<int> ring = slots(ranks_per_node);
+    cost::CollectivePrice slowest;
+    for (std::size_t i = 0; i < ring.size(); ++i) {
+      const auto price = collectives.point_to_point(
+          Bytes(bytes), topology.path(ring[i], ring[(i + 1) % ring.size()]));
+      if (price.latency + price.fluid > slowest.latency + slowest.fluid) {
+        slowest = price;
+      }
+    }
+    return slowest;
+  }
+
+  // 90 % of a normal distribution; latency and bandwidth err on their own.
+  result::Estimate estimate(const cost::CollectivePrice& price) const {
+    constexpr double kNinety = 1.645;
+    const double latency = to_seconds(price.latency);
+    const double fluid = to_seconds(price.fluid);
+    const double spread = std::hypot(latency * curves.curves()[price.latency_curve].residual,
+                                     fluid * curves.curves()[price.curve].residual);
+    const double time = latency + fluid;
+    return {time, std::max(0.0, time - kNinety * spread), time + kNinety * spread};
+  }
+};
+
+CollectiveModel::CollectiveModel(const config::Network& network,
+                                 const std::filesystem::path& data_directory) {
+  auto topology = cluster::Topology::build(network.cluster);
+  if (const auto* why = std::get_if<Infeasible>(&topology)) {
+    throw InputError(Fault{{why->key, 0, 0}, why->reason});
+  }
+  state_ = std::make_unique<State>(network, std::get<cluster::Topology>(std::move(topology)),
+                                   data_directory / "calibration");
+}
+CollectiveModel::~CollectiveModel() = default;
+
+const job::Cluster& CollectiveModel::cluster() const { return state_->cluster; }
+
+std::optional<std::string> CollectiveModel::misplaced(
+    const std::vector<int>& ranks_per_node) const {
+  const job::Cluster& c = state_->cluster;
+  if (static_cast<int>(ranks_per_node.size()) > c.nodes) {
+    return fmt::format("{} nodes ran it; the cluster has {}", ranks_per_node.size(), c.nodes);
+  }
+  for (const int ranks : ranks_per_node) {
+    if (ranks > c.node.gpus) {
+      return fmt::format("{} GPUs of a node ran it; a {} has {}", ranks,
+                         c.node.name.empty() ? "node" : c.node.name, c.node.gpus);
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<result::CollectivePoint> CollectiveModel::price(
+    const std::string& op, std::int64_t bytes, const std::vector<int>& ranks_per_node) {
+  const int ranks = std::accumulate(ranks_per_node.begin(), ranks_per_node.end(), 0);
+  const auto collective = collective_of(op);
+  if (ranks < 2 || (!collective && op != "sendrecv")) {
+    return std::nullopt;
+  }
+  const auto price = collective ? state_->collectives.price(*collective, Bytes(bytes),
+                                                            state_->shape(ranks_per_node))
+                                : state_->send_around(bytes, ranks_per_node);
+  return result::CollectivePoint{bytes, state_->estimate(price), cost::to_string(price.algorithm),
+                                 cost::to_string(price.protocol)};
+}
+
+std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes,
+                                     std::int64_t max_bytes, int factor) {
+  const bool sharded = op == "all_gather" || op == "reduce_scatter" || op == "alltoall";
+  // nccl-tests gives every rank a whole number of 16 bytes (all_gather.cu and its like) and sends
+  // floats.
+  constexpr std::int64_t kAlign = 16;
+  constexpr std::int64_t kFloat = 4;
+  const std::int64_t unit = sharded ? kAlign * std::max(ranks, 1) : kFloat;
+  std::vector<std::int64_t> sizes;
+  for (std::int64_t size = min_bytes; size <= max_bytes; size *= factor) {
+    const std::int64_t rounded = size / unit * unit;
+    if (rounded > 0 && (sizes.empty() || rounded != sizes.back())) {
+      sizes.push_back(rounded);
+    }
+    if (size > max_bytes / factor) {
+      break;
+    }
+  }
+  return sizes;
+}
+
+result::Validation compare_collectives(CollectiveModel& model, const interop::CollectiveLog& log,
+                                       const std::vector<int>& ranks_per_node,
+                                       const std::string& op) {
+  struct Measured {
+    std::array<std::vector<double>, 2> seconds;  // out of place, in place
+  };
+  struct Key {
+    std::string op;
+    std::vector<int> placement;
+    std::int64_t bytes;
+    auto operator<=>(const Key&) const = default;
+  };
+  std::map<Key, Measured> points;
+  std::vector<Key> order;
+  std::vector<Fault> faults;
+  for (const interop::CollectiveRun& run : log.runs) {
+    const auto& placement = run.ranks_per_node.empty() ? ranks_per_node : run.ranks_per_node;
+    if (const auto why = model.misplaced(placement)) {
+      faults.push_back(
+          {{log.file, run.line, 1}, *why + "; expected a larger cluster (--cluster, --nodes)"});
+      continue;
+    }
+    for (const interop::CollectivePoint& p : run.points) {
+      const std::string& name = p.collective.empty() ? op : p.collective;
+      if (name.empty()) {
+        faults.push_back({{log.file, run.line, 1},
+                          "the log does not tell which collective this is; expected --op"});
+        break;
+      }
+      Key key{name, placement, p.bytes};
+      const auto [at, fresh] = points.try_emplace(key);
+      if (fresh) {
+        order.push_back(std::move(key));
+      }
+      at->second.seconds[p.in_place ? 1 : 0].push_back(p.seconds);
+    }
+  }
+  if (!faults.empty()) {
+    throw InputError(std::move(faults));
+  }
+  result::Validation out;
+  std::vector<std::int64_t> bytes;
+  for (const Key& key : order) {
+    const auto& seconds = points.at(key).seconds;
+    result::ValidationRow row;
+    row.id = fmt::format("{} {}", key.op, key.bytes);
+    row.source = std::filesystem::path(log.file).stem().string();
+    row.file = log.file;
+    row.metric = "time";
+    row.published = median(seconds[0].empty() ? seconds[1] : seconds[0]);
+    const auto price = model.price(key.op, key.bytes, key.placement);
+    if (!price) {
+      row.status = "skipped";
+      row.reason = std::accumulate(key.placement.begin(), key.placement.end(), 0) < 2
+                       ? std::string("one rank alone")
+                       : key.op + " is not modelled";
+    } else {
+      row.predicted = price->time.value;
+      row.low = price->time.low;
+      row.high = price->time.high;
+      if (row.published > 0) {
+        row.error = (row.predicted - row.published) / row.published;
+      } else {
+        row.reason = "no measured value";
+      }
+    }
+    out.rows.push_back(std::move(row));
+    bytes.push_back(key.bytes);
+  }
+  out.summary = summarize(out.rows);
+  add_classes(out, bytes);
+  return out;
+}
+
+}  // namespace stepcast::validate

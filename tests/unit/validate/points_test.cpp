@@ -1,0 +1,202 @@
+// Collectives and kernels beside measured points.
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "catch.hpp"
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/config/config.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+#include "stepcast/validate/collective.h"
+#include "stepcast/validate/kernels.h"
+
+namespace {
+
+using namespace stepcast;
+namespace fs = std::filesystem;
+
+validate::CollectiveModel model(const std::string& cluster, int nodes,
+                                const std::vector<std::string>& set = {}) {
+  return {config::network(cluster, nodes, set), text::data_directory()};
+}
+
+fs::path log_file(const std::string& name) {
+  return fs::path(STEPCAST_SOURCE_DIR) / "tests/unit/interop/nccl_logs" / name;
+}
+
+fs::path csv(const std::string& text) {
+  const fs::path file =
+      fs::temp_directory_path() / ("stepcast-points-" + std::to_string(::getpid()) + ".csv");
+  std::ofstream(file) << text;
+  return file;
+}
+
+}  // namespace
+
+TEST_CASE("a predicted table reads back as what was predicted") {
+  for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast",
+                         "reduce", "sendrecv"}) {
+    INFO(op);
+    auto m = model("dgx-h100", 2);
+    result::CollectiveTable table;
+    table.op = op;
+    table.device = "h100-sxm";
+    table.ranks_per_node = {8, 8};
+    table.min_bytes = 1 << 10;
+    table.max_bytes = 1 << 28;
+    for (const auto bytes :
+         validate::test_sizes(op, 16, table.min_bytes, table.max_bytes, table.factor)) {
+      table.points.push_back(m.price(op, bytes, table.ranks_per_node).value());
+    }
+    REQUIRE(table.points.size() == 19);
+    const auto read = interop::parse_nccl_log(report::nccl_tests(table), "ours");
+    REQUIRE(read.runs.size() == 1);
+    CHECK(read.runs[0].ranks_per_node == table.ranks_per_node);
+    REQUIRE(read.runs[0].points.size() == 2 * table.points.size());
+    for (std::size_t i = 0; i < table.points.size(); ++i) {
+      const auto& p = read.runs[0].points[2 * i];
+      CHECK(p.collective == op);
+      CHECK(p.bytes == table.points[i].bytes);
+      CHECK(p.seconds == Approx(table.points[i].time.value).epsilon(2e-3));
+      CHECK(table.points[i].time.low <= table.points[i].time.value);
+      CHECK(table.points[i].time.value <= table.points[i].time.high);
+    }
+    // Against itself the model errs by what two decimals lose.
+    const auto itself = validate::compare_collectives(m, read, {}, "");
+    for (const auto& row : itself.rows) {
+      CHECK(std::abs(row.error) < 2e-3);
+    }
+  }
+}
+
+TEST_CASE("more bytes take longer, more nodes are no faster, and a slower network shows") {
+  auto two = model("dgx-h100", 2);
+  auto slow = model("dgx-h100", 2, {"cluster.node.nic=200 Gb/s"});
+  const std::int64_t large = std::int64_t{1} << 30;
+  const auto time = [&](validate::CollectiveModel& m, std::int64_t bytes, std::vector<int> ranks) {
+    return m.price("all_reduce", bytes, ranks).value().time.value;
+  };
+  CHECK(time(two, large, {8, 8}) > time(two, large / 2, {8, 8}));
+  CHECK(time(two, large, {8, 8}) > time(two, large, {8}));
+  CHECK(time(slow, large, {8, 8}) > time(two, large, {8, 8}));
+  CHECK(time(slow, large, {8}) == time(two, large, {8}));
+  CHECK_FALSE(two.price("scatter", large, {8, 8}));
+  CHECK_FALSE(two.price("all_reduce", large, {1}));
+}
+
+TEST_CASE("sizes are rounded as nccl-tests rounds them") {
+  CHECK(validate::test_sizes("all_reduce", 8, 8, 32, 2) == std::vector<std::int64_t>{8, 16, 32});
+  CHECK(validate::test_sizes("all_gather", 6, 8, 400, 2) ==
+        std::vector<std::int64_t>{96, 192});  // 6 ranks of 16 bytes: 8 to 64 hold nothing
+}
+
+TEST_CASE("a log: one row per collective and size, out of place, with summaries around 1 MiB") {
+  auto m = model("dgx-a100", 1);
+  const auto log = interop::read_collectives(log_file("no-redop-no-root.txt"));
+  const auto validation = validate::compare_collectives(m, log, {}, "");
+  REQUIRE(validation.rows.size() == 7);
+  CHECK(validation.rows[0].id == "all_gather 32");
+  CHECK(validation.rows[0].published == Approx(35.03e-6));
+  for (const auto& row : validation.rows) {
+    CHECK(row.metric == "time");
+    CHECK(row.status == "ok");
+    CHECK(row.error == Approx(row.predicted / row.published - 1));
+    CHECK(row.low < row.high);
+  }
+  REQUIRE(validation.summary.size() == 3);
+  CHECK(validation.summary[0].metric == "time");
+  CHECK(validation.summary[1].metric == "all_gather below 1 MiB");
+  CHECK(validation.summary[1].rows == 4);
+  CHECK(validation.summary[2].metric == "all_gather from 1 MiB");
+  // Bandwidth of a healthy NVSwitch node: issue's limit, and these rows are in the fit.
+  CHECK(validation.summary[2].median < 0.10);
+}
+
+TEST_CASE("a log that does not fit the cluster is refused at its table") {
+  auto m = model("dgx-a100", 1);
+  const auto log = interop::read_collectives(log_file("markdown-indented.txt"));
+  try {
+    validate::compare_collectives(m, log, {8}, "");
+    FAIL("two hosts ran on one");
+  } catch (const InputError& error) {
+    CHECK(error.faults().at(0).where.line == 16);
+    CHECK_THAT(error.faults().at(0).message, ContainsSubstring("2 nodes ran it"));
+  }
+}
+
+TEST_CASE("a network's cluster: names, overrides and what is wrong with them") {
+  CHECK(config::network("dgx_h100", 3).cluster.nodes == 3);
+  CHECK(config::network("polaris", 2, {"nccl.algo=ring"}).nccl.algo == "ring");
+  CHECK(config::network("dgx-h100", 0, {"cluster.nodes=4"}).cluster.nodes == 4);
+  CHECK_THROWS_AS(config::network("dgx-h10", 1), InputError);
+  CHECK_THROWS_AS(config::network("dgx-h100", 0), InputError);
+  CHECK_THROWS_AS(config::network("dgx-h100", 1, {"memory.optimizer=sgd"}), InputError);
+  CHECK_THROWS_AS(config::network("dgx-h100", 2, {"cluster.node.nics=0"}), InputError);
+}
+
+TEST_CASE("GEMM points: one row each, other devices and formats left out with the reason") {
+  const auto file =
+      csv("gpu,dtype,m,n,k,batch,time_us,more\n"
+          "h100-sxm,bfloat16,4096,4096,4096,1,220,x\n"
+          "H100_SXM,fp8,8192,8192,8192,1,900,x\n"
+          "a100-sxm-80g,bf16,4096,4096,4096,1,600,x\n"
+          "h100-sxm,fp6,64,64,64,2,9,x\n");
+  const auto validation =
+      validate::compare_kernels(config::device("h100-sxm"), "cublas", text::data_directory(), file);
+  fs::remove(file);
+  REQUIRE(validation.rows.size() == 4);
+  CHECK(validation.rows[0].id == "bf16 4096x4096x4096");
+  CHECK(validation.rows[0].published == Approx(220e-6));
+  CHECK(validation.rows[0].status == "ok");
+  CHECK(std::abs(validation.rows[0].error) < 0.25);
+  CHECK(validation.rows[1].status == "ok");
+  CHECK(validation.rows[2].reason == "measured on a100-sxm-80g");
+  CHECK(validation.rows[3].id == "fp6 2x64x64x64");
+  CHECK(validation.rows[3].reason == "the format fp6 is not modelled");
+  CHECK(validation.summary.at(0).metric == "time");
+  CHECK(validation.summary.at(0).simulated == 2);
+}
+
+TEST_CASE("attention points: rates and times, both passes") {
+  // 4 b h s^2 d / 2 = 1.1e12 FLOPs: at 400 TFLOP/s 2.75 ms, backward 2.5 times as many.
+  const auto file =
+      csv("gpu,kernel,dtype,batch,seqlen,heads,head_dim,causal,fwd_tflops,bwd_tflops\n"
+          "h100-sxm,FA3,bf16,2,8192,2048/d,128,1,400,400\n"
+          "h100-sxm,FA3,fp8,2,8192,16,128,1,400,\n"
+          "h100-sxm,FA2,fp16,2,?,16,128,0,300,\n");
+  const auto validation =
+      validate::compare_kernels(config::device("h100-sxm"), "cublas", text::data_directory(), file);
+  fs::remove(file);
+  REQUIRE(validation.rows.size() == 4);
+  CHECK(validation.rows[0].id == "bf16 FA3 forward b2 s8192 h16/16 d128 causal");
+  const double flops = 4.0 * 2 * 16 * 8192.0 * 8192.0 * 128 / 2;
+  CHECK(validation.rows[0].published == Approx(flops / 400e12));
+  CHECK(validation.rows[1].published == Approx(2.5 * flops / 400e12));
+  CHECK(validation.rows[1].predicted > 2 * validation.rows[0].predicted);
+  CHECK(validation.rows[2].reason == "attention in fp8 is not modelled");
+  CHECK(validation.rows[3].reason == "the sequence length is not stated");
+}
+
+TEST_CASE("a faulty CSV of kernels: every line that is wrong") {
+  const auto lines = [](const std::string& text) {
+    const auto file = csv(text);
+    std::vector<int> out;
+    try {
+      validate::compare_kernels(config::device("h100-sxm"), "cublas", text::data_directory(), file);
+    } catch (const InputError& error) {
+      for (const Fault& fault : error.faults()) {
+        out.push_back(fault.where.line);
+      }
+    }
+    fs::remove(file);
+    return out;
+  };
+  CHECK(lines("gpu,dtype,m,n,k,batch,time_us\nh100-sxm,bf16,0,1,1,1,1\nh100-sxm,bf16,1,1,1,1,1\n"
+              "h100-sxm,bf16,1,1,1,1,nan\n") == std::vector<int>{2, 4});
+  CHECK(lines("gpu,dtype,m,n,k,time_us\nh100-sxm,bf16,1,1,1,1\n") == std::vector<int>{1});
+  CHECK(lines("gpu,dtype,m,n,k,batch,time_us\n") == std::vector<int>{1});
+}
