@@ -276,14 +276,17 @@ const Table<Device>& device_table() {
                "Memory that a process can see; 0: all of it."),
       quantity("memory_bandwidth", &Device::memory_bandwidth, true,
                "Memory bandwidth by data sheet."),
-      quantity("l2", &Device::l2, false, "Second-level cache."),
+      quantity("l2", &Device::l2, false,
+               "Second-level cache; a fact for reports, no curve reads it yet."),
       integer("sms", &Device::sms, 0, 1'000'000, "Streaming multiprocessors (compute units)."),
       quantity("nvlink", &Device::nvlink, false,
                "GPU-to-GPU bandwidth per direction of one GPU (NVLink, xGMI); 0: none."),
       integer("nvlink_generation", &Device::nvlink_generation, 0, 100,
-              "NVLink generation; 0: none."),
+              "NVLink generation; 0: none. A fact for reports: rates are `nvlink`'s."),
       quantity("pcie", &Device::pcie, false, "Host link bandwidth per direction."),
-      quantity("power", &Device::power, false, "Board power limit."),
+      quantity(
+          "power", &Device::power, false,
+          "Board power limit; a fact for reports: curves hold the clocks they were measured at."),
       string("source", &Device::source, "Where the figures come from."),
   };
   return table;

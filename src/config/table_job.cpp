@@ -44,7 +44,7 @@ const Table<Workload>& workload_table() {
       only<Workload>("finetune", "none", "fine-tuning (LoRA, QLoRA, adapters)",
                      "Only none: training every parameter."),
       optional_number("tokens", &Workload::tokens, 1, 1e18,
-                      "Tokens of the whole run, for days, cost and energy."),
+                      "Tokens of the whole run: the report says how many days they take."),
   };
   return table;
 }

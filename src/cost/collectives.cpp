@@ -135,9 +135,7 @@ struct Collectives::State {
   const std::vector<SizedFit>* fits[2][kOps] = {};
   CurvePair curves[2][kOps];
   Allowed allowed;
-  double efficiency = 1;  // of the fabric: fits start from line rate
   double capability = 0;
-  bool network_fitted = false;
 };
 
 Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
@@ -147,7 +145,6 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   State& s = *state_;
   s.files = read_nccl_files(calibration_dir);
   s.allowed = {forced_algorithm(forced.algo), forced_protocol(forced.proto)};
-  s.efficiency = cluster.fabric.efficiency;
   s.capability = cluster.device.compute_capability;
   const auto wanted = [&](const NcclFile& f) {
     return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& path) {
@@ -196,9 +193,6 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       latency.residual = small;
       s.curves[row][op] = {curves.add(latency), curves.add(curve)};
     }
-    if (scope == Scope::network) {
-      s.network_fitted = best != nullptr;
-    }
   }
 }
 
@@ -213,12 +207,9 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   }
   const State& st = *state_;
   const auto amount = static_cast<double>(bytes.count());
-  Situation s = situate(group);
+  const Situation s = situate(group);
   const int row = s.domains > 1 && !s.pcie_between ? 1 : 0;
   const int index = static_cast<int>(op);
-  if (row == 1 && st.network_fitted) {
-    s.net /= st.efficiency;  // the fit holds the measured share itself
-  }
   const Offer o = offer(s, op, st.allowed);
   STEPCAST_CHECK(o.count > 0, "a group has no link to communicate over");
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
@@ -262,9 +253,6 @@ CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& pa
   const bool network = path.kind == cluster::PathClass::network;
   const int row = network ? 1 : 0;
   Line line = direct_line(path, st.capability);
-  if (network && st.network_fitted) {
-    line.bandwidth /= st.efficiency;
-  }
   STEPCAST_CHECK(line.bandwidth > 0, "a path has no bandwidth");
   Offer o;
   o.add(line);

@@ -152,29 +152,67 @@ void StageBuilder::run_interleaved_blocking() {
   }
 }
 
-// Interleaved with overlap: receives are posted ahead and sends leave beside compute, each
-// direction on its own stream.
+// Interleaved with overlap: sends leave beside compute, and the receive for the next pass of a
+// direction is posted behind the current one's compute (send_forward_recv_forward and
+// send_backward_recv_backward with overlap), each direction on its own stream. A posted receive
+// holds its SMs, so that it is not posted earlier than Megatron does matters.
 void StageBuilder::run_overlapped() {
+  const auto& slots = plan_.order.ranks[stage_];
   auto post = [&](program::StreamIndex stream, const Message& m, const char* label) {
     b_.exchange(stream, {m.transfer}, context_.passes.labels->id(label), launch_);
   };
-  for (const Slot& slot : plan_.order.ranks[stage_]) {
-    const bool is_forward = slot.pass == Pass::forward;
-    b_.set_micro_batch(slot.micro_batch, slot.chunk);
-    const Message receive = receive_of(slot);
-    if (receive.needed) {
-      const auto stream = is_forward ? receive_forward_ : receive_backward_;
-      post(stream, receive, is_forward ? "receive forward" : "receive backward");
-      b_.wait(compute_, b_.mark(stream));
-      after_receive({receive});
+  // Marks of posted receives, by slot.
+  std::vector<Mark> received(slots.size());
+  auto receive = [&](std::size_t i) {
+    const Message m = receive_of(slots[i]);
+    if (!m.needed) {
+      return;
     }
-    run_slot(slot);
-    const Message send = send_of(slot);
+    const bool is_forward = slots[i].pass == Pass::forward;
+    const auto stream = is_forward ? receive_forward_ : receive_backward_;
+    b_.set_micro_batch(slots[i].micro_batch, slots[i].chunk);
+    b_.wait(stream, b_.mark(compute_));
+    post(stream, m, is_forward ? "receive forward" : "receive backward");
+    received[i] = b_.mark(stream);
+  };
+  auto next_of = [&](std::size_t i) {
+    std::size_t n = i + 1;
+    while (n < slots.size() && slots[n].pass != slots[i].pass) {
+      ++n;
+    }
+    return n;
+  };
+  const auto first_backward =
+      static_cast<std::size_t>(std::find_if(slots.begin(), slots.end(),
+                                            [](const Slot& s) { return s.pass != Pass::forward; }) -
+                               slots.begin());
+  if (!slots.empty()) {
+    receive(0);
+  }
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    const bool is_forward = slots[i].pass == Pass::forward;
+    // The first backward's gradient is asked for behind the last warm-up forward.
+    if (i + 1 == first_backward && i > 0) {
+      receive(first_backward);
+    }
+    if (received[i].position > 0) {
+      b_.wait(compute_, received[i]);
+      after_receive({receive_of(slots[i])});
+    }
+    run_slot(slots[i]);
+    const Message send = send_of(slots[i]);
     if (send.needed) {
       const auto stream = is_forward ? send_forward_ : send_backward_;
       b_.wait(stream, b_.mark(compute_));
       b_.wait(stream, b_.mark(tensor_));
       post(stream, send, is_forward ? "send forward" : "send backward");
+    }
+    if (i == 0 && first_backward == 1) {
+      receive(1);
+    }
+    const std::size_t next = next_of(i);
+    if (next < slots.size()) {
+      receive(next);
     }
   }
 }

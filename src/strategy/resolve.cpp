@@ -72,6 +72,22 @@ std::optional<Infeasible> check_features(const job::Job& job) {
     return infeasible("moe.capacity_factor",
                       "expert capacity (token dropping) is not modelled yet");
   }
+  // FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their
+  // READMEs).
+  using job::AttentionKernel;
+  const AttentionKernel attention = job.kernels.attention;
+  const double needed = attention == AttentionKernel::unfused  ? 0
+                        : attention == AttentionKernel::flash1 ? 7.5
+                        : attention == AttentionKernel::flash3 ? 9.0
+                                                               : 8.0;
+  const double have = job.cluster.device.compute_capability;
+  if (have > 0 && have < needed) {
+    return infeasible(
+        "kernels.attention",
+        fmt::format(
+            "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
+            needed, job.cluster.device.name, have));
+  }
   if (par.overlap.tensor) {
     return infeasible("parallelism.overlap.tensor",
                       "GEMMs split to hide tensor collectives are not modelled yet");
