@@ -179,6 +179,9 @@ void StageBuilder::forward(int chunk, int micro_batch) {
   b_.set_micro_batch(micro_batch, chunk);
   const std::uint32_t label = context_.passes.labels->id("activations");
   const std::uint32_t temporary = context_.passes.labels->id("forward temporaries");
+  if (micro_batch == 0) {
+    b_.release(kept_inputs_[chunk]);
+  }
   for (std::size_t u = 0; u < units_[chunk].size(); ++u) {
     const Unit& unit = units_[chunk][u];
     before_forward(chunk, u, micro_batch);
@@ -237,6 +240,9 @@ void StageBuilder::backward(int chunk, int micro_batch) {
     after_backward(chunk, u, micro_batch);
   }
   end_of_backward(chunk, micro_batch);
+  if (micro_batch + 1 == plan_.micro_batches) {
+    b_.allocate(kept_inputs_[chunk]);
+  }
 }
 
 void StageBuilder::replay(const std::vector<Item>& items) {

@@ -107,6 +107,7 @@ class StageBuilder {
   Mark last_reduce_;
   std::uint32_t last_gather_buffer_ = program::kNone;
   std::uint32_t last_reduce_buffer_ = program::kNone;
+  std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers
   std::uint32_t main_gradients_ = program::kNone;  // the optimizer's fp32 copy of 16-bit gradients
   std::vector<std::uint32_t> gradient_buffers_;    // released when gradients are set to none
 };

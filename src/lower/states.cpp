@@ -7,6 +7,7 @@
 
 namespace stepcast::lower {
 
+using program::kNone;
 using program::MemoryCategory;
 using strategy::DataComm;
 
@@ -62,6 +63,20 @@ void StageBuilder::make_persistent_buffers() {
                    MemoryCategory::gradients, label("fp32 gradients"));
     if (family == job::System::Family::megatron) {
       b_.release(main_gradients_);
+    }
+  }
+  // A Megatron chunk holds on to the last tensor it received (TransformerBlock.set_input_tensor)
+  // and, through it, to that tensor's gradient (backward_step retains it), until it receives the
+  // next.
+  kept_inputs_.assign(units_.size(), kNone);
+  for (std::size_t c = 0; c < units_.size(); ++c) {
+    const bool receives = stage_ > 0 || c > 0;
+    if (family == job::System::Family::megatron && plan_.grid.pipeline > 1 && receives) {
+      const std::int64_t tensor_ranks =
+          job_.system.scatter_gather_p2p && !plan_.shard.sequence_parallel ? plan_.shard.tensor : 1;
+      const double bytes = static_cast<double>(message_bytes(plan_) * tensor_ranks);
+      kept_inputs_[c] = b_.declare(2 * round_512(bytes), MemoryCategory::activations,
+                                   label("last input and its gradient"));
     }
   }
   const auto count = static_cast<double>(parameters_.total);
