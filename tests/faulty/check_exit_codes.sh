@@ -3,6 +3,8 @@
 # nothing on standard output.
 simulate=$1
 cd "$(dirname "$0")" || exit 1
+err=$(mktemp) || exit 1
+trap 'rm -f "$err"' EXIT
 bad=0
 count=0
 for file in *.yaml *.json; do
@@ -13,15 +15,14 @@ for file in *.yaml *.json; do
       set -- "$@" --set "$option"
     done <"${file%.*}.options"
   fi
-  out=$("$simulate" --config "$file" "$@" 2>/tmp/stepcast_faulty.$$)
+  out=$("$simulate" --config "$file" "$@" 2>"$err")
   status=$?
   count=$((count + 1))
-  if [ $status -ne 2 ] || [ -n "$out" ] || ! cmp -s /tmp/stepcast_faulty.$$ "$expected"; then
+  if [ $status -ne 2 ] || [ -n "$out" ] || ! cmp -s "$err" "$expected"; then
     echo "$file: exit status $status; expected 2 and:"
-    diff "$expected" /tmp/stepcast_faulty.$$
+    diff "$expected" "$err"
     bad=$((bad + 1))
   fi
 done
-rm -f /tmp/stepcast_faulty.$$
 echo "$count faulty configs, $bad wrong"
 [ $count -ge 60 ] && [ $bad -eq 0 ]
