@@ -17,9 +17,9 @@ const Table<Overlap>& overlap_table() {
               "Split matrix products so that tensor-parallel collectives hide behind them."),
       boolean("pipeline", &Overlap::pipeline, "Stage sends and receives run beside compute."),
       boolean("grad_reduce", &Overlap::grad_reduce,
-              "Gradient reduction runs beside the last backward."),
+              "Gradient reduction runs beside the last backward (zero3: always)."),
       boolean("param_gather", &Overlap::param_gather,
-              "Parameter gathering runs beside the next forward."),
+              "Parameter gathering runs beside the next forward (zero3: always)."),
   };
   return table;
 }

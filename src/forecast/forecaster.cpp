@@ -9,6 +9,7 @@
 #include <random>
 
 #include "report.h"
+#include "stepcast/base/interval.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
@@ -288,7 +289,7 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
     const double deviation = to_seconds(time) * state_->curves.curves()[curve].residual;
     variance += deviation * deviation;
   }
-  const double half = 1.645 * std::sqrt(variance);  // 90 % of a normal distribution
+  const double half = kDeviations90 * std::sqrt(variance);
   return result::Estimate{s, std::max(0.0, s - half), s + half};
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 
+#include "stepcast/base/interval.h"
 #include "stepcast/memory/process.h"
 #include "stepcast/model/count.h"
 
@@ -14,9 +15,6 @@ namespace stepcast::forecast {
 namespace {
 
 using program::Category;
-
-// Two-sided 90 % of a normal distribution.
-constexpr double k90 = 1.645;
 
 Time of(const program::RankResult& r, Category c) {
   return Time(r.breakdown[static_cast<std::size_t>(c)]);
@@ -232,7 +230,7 @@ void fill_report(const Source& s, result::Report& report) {
   const strategy::Plan& plan = *s.plan;
   const program::Timeline& t = *s.timeline;
   const double step = static_cast<double>(t.period) * 1e-12;
-  const double spread = k90 * relative_deviation(*s.world, t);
+  const double spread = kDeviations90 * relative_deviation(*s.world, t);
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
              report);
 

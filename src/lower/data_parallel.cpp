@@ -281,11 +281,14 @@ void StageBuilder::optimizer_step() {
   const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
                       (master > 0 ? master : parameter);
   const double written = moments + master + parameter;
-  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch; one by one, some ten
-  // launches a tensor.
+  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
+  // multi_tensor_apply.cuh). One tensor at a time, AdamW is eight kernels (decay, two moments in
+  // three, root, division, epsilon, update: torch's _single_tensor_adam).
+  constexpr double kElementsPerLaunch = 320 * 65536.0;
+  constexpr int kKernelsPerTensor = 8;
   const int launches = job_.system.fused_optimizer
-                           ? std::max(1, static_cast<int>(count / (320 * 65536.0)))
-                           : 10 * job_.model.layers;
+                           ? std::max(1, static_cast<int>(count / kElementsPerLaunch))
+                           : kKernelsPerTensor * parameters_.tensors;
   memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", launches);
   if (job_.system.family != job::System::Family::megatron) {

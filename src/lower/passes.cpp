@@ -295,6 +295,7 @@ class PassBuilder {
                    op.backward_temporary.count() + op.forward_output.count() + previous_output);
       previous_output = op.forward_output.count();
       out.parameters += op.parameters;
+      out.tensors += op.parameters > 0 ? 1 : 0;
       if (op.tensor == TensorRole::none) {
         out.replicated += op.parameters;
       }

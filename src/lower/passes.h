@@ -67,6 +67,7 @@ struct Passes {
   std::int64_t backward_temporary = 0;
   std::int64_t parameters = 0;  // elements on this rank
   std::int64_t replicated = 0;  // of those, the same on every tensor rank
+  int tensors = 0;              // operators with parameters
   int forward_kernels = 0;
   int backward_kernels = 0;
 };

@@ -128,6 +128,7 @@ void StageBuilder::make_units() {
     for (const Unit& u : units_[c]) {
       parameters_.total += u.passes->parameters;
       parameters_.replicated += u.passes->replicated;
+      parameters_.tensors += u.passes->tensors;
     }
   }
 }

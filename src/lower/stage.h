@@ -47,6 +47,7 @@ std::int64_t message_bytes(const strategy::Plan& plan);
 struct StageParameters {
   std::int64_t total = 0;
   std::int64_t replicated = 0;
+  int tensors = 0;
 };
 
 }  // namespace stepcast::lower

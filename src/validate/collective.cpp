@@ -8,6 +8,7 @@
 #include <map>
 #include <numeric>
 
+#include "stepcast/base/interval.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/validate/published.h"
@@ -112,15 +113,14 @@ struct CollectiveModel::State {
     return slowest;
   }
 
-  // 90 % of a normal distribution; latency and bandwidth err on their own.
+  // Latency and bandwidth err on their own.
   result::Estimate estimate(const cost::CollectivePrice& price) const {
-    constexpr double kNinety = 1.645;
     const double latency = to_seconds(price.latency);
     const double fluid = to_seconds(price.fluid);
     const double spread = std::hypot(latency * curves.curves()[price.latency_curve].residual,
                                      fluid * curves.curves()[price.curve].residual);
     const double time = latency + fluid;
-    return {time, std::max(0.0, time - kNinety * spread), time + kNinety * spread};
+    return {time, std::max(0.0, time - kDeviations90 * spread), time + kDeviations90 * spread};
   }
 };
 

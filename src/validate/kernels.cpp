@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "stepcast/base/interval.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/text/document.h"
@@ -175,9 +176,8 @@ class Comparison {
     row.metric = kMetric;
     row.published = measured;
     if (priced) {
-      constexpr double kNinety = 1.645;  // of a normal distribution
       row.predicted = to_seconds(priced->time);
-      const double half = kNinety * curves_.curves()[priced->curve].residual * row.predicted;
+      const double half = kDeviations90 * curves_.curves()[priced->curve].residual * row.predicted;
       row.low = std::max(0.0, row.predicted - half);
       row.high = row.predicted + half;
       row.error = (row.predicted - measured) / measured;
