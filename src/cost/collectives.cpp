@@ -3,97 +3,19 @@
 #include "stepcast/cost/collectives.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 
 #include "collective/predict.h"
-#include "nccl_calibration.h"
+#include "nccl_match.h"
 
 namespace stepcast::cost {
 namespace {
-
-// Relative standard deviation of NCCL's plain model against the healthy logs of
-// calibration/nccl/data, all systems: what a system without logs of its own must expect. Last line
-// of `fit_collectives calibration --check`.
-constexpr double kBlindSmall = 0.67;  // below 1 MiB
-constexpr double kBlindLarge = 0.50;
-
-std::string normal(std::string name) {
-  for (char& c : name) {
-    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return name;
-}
-
-bool holds(const std::vector<std::string>& names, const std::string& name) {
-  return std::any_of(names.begin(), names.end(),
-                     [&](const std::string& n) { return normal(n) == normal(name); });
-}
-
-// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, else
-// for their generation (an H800 behaves like an H100 with fewer links); a network file for its own
-// nodes, else its kind of fabric, else its rate.
-int match(const NcclFile& file, const job::Cluster& cluster) {
-  const bool device = holds(file.devices, cluster.device.name);
-  if (file.scope == Scope::domain) {
-    const bool nvlink =
-        cluster.node.intra != job::Node::Intra::pcie && cluster.device.nvlink.count() > 0;
-    const bool like =
-        std::floor(file.compute_capability) == std::floor(cluster.device.compute_capability) &&
-        file.nvlink == nvlink;
-    int fits = 0;  // of several of a generation, the best measured
-    for (const auto& op : file.fits) {
-      fits += static_cast<int>(op.size());
-    }
-    constexpr int kOwn = 1000;
-    return (device && file.nvlink == nvlink) ? kOwn : like ? fits : 0;
-  }
-  const bool node = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name);
-  const bool fabric = holds(file.fabrics, cluster.fabric.name);
-  const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
-  const double port = cluster.node.nic.count() * cluster.node.nics / ports;
-  const bool rate = std::abs(port / file.nic - 1) < 0.05;
-  const int score = (node ? 8 : 0) + (fabric ? 4 : 0) + (rate ? 2 : 0);
-  return score > 0 ? score + (device ? 1 : 0) : 0;
-}
-
-// A file without logs of an operation lends the nearest relative's: [op][choice].
-constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
-                                     {3, -1, -1, -1}, {4, 1, 0, -1}, {5, 3, -1, -1}};
-
-const std::vector<SizedFit>* find_fits(const NcclFile* file, int op) {
-  for (int i = 0; file != nullptr && i < 4 && kRelatives[op][i] >= 0; ++i) {
-    const auto& fits = file->fits[kRelatives[op][i]];
-    if (!fits.empty()) {
-      return &fits;
-    }
-  }
-  return nullptr;
-}
-
-Fit fit_for(const std::vector<SizedFit>* fits, int size) {
-  if (fits == nullptr) {
-    return {};
-  }
-  const auto above =
-      std::find_if(fits->begin(), fits->end(), [&](const SizedFit& f) { return f.size >= size; });
-  if (above == fits->begin()) {
-    return above->fit;
-  }
-  if (above == fits->end()) {
-    return fits->back().fit;
-  }
-  const SizedFit& low = *(above - 1);
-  const double w = std::log(static_cast<double>(size) / low.size) /
-                   std::log(static_cast<double>(above->size) / low.size);
-  return mix(low.fit, above->fit, w);
-}
 
 int forced_algorithm(const std::optional<std::string>& name) {
   const auto all = algorithms();
   for (int i = 0; name && i < static_cast<int>(all.size()); ++i) {
     if (all[static_cast<std::size_t>(i)].nccl_name[0] != '\0' &&
-        normal(*name) == all[static_cast<std::size_t>(i)].nccl_name) {
+        normal_name(*name) == all[static_cast<std::size_t>(i)].nccl_name) {
       return i;
     }
   }
@@ -102,7 +24,7 @@ int forced_algorithm(const std::optional<std::string>& name) {
 
 int forced_protocol(const std::optional<std::string>& name) {
   for (int p = 0; name && p < 3; ++p) {
-    if (normal(*name) == to_string(static_cast<Protocol>(p))) {
+    if (normal_name(*name) == to_string(static_cast<Protocol>(p))) {
       return p;
     }
   }
@@ -146,22 +68,8 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   s.files = read_nccl_files(calibration_dir);
   s.allowed = {forced_algorithm(forced.algo), forced_protocol(forced.proto)};
   s.capability = cluster.device.compute_capability;
-  const auto wanted = [&](const NcclFile& f) {
-    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& path) {
-             return std::filesystem::path(path).filename() ==
-                    std::filesystem::path(f.file).filename();
-           });
-  };
   for (const Scope scope : {Scope::domain, Scope::network}) {
-    const NcclFile* best = nullptr;
-    int score = 0;
-    for (const NcclFile& f : *s.files) {
-      const int m = f.scope == scope && wanted(f) ? match(f, cluster) : 0;
-      if (m > score) {
-        score = m;
-        best = &f;
-      }
-    }
+    const NcclFile* best = match_file(*s.files, scope, cluster, only);
     const int row = static_cast<int>(scope);
     for (int op = 0; op < kOps; ++op) {
       const auto* fits = find_fits(best, op);
@@ -170,27 +78,19 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       const std::string where = scope == Scope::domain ? "NVLink or PCIe domain" : "network";
       curve.name = std::string("nccl ") + op_name(op) + ", " + where;
       curve.device = cluster.device.name;
-      double small = kBlindSmall;
-      double large = kBlindLarge;
+      const Residuals residual = residuals(fits);
       if (fits != nullptr) {
         curve.file = best->file;
         curve.provenance = best->provenance;
-        small = large = 0;  // root mean square over the group sizes fitted
-        for (const SizedFit& f : *fits) {
-          small += f.small_residual * f.small_residual;
-          large += f.large_residual * f.large_residual;
-        }
-        small = std::sqrt(small / static_cast<double>(fits->size()));
-        large = std::sqrt(large / static_cast<double>(fits->size()));
       } else {
         curve.file = "datasheet";
         curve.provenance =
             "NCCL 2.30.7's tuning model on the data sheet's link rates; no logs of this system";
       }
-      curve.residual = large;
+      curve.residual = residual.large;
       Curve latency = curve;
       latency.name += ", latency";
-      latency.residual = small;
+      latency.residual = residual.small;
       s.curves[row][op] = {curves.add(latency), curves.add(curve)};
     }
   }

@@ -1,0 +1,124 @@
+#include "nccl_match.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+
+namespace stepcast::cost {
+namespace {
+
+// Relative standard deviation of NCCL's plain model against the healthy logs of
+// calibration/nccl/data, all systems: what a system without logs of its own must expect. Last line
+// of `fit_collectives calibration --check`.
+constexpr double kBlindSmall = 0.67;  // below 1 MiB
+constexpr double kBlindLarge = 0.50;
+
+bool holds(const std::vector<std::string>& names, const std::string& name) {
+  return std::any_of(names.begin(), names.end(),
+                     [&](const std::string& n) { return normal_name(n) == normal_name(name); });
+}
+
+// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, else
+// for their generation (an H800 behaves like an H100 with fewer links); a network file for its own
+// nodes, else its kind of fabric, else its rate.
+int match(const NcclFile& file, const job::Cluster& cluster) {
+  const bool device = holds(file.devices, cluster.device.name);
+  if (file.scope == Scope::domain) {
+    const bool nvlink =
+        cluster.node.intra != job::Node::Intra::pcie && cluster.device.nvlink.count() > 0;
+    const bool like =
+        std::floor(file.compute_capability) == std::floor(cluster.device.compute_capability) &&
+        file.nvlink == nvlink;
+    int fits = 0;  // of several of a generation, the best measured
+    for (const auto& op : file.fits) {
+      fits += static_cast<int>(op.size());
+    }
+    constexpr int kOwn = 1000;
+    return (device && file.nvlink == nvlink) ? kOwn : like ? fits : 0;
+  }
+  const bool node = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name);
+  const bool fabric = holds(file.fabrics, cluster.fabric.name);
+  const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
+  const double port = cluster.node.nic.count() * cluster.node.nics / ports;
+  const bool rate = std::abs(port / file.nic - 1) < 0.05;
+  const int score = (node ? 8 : 0) + (fabric ? 4 : 0) + (rate ? 2 : 0);
+  return score > 0 ? score + (device ? 1 : 0) : 0;
+}
+
+// A file without logs of an operation lends the nearest relative's: [op][choice].
+constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
+                                     {3, -1, -1, -1}, {4, 1, 0, -1}, {5, 3, -1, -1}};
+
+}  // namespace
+
+std::string normal_name(std::string name) {
+  for (char& c : name) {
+    c = c == '_' ? '-' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
+                           const job::Cluster& cluster, const std::vector<std::string>& only) {
+  const auto wanted = [&](const NcclFile& f) {
+    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& path) {
+             return std::filesystem::path(path).filename() ==
+                    std::filesystem::path(f.file).filename();
+           });
+  };
+  const NcclFile* best = nullptr;
+  int score = 0;
+  for (const NcclFile& f : files) {
+    const int m = f.scope == scope && wanted(f) ? match(f, cluster) : 0;
+    if (m > score) {
+      score = m;
+      best = &f;
+    }
+  }
+  return best;
+}
+
+const std::vector<SizedFit>* find_fits(const NcclFile* file, int op) {
+  for (int i = 0; file != nullptr && i < 4 && kRelatives[op][i] >= 0; ++i) {
+    const auto& fits = file->fits[kRelatives[op][i]];
+    if (!fits.empty()) {
+      return &fits;
+    }
+  }
+  return nullptr;
+}
+
+Fit fit_for(const std::vector<SizedFit>* fits, int size) {
+  if (fits == nullptr) {
+    return {};
+  }
+  const auto above =
+      std::find_if(fits->begin(), fits->end(), [&](const SizedFit& f) { return f.size >= size; });
+  if (above == fits->begin()) {
+    return above->fit;
+  }
+  if (above == fits->end()) {
+    return fits->back().fit;
+  }
+  const SizedFit& low = *(above - 1);
+  const double w = std::log(static_cast<double>(size) / low.size) /
+                   std::log(static_cast<double>(above->size) / low.size);
+  return mix(low.fit, above->fit, w);
+}
+
+Residuals residuals(const std::vector<SizedFit>* fits) {
+  if (fits == nullptr) {
+    return {kBlindSmall, kBlindLarge};
+  }
+  Residuals r;  // root mean square over the group sizes fitted
+  for (const SizedFit& f : *fits) {
+    r.small += f.small_residual * f.small_residual;
+    r.large += f.large_residual * f.large_residual;
+  }
+  r.small = std::sqrt(r.small / static_cast<double>(fits->size()));
+  r.large = std::sqrt(r.large / static_cast<double>(fits->size()));
+  return r;
+}
+
+}  // namespace stepcast::cost
