@@ -96,13 +96,13 @@ Fit fit_points(const std::vector<Point>& points) {
   return fit;
 }
 
-Deviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted) {
+NcclDeviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted) {
   std::vector<double> ratios[2];
   for (std::size_t i = 0; i < points.size(); ++i) {
     ratios[points[i].bytes < 1048576 ? 0 : 1].push_back(predicted[i] / points[i].seconds);
   }
   const auto sum_up = [](std::vector<double>& r) {
-    Deviation d;
+    NcclDeviation d;
     d.points = static_cast<int>(r.size());
     if (r.empty()) {
       return d;
@@ -117,6 +117,7 @@ Deviations deviations(const std::vector<Point>& points, const std::vector<double
     }
     std::sort(off.begin(), off.end());
     d.median = off[off.size() / 2];
+    d.p90 = off[off.size() * 9 / 10];
     d.worst = off.back();
     d.spread = std::sqrt(squares / static_cast<double>(r.size()));
     return d;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "predict.h"
+#include "stepcast/cost/nccl_fit.h"
 
 namespace stepcast::cost {
 
@@ -20,20 +21,8 @@ struct Point {
 
 Fit fit_points(const std::vector<Point>& points);
 
-// Relative standard deviation of predicted / measured - 1 (from logarithms), and medians; by size
-// class.
-struct Deviation {
-  int points = 0;
-  double spread = 0;  // standard deviation of ln(predicted / measured), about zero
-  double median = 0;  // of |predicted / measured - 1|
-  double bias = 0;    // median of predicted / measured - 1
-  double worst = 0;
-};
-struct Deviations {
-  Deviation small;  // below 1 MiB
-  Deviation large;
-};
-Deviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted);
+// By size class.
+NcclDeviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted);
 // Each point predicted by a fit that saw neither it nor its like: whole logs are left out in turn
 // where there are several, every fourth point else.
 std::vector<double> held_out(const std::vector<Point>& points);

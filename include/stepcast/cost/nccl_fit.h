@@ -1,0 +1,94 @@
+// Calibration of collectives from nccl-tests logs: what `simulate calibrate nccl` and fit_collectives call. The law of a
+// fitted curve stands in src/cost/collective/predict.h.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::cost {
+
+enum class NcclScope { domain = 0, network = 1 };  // inside one NVLink or PCIe domain; across domains
+
+// A kind of machine that logs come from, and whom its fit speaks for.
+struct NcclSystem {
+  std::string name;  // of the calibration file
+  NcclScope scope = NcclScope::domain;
+  std::vector<std::string> devices;  // device names
+  std::vector<std::string> nodes;    // node and cluster names (network scope)
+  std::vector<std::string> fabrics;  // fabric names of the same kind
+  job::Cluster cluster;              // facts of its nodes; the number of nodes comes from each point
+};
+
+struct NcclLog {
+  std::string name;
+  std::string source;
+  std::string nccl;  // version as the log states it; empty: not stated
+  std::string algo;  // forced with NCCL_ALGO; empty: NCCL's choice
+};
+
+// One size of one log, as nccl-tests counts it (all-gather and reduce-scatter: the full gathered buffer).
+struct NcclPoint {
+  int log = 0;  // index into the logs
+  int nodes = 1;
+  int gpus_per_node = 1;
+  std::string collective;  // ours or nccl-tests' name: "all_reduce", "alltoall", "sendrecv"
+  Bytes size;
+  Time time;
+};
+
+// Of predicted / measured: medians and worst of |p/m - 1|, spread of ln(p/m) about zero.
+struct NcclDeviation {
+  int points = 0;
+  double median = 0;
+  double bias = 0;  // median of p/m - 1
+  double p90 = 0;   // of |p/m - 1|
+  double worst = 0;
+  double spread = 0;
+};
+struct NcclDeviations {
+  NcclDeviation small;  // below 1 MiB
+  NcclDeviation large;  // from 1 MiB on
+};
+
+struct NcclSeries {
+  std::string collective;
+  int size = 0;  // ranks of the domain, or domains of the network
+  int points = 0;
+  NcclDeviations blind;     // NCCL's plain model
+  NcclDeviations fitted;    // the curve itself
+  NcclDeviations left_out;  // a curve that did not see the log (or, of a single log, the point)
+};
+
+struct NcclFitted {
+  std::vector<NcclSeries> series;
+  std::string yaml;  // text of the calibration file: curves, residuals, provenance
+};
+
+// Throws InputError: an unknown collective, a point of no positive time, a cluster that cannot be built. Curves are
+// drawn towards those of the same kind of machine in `calibration_dir`, the more so the fewer points there are.
+NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs, const std::vector<NcclPoint>& points,
+                    const std::filesystem::path& calibration_dir);
+
+// What the calibration expects of a point: to tell degraded logs from healthy ones.
+struct NcclExpected {
+  Time time{0};
+  double residual = 0;  // relative standard deviation of healthy logs about it
+  std::string file;     // whose curve; "datasheet": NCCL's plain model
+};
+NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
+                         const std::filesystem::path& calibration_dir);
+
+// The committed measurements: nccl/data/systems.yaml and its CSVs below `calibration_dir`.
+struct NcclMeasured {
+  NcclSystem system;
+  std::vector<NcclLog> logs;
+  std::vector<NcclPoint> points;
+};
+std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibration_dir);
+
+}  // namespace stepcast::cost
