@@ -27,6 +27,8 @@ GroupShape Topology::shape(std::span<const int> given) const {
   }
   constexpr double kNone = std::numeric_limits<double>::infinity();
   const auto& c = plan.cluster;
+  shape.sharp = c.fabric.sharp;
+  shape.pxn = c.fabric.pxn;
   double nvlink = kNone;
   double capability = kNone;
   int node = -1;
@@ -99,6 +101,8 @@ GroupShape Topology::shape(std::span<const int> given) const {
   if (shape.domains > 1) {
     shape.nic_per_rank = Bandwidth(per_rank);
     shape.nic_per_domain = Bandwidth(per_domain);
+    shape.pairs_nic_per_domain = shape.nic_per_domain;
+    shape.pairs_cross_spine = shape.crosses_spine;
     double latency = 2 * kPcieHop;
     if (!pcie_between) {
       latency = 2 * plan.nic_latency() + (shape.crosses_spine ? 2 * kSwitchHop : 0);

@@ -330,6 +330,14 @@ const Table<Fabric>& fabric_table() {
       integer("nvlink_domain_gpus", &Fabric::nvlink_domain_gpus, 0, 100'000,
               "GPUs that share NVLink; 0: those of one node."),
       number("efficiency", &Fabric::efficiency, 0.001, 1, "Reachable share of the line rate."),
+      choice("routing", &Fabric::routing,
+             Words<Fabric::Routing>{
+                 {{"adaptive", Fabric::Routing::adaptive}, {"ecmp", Fabric::Routing::ecmp}}, {}},
+             "How switches spread flows: adaptively, or by a hash whose collisions are drawn from "
+             "the seed."),
+      boolean("sharp", &Fabric::sharp, "Switches reduce (SHARP), and NCCL uses it (CollNet)."),
+      boolean("pxn", &Fabric::pxn,
+              "NCCL's PXN: data moves over NVLink to the GPU beside the right rail."),
       string("source", &Fabric::source, "Where the figures come from."),
   };
   return table;

@@ -107,6 +107,9 @@ struct Fabric {
   int nodes_per_leaf = 32;          // nodes below one leaf (rail-optimised: below one group of rail leaves)
   int nvlink_domain_gpus = 0;       // GPUs that share NVLink; 0: those of one node
   double efficiency = 1;            // reachable share of line rate, measured
+  enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
+  bool sharp = false;               // switches reduce in the network (SHARP), and NCCL is told so (CollNet)
+  bool pxn = true;                  // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
   std::string source;
 };
 
