@@ -1,0 +1,73 @@
+// One line of nccl-tests output, taken apart.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stepcast::interop {
+
+inline constexpr double kLongestMicroseconds = 1e9;
+inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 50;
+inline constexpr int kMostRanks = 10'000'000;
+
+using Words = std::vector<std::string_view>;
+Words words(std::string_view line);
+
+// The whole word as a number; nullopt: it is none.
+template <class T>
+std::optional<T> number(std::string_view word) {
+  T value{};
+  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  if (error != std::errc() || stop != word.data() + word.size()) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// Without the colours that a terminal would show (ESC [ ... m and its like).
+std::string without_escapes(std::string_view line);
+
+struct Row {
+  std::int64_t size = 0, count = 0;
+  int element = 0;  // bytes
+  std::string type;
+  std::string redop;  // "": not printed
+  std::optional<int> root;
+  double microseconds[2] = {0, 0};  // out of place, in place
+  bool has_in_place = false;
+  double bus_bandwidth = 0;
+  std::optional<double> wrong[2];
+  bool in_place_unchecked = false;  // #wrong is N/A in place alone: all-to-all
+  bool unchecked = false;           // N/A out of place too
+  std::string date;                 // of a time stamp behind the row
+};
+
+// What a table's header names.
+struct Columns {
+  bool redop = true;
+  std::size_t halves = 2;  // out of place and in place
+  bool cpu_time = false;   // -C 1: the time column is the host's
+};
+
+enum class Kind { other, header, row, cut };
+
+struct Line {
+  Kind kind = Kind::other;
+  Row row;
+  Columns columns;  // of a header
+  std::string why;  // of a cut row, when it is more than cut
+};
+
+// `in_table`: a header came before, so that two whole numbers alone are a row cut short.
+Line read_line(std::string_view text, bool in_table, std::size_t halves);
+
+// NCCL's own messages (NCCL_DEBUG) land in the middle of a row, which nccl-tests prints in pieces:
+// what stood before "host:pid:tid [0] NCCL INFO ..." on the line, or nullopt where the line holds
+// no such message.
+std::optional<std::string> before_message(std::string_view text);
+
+}  // namespace stepcast::interop
