@@ -1,13 +1,13 @@
 #include "network.h"
 
-namespace stepcast::engine {
+#include <algorithm>
+#include <functional>
 
-using program::kNone;
+namespace stepcast::engine {
 
 Network::Network(const std::vector<program::Resource>& resources) : resources_(resources.size()) {
   for (std::size_t j = 0; j < resources.size(); ++j) {
     resources_[j].capacity = Int128{resources[j].capacity} * program::kWeightOne;
-    capacity_.push_back(resources[j].capacity);
   }
 }
 
@@ -20,8 +20,8 @@ std::uint32_t Network::allocate(std::uint32_t count) {
     free_[count].pop_back();
     return first;
   }
-  const auto first = static_cast<std::uint32_t>(entries_.size());
-  entries_.resize(entries_.size() + count);
+  const auto first = static_cast<std::uint32_t>(uses_.size());
+  uses_.resize(uses_.size() + count);
   return first;
 }
 
@@ -29,6 +29,13 @@ void Network::touch(std::uint32_t resource) {
   if (!resources_[resource].touched) {
     resources_[resource].touched = true;
     touched_.push_back(resource);
+  }
+}
+
+void Network::change(std::uint32_t activity) {
+  if (!activities_[activity].changed) {
+    activities_[activity].changed = true;
+    changed_.push_back(activity);
   }
 }
 
@@ -47,46 +54,43 @@ void Network::start(std::uint32_t activity, const program::Usage* usages, std::u
   a.cap = cap;
   a.since = now;
   a.first = used > 0 ? allocate(used) : 0;
-  a.count = used;
+  a.count = 0;
   a.active = true;
-  std::uint32_t e = a.first;
   for (std::uint32_t k = 0; k < count; ++k) {
     const std::int64_t weight = price.weight[usages[k].kind] * usages[k].count;
     if (weight == 0) {
       continue;
     }
     State& r = resources_[usages[k].resource];
-    entries_[e] = Entry{weight, activity, usages[k].resource, kNone, r.head};
-    if (r.head != kNone) {
-      entries_[r.head].previous = e;
-    }
-    r.head = e;
+    const std::uint32_t use = a.first + a.count++;
+    uses_[use] = {weight, activity, usages[k].resource, static_cast<std::uint32_t>(r.users.size())};
+    r.users.push_back({0, weight, use});
     r.demand += Int128{cap} * weight;
     if (r.over()) {
       touch(usages[k].resource);
     }
-    ++e;
   }
-  changed_.push_back(activity);
+  a.key = fair_key(a);
+  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    resources_[uses_[u].resource].users[uses_[u].position].key = a.key;
+  }
+  change(activity);
 }
 
 void Network::finish(std::uint32_t activity) {
   Activity& a = activities_[activity];
-  for (std::uint32_t e = a.first; e < a.first + a.count; ++e) {
-    const Entry& x = entries_[e];
-    State& r = resources_[x.resource];
+  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    const Use& use = uses_[u];
+    State& r = resources_[use.resource];
     if (r.over()) {
-      touch(x.resource);
+      touch(use.resource);
     }
-    r.demand -= Int128{a.cap} * x.weight;
-    if (x.previous != kNone) {
-      entries_[x.previous].next = x.next;
-    } else {
-      r.head = x.next;
+    r.demand -= Int128{a.cap} * use.weight;
+    if (use.position + 1 != r.users.size()) {
+      r.users[use.position] = r.users.back();
+      uses_[r.users[use.position].use].position = use.position;
     }
-    if (x.next != kNone) {
-      entries_[x.next].previous = x.previous;
-    }
+    r.users.pop_back();
   }
   if (a.count > 0) {
     free_[a.count].push_back(a.first);
@@ -99,20 +103,128 @@ void Network::set_cap(std::uint32_t activity, std::int64_t cap) {
   if (a.cap == cap) {
     return;
   }
-  for (std::uint32_t e = a.first; e < a.first + a.count; ++e) {
-    State& r = resources_[entries_[e].resource];
+  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    State& r = resources_[uses_[u].resource];
     const bool before = r.over();
-    r.demand += (Int128{cap} - a.cap) * entries_[e].weight;
+    r.demand += (Int128{cap} - a.cap) * uses_[u].weight;
     if (before || r.over()) {
-      touch(entries_[e].resource);
+      touch(uses_[u].resource);
     }
   }
   a.cap = cap;
-  changed_.push_back(activity);
+  set_key(activity, fair_key(a));
+  change(activity);
 }
 
-void Network::apply(std::uint32_t activity, std::int64_t rate, std::int64_t now) {
+Network::Key Network::fair_key(const Activity& a) const {
+  Key key = cap_key(a.cap);
+  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    key = std::min(key, resources_[uses_[u].resource].level);
+  }
+  return key;
+}
+
+// The level at which a resource is full: the least L with L >= what is left by those who stop below
+// L, divided among the others. Below that L, what is left per weight is more than L, and grows as
+// others stop; so from any lower L the way up finds it. Nothing of lower key than `water` will
+// change, and the level is not below it.
+Network::Key Network::fair_level(const State& r, Key water) const {
+  if (!r.over()) {
+    return kUnlimited;
+  }
+  for (;;) {
+    Int128 residual = r.capacity;
+    Int128 rising = 0;
+    Key next = kUnlimited;
+    for (const User& u : r.users) {
+      if (u.key < water) {
+        residual -= Int128{rate_of(u.key)} * u.weight;
+      } else {
+        rising += u.weight;
+        next = std::min(next, u.key);
+      }
+    }
+    if (rising == 0) {
+      return kUnlimited;
+    }
+    const Key level = level_key(static_cast<std::int64_t>(floor_divide(residual, rising)));
+    if (level <= next || level <= water) {
+      return level;
+    }
+    water = level;
+  }
+}
+
+void Network::set_key(std::uint32_t activity, Key key) {
   Activity& a = activities_[activity];
+  if (a.key == key) {
+    return;
+  }
+  const Key lower = std::min(a.key, key);
+  a.key = key;
+  for (std::uint32_t u = a.first; u < a.first + a.count; ++u) {
+    State& r = resources_[uses_[u].resource];
+    r.users[uses_[u].position].key = key;
+    if (lower < r.level && r.over()) {
+      touch(uses_[u].resource);
+    }
+  }
+  change(activity);
+}
+
+// Works out the levels of touched resources; those that are no longer what they were wait in the
+// heap at the lower of both.
+void Network::examine(Key water) {
+  for (const std::uint32_t j : touched_) {
+    State& r = resources_[j];
+    r.touched = false;
+    ++evaluations_;
+    const Key level = fair_level(r, water);
+    const Key at = level == r.level ? -1 : std::min(level, r.level);
+    if (at != r.queued && at >= 0) {
+      heap_.emplace_back(at, j);
+      std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+    }
+    r.queued = at;
+  }
+  touched_.clear();
+}
+
+// Those who were stopped by the resource, or now are, take their new keys.
+void Network::move_level(State& r, Key level) {
+  const Key before = r.level;
+  r.level = level;
+  for (const User& u : r.users) {
+    const std::uint32_t id = uses_[u.use].activity;
+    if (u.key > level) {
+      set_key(id, level);
+    } else if (u.key == before) {
+      set_key(id, fair_key(activities_[id]));
+    }
+  }
+}
+
+void Network::solve() {
+  ++solves_;
+  examine(0);
+  while (!heap_.empty()) {
+    const Key water = heap_.front().first;
+    while (!heap_.empty() && heap_.front().first == water) {
+      const std::uint32_t j = heap_.front().second;
+      std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+      heap_.pop_back();
+      State& r = resources_[j];
+      if (r.queued == water) {
+        r.queued = -1;
+        move_level(r, fair_level(r, water));
+      }
+    }
+    examine(water);
+  }
+}
+
+void Network::apply(Activity& a, std::uint32_t activity, std::int64_t now) {
+  const std::int64_t rate = std::max<std::int64_t>(rate_of(a.key), 1);
   if (a.rate == rate) {
     return;
   }
@@ -122,73 +234,16 @@ void Network::apply(std::uint32_t activity, std::int64_t rate, std::int64_t now)
   endings_.push_back({activity, now + ceil_divide(a.remaining, rate)});
 }
 
-// Everything that shares a binding resource, directly or through others, with a touched one.
-void Network::gather() {
-  component_.clear();
-  open_.clear();
-  for (const std::uint32_t j : touched_) {
-    resources_[j].mark = epoch_;
-    resources_[j].touched = false;
-    open_.push_back(j);
-  }
-  touched_.clear();
-  solver_.clear();
-  while (!open_.empty()) {
-    const std::uint32_t j = open_.back();
-    open_.pop_back();
-    if (resources_[j].over()) {
-      resources_[j].local = static_cast<std::uint32_t>(solver_.capacity.size());
-      solver_.capacity.push_back(capacity_[j]);
-    }
-    for (std::uint32_t e = resources_[j].head; e != kNone; e = entries_[e].next) {
-      Activity& a = activities_[entries_[e].activity];
-      if (a.mark == epoch_) {
-        continue;
-      }
-      a.mark = epoch_;
-      component_.push_back(entries_[e].activity);
-      for (std::uint32_t x = a.first; x < a.first + a.count; ++x) {
-        State& r = resources_[entries_[x].resource];
-        if (r.mark != epoch_ && r.over()) {
-          r.mark = epoch_;
-          open_.push_back(entries_[x].resource);
-        }
-      }
-    }
-  }
-}
-
-void Network::solve(std::int64_t now) {
-  ++solves_;
-  for (const std::uint32_t id : component_) {
-    const Activity& a = activities_[id];
-    solver_.cap.push_back(a.cap);
-    for (std::uint32_t e = a.first; e < a.first + a.count; ++e) {
-      const State& r = resources_[entries_[e].resource];
-      if (r.over()) {
-        solver_.uses.push_back({r.local, entries_[e].weight});
-      }
-    }
-    solver_.first.push_back(static_cast<std::uint32_t>(solver_.uses.size()));
-  }
-  solver_.solve();
-  for (std::size_t i = 0; i < component_.size(); ++i) {
-    apply(component_[i], solver_.rate[i], now);
-  }
-}
-
 const std::vector<Network::Ending>& Network::settle(std::int64_t now) {
   endings_.clear();
-  ++epoch_;
   if (!touched_.empty()) {
-    gather();
-    if (!component_.empty()) {
-      solve(now);
-    }
+    solve();
   }
   for (const std::uint32_t id : changed_) {
-    if (activities_[id].active && activities_[id].mark != epoch_) {
-      apply(id, activities_[id].cap, now);
+    Activity& a = activities_[id];
+    a.changed = false;
+    if (a.active) {
+      apply(a, id, now);
     }
   }
   changed_.clear();

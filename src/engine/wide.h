@@ -20,4 +20,15 @@ inline std::int64_t ceil_divide(Int128 a, std::int64_t b) {
   return static_cast<std::int64_t>((a + b - 1) / b);
 }
 
+// Largest integer not above a / b, for b > 0; 0 for negative a.
+inline Int128 floor_divide(Int128 a, Int128 b) {
+  if (a <= 0) {
+    return 0;
+  }
+  if (static_cast<std::uint64_t>(a >> 64) == 0 && static_cast<std::uint64_t>(b >> 64) == 0) {
+    return Int128{static_cast<std::uint64_t>(a) / static_cast<std::uint64_t>(b)};
+  }
+  return a / b;
+}
+
 }  // namespace stepcast::engine

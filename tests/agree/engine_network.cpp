@@ -6,7 +6,7 @@
 #include "../../src/engine/max_min.h"
 #include "../../src/engine/network.h"
 #include "catch.hpp"
-#include "support/random_world.h"
+#include "support/flows.h"
 
 using namespace stepcast;
 using namespace stepcast::testing;
@@ -259,4 +259,156 @@ TEST_CASE("Solving only what an instant touched gives what solving everything gi
     }
     CHECK(bound > 0);
   }
+}
+
+namespace {
+
+// A network and its naive twin: the same changes, everything solved from nothing by definition.
+class Twins {
+ public:
+  explicit Twins(const std::vector<Resource>& resources)
+      : network_(resources), resources_(resources) {}
+
+  bool running(std::uint32_t id) const { return running_.count(id) > 0; }
+  void start(std::uint32_t id, std::vector<Usage> usages, const Price& price) {
+    const Running& kept =
+        running_.emplace(id, Running{std::move(usages), price, price.rate}).first->second;
+    network_.start(id, kept.usages.data(), static_cast<std::uint32_t>(kept.usages.size()),
+                   kept.price, kept.cap, now_);
+  }
+  void finish(std::uint32_t id) {
+    network_.finish(id);
+    running_.erase(id);
+    known_.erase(id);
+  }
+  void set_cap(std::uint32_t id, std::int64_t cap) {
+    running_.at(id).cap = cap;
+    network_.set_cap(id, cap);
+  }
+  // Settles, compares all rates, and that exactly the changed ones were told. Returns how many are
+  // below their caps.
+  std::size_t compare() {
+    std::map<std::uint32_t, std::int64_t> told;
+    for (const engine::Network::Ending& e : network_.settle(++now_)) {
+      REQUIRE(told.emplace(e.activity, network_.rate(e.activity)).second);
+    }
+    MaxMin all;
+    all.clear();
+    for (const Resource& x : resources_) {
+      all.capacity.push_back(x.capacity);
+    }
+    for (const auto& [id, a] : running_) {
+      all.cap.push_back(a.cap);
+      for (const Usage& u : a.usages) {
+        if (a.price.weight[u.kind] > 0) {
+          all.uses.push_back({u.resource, a.price.weight[u.kind] * u.count});
+        }
+      }
+      all.first.push_back(static_cast<std::uint32_t>(all.uses.size()));
+    }
+    all.solve();
+    std::size_t i = 0;
+    std::size_t bound = 0;
+    for (const auto& [id, a] : running_) {
+      CAPTURE(id, a.cap);
+      REQUIRE(network_.rate(id) == all.rate[i]);
+      const auto before = known_.find(id);
+      REQUIRE((told.count(id) > 0) == (before == known_.end() || before->second != all.rate[i]));
+      known_[id] = all.rate[i];
+      bound += all.rate[i] < a.cap ? 1 : 0;
+      ++i;
+    }
+    return bound;
+  }
+  std::uint64_t evaluations() const { return network_.evaluations(); }
+
+ private:
+  struct Running {
+    std::vector<Usage> usages;
+    Price price;
+    std::int64_t cap = 0;
+  };
+  engine::Network network_;
+  std::vector<Resource> resources_;
+  std::map<std::uint32_t, Running> running_;
+  std::map<std::uint32_t, std::int64_t> known_;  // rates after the last comparison
+  std::int64_t now_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("Incremental equals plain, bit by bit, over thousands of changes and rounding ties") {
+  // Small numbers make levels meet: in rounding, at caps, on several resources at once.
+  std::size_t bound = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    Random r(seed);
+    CAPTURE(seed);
+    const std::int64_t unit = r.chance(50) ? 1 : r.in(1, 3) * 1'000'003;
+    const auto count = r.in(1, 30);
+    const bool alike = r.chance(30);
+    std::vector<Resource> resources;
+    for (std::int64_t j = 0; j < count; ++j) {
+      resources.push_back({(alike ? 17 : r.in(1, 60)) * unit});
+    }
+    Twins twins(resources);
+    const auto most = r.in(2, 40);
+    const auto reach = r.in(1, 6);
+    for (int turn = 0; turn < 50; ++turn) {
+      for (std::int64_t c = r.in(1, r.chance(10) ? 30 : 4); c > 0; --c) {
+        const auto id = static_cast<std::uint32_t>(r.in(0, most));
+        if (!twins.running(id)) {
+          std::vector<Usage> usages;
+          for (std::int64_t k = r.in(0, reach); k > 0; --k) {
+            usages.push_back({static_cast<ResourceId>(r.in(0, count - 1)),
+                              static_cast<std::uint32_t>(r.in(0, 3)), r.in(1, 3)});
+          }
+          Price p = price(0, 1'000'000, (r.chance(30) ? 1000 : r.in(1, 20)) * unit);
+          p.weight[2] = kWeightOne / 3;
+          twins.start(id, std::move(usages), p);
+        } else if (r.chance(60)) {
+          twins.finish(id);
+        } else {
+          twins.set_cap(id, r.in(1, 25) * unit);
+        }
+      }
+      bound += twins.compare();
+    }
+  }
+  CHECK(bound > 50'000);
+}
+
+TEST_CASE("Incremental equals plain on a busy fat tree, and works out little of it") {
+  Random r(16);
+  FatTree tree(8, 25'000'000'000);  // 128 hosts
+  // Some links are degraded or broken down to a trickle.
+  for (int k = 0; k < 20; ++k) {
+    tree.links[static_cast<std::size_t>(r.in(0, static_cast<std::int64_t>(tree.links.size()) - 1))]
+        .capacity /= r.in(2, 1000);
+  }
+  Twins twins(tree.links);
+  RandomTraffic traffic(tree);
+  const auto begin = [&](std::uint32_t id) {
+    const Flow f = traffic.next();
+    std::vector<Usage> usages;
+    for (const ResourceId link : f.links) {
+      usages.push_back({link, 0, 1});
+    }
+    twins.start(id, std::move(usages), price(0, f.bytes, r.chance(20) ? f.cap / 7 : f.cap));
+  };
+  for (std::uint32_t id = 0; id < 200; ++id) {
+    begin(id);
+  }
+  std::size_t bound = twins.compare();
+  const std::uint64_t first = twins.evaluations();
+  for (int turn = 0; turn < 2000; ++turn) {
+    const auto id = static_cast<std::uint32_t>(r.in(0, 199));
+    twins.finish(id);
+    if (r.chance(50)) {
+      bound += twins.compare();
+    }
+    begin(id);
+    bound += twins.compare();
+  }
+  CHECK(bound > 200'000);
+  CHECK((twins.evaluations() - first) / 2000 < first / 4);
 }

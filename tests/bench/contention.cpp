@@ -1,0 +1,133 @@
+// Shared bandwidth: random flows over a fat tree, regular ring steps, and collectives expanded into
+// their exchange steps. SimGrid on the same flows: bench_simgrid.
+#include <benchmark/benchmark.h>
+
+#include "../../src/engine/event_queue.h"
+#include "../../src/engine/network.h"
+#include "support/flows.h"
+
+namespace {
+
+using namespace stepcast;
+using namespace stepcast::testing;
+
+// Completes flows as they end; `on_end` may start others at that instant.
+class Runner {
+ public:
+  explicit Runner(const std::vector<Resource>& links) : network_(links) {}
+
+  void start(std::uint32_t id, const Flow& f) {
+    if (generation_.size() <= id) {
+      generation_.resize(id + 1, 0);
+    }
+    usages_.clear();
+    for (const ResourceId link : f.links) {
+      usages_.push_back({link, 0, 1});
+    }
+    Price p;
+    p.rate = f.cap;
+    p.weight[0] = kWeightOne;
+    p.fluid = static_cast<std::int64_t>(
+        engine::ceil_divide(engine::Int128{f.bytes} * 1'000'000'000'000, f.cap));
+    network_.start(id, usages_.data(), static_cast<std::uint32_t>(usages_.size()), p, p.rate,
+                   queue_.now());
+  }
+  // The next instant at which flows end; false when none is left.
+  template <class OnEnd>
+  bool advance(OnEnd&& on_end) {
+    if (network_.unsettled()) {
+      for (const engine::Network::Ending& e : network_.settle(queue_.now())) {
+        queue_.push({e.time, e.activity, ++generation_[e.activity]});
+      }
+    }
+    if (!queue_.next(batch_)) {
+      return false;
+    }
+    for (const engine::Event& e : batch_) {
+      if (e.generation == generation_[e.subject]) {
+        ++generation_[e.subject];
+        network_.finish(e.subject);
+        ++ended_;
+        on_end(e.subject);
+      }
+    }
+    return true;
+  }
+  std::int64_t ended() const { return ended_; }
+  const engine::Network& network() const { return network_; }
+
+ private:
+  engine::Network network_;
+  engine::EventQueue queue_;
+  std::vector<engine::Event> batch_;
+  std::vector<std::uint32_t> generation_;
+  std::vector<Usage> usages_;
+  std::int64_t ended_ = 0;
+};
+
+void report(benchmark::State& state, const Runner& runner, std::int64_t before) {
+  state.counters["flows/s"] =
+      benchmark::Counter(static_cast<double>(runner.ended() - before), benchmark::Counter::kIsRate);
+}
+
+// As many flows in flight as there are hosts; whenever one ends the next begins.
+void random_flows(benchmark::State& state, std::int64_t uplink) {
+  FatTree tree(kBenchmarkPorts, kBenchmarkRate);
+  for (std::size_t j = static_cast<std::size_t>(2 * tree.hosts()); j < tree.links.size(); ++j) {
+    tree.links[j].capacity = uplink;
+  }
+  RandomTraffic traffic(tree);
+  Runner runner(tree.links);
+  for (int i = 0; i < tree.hosts(); ++i) {
+    runner.start(static_cast<std::uint32_t>(i), traffic.next());
+  }
+  const auto next = [&](std::uint32_t id) { runner.start(id, traffic.next()); };
+  while (runner.ended() < 10'000) {
+    runner.advance(next);
+  }
+  const std::int64_t before = runner.ended();
+  const std::uint64_t levels = runner.network().evaluations();
+  for (auto _ : state) {
+    const std::int64_t until = runner.ended() + 1000;
+    while (runner.ended() < until) {
+      runner.advance(next);
+    }
+  }
+  report(state, runner, before);
+  state.counters["levels/flow"] =
+      static_cast<double>(runner.network().evaluations() - levels) /
+      static_cast<double>(std::max<std::int64_t>(1, runner.ended() - before));
+}
+void random_1024_flows(benchmark::State& state) { random_flows(state, kBenchmarkRate); }
+void random_1024_flows_oversubscribed(benchmark::State& state) {
+  random_flows(state, kBenchmarkRate / 2);
+}
+BENCHMARK(random_1024_flows)->Unit(benchmark::kMillisecond);
+BENCHMARK(random_1024_flows_oversubscribed)->Unit(benchmark::kMillisecond);
+
+// Ring steps over all hosts: all begin and end together. `binding`: flows would go faster than the
+// links let them, so that every link is a constraint.
+void ring_steps(benchmark::State& state, bool binding) {
+  const FatTree tree(kBenchmarkPorts, kBenchmarkRate);
+  std::vector<Flow> step = ring_step(tree, 1 << 20);
+  for (Flow& f : step) {
+    f.cap *= binding ? 2 : 1;
+  }
+  Runner runner(tree.links);
+  for (auto _ : state) {
+    for (std::uint32_t i = 0; i < step.size(); ++i) {
+      runner.start(i, step[i]);
+    }
+    while (runner.advance([](std::uint32_t) {})) {
+    }
+  }
+  report(state, runner, 0);
+}
+void ring_steps_1024(benchmark::State& state) { ring_steps(state, false); }
+void ring_steps_1024_every_link_binds(benchmark::State& state) { ring_steps(state, true); }
+BENCHMARK(ring_steps_1024)->Unit(benchmark::kMicrosecond);
+BENCHMARK(ring_steps_1024_every_link_binds)->Unit(benchmark::kMicrosecond);
+
+}  // namespace
+
+BENCHMARK_MAIN();
