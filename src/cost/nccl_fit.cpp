@@ -124,12 +124,16 @@ std::string heading(const NcclSystem& system, const std::vector<NcclLog>& logs) 
 
 NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
                     const std::vector<NcclPoint>& points, const std::filesystem::path&) {
-  std::map<std::pair<int, int>, std::vector<Point>> series;  // (op, size)
-  for (const NcclPoint& p : points) {
+  std::map<std::pair<int, int>, std::vector<Point>> series;         // (op, size)
+  std::map<std::pair<int, int>, std::vector<std::size_t>> indices;  // into `points`
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const NcclPoint& p = points[i];
     const Placed at = place(system, logs.at(static_cast<std::size_t>(p.log)), p);
     series[{at.op, at.size}].push_back(at.point);
+    indices[{at.op, at.size}].push_back(i);
   }
   NcclFitted result;
+  result.predicted.resize(points.size());
   result.yaml = heading(system, logs) + "ops:\n";
   int last = -1;
   for (const auto& [key, measured] : series) {
@@ -140,7 +144,11 @@ NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
     s.size = size;
     s.points = static_cast<int>(measured.size());
     s.blind = deviations(measured, predictions(measured, Fit{}));
-    s.fitted = deviations(measured, predictions(measured, fit));
+    const std::vector<double> fitted = predictions(measured, fit);
+    for (std::size_t i = 0; i < fitted.size(); ++i) {
+      result.predicted[indices.at(key)[i]] = seconds(fitted[i]);
+    }
+    s.fitted = deviations(measured, fitted);
     s.left_out = deviations(measured, held_out(measured));
     if (op != last) {
       result.yaml += fmt::format("  {}:\n", op_name(op));

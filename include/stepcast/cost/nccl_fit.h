@@ -67,6 +67,7 @@ struct NcclSeries {
 struct NcclFitted {
   std::vector<NcclSeries> series;
   std::string yaml;  // text of the calibration file: curves, residuals, provenance
+  std::vector<Time> predicted;  // of every point given, in their order, by the curve of its series
 };
 
 // Throws InputError: an unknown collective, a point of no positive time, a cluster that cannot be built. Curves are
