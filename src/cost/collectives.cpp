@@ -40,11 +40,13 @@ struct CurvePair {
 
 const char* to_string(Collective c) {
   constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                    "broadcast"};
+                                    "broadcast",  "reduce",     "gather",         "scatter"};
   return kNames[static_cast<int>(c)];
 }
 const char* to_string(Algorithm a) {
-  constexpr const char* kNames[] = {"ring", "tree", "nvls", "nvlstree", "pairwise", "direct"};
+  constexpr const char* kNames[] = {"ring",     "tree",         "nvls",          "nvlstree",
+                                    "pairwise", "direct",       "collnetdirect", "collnetchain",
+                                    "pat",      "hierarchical", "torus"};
   return kNames[static_cast<int>(a)];
 }
 const char* to_string(Protocol p) {

@@ -12,8 +12,8 @@
 namespace stepcast::cost {
 
 // Collective's order, then a send.
-inline constexpr int kOps = 6;
-inline constexpr int kSend = 5;
+inline constexpr int kOps = kCollectives + 1;
+inline constexpr int kSend = kCollectives;
 const char* op_name(int op);
 int op_of(const std::string& name);  // -1: none; nccl-tests' names too
 

@@ -48,7 +48,8 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
 
 // A file without logs of an operation lends the nearest relative's: [op][choice].
 constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
-                                     {3, -1, -1, -1}, {4, 1, 0, -1}, {5, 3, -1, -1}};
+                                     {3, -1, -1, -1}, {4, 5, 1, 0},  {5, 4, 2, 0},
+                                     {6, 7, 8, 3},    {7, 6, 8, 3},  {8, 3, -1, -1}};
 
 }  // namespace
 

@@ -16,10 +16,33 @@
 
 namespace stepcast::cost {
 
-enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast };
+// gather and scatter are grouped sends and receives, as nccl-tests runs them.
+enum class Collective {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  reduce,
+  gather,
+  scatter
+};
+inline constexpr int kCollectives = 8;
 const char* to_string(Collective c);
 
-enum class Algorithm { ring, tree, nvls, nvls_tree, pairwise, direct };
+enum class Algorithm {
+  ring,
+  tree,
+  nvls,
+  nvls_tree,
+  pairwise,
+  direct,
+  collnet_direct,
+  collnet_chain,
+  pat,
+  hierarchical,
+  torus
+};
 enum class Protocol { ll, ll128, simple };
 const char* to_string(Algorithm a);
 const char* to_string(Protocol p);
@@ -49,8 +72,9 @@ class Collectives {
   ~Collectives();
   Collectives(Collectives&&) noexcept;
 
-  // `bytes` as NCCL counts them: all-reduce and broadcast the buffer; all-gather and reduce-scatter the FULL gathered
-  // buffer; all-to-all the whole send buffer of a rank. A group of one costs nothing.
+  // `bytes` as NCCL counts them: all-reduce, broadcast and reduce the buffer; all-gather and reduce-scatter the FULL
+  // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
+  // of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
   // One send with its receive.
   CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;

@@ -2,9 +2,8 @@
 // (algorithm, protocol).
 //
 // SOURCE: src/graph/tuning.cc, topo.h, search.cc and connect.cc of NCCL 2.30.7; constants are
-// NCCL's own, in its units (microseconds, GB/s), converted here. Rules of older versions differ
-// little in time: earlier base latencies, no NVLink SHARP before 2.17; choose an algorithm with
-// `nccl.algo` where that matters. VALID: what NCCL would pick. Achieved times come from the fits
+// NCCL's own, in its units (microseconds, GB/s), converted here, with those of 2.18.3 and 2.23.4
+// where they differ (Release). VALID: what NCCL would pick. Achieved times come from the fits
 // (fit.h) on top of these lines.
 #pragma once
 
@@ -16,6 +15,15 @@
 #include "stepcast/cost/collectives.h"
 
 namespace stepcast::cost {
+
+// Versions whose constants differ: up to 2.19, up to 2.23, and later ones.
+enum class Release { v2_18, v2_23, current };
+
+// NCCL_MIN_CTAS and NCCL_MAX_CTAS; 0: not set.
+struct ChannelLimits {
+  int fewest = 0;
+  int most = 0;
+};
 
 // A group as NCCL's tuner sees it, in seconds and bytes per second.
 struct Situation {
@@ -30,19 +38,33 @@ struct Situation {
   bool nvls = false;
   bool amd_cpu = false;
   bool pcie_between = false;  // the domains lie in one node
-  double intra = 0;           // rate that NCCL counts on inside a domain, per GPU
-  double net = 0;             // rate out of one domain, all its ports; line rate after faults
-  double net_latency = 0;     // beyond what the constants hold
-  double bus() const;         // rate of one ring through all members, all channels together
-  int search_channels = 1;    // channels that the topology search finds
-  int channels = 1;           // channels of the communicator
-  double channel_rate() const { return bus() / search_channels; }
+  bool sharp = false;         // the network's switches reduce, and CollNet is on
+  bool pxn = true;            // a GPU reaches other rails through its neighbours' NICs
+  bool torus = false;
+  int torus_dimensions = 0;
+  Release release = Release::current;
+  double intra = 0;      // rate that NCCL counts on inside a domain, per GPU
+  double net = 0;        // rate out of one domain, all its ports; after faults and hash collisions
+  double pairs_net = 0;  // the same for all-to-all
+  double link = 0;       // line rates, which nothing beats: of a GPU's port inside its domain,
+  double port = 0;       // and of one NIC port
+  double net_latency = 0;    // beyond what the constants hold
+  double bus() const;        // rate of one ring through all members, all channels together
+  int search_channels = 1;   // channels that the topology search finds
+  int channels = 1;          // channels of the communicator
+  double channel_share = 1;  // of the bandwidth, where fewer channels are allowed than found
+  ChannelLimits limits;
 };
-Situation situate(const cluster::GroupShape& group);
+Situation situate(const cluster::GroupShape& group, Release release = Release::current,
+                  ChannelLimits limits = {});
+// The parts of a two-level algorithm: the members of one domain; those of one rank in each domain,
+// which share the NICs with their neighbours' groups.
+Situation inside(const Situation& s);
+Situation across(const Situation& s);
 
 // Rates NCCL counts on, as a share of the data sheet's: per link 20.0 of 25 GB/s (NVLink 2,
 // 3), 20.6 of 25 (4), 40.1 of 50 (5); PCIe slots 24 of 31.5 GB/s (all generations alike).
-double nvlink_share(double compute_capability);
+double nvlink_share(double compute_capability, Release release = Release::current);
 inline constexpr double kPcieShare = 24.0 / 31.5;
 
 // The caps' column: one domain, two, more.
@@ -50,8 +72,9 @@ inline int column(const Situation& s) { return s.domains == 1 ? 0 : s.domains ==
 
 enum class Hop { nvlink, pcie, net };
 // hwLatencies of tuning.cc, seconds. Algorithms without a figure of their own are not asked for.
-double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol);
-double base_latency(Algorithm algorithm, Protocol protocol);
+double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol,
+                   Release release = Release::current);
+double base_latency(Algorithm algorithm, Protocol protocol, Release release = Release::current);
 inline Hop intra_hop(const Situation& s) { return s.nvlink ? Hop::nvlink : Hop::pcie; }
 inline Hop inter_hop(const Situation& s) { return s.pcie_between ? Hop::pcie : Hop::net; }
 double ll_cap(const Situation& s);  // llMaxBws
@@ -61,6 +84,10 @@ struct Line {
   Protocol protocol = Protocol::simple;
   double latency = 0;    // seconds
   double bandwidth = 0;  // bytes of the operation per second; 0: not offered
+  // A pipeline fills hop by hop: `fill_hops` more passes of its first `fill_bytes`.
+  double fill_hops = 0;
+  double fill_bytes = 0;
+  double floor = 0;  // seconds per byte below which a port would exceed its line rate
 };
 
 // Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks. Rings and trees are
@@ -71,12 +98,13 @@ struct Traffic {
   double spine = 0;
 };
 
-// One entry per algorithm: `line` gives bandwidth 0 where NCCL does not offer it.
+// One entry per algorithm: `line` gives bandwidth 0 where the algorithm does not exist.
 struct Entry {
   Algorithm algorithm;
   const char* nccl_name;  // as NCCL_ALGO, lower case; empty: cannot be forced
   Line (*line)(const Situation&, Collective, Protocol);
   Traffic (*traffic)(const Situation&, Collective, double bytes);
+  bool (*offered)(const Situation&) = nullptr;  // unless a job names it; none: always
 };
 
 Line ring_line(const Situation&, Collective, Protocol);
@@ -89,6 +117,18 @@ Line nvls_tree_line(const Situation&, Collective, Protocol);
 Traffic nvls_tree_traffic(const Situation&, Collective, double bytes);
 Line pairwise_line(const Situation&, Collective, Protocol);
 Traffic pairwise_traffic(const Situation&, Collective, double bytes);
+// Broadcast and reduce: the ring, cut open.
+Line chain_line(const Situation&, double bus, Protocol);
+Line collnet_direct_line(const Situation&, Collective, Protocol);
+Line collnet_chain_line(const Situation&, Collective, Protocol);
+Traffic collnet_traffic(const Situation&, Collective, double bytes);
+Line pat_line(const Situation&, Collective, Protocol);
+Traffic pat_traffic(const Situation&, Collective, double bytes);
+bool pat_offered(const Situation&);
+Line hierarchical_line(const Situation&, Collective, Protocol);
+Traffic hierarchical_traffic(const Situation&, Collective, double bytes);
+Line torus_line(const Situation&, Collective, Protocol);
+Traffic torus_traffic(const Situation&, Collective, double bytes);
 // A send to one peer over a path.
 Line direct_line(const cluster::Path& path, double compute_capability);
 int direct_channels(const cluster::Path& path, double bytes);
@@ -101,6 +141,14 @@ double tree_correction_smooth(Protocol protocol, double bytes);
 int launch_channels(const Situation& s, const Line& line, double bytes);
 
 std::span<const Entry> algorithms();
+
+// Base and steps of grouped sends and receives, which NCCL has no model of: nccl-tests of 2 to 512
+// GPUs (calibration/nccl: DGX A100, 16 GPUs 58 us; Polaris, 32 GPUs 130-170 us; one NVLink domain
+// of 8, 7 to 12 us). Seconds.
+inline constexpr double kSendBase = 6.6e-6;  // as NCCL's low-latency base
+inline constexpr double kSendNear = 0.3e-6;  // per peer over NVLink
+inline constexpr double kSendPcie = 0.6e-6;
+inline constexpr double kSendFar = 4e-6;  // per peer through a NIC: one proxy serves them in turn
 
 // Steps of NCCL's rings.
 inline int ring_steps(const Situation& s, Collective op) {

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepcast/base/diagnostics.h"
+
 namespace stepcast::cost {
 namespace {
+
+bool never(const Situation&) { return false; }
 
 // The whole list of algorithms, in reading order. `direct` (a single send) has a path instead of a
 // group: p2p.cpp.
@@ -14,12 +18,27 @@ constexpr std::array kAlgorithms = {
     Entry{Algorithm::nvls, "nvls", nvls_line, nvls_traffic},
     Entry{Algorithm::nvls_tree, "nvlstree", nvls_tree_line, nvls_tree_traffic},
     Entry{Algorithm::pairwise, "", pairwise_line, pairwise_traffic},
+    Entry{Algorithm::collnet_direct, "collnetdirect", collnet_direct_line, collnet_traffic},
+    Entry{Algorithm::collnet_chain, "collnetchain", collnet_chain_line, collnet_traffic},
+    Entry{Algorithm::pat, "pat", pat_line, pat_traffic, pat_offered},
+    Entry{Algorithm::hierarchical, "hierarchical", hierarchical_line, hierarchical_traffic, never},
+    Entry{Algorithm::torus, "torus", torus_line, torus_traffic},
 };
 
 double bytes_time(const Line& line, double bytes) {
   const double share =
       line.algorithm == Algorithm::tree ? tree_correction_smooth(line.protocol, bytes) : 1.0;
-  return bytes / (line.bandwidth * share);
+  return (bytes + line.fill_hops * std::min(bytes, line.fill_bytes)) / (line.bandwidth * share);
+}
+
+// Seconds per byte at which the busiest port runs at its line rate.
+double floor_of(const Entry& e, const Situation& s, Collective op) {
+  const Traffic each = e.traffic(s, op, 1.0);
+  double floor = s.link > 0 ? each.nvlink / s.link : 0;
+  if (s.port > 0) {
+    floor = std::max(floor, each.nic / s.port);
+  }
+  return floor;
 }
 
 }  // namespace
@@ -32,29 +51,43 @@ void Offer::add(const Line& line) {
   }
   best_bandwidth = std::max(best_bandwidth, line.bandwidth);
   least_latency = count == 0 ? line.latency : std::min(least_latency, line.latency);
+  STEPCAST_CHECK(count < static_cast<int>(lines.size()), "more lines than an offer holds");
   lines[static_cast<std::size_t>(count++)] = line;
 }
 
 Offer offer(const Situation& s, Collective op, Allowed allowed) {
   Offer o;
   for (int a = 0; a < static_cast<int>(kAlgorithms.size()); ++a) {
-    if (allowed.algorithm >= 0 && a != allowed.algorithm) {
+    const Entry& e = kAlgorithms[static_cast<std::size_t>(a)];
+    const unsigned bit = 1U << a;
+    if ((allowed.algorithm >= 0 && a != allowed.algorithm) || (allowed.algorithms & bit) == 0) {
+      continue;
+    }
+    const bool named = a == allowed.algorithm || (allowed.named & bit) != 0;
+    if (e.offered != nullptr && !named && !e.offered(s)) {
       continue;
     }
     for (int p = 0; p < 3; ++p) {
-      if (allowed.protocol >= 0 && p != allowed.protocol) {
+      if ((allowed.protocol >= 0 && p != allowed.protocol) || (allowed.protocols >> p & 1U) == 0) {
         continue;
       }
-      o.add(kAlgorithms[static_cast<std::size_t>(a)].line(s, op, static_cast<Protocol>(p)));
+      Line line = e.line(s, op, static_cast<Protocol>(p));
+      if (line.bandwidth > 0) {
+        line.bandwidth *= s.channel_share;
+        line.floor = floor_of(e, s, op);
+        o.add(line);
+      }
     }
   }
-  if (o.count == 0 && (allowed.algorithm >= 0 || allowed.protocol >= 0)) {
+  if (o.count == 0) {
     // NCCL falls back to what it has where a forced choice does not exist for an operation: first
     // keep the protocol.
-    if (allowed.algorithm >= 0) {
-      return offer(s, op, {-1, allowed.protocol});
+    if (allowed.algorithm >= 0 || allowed.algorithms != ~0U) {
+      return offer(s, op, {-1, allowed.protocol, ~0U, allowed.protocols, 0});
     }
-    return offer(s, op, {});
+    if (allowed.protocol >= 0 || allowed.protocols != ~0U) {
+      return offer(s, op, {});
+    }
   }
   return o;
 }
@@ -113,7 +146,8 @@ Predicted predict(const Offer& o, const Fit& fit, double bytes) {
   Predicted best;
   for (int i = 0; i < o.count; ++i) {
     const Line& line = o.lines[static_cast<std::size_t>(i)];
-    const Predicted p{fit.latency * line.latency, bytes_time(line, bytes) / share};
+    const Predicted p{fit.latency * line.latency,
+                      std::max(bytes_time(line, bytes) / share, bytes * line.floor)};
     if (i == 0 || p.total() < best.total()) {
       best = p;
     }

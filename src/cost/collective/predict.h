@@ -4,7 +4,8 @@
 // with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
 // e (achieved share of NCCL's bandwidth, piecewise linear in x, ends constant) come from a fit
 // (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by less than 0.95 per
-// unit of x, so t rises with S; a minimum of continuous rising curves is continuous and rising.
+// unit of x, so t rises with S; a minimum of continuous rising curves is continuous and rising. The
+// bytes' part of a line is never below its floor: no port beats its line rate, whatever e says.
 #pragma once
 
 #include <array>
@@ -16,7 +17,7 @@ namespace stepcast::cost {
 
 // The lines of one operation on one group that NCCL may choose from.
 struct Offer {
-  std::array<Line, 16> lines;
+  std::array<Line, 24> lines;
   int count = 0;
   double best_bandwidth = 0;
   double least_latency = 0;
@@ -26,6 +27,9 @@ struct Offer {
 struct Allowed {
   int algorithm = -1;  // index in algorithms(); -1: any
   int protocol = -1;
+  unsigned algorithms = ~0U;  // bit per index
+  unsigned protocols = ~0U;
+  unsigned named = 0;  // algorithms that a job asks for, so offered beyond NCCL's own conditions
 };
 Offer offer(const Situation& s, Collective op, Allowed allowed);
 // NCCL's own choice.

@@ -16,30 +16,51 @@ Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha) {
          alpha * steps;
 }
 
+namespace {
+
+// All channels together. Of a domain's r members one hands over to the next domain in each ring,
+// so a port inside carries (r-1)/r of them.
+double ring_bus(const Situation& s) {
+  if (s.domains == 1) {
+    return s.intra;
+  }
+  return s.per_domain > 1 ? std::min(s.intra * s.per_domain / (s.per_domain - 1.0), s.net) : s.net;
+}
+
+bool has_ring(Collective op) {
+  return op != Collective::all_to_all && op != Collective::gather && op != Collective::scatter;
+}
+
+}  // namespace
+
 Line ring_line(const Situation& s, Collective op, Protocol protocol) {
-  if (op == Collective::all_to_all) {
+  if (!has_ring(op) || s.torus) {
     return {};
   }
   constexpr double kLl128[] = {20e9, 20e9, 36.7e9, 40e9};  // perChMaxRingLL128Bws, bytes/s
-  double bus = s.bus();
+  const bool old = s.release == Release::v2_18;
+  const bool chain = op == Collective::broadcast || op == Collective::reduce;
+  double bus = ring_bus(s);
   if (protocol == Protocol::ll) {
-    bus = std::min(ll_cap(s), bus * 0.5);
+    const bool slow = s.domains > 1 || op == Collective::all_reduce || op == Collective::reduce;
+    bus = std::min(ll_cap(s), bus * (!old ? 1.0 / 2 : slow ? 1.0 / 4 : 1.0 / 3));
   } else if (protocol == Protocol::ll128) {
     if (!s.nvlink && s.per_domain > 1) {
       return {};
     }
-    bus = std::min(bus * 0.92, s.search_channels * kLl128[s.arch]);
+    bus =
+        std::min(bus * (old && s.per_domain < 2 ? 0.7 : 0.92), s.search_channels * kLl128[s.arch]);
+  }
+  if (chain) {
+    return chain_line(s, bus, protocol);
   }
   const int steps = ring_steps(s, op);
-  const double intra = hop_latency(intra_hop(s), Algorithm::ring, protocol);
-  double latency = base_latency(Algorithm::ring, protocol);
-  if (op == Collective::broadcast) {
-    latency +=
-        steps * hop_latency(s.domains > 1 ? inter_hop(s) : intra_hop(s), Algorithm::ring, protocol);
-    return {Algorithm::ring, protocol, latency, bus};
-  }
-  const int inter_steps = (op == Collective::all_reduce ? 2 : 1) * (s.domains - 1);
   const bool simple = protocol == Protocol::simple;
+  const double intra = hop_latency(intra_hop(s), Algorithm::ring, protocol);
+  double inter_steps = (op == Collective::all_reduce ? 2 : 1) * (s.domains - 1);
+  if (old && s.domains > 1 && op == Collective::all_reduce) {
+    inter_steps = std::min(2 * s.domains, steps);
+  }
   double overhead = 0;  // NIC proxy per hop beside the network, several domains only
   if (s.domains > 1 && !s.pcie_between) {
     overhead = (s.amd_cpu ? 2e-6 : 1e-6) * (simple ? 3 : 1);
@@ -47,12 +68,14 @@ Line ring_line(const Situation& s, Collective op, Protocol protocol) {
   const double inter =
       hop_latency(inter_hop(s), s.per_domain == 1 ? Algorithm::tree : Algorithm::ring, protocol) +
       s.net_latency * (simple ? 2 : 1);
-  latency += (steps - inter_steps) * std::max(intra, overhead) + inter_steps * inter;
+  const double latency = base_latency(Algorithm::ring, protocol) +
+                         (steps - inter_steps) * std::max(intra, overhead) + inter_steps * inter;
   return {Algorithm::ring, protocol, latency, bus * s.ranks / steps};
 }
 
 Traffic ring_traffic(const Situation& s, Collective op, double bytes) {
-  const double passed = op == Collective::broadcast ? bytes : bytes * ring_steps(s, op) / s.ranks;
+  const bool chain = op == Collective::broadcast || op == Collective::reduce;
+  const double passed = chain ? bytes : bytes * ring_steps(s, op) / s.ranks;
   Traffic t;
   // Of a domain's r members one hands over to the next domain, in each of the rings.
   t.nvlink = passed * (s.domains == 1 ? 1.0 : (s.per_domain - 1.0) / s.per_domain);

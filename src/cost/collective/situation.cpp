@@ -55,7 +55,7 @@ void count_channels(Situation& s) {
     rate = first_within(intra_rates(s.arch), total);
     count = std::max(1, static_cast<int>(total / rate + 1e-9));
   } else {
-    const double port = s.net / std::max(1, s.nics) / kGB;
+    const double port = s.port / kGB;
     rate = first_within(inter_rates(s.arch), port);
     count = std::max(1, static_cast<int>(port / rate + 1e-9)) * std::max(1, s.nics);
   }
@@ -71,6 +71,14 @@ void count_channels(Situation& s) {
   if (s.arch >= 2 && s.domains > 1 && rate > 45 && s.channels < 16) {
     s.channels *= 2;
   }
+  // Up to 2.19 NCCL scales its bandwidths by the channels it is left with; so it is today, though
+  // the tuner does not say so.
+  const int found = s.channels;
+  if (s.limits.most > 0) {
+    s.channels = std::min(s.channels, s.limits.most);
+  }
+  s.channels = std::clamp(s.channels, std::min(s.limits.fewest, 64), 64);
+  s.channel_share = std::min(1.0, static_cast<double>(s.channels) / found);
 }
 
 // [link][tree, ring][LL, LL128, Simple], microseconds.
@@ -79,31 +87,73 @@ constexpr double kHop[3][2][3] = {{{0.6, 1.25, 4.0}, {0.6, 1.9, 3.4}},
                                   {{5.0, 8.5, 14.0}, {2.7, 4.0, 14.0}}};
 constexpr double kBase[2][3] = {{6.8, 14.0, 8.4}, {6.6, 14.0, 8.4}};
 
+// The other algorithms run Simple only: [link], microseconds.
+struct SimpleHops {
+  Algorithm algorithm;
+  double current[3];
+  double v2_18[3];
+};
+constexpr SimpleHops kSimpleHops[] = {
+    {Algorithm::collnet_direct, {3.7, 3.7, 31}, {8.0, 8.0, 10.7}},
+    {Algorithm::collnet_chain, {2.8, 2.8, 30}, {4.75, 8.0, 14}},
+    {Algorithm::nvls, {25, 0, 18}, {0, 0, 18}},
+    {Algorithm::nvls_tree, {25, 0, 20.9}, {0, 0, 19}},
+    {Algorithm::pat, {4.0, 4.0, 14}, {4.0, 4.0, 14}},
+};
+
 }  // namespace
 
-double nvlink_share(double capability) {
+double nvlink_share(double capability, Release release) {
+  if (release != Release::current) {
+    // sm100 came with 2.25; sm90 had 20.0 before 2.20.
+    return release == Release::v2_23 && capability >= 9 ? 20.6 / 25 : 20.0 / 25;
+  }
   return capability >= 10 ? 40.1 / 50 : capability >= 9 ? 20.6 / 25 : 20.0 / 25;
 }
 
-double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol) {
-  if (algorithm == Algorithm::nvls) {
-    return (hop == Hop::net ? 18 : 25) * kMicro;
+double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol, Release release) {
+  const int link = static_cast<int>(hop);
+  for (const SimpleHops& h : kSimpleHops) {
+    if (h.algorithm == algorithm) {
+      if (algorithm == Algorithm::nvls_tree && hop == Hop::net && release == Release::v2_23) {
+        return 14 * kMicro;
+      }
+      return (release == Release::v2_18 ? h.v2_18[link] : h.current[link]) * kMicro;
+    }
   }
-  if (algorithm == Algorithm::nvls_tree) {
-    return (hop == Hop::net ? 20.9 : 25) * kMicro;
+  const bool tree = algorithm == Algorithm::tree;
+  if (tree && hop == Hop::pcie && protocol == Protocol::simple && release == Release::v2_18) {
+    return 6 * kMicro;
   }
-  const int row = algorithm == Algorithm::tree ? 0 : 1;
-  return kHop[static_cast<int>(hop)][row][static_cast<int>(protocol)] * kMicro;
+  return kHop[link][tree ? 0 : 1][static_cast<int>(protocol)] * kMicro;
 }
 
-double base_latency(Algorithm algorithm, Protocol protocol) {
-  return kBase[algorithm == Algorithm::tree ? 0 : 1][static_cast<int>(protocol)] * kMicro;
+double base_latency(Algorithm algorithm, Protocol protocol, Release release) {
+  const bool old = release == Release::v2_18;
+  switch (algorithm) {
+    case Algorithm::nvls:
+    case Algorithm::nvls_tree:
+      return old ? 23 * kMicro : 0;
+    case Algorithm::collnet_direct:
+    case Algorithm::collnet_chain:
+      return 0;
+    case Algorithm::pat:
+      return 8 * kMicro;
+    case Algorithm::tree:
+      return old && protocol == Protocol::simple ? 0
+                                                 : kBase[0][static_cast<int>(protocol)] * kMicro;
+    default:
+      return kBase[1][static_cast<int>(protocol)] * kMicro;
+  }
 }
 
 double ll_cap(const Situation& s) {
   constexpr double kCaps[4][3] = {
       {39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}};
-  const int row = s.domains == 1 ? s.arch : s.amd_cpu ? 1 : 0;
+  int row = s.domains == 1 ? s.arch : s.amd_cpu ? 1 : 0;
+  if (s.release == Release::v2_18) {
+    row = std::min(row, 1);  // Hopper as Ampere
+  }
   return kCaps[row][column(s)] * kGB;
 }
 
@@ -114,8 +164,10 @@ double Situation::bus() const {
   return per_domain > 1 ? std::min(intra, net) : net;
 }
 
-Situation situate(const cluster::GroupShape& g) {
+Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits limits) {
   Situation s;
+  s.release = release;
+  s.limits = limits;
   s.ranks = g.ranks;
   s.domains = std::max(1, g.domains);
   s.per_domain = std::max(1, g.ranks_per_domain);
@@ -123,12 +175,27 @@ Situation situate(const cluster::GroupShape& g) {
   s.nics_per_leaf = g.nics_per_leaf;
   s.domains_per_leaf = std::max(1, g.domains_per_leaf);
   s.arch = arch_of(g.compute_capability);
+  if (release != Release::current) {
+    s.arch = std::min(s.arch, 2);
+  }
   s.nvlink = g.has_nvlink;
   s.nvls = g.nvls;
   s.amd_cpu = g.amd_cpu;
   s.pcie_between = g.nodes <= 1 && g.domains > 1;
-  s.intra = g.nvlink.count() * (g.has_nvlink ? nvlink_share(g.compute_capability) : kPcieShare);
-  s.net = g.nic_per_domain.count() * (s.pcie_between ? kPcieShare : 1);
+  s.sharp = g.sharp && s.domains > 1 && !s.pcie_between;
+  s.pxn = g.pxn;
+  s.torus = g.torus && s.domains == 1;
+  s.torus_dimensions = g.torus_dimensions;
+  s.link = g.nvlink.count();
+  s.port = s.nics > 0 ? g.nic_per_domain.count() / s.nics : 0;
+  s.intra = s.link * (s.torus        ? 1.0
+                      : g.has_nvlink ? nvlink_share(g.compute_capability, release)
+                                     : kPcieShare);
+  const double reached = s.pcie_between ? kPcieShare : 1;
+  s.net = g.nic_per_domain.count() * reached * g.hash_mean;
+  s.pairs_net = g.pairs_nic_per_domain.count() > 0
+                    ? g.pairs_nic_per_domain.count() * reached * g.pairs_hash_mean
+                    : s.net;
   // The constants hold a usual InfiniBand network: adapter and first switch twice, 1.5 us.
   constexpr double kUsual = 1.5e-6;
   s.net_latency =
@@ -137,13 +204,44 @@ Situation situate(const cluster::GroupShape& g) {
   return s;
 }
 
+Situation inside(const Situation& whole) {
+  Situation s = whole;
+  s.ranks = whole.per_domain;
+  s.domains = 1;
+  s.nics = s.nics_per_leaf = 0;
+  s.net = s.pairs_net = s.port = s.net_latency = 0;
+  s.sharp = s.pcie_between = false;
+  count_channels(s);
+  return s;
+}
+
+Situation across(const Situation& whole) {
+  Situation s = whole;
+  s.ranks = whole.domains;
+  s.per_domain = 1;
+  s.nics = std::max(1, whole.nics / whole.per_domain);
+  s.net = whole.net / whole.per_domain;
+  s.pairs_net = whole.pairs_net / whole.per_domain;
+  s.port = whole.port * whole.nics / (s.nics * whole.per_domain);
+  s.sharp = false;
+  count_channels(s);
+  return s;
+}
+
 int launch_channels(const Situation& s, const Line& line, double bytes) {
+  if (line.algorithm == Algorithm::torus) {
+    return 0;  // the chips' own engines move the data
+  }
   if (line.algorithm == Algorithm::nvls || line.algorithm == Algorithm::nvls_tree) {
-    return s.arch >= 3 ? (s.domains > 1 ? 32 : 24) : 16;
+    const int found = s.arch >= 3 ? (s.domains > 1 ? 32 : 24) : 16;
+    return s.limits.most > 0 ? std::min(found, s.limits.most) : found;
   }
   const bool ring = line.algorithm == Algorithm::ring;
-  double per_thread = 64;  // bytes, Simple
-  double threads = line.algorithm == Algorithm::tree ? 640 : 512;
+  const bool collnet =
+      line.algorithm == Algorithm::collnet_direct || line.algorithm == Algorithm::collnet_chain;
+  double per_thread = collnet ? 512 : 64;  // bytes, Simple
+  double threads =
+      collnet || line.algorithm == Algorithm::tree || line.algorithm == Algorithm::pat ? 640 : 512;
   if (line.protocol == Protocol::ll) {
     per_thread = ring ? 8.0 * s.ranks : 8.0;
   } else if (line.protocol == Protocol::ll128) {

@@ -29,7 +29,7 @@ double tree_correction_smooth(Protocol protocol, double bytes) {
 }
 
 Line tree_line(const Situation& s, Collective op, Protocol protocol) {
-  if (op != Collective::all_reduce) {
+  if (op != Collective::all_reduce || s.torus) {
     return {};
   }
   constexpr double kTree[4][3] = {
@@ -53,11 +53,11 @@ Line tree_line(const Situation& s, Collective op, Protocol protocol) {
     bus = std::min(bus * (s.domains == 1 ? 7.0 / 9 : 120.0 / 128),
                    s.search_channels * kLl128[s.arch][c]);
   }
-  const double inter = hop_latency(inter_hop(s), Algorithm::tree, protocol) +
+  const double inter = hop_latency(inter_hop(s), Algorithm::tree, protocol, s.release) +
                        s.net_latency * (protocol == Protocol::simple ? 2 : 1);
   const double latency =
-      base_latency(Algorithm::tree, protocol) +
-      2 * ((s.per_domain - 1) * hop_latency(intra_hop(s), Algorithm::tree, protocol) +
+      base_latency(Algorithm::tree, protocol, s.release) +
+      2 * ((s.per_domain - 1) * hop_latency(intra_hop(s), Algorithm::tree, protocol, s.release) +
            std::floor(std::log2(s.domains)) * inter);
   return {Algorithm::tree, protocol, latency, bus * 0.5};
 }
