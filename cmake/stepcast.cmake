@@ -14,6 +14,15 @@ if(STEPCAST_SANITIZE)
               $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
   target_link_options(stepcast_options INTERFACE -fsanitize=address,undefined)
 endif()
+if(STEPCAST_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "STEPCAST_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++-16")
+  endif()
+  set(sanitizers -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all)
+  target_compile_options(stepcast_options INTERFACE ${sanitizers} -fno-omit-frame-pointer
+                                           -Wno-error -Wno-unknown-warning-option) # g++'s builds are the gate
+  target_link_options(stepcast_options INTERFACE ${sanitizers})
+endif()
 
 # stepcast_room(NAME SOURCES a.cpp b.cpp DEPS base text PRIVATE yaml-cpp)
 # One static library per room; a room may use only what DEPS names (ARCHITECTURE: arrows downwards).

@@ -1,0 +1,26 @@
+// The reader of published measurements (JSON lines), with the job and the quantities that a row
+// becomes.
+#include "stepcast/interop/published_rows.h"
+
+#include <cmath>
+
+#include "fuzz.h"
+#include "stepcast/config/config.h"
+
+using namespace stepcast;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  fuzz::read([&] {
+    for (const interop::PublishedRow& row :
+         interop::read_rows(fuzz::file_with(fuzz::text(data, size), ".jsonl"))) {
+      fuzz::read([&] {
+        const auto made = interop::job_of(row.configuration);
+        if (const auto* job = std::get_if<interop::RowJob>(&made)) {
+          interop::measurements(row, *job);
+          config::parse(job->yaml, "row.yaml");
+        }
+      });
+    }
+  });
+  return 0;
+}
