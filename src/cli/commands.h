@@ -16,6 +16,7 @@ using Run = std::function<int()>;
 Run add_job(CLI::App& app);  // no subcommand: the main job
 Run add_validate(CLI::App& app);
 Run add_collective(CLI::App& app);
+Run add_calibrate(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_schedule(CLI::App& app);
 Run add_schema(CLI::App& app);

@@ -28,6 +28,7 @@ constexpr Subcommand subcommands[] = {
     {"validate", "compare forecasts with published measurements", add_validate},
     {"collective", "predict a collective as nccl-tests prints it, or compare with a log",
      add_collective},
+    {"calibrate", "fit collectives to your own nccl-tests logs", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "list the training systems that a job may name", add_systems},

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/report.h"
 #include "stepcast/result/validation.h"
@@ -24,6 +25,10 @@ std::string nccl_tests(const result::CollectiveTable& table);
 std::string json(const result::CollectiveTable& table);
 // Every measured point beside its prediction, in microseconds.
 std::string points(const result::Validation& validation, bool colour);
+
+// Logs, verdicts and curves of a calibration.
+std::string terminal(const result::Calibration& calibration, bool colour);
+std::string json(const result::Calibration& calibration);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

@@ -1,0 +1,213 @@
+#include "health.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "stepcast/base/interval.h"
+
+namespace stepcast::calibrate {
+namespace {
+
+using result::Health;
+
+// What breaks on a machine costs a factor of two or more of the large-message bandwidth: a path
+// that halves (one of two NICs, a link that trained at half its width), sockets in place of RDMA
+// (4 to 12 on Slingshot without its plug-in), copies through the host in place of GPUDirect. What
+// costs less (1 of 8 NICs: 1.14; hash collisions and other releases of NCCL: up to 1.5 between
+// healthy logs of one machine) cannot be told from a machine that is merely tuned otherwise.
+constexpr double kBroken = 2;
+// A quarter of the links gone, or a busy fabric: worth a word.
+constexpr double kSlow = 4.0 / 3;
+// Wrong results at single sizes come from the fabric or the memory; at more than a quarter of them
+// the run computed something else.
+constexpr double kMostWrong = 0.25;
+
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kLarge = 64;  // within this factor of the largest size
+
+double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// The sizes at which bandwidth, not latency, sets the time: from 1 MiB and near the largest. A log
+// of small messages has only those.
+std::vector<const Sample*> large(const std::vector<Sample>& samples) {
+  std::vector<const Sample*> out;
+  if (samples.empty()) {
+    return out;
+  }
+  const std::int64_t most = samples.back().bytes;
+  const std::int64_t from = most < kMiB ? most / 8 : std::max(kMiB, most / kLarge);
+  for (const Sample& s : samples) {
+    if (s.bytes >= from) {
+      out.push_back(&s);
+    }
+  }
+  return out;
+}
+
+std::string times(double factor) {
+  return factor >= 9.95 ? fmt::format("{:.0f}", factor) : fmt::format("{:.1f}", factor);
+}
+
+struct Judge {
+  Verdict verdict;
+
+  void say(Health health, std::string reason) {
+    verdict.health = std::max(verdict.health, health);
+    verdict.reasons.push_back(std::move(reason));
+  }
+};
+
+void by_model(Judge& j, const std::vector<const Sample*>& big) {
+  std::vector<double> ratios, spreads;
+  for (const Sample* s : big) {
+    if (s->expected > 0) {
+      ratios.push_back(s->seconds / s->expected);
+      spreads.push_back(s->residual);
+    }
+  }
+  if (ratios.empty()) {
+    return;
+  }
+  const double ratio = median(ratios);
+  j.verdict.ratio = ratio;
+  // The far end of the 90 % interval of healthy logs (residuals are of logarithms).
+  const double far = std::exp(kDeviations90 * median(spreads));
+  if (ratio > std::max(kBroken, far)) {
+    j.say(
+        Health::degraded,
+        fmt::format("large messages take {} times what the cluster allows (healthy: up to {:.2f})",
+                    times(ratio), far));
+  } else if (ratio > std::max(kSlow, far)) {
+    j.say(
+        Health::suspect,
+        fmt::format("large messages take {} times what the cluster allows (healthy: up to {:.2f})",
+                    times(ratio), far));
+  } else if (1 / ratio > std::max(kBroken, far)) {
+    j.say(Health::suspect,
+          fmt::format("large messages are {} times faster than the cluster allows: is it another?",
+                      times(1 / ratio)));
+  }
+}
+
+void by_peers(Judge& j, double peers) {
+  if (peers > kBroken) {
+    j.say(Health::degraded,
+          fmt::format("{} times slower than other logs of its kind", times(peers)));
+  } else if (peers > kSlow) {
+    j.say(Health::suspect,
+          fmt::format("{} times slower than other logs of its kind", times(peers)));
+  }
+}
+
+// Bandwidth rises with size until a link is full, and stays; it falls where buffers, memory
+// registration or congestion control give out.
+void by_collapse(Judge& j, const std::vector<Sample>& samples) {
+  constexpr std::size_t kTail = 3;
+  std::vector<const Sample*> whole;
+  for (const Sample& s : samples) {
+    if (s.bytes >= kMiB) {
+      whole.push_back(&s);
+    }
+  }
+  if (whole.size() < kTail + 2) {
+    return;
+  }
+  const auto bandwidth = [](const Sample* s) { return static_cast<double>(s->bytes) / s->seconds; };
+  std::vector<double> tail;
+  double best = 0;
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    const double b = bandwidth(whole[i]);
+    if (i + kTail >= whole.size()) {
+      tail.push_back(b);
+    } else if (b > best) {
+      best = b;
+      at = whole[i]->bytes;
+    }
+  }
+  const double fall = best / median(tail);
+  if (fall > kBroken) {
+    j.say(Health::degraded,
+          fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached", 100 / fall, at / kMiB));
+  } else if (fall > kSlow) {
+    j.say(Health::suspect,
+          fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached", 100 / fall, at / kMiB));
+  }
+}
+
+// Both halves move the same bytes over the same links.
+void by_halves(Judge& j, const std::vector<const Sample*>& big) {
+  std::vector<double> ratios;
+  for (const Sample* s : big) {
+    if (s->in_place > 0) {
+      ratios.push_back(std::abs(std::log(s->seconds / s->in_place)));
+    }
+  }
+  if (ratios.size() >= 2) {
+    const double factor = std::exp(median(ratios));
+    if (factor > kSlow) {
+      j.say(Health::suspect,
+            fmt::format("out-of-place and in-place runs differ {} times", times(factor)));
+    }
+  }
+}
+
+void by_results(Judge& j, int wrong, std::size_t right) {
+  if (wrong == 0) {
+    return;
+  }
+  const double share = wrong / (static_cast<double>(right) + wrong);
+  j.say(share > kMostWrong ? Health::degraded : Health::suspect,
+        fmt::format("{} {} wrong results{}", wrong, wrong == 1 ? "size has" : "sizes have",
+                    share > kMostWrong ? "" : ": left out"));
+}
+
+}  // namespace
+
+Verdict judge(const Evidence& evidence) {
+  Judge j;
+  const auto big = large(evidence.samples);
+  by_model(j, big);
+  by_peers(j, evidence.peers);
+  by_collapse(j, evidence.samples);
+  by_halves(j, big);
+  by_results(j, evidence.wrong, evidence.samples.size());
+  return std::move(j.verdict);
+}
+
+std::vector<double> against_peers(const std::vector<std::vector<Sample>>& series) {
+  std::map<std::int64_t, std::vector<double>> at;  // times by size
+  for (const auto& samples : series) {
+    for (const Sample* s : large(samples)) {
+      at[s->bytes].push_back(s->seconds);
+    }
+  }
+  for (auto& [bytes, all] : at) {
+    std::sort(all.begin(), all.end());
+  }
+  std::vector<double> out;
+  for (const auto& samples : series) {
+    std::vector<double> ratios;
+    for (const Sample* s : large(samples)) {
+      const auto& all = at[s->bytes];
+      if (all.size() > 1) {
+        // A machine cannot run faster than it can: the faster logs show it, however many are slow.
+        ratios.push_back(s->seconds / all[(all.size() - 1) / 4]);
+      }
+    }
+    out.push_back(median(std::move(ratios)));
+  }
+  return out;
+}
+
+}  // namespace stepcast::calibrate

@@ -1,0 +1,40 @@
+// Whether a log shows the machine that it is said to come from, or one on which something is
+// broken: judged by physics, by the model of that machine, and by logs of the same kind.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepcast/result/calibration.h"
+
+namespace stepcast::calibrate {
+
+// One size of one series.
+struct Sample {
+  std::int64_t bytes = 0;
+  double seconds = 0;   // out of place where that was run
+  double in_place = 0;  // 0: not run, or without a meaning of its own
+  double expected = 0;  // of the model; 0: it has none
+  double residual = 0;  // relative standard deviation of healthy logs about `expected`
+};
+
+struct Evidence {
+  std::vector<Sample> samples;  // by rising size
+  int wrong = 0;                // sizes whose results were wrong: not among the samples
+  double peers = 0;             // time over that of the faster logs of its kind; 0: no peers
+};
+
+struct Verdict {
+  result::Health health = result::Health::healthy;
+  std::vector<std::string> reasons;
+  double ratio = 0;  // measured over expected at large sizes; 0: no model
+};
+
+Verdict judge(const Evidence& evidence);
+
+// For each series, its time at large sizes over that of the fastest quarter of all of them, at
+// sizes that several have; 0 where none are common.
+std::vector<double> against_peers(const std::vector<std::vector<Sample>>& series);
+
+}  // namespace stepcast::calibrate

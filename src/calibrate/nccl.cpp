@@ -1,0 +1,408 @@
+// From logs to a calibration: series of points, a verdict on each, the fit (in `cost`), and the
+// text of the file with what it rests on.
+#include "stepcast/calibrate/nccl.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "health.h"
+#include "provenance.h"
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/cluster/topology.h"
+
+namespace stepcast::calibrate {
+namespace {
+
+using cost::NcclScope;
+using result::CalibrationSeries;
+using result::Health;
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+double median(std::vector<double> values) {
+  if (values.empty()) {
+    return 0;
+  }
+  std::sort(values.begin(), values.end());
+  const std::size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+// Bytes on the busiest link over bytes of the size column (nccl-tests: doc/PERFORMANCE.md).
+double bus_factor(const std::string& op, int ranks) {
+  const double n = ranks;
+  if (op == "all_reduce") {
+    return 2 * (n - 1) / n;
+  }
+  return op == "broadcast" || op == "reduce" || op == "sendrecv" ? 1 : (n - 1) / n;
+}
+
+bool both_halves_alike(const std::string& op) { return op != "alltoall" && op != "sendrecv"; }
+
+// One operation of one run, before it is judged.
+struct Series {
+  CalibrationSeries out;
+  std::vector<Sample> samples;
+  NcclScope scope = NcclScope::domain;
+  std::size_t log = 0;  // index of the file
+  int ranks() const { return out.nodes * out.gpus_per_node; }
+};
+
+class Calibrator {
+ public:
+  Calibrator(const job::Cluster& cluster, const NcclOptions& options,
+             const std::filesystem::path& calibration_dir)
+      : cluster_(cluster), options_(options), directory_(calibration_dir) {}
+
+  result::Calibration run(const std::vector<interop::CollectiveLog>& logs) {
+    for (std::size_t i = 0; i < logs.size(); ++i) {
+      for (const auto& measured : logs[i].runs) {
+        take(i, logs[i], measured);
+      }
+    }
+    if (!faults_.empty()) {
+      throw InputError(std::move(faults_));
+    }
+    judge_all();
+    result::Calibration out;
+    out.system = options_.system;
+    out.cluster = cluster_.name;
+    for (const NcclScope scope : {NcclScope::domain, NcclScope::network}) {
+      fit(scope, out);
+    }
+    for (Series& s : series_) {
+      out.series.push_back(std::move(s.out));
+    }
+    return out;
+  }
+
+ private:
+  void fault(const interop::CollectiveLog& log, int line, std::string message) {
+    faults_.push_back({{log.file, line, 1}, std::move(message)});
+  }
+
+  // Series of one run: nothing where the placement is at fault.
+  void take(std::size_t index, const interop::CollectiveLog& log,
+            const interop::CollectiveRun& run) {
+    const auto& placement =
+        run.ranks_per_node.empty() ? options_.ranks_per_node : run.ranks_per_node;
+    if (placement.empty()) {
+      fault(log, run.line,
+            "the log does not list its devices in full; expected --nodes and --gpus-per-node");
+      return;
+    }
+    const int most = *std::max_element(placement.begin(), placement.end());
+    if (most > cluster_.node.gpus) {
+      fault(log, run.line,
+            fmt::format("{} GPUs of a node ran it; a node of {} has {}; expected another --cluster",
+                        most, cluster_.name, cluster_.node.gpus));
+      return;
+    }
+    std::vector<std::string> order;
+    std::map<std::string, std::map<std::int64_t, std::vector<const interop::CollectivePoint*>>> ops;
+    for (const auto& p : run.points) {
+      const std::string& op = p.collective.empty() ? options_.op : p.collective;
+      if (op.empty()) {
+        fault(log, run.line, "the log does not tell which collective this is; expected --op");
+        return;
+      }
+      if (ops.count(op) == 0) {
+        order.push_back(op);
+      }
+      ops[op][p.bytes].push_back(&p);
+    }
+    for (const std::string& op : order) {
+      Series s;
+      s.log = index;
+      s.out.file = log.file;
+      s.out.line = run.line;
+      s.out.op = op;
+      s.out.nodes = static_cast<int>(placement.size());
+      s.out.gpus_per_node = most;
+      s.out.nccl = run.nccl_version;
+      s.out.algorithm = run.algorithm;
+      s.out.protocol = run.protocol;
+      s.out.date = run.date;
+      const bool even = std::all_of(placement.begin(), placement.end(),
+                                    [&](int n) { return n == placement.front(); });
+      if (!even) {
+        s.out.left_out = "its nodes hold unequal numbers of ranks";
+      } else if (s.ranks() < 2) {
+        s.out.left_out = "one rank has nobody to talk to";
+      } else if (op == "hypercube") {
+        s.out.left_out = "hypercube is not modelled";
+      } else {
+        s.scope = scope_of(placement);
+      }
+      sizes(ops[op], s);
+      series_.push_back(std::move(s));
+    }
+  }
+
+  NcclScope scope_of(const std::vector<int>& placement) const {
+    job::Cluster cluster = cluster_;
+    cluster.nodes = std::max(cluster.nodes, static_cast<int>(placement.size()));
+    auto made = cluster::Topology::build(cluster);
+    if (const auto* why = std::get_if<Infeasible>(&made)) {
+      throw InputError(Fault{{why->key, 0, 0}, why->reason});
+    }
+    const auto& topology = std::get<cluster::Topology>(made);
+    std::set<int> domains, nodes;
+    for (std::size_t node = 0; node < placement.size(); ++node) {
+      for (int g = 0; g < placement[node]; ++g) {
+        const int slot = static_cast<int>(node) * cluster.node.gpus + g;
+        domains.insert(topology.domain_of(slot));
+        nodes.insert(topology.node_of(slot));
+      }
+    }
+    // Domains of one node are joined by its PCIe tree, not by the network.
+    return domains.size() > 1 && nodes.size() > 1 ? NcclScope::network : NcclScope::domain;
+  }
+
+  static void sizes(
+      const std::map<std::int64_t, std::vector<const interop::CollectivePoint*>>& measured,
+      Series& s) {
+    for (const auto& [bytes, points] : measured) {
+      std::vector<double> halves[2];
+      bool wrong = false;
+      for (const auto* p : points) {
+        // Early versions print the largest deviation, which rounding keeps far below one.
+        constexpr double kDeviation = 0.5;
+        wrong = wrong || (p->wrong && *p->wrong > kDeviation);
+        if (p->seconds > 0) {
+          halves[p->in_place ? 1 : 0].push_back(p->seconds);
+        }
+      }
+      if (wrong) {
+        ++s.out.wrong;
+        continue;
+      }
+      if (halves[0].empty() && halves[1].empty()) {
+        continue;  // printed as 0.00 us
+      }
+      Sample sample;
+      sample.bytes = bytes;
+      sample.seconds = median(halves[0].empty() ? halves[1] : halves[0]);
+      if (!halves[0].empty() && both_halves_alike(s.out.op)) {
+        sample.in_place = median(halves[1]);
+      }
+      s.samples.push_back(sample);
+    }
+    thin(s.samples);
+    if (s.samples.empty() && s.out.left_out.empty()) {
+      s.out.left_out = "no size was measured";
+    }
+  }
+
+  // A sweep of every few kilobytes must not outvote a log of powers of two.
+  static void thin(std::vector<Sample>& samples) {
+    constexpr double kAnOctave = 4;
+    std::vector<Sample> kept;
+    for (const Sample& s : samples) {
+      const auto step = [&](std::int64_t bytes) {
+        return std::floor(kAnOctave * std::log2(static_cast<double>(bytes)) + 1e-9);
+      };
+      if (kept.empty() || step(s.bytes) > step(kept.back().bytes)) {
+        kept.push_back(s);
+      }
+    }
+    samples = std::move(kept);
+  }
+
+  cost::NcclSystem system(NcclScope scope) const {
+    cost::NcclSystem s;
+    s.name = options_.system;
+    s.scope = scope;
+    const auto names = [](std::initializer_list<std::string> all) {
+      std::vector<std::string> out;
+      for (const std::string& name : all) {
+        if (!name.empty() && std::find(out.begin(), out.end(), name) == out.end()) {
+          out.push_back(name);
+        }
+      }
+      return out;
+    };
+    s.devices = names({cluster_.device.name});
+    if (scope == NcclScope::network) {
+      s.nodes = names({cluster_.node.name, cluster_.name});
+      s.fabrics = names({cluster_.fabric.name});
+    }
+    s.cluster = cluster_;
+    return s;
+  }
+
+  cost::NcclLog log_of(const Series& s) const {
+    return {log_name(s.out.file), "", s.out.nccl, s.out.algorithm};
+  }
+
+  static cost::NcclPoint point_of(const Series& s, const Sample& sample, int log) {
+    return {log,      s.out.nodes,         s.out.gpus_per_node,
+            s.out.op, Bytes(sample.bytes), seconds(sample.seconds)};
+  }
+
+  void judge_all() {
+    std::map<std::tuple<std::string, int, int>, std::vector<std::size_t>> kinds;
+    for (std::size_t i = 0; i < series_.size(); ++i) {
+      Series& s = series_[i];
+      if (!s.out.left_out.empty()) {
+        continue;
+      }
+      kinds[{s.out.op, s.out.nodes, s.out.gpus_per_node}].push_back(i);
+      for (Sample& sample : s.samples) {
+        const auto expected =
+            cost::expect_nccl(system(s.scope), log_of(s), point_of(s, sample, 0), directory_);
+        sample.expected = to_seconds(expected.time);
+        sample.residual = expected.residual;
+        s.out.expected_from = expected.file;
+      }
+    }
+    for (const auto& [kind, members] : kinds) {
+      std::vector<std::vector<Sample>> samples;
+      for (const std::size_t i : members) {
+        samples.push_back(series_[i].samples);
+      }
+      const auto peers = against_peers(samples);
+      for (std::size_t k = 0; k < members.size(); ++k) {
+        Series& s = series_[members[k]];
+        Verdict verdict = judge({s.samples, s.out.wrong, peers[k]});
+        s.out.health = verdict.health;
+        s.out.reasons = std::move(verdict.reasons);
+        s.out.ratio = verdict.ratio;
+        if (s.out.health == Health::degraded && !options_.keep_degraded) {
+          s.out.left_out = "degraded";
+        }
+      }
+    }
+    for (Series& s : series_) {
+      for (const Sample& sample : s.samples) {
+        s.out.points.push_back({sample.bytes, sample.seconds, sample.expected, 0});
+      }
+      if (s.out.left_out.empty() && !s.out.protocol.empty()) {
+        s.out.left_out = "NCCL_PROTO=" + s.out.protocol + " was forced";
+      }
+      if (s.out.left_out.empty() && options_.scope && s.scope != *options_.scope) {
+        s.out.left_out = s.scope == NcclScope::domain ? "inside one domain (--scope network)"
+                                                      : "across domains (--scope domain)";
+      }
+    }
+  }
+
+  void fit(NcclScope scope, result::Calibration& out) {
+    std::vector<cost::NcclLog> logs;
+    std::vector<cost::NcclPoint> points;
+    std::map<std::pair<std::string, std::string>, int> known;  // (file, forced algorithm)
+    std::vector<std::pair<std::size_t, std::size_t>> origin;   // series, point
+    for (std::size_t i = 0; i < series_.size(); ++i) {
+      Series& s = series_[i];
+      if (!s.out.left_out.empty() || s.scope != scope) {
+        continue;
+      }
+      const auto [at, fresh] =
+          known.try_emplace({s.out.file, s.out.algorithm}, static_cast<int>(logs.size()));
+      if (fresh) {
+        logs.push_back(log_of(s));
+      }
+      for (std::size_t k = 0; k < s.samples.size(); ++k) {
+        points.push_back(point_of(s, s.samples[k], at->second));
+        origin.emplace_back(i, k);
+      }
+    }
+    if (points.empty()) {
+      return;
+    }
+    const auto fitted = cost::fit_nccl(system(scope), logs, points, directory_);
+    for (std::size_t p = 0; p < points.size(); ++p) {
+      const auto& [i, k] = origin[p];
+      series_[i].out.points[k].fitted = to_seconds(fitted.predicted.at(p));
+      series_[i].out.fitted = true;
+    }
+    for (Series& s : series_) {
+      if (s.out.fitted && s.scope == scope) {
+        std::vector<double> errors;
+        for (const auto& p : s.out.points) {
+          errors.push_back(std::abs(p.fitted / p.measured - 1));
+        }
+        s.out.error = median(std::move(errors));
+      }
+    }
+    curves(scope, fitted, out);
+    std::vector<const CalibrationSeries*> all;
+    for (const Series& s : series_) {
+      if (s.scope == scope || !s.out.fitted) {
+        all.push_back(&s.out);
+      }
+    }
+    out.files.push_back(
+        {scope == NcclScope::network ? "network" : "domain", fitted.yaml + provenance(all)});
+  }
+
+  // What the curves say, and what the logs show at their ends.
+  void curves(NcclScope scope, const cost::NcclFitted& fitted, result::Calibration& out) const {
+    for (const auto& f : fitted.series) {
+      result::CalibrationCurve c;
+      c.op = interop::collective_name(f.collective == "send" ? "sendrecv" : f.collective);
+      c.scope = scope == NcclScope::network ? "network" : "domain";
+      c.size = f.size;
+      c.points = f.points;
+      c.small = {f.fitted.small.points, f.fitted.small.median, f.left_out.small.median};
+      c.large = {f.fitted.large.points, f.fitted.large.median, f.left_out.large.median};
+      const result::CalibrationPoint* least = nullptr;
+      const result::CalibrationPoint* most = nullptr;
+      int ranks = 0;
+      for (const Series& s : series_) {
+        if (!s.out.fitted || s.scope != scope || s.out.op != c.op || size_of(s) != f.size) {
+          continue;
+        }
+        for (const auto& p : s.out.points) {
+          if (least == nullptr || p.bytes < least->bytes) {
+            least = &p;
+          }
+          if (most == nullptr || p.bytes > most->bytes) {
+            most = &p;
+            ranks = s.ranks();
+          }
+        }
+      }
+      if (least != nullptr) {
+        c.latency = least->fitted;
+        c.bus_bandwidth = static_cast<double>(most->bytes) / most->fitted * bus_factor(c.op, ranks);
+      }
+      out.curves.push_back(std::move(c));
+    }
+  }
+
+  // Ranks of a domain, domains of the network: by what a curve is filed.
+  int size_of(const Series& s) const {
+    if (s.out.op == "sendrecv") {
+      return 2;
+    }
+    if (s.scope == NcclScope::domain) {
+      return s.ranks();
+    }
+    const int domain = std::max(cluster_.fabric.nvlink_domain_gpus, cluster_.node.gpus);
+    const int nodes = std::max(1, domain / std::max(1, cluster_.node.gpus));
+    return (s.out.nodes + nodes - 1) / nodes;
+  }
+
+  const job::Cluster& cluster_;
+  const NcclOptions& options_;
+  const std::filesystem::path& directory_;
+  std::vector<Series> series_;
+  std::vector<Fault> faults_;
+};
+
+}  // namespace
+
+result::Calibration calibrate_nccl(const job::Cluster& cluster,
+                                   const std::vector<interop::CollectiveLog>& logs,
+                                   const NcclOptions& options,
+                                   const std::filesystem::path& calibration_dir) {
+  return Calibrator(cluster, options, calibration_dir).run(logs);
+}
+
+}  // namespace stepcast::calibrate

@@ -1,0 +1,89 @@
+#include "provenance.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+namespace stepcast::calibrate {
+namespace {
+
+// A double-quoted YAML scalar.
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      out += fmt::format("\\x{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+const char* name_of(result::Health health) {
+  constexpr const char* kNames[] = {"healthy", "suspect", "degraded"};
+  return kNames[static_cast<int>(health)];
+}
+
+std::string joined(const std::vector<std::string>& all) {
+  std::string out;
+  for (const auto& one : all) {
+    out += (out.empty() ? "" : "; ") + one;
+  }
+  return out;
+}
+
+// What both lists say of a series.
+std::string head(const result::CalibrationSeries& s) {
+  std::string out = fmt::format("  - {{log: {}, collective: {}, nodes: {}, gpus_per_node: {}",
+                                quoted(log_name(s.file)), s.op, s.nodes, s.gpus_per_node);
+  if (!s.points.empty()) {
+    out += fmt::format(", sizes: [{}, {}], points: {}", s.points.front().bytes,
+                       s.points.back().bytes, s.points.size());
+  }
+  if (!s.nccl.empty()) {
+    out += ", nccl: " + quoted(s.nccl);
+  }
+  if (!s.algorithm.empty()) {
+    out += ", algo: " + quoted(s.algorithm);
+  }
+  if (!s.date.empty()) {
+    out += ", date: " + quoted(s.date);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string log_name(const std::string& file) {
+  return std::filesystem::path(file).stem().string();
+}
+
+std::string provenance(const std::vector<const result::CalibrationSeries*>& series) {
+  std::string fitted;
+  std::string rest;
+  for (const auto* s : series) {
+    std::string& out = s->fitted ? fitted : rest;
+    out += head(*s);
+    if (s->fitted) {
+      out += fmt::format(", error: {:.4f}, health: {}", s->error, name_of(s->health));
+    } else {
+      out += ", why: " + quoted(s->left_out);
+    }
+    if (!s->reasons.empty()) {
+      out += ", reason: " + quoted(joined(s->reasons));
+    }
+    out += "}\n";
+  }
+  std::string out = "logs:  # error: median of |curve / measured - 1|\n" + fitted;
+  if (!rest.empty()) {
+    out += "left_out:\n" + rest;
+  }
+  return out;
+}
+
+}  // namespace stepcast::calibrate
