@@ -13,7 +13,7 @@ using program::TaskKind;
 
 Machine::Machine(const program::World& world, const Options& options)
     : world_(world), options_(options), network_(world.resources) {
-  limit_ = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+  limit_ = step_limit(options);
   programs_.reserve(world.programs.size());
   for (const program::Program& p : world.programs) {
     programs_.push_back(compile(p));

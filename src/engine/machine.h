@@ -7,6 +7,7 @@
 // within a round, hence not on the numbering of ranks, and folded equals full.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
@@ -118,6 +119,11 @@ struct Account {
 };
 
 class History;
+
+// Two steps are the least that can show a period.
+inline std::uint32_t step_limit(const Options& options) {
+  return options.once ? 1 : static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+}
 
 class Machine {
  public:

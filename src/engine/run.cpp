@@ -125,7 +125,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
     ledgers.push_back(replay(p));
     steady_memory = steady_memory && ledgers.back().periodic;
   }
-  const auto limit = static_cast<std::uint32_t>(std::max(options.max_steps, 2));
+  const std::uint32_t limit = step_limit(options);
   const auto least = static_cast<std::uint32_t>(std::max(options.min_steps, 2));
   m.start();
   std::uint32_t seen = 0;
@@ -152,7 +152,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   }
   const std::uint32_t step = period.found ? seen : limit - 1;
   if (!period.found) {
-    period = average(m, step);
+    period = options.once ? Period{latest(m, 0), 0, false} : average(m, step);
   }
   Timeline t;
   t.period = period.period;
@@ -162,8 +162,8 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   t.steps = static_cast<int>(step) + 1;
   t.tasks = m.tasks_done();
   t.events = m.events();
-  std::int64_t origin = m.boundary(step - 1, 0);
-  for (std::uint32_t r = 1; r < world.ranks.size(); ++r) {
+  std::int64_t origin = step > 0 ? m.boundary(step - 1, 0) : 0;
+  for (std::uint32_t r = 1; step > 0 && r < world.ranks.size(); ++r) {
     origin = std::min(origin, m.boundary(step - 1, r));
   }
   fill_ranks(m, ledgers, step, origin, t);

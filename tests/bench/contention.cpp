@@ -1,10 +1,15 @@
 // Shared bandwidth: random flows over a fat tree, regular ring steps, and collectives expanded into
 // their exchange steps. SimGrid on the same flows: bench_simgrid.
 #include <benchmark/benchmark.h>
+#include <sys/resource.h>
 
 #include "../../src/engine/event_queue.h"
 #include "../../src/engine/network.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/expand.h"
+#include "stepcast/lower/fold.h"
 #include "support/flows.h"
+#include "unit/cluster/clusters.h"
 
 namespace {
 
@@ -127,6 +132,76 @@ void ring_steps_1024(benchmark::State& state) { ring_steps(state, false); }
 void ring_steps_1024_every_link_binds(benchmark::State& state) { ring_steps(state, true); }
 BENCHMARK(ring_steps_1024)->Unit(benchmark::kMicrosecond);
 BENCHMARK(ring_steps_1024_every_link_binds)->Unit(benchmark::kMicrosecond);
+
+// A 1 GiB all-reduce over 4,096 ranks, eight a node. Every step of every rank is an event.
+lower::ExpandedCollective all_reduce(int ranks, lower::StepPattern pattern) {
+  lower::ExpandedCollective c;
+  c.slots = test::every(0, 1, ranks);
+  c.pattern = pattern;
+  c.bytes = Bytes(std::int64_t{1} << 30);
+  c.chunks = pattern == lower::StepPattern::hierarchical_tree ? 32 : 1;
+  return c;
+}
+
+// Peak resident memory since the process began: one benchmark a process says what it needs.
+double peak_mib() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<double>(usage.ru_maxrss) / 1024.0;
+}
+
+// Expansion and simulation, from nothing but the topology.
+void expanded(benchmark::State& state, lower::StepPattern pattern, bool folded) {
+  constexpr int kRanks = 4096;
+  const cluster::Topology topology = test::built(test::hgx_h100(kRanks / 8));
+  engine::Options once;
+  once.once = true;
+  double tasks = 0;
+  std::int64_t time = 0;
+  World fold;
+  if (folded) {
+    fold = lower::fold(lower::expand(topology, all_reduce(kRanks, pattern)))->world;
+  }
+  for (auto _ : state) {
+    const World full = folded ? World{} : lower::expand(topology, all_reduce(kRanks, pattern));
+    const auto result = engine::run(folded ? fold : full, once);
+    const auto* t = std::get_if<Timeline>(&result);
+    if (t == nullptr) {
+      state.SkipWithError("deadlock");
+      return;
+    }
+    tasks += static_cast<double>(t->tasks);
+    time = t->first_step;
+  }
+  state.counters["steps/s"] = benchmark::Counter(tasks, benchmark::Counter::kIsRate);
+  state.counters["steps"] = tasks / static_cast<double>(state.iterations());
+  state.counters["simulated_us"] = static_cast<double>(time) * 1e-6;
+  state.counters["peak_MiB"] = peak_mib();
+}
+void all_reduce_4096_hierarchical_folded(benchmark::State& state) {
+  expanded(state, lower::StepPattern::hierarchical, true);
+}
+void all_reduce_4096_hierarchical_tree_folded(benchmark::State& state) {
+  expanded(state, lower::StepPattern::hierarchical_tree, true);
+}
+void all_reduce_4096_ring_folded(benchmark::State& state) {
+  expanded(state, lower::StepPattern::ring, true);
+}
+void all_reduce_4096_hierarchical_full(benchmark::State& state) {
+  expanded(state, lower::StepPattern::hierarchical, false);
+}
+void all_reduce_4096_hierarchical_tree_full(benchmark::State& state) {
+  expanded(state, lower::StepPattern::hierarchical_tree, false);
+}
+void all_reduce_4096_ring_full(benchmark::State& state) {
+  expanded(state, lower::StepPattern::ring, false);
+}
+BENCHMARK(all_reduce_4096_hierarchical_folded)->Unit(benchmark::kMicrosecond);
+BENCHMARK(all_reduce_4096_hierarchical_tree_folded)->Unit(benchmark::kMicrosecond);
+BENCHMARK(all_reduce_4096_ring_folded)->Unit(benchmark::kMicrosecond);
+BENCHMARK(all_reduce_4096_hierarchical_full)->Unit(benchmark::kSecond)->Iterations(1);
+BENCHMARK(all_reduce_4096_hierarchical_tree_full)->Unit(benchmark::kSecond)->Iterations(1);
+BENCHMARK(all_reduce_4096_ring_full)->Unit(benchmark::kSecond)->Iterations(1);
 
 }  // namespace
 

@@ -12,6 +12,7 @@ namespace stepcast::engine {
 struct Options {
   int max_steps = 12;          // without a period by then, mean and spread are reported
   int min_steps = 2;           // a period is believed after so many
+  bool once = false;           // one step from a common start: `period` is its length, not a period
   bool record_slices = false;  // the reported step's tasks, for traces
   bool record_memory = false;  // allocator traces of one steady step
   bool sensitivities = false;  // walk the critical path
