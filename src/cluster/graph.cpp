@@ -27,33 +27,30 @@ class Drawing {
   Picture picture;
 };
 
-}  // namespace
-
-Picture draw(const Plan& plan) {
-  Drawing d;
-  const auto& c = plan.cluster;
-  for (int slot = 0; slot < plan.slots(); ++slot) {  // a slot is its GPU's vertex
-    d.add(VertexKind::gpu, in_node(plan.node_of(slot), "gpu", slot % plan.gpus),
-          plan.node_of(slot));
-  }
-  const auto linked = [&](int slot) { return plan.has_nvlink(plan.node_of(slot)); };
-  // NVLink: a switch per domain, or pairs of a mesh.
+// NVLink: a switch per domain, or pairs of a mesh.
+void draw_nvlink(const Plan& plan, Drawing& d) {
+  const auto has = [&](int slot) { return plan.has_nvlink(plan.node_of(slot)); };
   for (int first = 0; first < plan.slots(); first += plan.domain_gpus) {
     const int last = std::min(first + plan.domain_gpus, plan.slots());
     if (plan.mesh()) {
       for (int a = first; a < last; ++a) {
         for (int b = a + 1; b < last; ++b) {
-          if (linked(a) && linked(b)) {
-            const double rate = std::min(plan.nvlink[a], plan.nvlink[b]) / (plan.domain_gpus - 1);
-            d.join(a, b, rate, kNvlinkHop);
+          if (!plan.linked(a, b)) {
+            continue;
           }
+          const MeshLinks* links = plan.links(plan.node_of(a));
+          const double rate =
+              links != nullptr ? links->between(a % plan.gpus, b % plan.gpus) *
+                                     std::min(plan.nvlink_left(a), plan.nvlink_left(b))
+                               : std::min(plan.nvlink[a], plan.nvlink[b]) / (plan.domain_gpus - 1);
+          d.join(a, b, rate, kNvlinkHop);
         }
       }
       continue;
     }
     int hub = -1;
     for (int slot = first; slot < last; ++slot) {
-      if (linked(slot)) {
+      if (has(slot)) {
         if (hub < 0) {
           const int domain = first / plan.domain_gpus;
           hub = d.add(VertexKind::nvswitch, "domain" + std::to_string(domain) + "/nvswitch",
@@ -63,24 +60,83 @@ Picture draw(const Plan& plan) {
       }
     }
   }
-  // PCIe inside each node, where it carries traffic between GPUs.
-  for (int node = 0; node < c.nodes; ++node) {
-    if (plan.has_nvlink(node) && plan.domain_gpus >= plan.gpus) {
+}
+
+// Whether some GPUs of a node reach each other only over PCIe.
+bool needs_pcie(const Plan& plan, int node) {
+  if (!plan.has_nvlink(node) || plan.domain_gpus < plan.gpus) {
+    return true;
+  }
+  const int first = node * plan.gpus;
+  for (int a = first; a < first + plan.gpus; ++a) {
+    for (int b = a + 1; b < first + plan.gpus; ++b) {
+      if (!plan.linked(a, b)) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// PCIe inside each node, where it carries traffic between GPUs: a root complex per socket, switches
+// below it. Where GPUs do not reach each other directly, switches only pass data up to the root.
+void draw_pcie(const Plan& plan, Drawing& d) {
+  const auto& host = plan.cluster.node;
+  const double far = host.inter_socket.count();
+  for (int node = 0; node < plan.cluster.nodes; ++node) {
+    if (!needs_pcie(plan, node)) {
       continue;
     }
-    const int hub = d.add(VertexKind::pcie_switch, in_node(node, "pcie", 0), node);
+    const int root = static_cast<int>(d.picture.vertices.size());
+    for (int s = 0; s < plan.sockets(); ++s) {
+      d.add(VertexKind::pcie_switch, in_node(node, "root", s), node);
+      for (int other = 0; other < s; ++other) {
+        d.join(root + s, root + other, far > 0 ? far : 1e15, kPcieHop);
+      }
+    }
+    const bool switched = plan.switches() > 0 && host.peer_to_peer;
+    const int first_switch = static_cast<int>(d.picture.vertices.size());
+    for (int s = 0; switched && s < plan.switches(); ++s) {
+      d.add(VertexKind::pcie_switch, in_node(node, "pcie", s), node);
+      d.join(first_switch + s, root + s * plan.sockets() / plan.switches(), plan.pcie_uplink(node),
+             kPcieHop);
+    }
     for (int local = 0; local < plan.gpus; ++local) {
       const int slot = node * plan.gpus + local;
-      const double pcie = plan.devices[node]->pcie.count();
-      d.join(slot, hub, plan.has_nvlink(node) ? pcie : plan.nvlink[slot], kPcieHop);
+      const double rate = plan.pcie(slot);
+      if (switched) {
+        d.join(slot, first_switch + plan.switch_of(local), rate, kPcieHop);
+      } else {
+        const double up = plan.switches() > 0 ? plan.pcie_uplink(node) : rate;
+        d.join(slot, root + plan.socket_of(local), std::min(rate, up), kPcieHop);
+      }
     }
   }
-  if (plan.ports == 0) {
-    return std::move(d.picture);
+}
+
+void draw_torus(const Plan& plan, Drawing& d) {
+  const Torus& torus = plan.torus;
+  for (int slot = 0; slot < plan.slots(); ++slot) {
+    for (int k = 0; k < torus.dimensions; ++k) {
+      auto at = torus.at(slot);
+      const auto dim = static_cast<std::size_t>(k);
+      const bool last = at[dim] + 1 == torus.size[dim];
+      if (last && (!torus.wraps[dim] || torus.size[dim] <= 2)) {
+        continue;
+      }
+      at[dim] = last ? 0 : at[dim] + 1;
+      const int next = torus.slot(at);
+      d.join(slot, next,
+             std::min(plan.nvlink[slot], plan.nvlink[next]) * torus.cables(k) / torus.chip_links,
+             kTorusHop);
+    }
   }
+}
+
+void draw_network(const Plan& plan, Drawing& d) {
   const int first_port = static_cast<int>(d.picture.vertices.size());
   for (int p = 0; p < static_cast<int>(plan.port.size()); ++p) {
-    const int nic = (p % plan.ports) * c.node.nics / plan.ports;
+    const int nic = (p % plan.ports) * plan.cluster.node.nics / plan.ports;
     d.add(VertexKind::nic, in_node(p / plan.ports, "nic", nic), p / plan.ports);
   }
   for (int slot = 0; slot < plan.slots(); ++slot) {
@@ -93,13 +149,57 @@ Picture draw(const Plan& plan) {
     d.add(VertexKind::leaf, "leaf" + std::to_string(leaf), -1);
   }
   for (int p = 0; p < static_cast<int>(plan.port.size()); ++p) {
-    d.join(first_port + p, first_leaf + plan.leaf_of_port(p), plan.port[p], plan.nic_latency());
-  }
-  for (int s = 0; s < plan.spines; ++s) {
-    const int spine = d.add(VertexKind::spine, "spine" + std::to_string(s), -1);
-    for (int leaf = 0; leaf < leaves; ++leaf) {
-      d.join(first_leaf + leaf, spine, plan.uplink[leaf] / plan.spines, kSwitchHop);
+    if (plan.port[p] > 0) {
+      d.join(first_port + p, first_leaf + plan.leaf_of_port(p), plan.port[p], plan.nic_latency());
     }
+  }
+  const int first_spine = static_cast<int>(d.picture.vertices.size());
+  for (int s = 0; s < plan.pods * plan.spines; ++s) {
+    d.add(VertexKind::spine, "spine" + std::to_string(s), -1);
+  }
+  const auto spine = [&](int pod, int s) { return first_spine + pod * plan.spines + s; };
+  const auto join = [&](int a, int b, double rate) {
+    if (rate > 0) {
+      d.join(a, b, rate, kSwitchHop);
+    }
+  };
+  for (int s = 0; s < plan.spines; ++s) {
+    for (int leaf = 0; leaf < leaves; ++leaf) {
+      join(first_leaf + leaf, spine(plan.pod_of_leaf(leaf), s), plan.leaf_bundle(leaf, s));
+    }
+    if (plan.pods == 1) {
+      continue;
+    }
+    const int core =
+        plan.dragonfly() ? -1 : d.add(VertexKind::core, "core" + std::to_string(s), -1);
+    for (int pod = 0; pod < plan.pods; ++pod) {
+      for (int other = 0; plan.dragonfly() && other < pod; ++other) {
+        join(spine(pod, s), spine(other, s),
+             std::min(plan.core_bundle(pod, s), plan.core_bundle(other, s)));
+      }
+      if (core >= 0) {
+        join(spine(pod, s), core, plan.core_bundle(pod, s));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+Picture draw(const Plan& plan) {
+  Drawing d;
+  for (int slot = 0; slot < plan.slots(); ++slot) {  // a slot is its GPU's vertex
+    d.add(plan.torus.dimensions > 0 ? VertexKind::chip : VertexKind::gpu,
+          in_node(plan.node_of(slot), "gpu", slot % plan.gpus), plan.node_of(slot));
+  }
+  if (plan.torus.dimensions > 0) {
+    draw_torus(plan, d);
+    return std::move(d.picture);
+  }
+  draw_nvlink(plan, d);
+  draw_pcie(plan, d);
+  if (plan.ports > 0) {
+    draw_network(plan, d);
   }
   return std::move(d.picture);
 }

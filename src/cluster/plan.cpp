@@ -1,30 +1,71 @@
 #include "plan.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <optional>
 #include <string>
-#include <string_view>
 
 namespace stepcast::cluster {
 namespace {
 
-// "node12" with the prefix "node" gives 12.
-std::optional<int> numbered(std::string_view text, std::string_view prefix) {
-  if (text.substr(0, prefix.size()) != prefix) {
-    return std::nullopt;
-  }
-  text.remove_prefix(prefix.size());
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || text.empty() || value < 0) {
-    return std::nullopt;
-  }
-  return value;
+Infeasible bad(const std::string& key, const std::string& reason) { return {key, reason}; }
+
+bool has_network(const job::Cluster& c) {
+  return c.node.nics > 0 && c.node.nic.count() > 0 && c.fabric.kind != job::Fabric::Kind::none &&
+         c.fabric.kind != job::Fabric::Kind::torus;
 }
 
-Infeasible bad(const std::string& key, const std::string& reason) { return {key, reason}; }
+// The network's levels and the node's PCIe tree.
+std::optional<Infeasible> check_tree(const job::Cluster& c) {
+  const auto& f = c.fabric;
+  if (f.nodes_per_pod < 0 || (f.nodes_per_pod > 0 && f.nodes_per_pod % f.nodes_per_leaf != 0)) {
+    return bad("cluster.fabric.nodes_per_pod",
+               "a pod holds whole leaves: " + std::to_string(f.nodes_per_pod) +
+                   " nodes are no multiple of " + std::to_string(f.nodes_per_leaf));
+  }
+  if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
+    return bad("cluster.fabric.nodes_per_pod", "a dragonfly needs the nodes of one of its groups");
+  }
+  if (!(f.core_oversubscription > 0)) {
+    return bad("cluster.fabric.core_oversubscription", "must be above 0");
+  }
+  if (f.spines < 0 || f.uplinks_per_leaf < 0 || f.flows_per_nic < 1) {
+    return bad("cluster.fabric", "spines, uplinks and flows are counts");
+  }
+  const auto& n = c.node;
+  if (n.sockets < 1) {
+    return bad("cluster.node.sockets", "a node has at least one socket");
+  }
+  if (n.pcie_switches < 0 || n.pcie_switches % n.sockets != 0) {
+    return bad("cluster.node.pcie_switches", std::to_string(n.pcie_switches) +
+                                                 " switches do not divide among " +
+                                                 std::to_string(n.sockets) + " sockets");
+  }
+  return std::nullopt;
+}
+
+std::optional<Infeasible> check_links(const job::Cluster& c) {
+  if (c.node.nvlink_links.empty()) {
+    return std::nullopt;
+  }
+  const char* key = "cluster.node.nvlink_links";
+  if (c.node.intra != job::Node::Intra::nvlink_mesh) {
+    return bad(key, "links are listed for an nvlink_mesh only");
+  }
+  if (c.node.gpus > kMostMeshGpus) {
+    return bad(key, "links are listed for at most " + std::to_string(kMostMeshGpus) + " GPUs");
+  }
+  if (c.fabric.nvlink_domain_gpus > c.node.gpus) {
+    return bad("cluster.fabric.nvlink_domain_gpus", "a mesh with listed links ends at its node");
+  }
+  for (const auto& edge : c.node.nvlink_links) {
+    if (edge.a < 0 || edge.b < 0 || edge.a == edge.b || edge.links < 1) {
+      return bad(key, "links join two GPUs: [" + std::to_string(edge.a) + ", " +
+                          std::to_string(edge.b) + ", " + std::to_string(edge.links) + "]");
+    }
+  }
+  return std::nullopt;
+}
 
 std::optional<Infeasible> check(const job::Cluster& c) {
   if (c.nodes < 1) {
@@ -45,16 +86,24 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   if (!(c.fabric.efficiency > 0 && c.fabric.efficiency <= 1)) {
     return bad("cluster.fabric.efficiency", "must be above 0 and at most 1");
   }
+  if (std::min(c.node.nics, c.node.gpus) > kMostPorts) {
+    return bad("cluster.node.nics", "more than 1024 NIC ports in a node");
+  }
   const int domain = c.fabric.nvlink_domain_gpus;
   if (domain < 0 || (domain > 0 && domain % c.node.gpus != 0 && c.node.gpus % domain != 0)) {
     return bad("cluster.fabric.nvlink_domain_gpus",
                "an NVLink domain holds whole nodes, or divides a node; " + std::to_string(domain) +
                    " GPUs do not fit nodes of " + std::to_string(c.node.gpus));
   }
-  const bool network =
-      c.node.nics > 0 && c.node.nic.count() > 0 && c.fabric.kind != job::Fabric::Kind::none;
-  if (!network && c.nodes > 1 && domain < c.nodes * c.node.gpus) {
+  const bool torus = c.fabric.kind == job::Fabric::Kind::torus;
+  if (!has_network(c) && !torus && c.nodes > 1 && domain < c.nodes * c.node.gpus) {
     return bad("cluster.fabric", "several nodes need a fabric and NICs to talk to each other");
+  }
+  if (auto fault = check_tree(c)) {
+    return fault;
+  }
+  if (auto fault = check_links(c)) {
+    return fault;
   }
   for (const auto& o : c.overrides) {
     if (o.first < 0 || o.count < 1 || o.first + o.count > c.nodes) {
@@ -67,38 +116,115 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   return std::nullopt;
 }
 
-// Scales the capacity that a fault names; a reason when it names nothing.
-std::optional<std::string> apply(Plan& plan, const job::LinkFault& fault, double nic_rate) {
-  const double left = fault.bandwidth;
-  if (!(left > 0 && left <= 1)) {
-    return "'" + fault.target + "' keeps a share of its bandwidth above 0 and at most 1";
+// Devices and what links them inside a node. Devices point into the plan's own copy of the cluster,
+// whose vectors do not move.
+void link_nodes(Plan& plan) {
+  const auto& c = plan.cluster;
+  plan.devices.assign(c.nodes, nullptr);
+  plan.nvlink.resize(plan.slots());
+  const auto set = [&](int first, int count, const job::Device& device) {
+    const bool linked = c.node.intra != job::Node::Intra::pcie && device.nvlink.count() > 0;
+    const double rate = linked ? device.nvlink.count() : device.pcie.count();
+    std::fill_n(plan.devices.begin() + first, count, &device);
+    std::fill_n(plan.nvlink.begin() + static_cast<std::ptrdiff_t>(first) * plan.gpus,
+                static_cast<std::ptrdiff_t>(count) * plan.gpus, rate);
+  };
+  set(0, c.nodes, c.device);
+  for (const auto& o : c.overrides) {
+    set(o.first, o.count, o.device);
   }
-  const auto slash = fault.target.find('/');
-  const std::string_view whole = fault.target;
-  const std::string_view head = whole.substr(0, slash);
-  const std::string_view tail =
-      slash == std::string::npos ? std::string_view() : whole.substr(slash + 1);
-  if (const auto node = numbered(head, "node"); node && *node < plan.cluster.nodes) {
-    if (const auto gpu = numbered(tail, "gpu"); gpu && *gpu < plan.gpus) {
-      plan.nvlink[*node * plan.gpus + *gpu] *= left;
-      return std::nullopt;
+  if (c.node.nvlink_links.empty()) {
+    return;
+  }
+  plan.meshes.assign(c.overrides.empty() ? 1 : c.nodes, mesh_links(c.node, c.device, plan.gpus));
+  for (const auto& o : c.overrides) {
+    std::fill_n(plan.meshes.begin() + o.first, o.count, mesh_links(c.node, o.device, plan.gpus));
+  }
+  plan.domain_gpus = std::min(plan.domain_gpus, mesh_domain(plan.meshes.front()));
+}
+
+// Ports, leaves, spines and core links before faults. Returns a port's rate.
+double wire(Plan& plan, double nic_rate) {
+  const auto& c = plan.cluster;
+  const auto& f = c.fabric;
+  plan.ports = has_network(c) ? std::min(c.node.nics, plan.gpus) : 0;
+  if (plan.ports == 0) {
+    return 0;
+  }
+  plan.port.assign(static_cast<std::size_t>(c.nodes) * plan.ports, 0);
+  for (int nic = 0; nic < c.node.nics; ++nic) {
+    const int port = static_cast<int>(static_cast<std::int64_t>(nic) * plan.ports / c.node.nics);
+    for (int node = 0; node < c.nodes; ++node) {
+      plan.port[static_cast<std::size_t>(node) * plan.ports + port] += nic_rate;
     }
-    if (const auto nic = numbered(tail, "nic");
-        nic && plan.ports > 0 && *nic < plan.cluster.node.nics) {
-      // A port of several NICs loses only that NIC's part.
-      const int nics = plan.cluster.node.nics;
-      const int port = static_cast<int>(static_cast<std::int64_t>(*nic) * plan.ports / nics);
-      plan.port[*node * plan.ports + port] -= nic_rate * (1 - left);
-      return std::nullopt;
+  }
+  const double port = nic_rate * c.node.nics / plan.ports;
+  plan.units = (c.nodes + f.nodes_per_leaf - 1) / f.nodes_per_leaf;
+  const bool tree = f.kind == job::Fabric::Kind::fat_tree || plan.dragonfly();
+  plan.leaves_per_unit = tree ? 1 : plan.ports;
+  plan.units_per_pod = f.nodes_per_pod > 0 ? f.nodes_per_pod / f.nodes_per_leaf : plan.units;
+  plan.pods = (plan.units + plan.units_per_pod - 1) / plan.units_per_pod;
+  const int leaves = plan.units * plan.leaves_per_unit;
+  const int ports_per_leaf = f.nodes_per_leaf * (plan.ports / plan.leaves_per_unit);
+  const double uplink = ports_per_leaf * port / f.oversubscription;
+  const double core = port * plan.ports * f.nodes_per_pod / f.core_oversubscription;
+  if (leaves > 1) {
+    // Enough spines to matter in a picture; each bundle of links carries at least one port's rate.
+    double bundle = uplink;
+    if (plan.pods > 1) {
+      bundle = std::min(uplink, core / (plan.dragonfly() ? plan.pods - 1 : 1));
+    }
+    plan.spines = f.spines > 0 ? f.spines : std::clamp(static_cast<int>(bundle / port), 1, 4);
+    plan.spine_left.assign(static_cast<std::size_t>(plan.pods) * plan.spines, 1);
+    plan.uplink_each.assign(leaves, uplink / plan.spines);
+  }
+  plan.uplink.assign(leaves, uplink);
+  if (plan.pods > 1) {
+    plan.core_each.assign(plan.pods, core / plan.spines);
+    plan.core.assign(plan.pods, core);
+  }
+  const auto cables = [&](double rate) {
+    return std::max(1, static_cast<int>(std::lround(rate / nic_rate)));
+  };
+  plan.uplink_cables = f.uplinks_per_leaf > 0 ? f.uplinks_per_leaf : cables(uplink);
+  plan.core_cables = plan.pods > 1 ? cables(core) : 0;
+  return port;
+}
+
+// Which leaves' and pods' links can bind: those that all ports below together exceed.
+void number_resources(Plan& plan, double nominal_port) {
+  const auto& c = plan.cluster;
+  int next = plan.slots() + 2 * static_cast<int>(plan.port.size());
+  const auto binds = [&](double share) { return share < nominal_port * (1 - 1e-9); };
+  const int leaves = static_cast<int>(plan.uplink.size());
+  plan.uplink_share.assign(leaves, 0);
+  plan.spine_resource.assign(leaves, -1);
+  for (int leaf = 0; leaf < leaves; ++leaf) {
+    const int unit = leaf / plan.leaves_per_unit;
+    const int nodes = std::min(c.fabric.nodes_per_leaf, c.nodes - unit * c.fabric.nodes_per_leaf);
+    plan.uplink_share[leaf] = plan.uplink[leaf] / (nodes * (plan.ports / plan.leaves_per_unit));
+    if (plan.spines > 0 && binds(plan.uplink_share[leaf])) {
+      plan.spine_resource[leaf] = next++;
     }
   }
-  if (const auto leaf = numbered(head, "leaf");
-      leaf && tail == "up" && plan.spines > 0 && *leaf < static_cast<int>(plan.uplink.size())) {
-    plan.uplink[*leaf] *= left;
-    return std::nullopt;
+  plan.core_share.assign(plan.core.size(), 0);
+  plan.core_resource.assign(plan.core.size(), -1);
+  for (int pod = 0; pod < static_cast<int>(plan.core.size()); ++pod) {
+    const int nodes = std::min(c.fabric.nodes_per_pod, c.nodes - pod * c.fabric.nodes_per_pod);
+    plan.core_share[pod] = plan.core[pod] / (nodes * plan.ports);
+    if (binds(plan.core_share[pod])) {
+      plan.core_resource[pod] = next++;
+    }
   }
-  return "no link is named '" + fault.target + "': expected nodeN/nicM, nodeN/gpuM or leafK/up" +
-         (plan.spines == 0 ? " (this cluster has no spine)" : "");
+  const int below = plan.switches() > 0 ? plan.gpus / plan.switches() : 0;
+  if (below > 1 && plan.pcie_uplink(0) < below * c.device.pcie.count()) {
+    plan.pcie_resource = next;
+    next += c.nodes * plan.switches();
+  }
+  if (plan.sockets() > 1 && c.node.inter_socket.count() > 0) {
+    plan.socket_resource = next;
+    next += c.nodes * plan.sockets();
+  }
 }
 
 }  // namespace
@@ -114,57 +240,25 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   plan.domain_gpus = c.fabric.nvlink_domain_gpus > 0 && c.node.intra != job::Node::Intra::pcie
                          ? c.fabric.nvlink_domain_gpus
                          : plan.gpus;
-  const bool network =
-      c.node.nics > 0 && c.node.nic.count() > 0 && c.fabric.kind != job::Fabric::Kind::none;
-  plan.ports = network ? std::min(c.node.nics, plan.gpus) : 0;
-
-  // Devices point into the plan's own copy, whose vector does not move.
-  plan.devices.assign(c.nodes, nullptr);
-  plan.nvlink.resize(plan.slots());
-  const auto set = [&](int first, int count, const job::Device& device) {
-    const bool linked = c.node.intra != job::Node::Intra::pcie && device.nvlink.count() > 0;
-    const double rate = linked ? device.nvlink.count() : device.pcie.count();
-    std::fill_n(plan.devices.begin() + first, count, &device);
-    std::fill_n(plan.nvlink.begin() + static_cast<std::ptrdiff_t>(first) * plan.gpus,
-                static_cast<std::ptrdiff_t>(count) * plan.gpus, rate);
-  };
-  set(0, c.nodes, c.device);
-  for (const auto& o : c.overrides) {
-    set(o.first, o.count, o.device);
+  link_nodes(plan);
+  if (c.fabric.kind == job::Fabric::Kind::torus) {
+    if (auto reason = make_torus(c.fabric, plan.slots(), plan.torus)) {
+      return bad("cluster.fabric.torus", *reason);
+    }
+    if (std::any_of(plan.devices.begin(), plan.devices.end(),
+                    [](const job::Device* d) { return d->nvlink.count() <= 0; })) {
+      return bad("cluster.device.nvlink", "chips of a torus need the rate of their links");
+    }
+    plan.domain_gpus = plan.slots();
   }
-
   if (plan.gpus > 1 && *std::min_element(plan.nvlink.begin(), plan.nvlink.end()) <= 0) {
     return bad("cluster.device.pcie",
                "GPUs of one node share neither NVLink nor PCIe: state a rate of one of them");
   }
-
   const double nic_rate = c.node.nic.count() * c.fabric.efficiency;
-  double nominal_port = 0;
-  if (plan.ports > 0) {
-    plan.port.assign(static_cast<std::size_t>(c.nodes) * plan.ports, 0);
-    for (int nic = 0; nic < c.node.nics; ++nic) {
-      const int port = static_cast<int>(static_cast<std::int64_t>(nic) * plan.ports / c.node.nics);
-      for (int node = 0; node < c.nodes; ++node) {
-        plan.port[static_cast<std::size_t>(node) * plan.ports + port] += nic_rate;
-      }
-    }
-    nominal_port = nic_rate * c.node.nics / plan.ports;
-    plan.pods = (c.nodes + c.fabric.nodes_per_leaf - 1) / c.fabric.nodes_per_leaf;
-    plan.leaves_per_pod = c.fabric.kind == job::Fabric::Kind::fat_tree ? 1 : plan.ports;
-    const int leaves = plan.pods * plan.leaves_per_pod;
-    const int ports_per_leaf = c.fabric.nodes_per_leaf * (plan.ports / plan.leaves_per_pod);
-    const double uplink = ports_per_leaf * nominal_port / c.fabric.oversubscription;
-    if (leaves > 1) {
-      // Enough spines to matter in a picture; each bundle of uplinks carries at least one port's
-      // rate.
-      plan.spines = std::clamp(static_cast<int>(uplink / nominal_port), 1, 4);
-    }
-    plan.uplink.assign(leaves, uplink);
-  }
-  for (const auto& fault : c.faults) {
-    if (auto reason = apply(plan, fault, nic_rate)) {
-      return bad("cluster.faults", *reason);
-    }
+  const double nominal_port = wire(plan, nic_rate);
+  if (auto reason = apply_faults(plan, nic_rate)) {
+    return bad("cluster.faults", *reason);
   }
   // Several GPUs of one port, or one GPU of several NICs, cannot pass more than their PCIe links.
   for (int node = 0; node < c.nodes && plan.ports > 0; ++node) {
@@ -174,19 +268,7 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
       rate = std::min(rate, pcie);
     }
   }
-  const int leaves = static_cast<int>(plan.uplink.size());
-  plan.uplink_share.assign(leaves, 0);
-  plan.spine_resource.assign(leaves, -1);
-  int next = plan.slots() + 2 * static_cast<int>(plan.port.size());
-  for (int leaf = 0; leaf < leaves; ++leaf) {
-    const int pod = leaf / plan.leaves_per_pod;
-    const int nodes = std::min(c.fabric.nodes_per_leaf, c.nodes - pod * c.fabric.nodes_per_leaf);
-    const int below = nodes * (plan.ports / plan.leaves_per_pod);
-    plan.uplink_share[leaf] = plan.uplink[leaf] / below;
-    if (plan.spines > 0 && plan.uplink_share[leaf] < nominal_port * (1 - 1e-9)) {
-      plan.spine_resource[leaf] = next++;
-    }
-  }
+  number_resources(plan, nominal_port);
   return plan;
 }
 

@@ -1,22 +1,26 @@
-// The arithmetic of a cluster: which GPU has which NVLink domain, NIC port, leaf and spine uplink.
-// Everything that the public Topology answers is computed from these few vectors, so a cluster of
-// 100,000 GPUs costs a few of them; the Boost.Graph picture of the same cluster (graph.h) is made
-// on demand only.
+// The arithmetic of a cluster: which GPU has which NVLink domain, NIC port, leaf, spine and core
+// links. Everything that the public Topology answers is computed from these few vectors, so a
+// cluster of 100,000 GPUs costs a few of them; the Boost.Graph picture of the same cluster
+// (graph.h) is made on demand only.
 //
 // Slots count GPUs node by node. A PORT is what a GPU sees of the network: its own NIC, a share of
-// one (fewer NICs than GPUs), or several bundled (more NICs than GPUs). A POD is `nodes_per_leaf`
-// consecutive nodes. Rail-optimised: one leaf per (pod, port of the node); fat tree: one leaf per
-// pod for all ports.
+// one (fewer NICs than GPUs), or several bundled (more NICs than GPUs). A UNIT is `nodes_per_leaf`
+// consecutive nodes. Rail-optimised: one leaf per (unit, port of the node); else one leaf per unit
+// for all ports. A POD is `nodes_per_pod` nodes under one set of spines: of a three-level tree, or
+// a dragonfly+ group; spine s of every pod meets core s, or spine s of every other pod.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <variant>
 #include <vector>
 
+#include "mesh.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/base/quantity.h"
 #include "stepcast/job/job.h"
+#include "torus.h"
 
 namespace stepcast::cluster {
 
@@ -32,22 +36,44 @@ inline constexpr double kPcieHop = 0.25e-6;  // seconds
 // hop.
 inline constexpr double kNicAndLeaf = 0.75e-6;  // seconds
 inline constexpr double kSwitchHop = 0.13e-6;   // seconds
+// Chip to chip in a torus: about 1 us ("How to Scale Your Model", jax-ml scaling book, 2025, part
+// 3: the intrinsic latency of a TPU's link).
+inline constexpr double kTorusHop = 1e-6;  // seconds
+
+// Of one node.
+inline constexpr int kMostPorts = 1024;
 
 struct Plan {
   job::Cluster cluster;
   int gpus = 0;         // of one node
   int ports = 0;        // of one node; 0: no network
   int domain_gpus = 0;  // GPUs of one NVLink (or, without NVLink, PCIe) domain
-  int leaves_per_pod = 0;
-  int pods = 0;
-  int spines = 0;                           // 0: one pod
+  int leaves_per_unit = 0;
+  int units = 0;
+  int units_per_pod = 0;  // all of them where there is one pod
+  int pods = 1;
+  int spines = 0;                           // of one pod; 0: one leaf in all
   std::vector<const job::Device*> devices;  // per node
   std::vector<double> nvlink;               // bytes/s per slot; PCIe where there is no NVLink
   std::vector<double> port;                 // bytes/s per (node, port), after faults and efficiency
+  std::vector<int> instead;                 // the port that serves for each; empty: all work
   std::vector<double> uplink;               // bytes/s per leaf, all spines together
-  std::vector<double>
-      uplink_share;  // bytes/s per port below, when all of them leave the pod at once
+  std::vector<double> uplink_each;          // bytes/s per leaf to a spine without faults
+  // bytes/s per port below, when all of them leave the unit at once
+  std::vector<double> uplink_share;
   std::vector<int> spine_resource;  // per leaf, or -1 where the uplink cannot bind
+  std::vector<double> spine_left;   // share left, per (pod, spine)
+  std::vector<double> core;         // bytes/s per pod: core or global links; empty: one pod
+  std::vector<double> core_each;    // bytes/s per pod and spine without faults of that spine
+  std::vector<double> core_share;   // per port in the pod, when all of them leave it at once
+  std::vector<int> core_resource;   // per pod, or -1
+  int uplink_cables = 0;            // of one leaf
+  int core_cables = 0;              // of one pod
+  std::vector<MeshLinks>
+      meshes;                // listed links: one, or one per node where faults or devices differ
+  int pcie_resource = -1;    // the first of the switches' uplinks, node by node
+  int socket_resource = -1;  // the first of the sockets' links to each other
+  Torus torus;
 
   int slots() const { return cluster.nodes * gpus; }
   int node_of(int slot) const { return slot / gpus; }
@@ -56,17 +82,61 @@ struct Plan {
     return cluster.node.intra != job::Node::Intra::pcie && devices[node]->nvlink.count() > 0;
   }
   bool mesh() const { return cluster.node.intra == job::Node::Intra::nvlink_mesh; }
-  bool rails() const { return leaves_per_pod == ports; }
+  // The listed links of a node; nullptr: none are listed.
+  const MeshLinks* links(int node) const {
+    return meshes.empty() ? nullptr : &meshes[meshes.size() == 1 ? 0 : node];
+  }
+  // Whether two GPUs of one domain reach each other over NVLink without passing another GPU.
+  bool linked(int a, int b) const {
+    if (!has_nvlink(node_of(a)) || !has_nvlink(node_of(b))) {
+      return false;
+    }
+    const MeshLinks* mesh_links = links(node_of(a));
+    return mesh_links == nullptr || mesh_links->linked(a % gpus, b % gpus);
+  }
+  // Share that faults leave of a GPU's NVLink.
+  double nvlink_left(int slot) const {
+    return nvlink[slot] / devices[node_of(slot)]->nvlink.count();
+  }
+  double pcie(int slot) const {  // where it has NVLink, faults are NVLink's
+    const int node = node_of(slot);
+    return has_nvlink(node) ? devices[node]->pcie.count() : nvlink[slot];
+  }
+
+  bool rails() const { return leaves_per_unit == ports; }
   int port_of(int slot) const {  // index in `port`, over the cluster
     const int local = slot % gpus;
-    return node_of(slot) * ports +
-           static_cast<int>(static_cast<std::int64_t>(local) * ports / gpus);
+    const int own =
+        node_of(slot) * ports + static_cast<int>(static_cast<std::int64_t>(local) * ports / gpus);
+    return instead.empty() ? own : instead[own];
   }
-  int pod_of_node(int node) const { return node / cluster.fabric.nodes_per_leaf; }
+  int unit_of_node(int node) const { return node / cluster.fabric.nodes_per_leaf; }
   int leaf_of_port(int index) const {
     const int node = index / ports;
-    return pod_of_node(node) * leaves_per_pod + (rails() ? index % ports : 0);
+    return unit_of_node(node) * leaves_per_unit + (rails() ? index % ports : 0);
   }
+  int pod_of_leaf(int leaf) const { return leaf / leaves_per_unit / units_per_pod; }
+  int pod_of_node(int node) const { return unit_of_node(node) / units_per_pod; }
+  bool dragonfly() const { return cluster.fabric.kind == job::Fabric::Kind::dragonfly; }
+  bool adaptive() const { return cluster.fabric.routing == job::Fabric::Routing::adaptive; }
+  // From a pod to another over spine s.
+  double core_bundle(int pod, int spine) const {
+    return core_each[pod] * spine_left[pod * spines + spine] / (dragonfly() ? pods - 1 : 1);
+  }
+  double leaf_bundle(int leaf, int spine) const {
+    return uplink_each[leaf] * spine_left[pod_of_leaf(leaf) * spines + spine];
+  }
+
+  // The PCIe tree of a node.
+  int switches() const { return cluster.node.pcie_switches; }
+  int switch_of(int local) const { return local * switches() / cluster.node.gpus; }
+  int sockets() const { return cluster.node.sockets; }
+  int socket_of(int local) const { return local * sockets() / cluster.node.gpus; }
+  double pcie_uplink(int node) const {
+    const double stated = cluster.node.pcie_uplink.count();
+    return stated > 0 ? stated : devices[node]->pcie.count();
+  }
+
   // Seconds through the adapter and the first switch.
   double nic_latency() const {
     const double stated = to_seconds(cluster.node.nic_latency);
@@ -75,5 +145,9 @@ struct Plan {
 };
 
 std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster);
+
+// Takes what the cluster's faults take: capacities first (a reason when one names nothing), then
+// the ports that others serve for.
+std::optional<std::string> apply_faults(Plan& plan, double nic_rate);
 
 }  // namespace stepcast::cluster

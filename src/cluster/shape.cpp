@@ -1,15 +1,337 @@
 // LAW: members of one domain use the NIC ports of their own GPUs, each port once. nic_per_domain is
 // the sum of the ports' rates, nic_per_rank that sum shared by the members; both for the slowest
-// domain. A group that crosses spines counts a port at no more than its share of the leaf's uplink
-// when every port below leaves at once. COST: O(group) for slots in rising order, O(group log
-// group) else.
+// domain. A group that crosses spines (or cores) counts a port at no more than its share of the
+// leaf's uplink (the pod's core links) when every port below leaves at once.
+//
+// Rings stay on their rails: data for another rail moves over NVLink to the GPU beside it (PXN)
+// before it leaves the node. Without PXN, k rails send (k - 1) / k of all-to-all's bytes over the
+// spine, even inside one unit.
+//
+// Dragonfly+, G groups, g bytes/s of global links each, K groups hold members. Minimal routes use
+// the d = g / (G - 1) between two groups: a ring leaves its group with d, all-to-all with (K - 1)
+// d. Adaptive (Valiant) routes pass a third group too: freely if that holds no members, else they
+// share both its links with its own detours: a ring has d (1 + (G - K) + (K - 2) / 2), all-to-all
+// g.
+//
+// ECMP: the group's flows at a switch are hashed together with those of its siblings (groups laid
+// like it that fill the switch): rings send one domain's ports from below each leaf, all-to-all all
+// of them.
+//
+// COST: O(group) for slots in rising order, O(group log group) else; rings of listed links are
+// searched once for each set of GPUs of a node.
 #include <algorithm>
+#include <bitset>
 #include <limits>
 #include <vector>
 
 #include "state.h"
 
 namespace stepcast::cluster {
+namespace {
+
+constexpr double kNone = std::numeric_limits<double>::infinity();
+using Rails = std::bitset<kMostPorts>;
+
+// A ring in bus order below one root: it passes each switch's uplink and the link between sockets
+// once; through host memory every member's data passes the uplink.
+struct PcieRing {
+  double rate = kNone;
+  bool over_switches = false;
+  bool over_sockets = false;
+};
+
+PcieRing pcie_ring(const Plan& plan, std::span<const int> slots) {
+  PcieRing ring;
+  const int node = plan.node_of(slots.front());
+  for (const int slot : slots) {
+    ring.rate = std::min(ring.rate, plan.pcie(slot));
+  }
+  if (slots.size() < 2) {
+    return ring;
+  }
+  const int front = slots.front() % plan.gpus;
+  const int back = slots.back() % plan.gpus;
+  const bool host = !plan.cluster.node.peer_to_peer;
+  if (plan.switches() > 0 && (host || plan.switch_of(front) != plan.switch_of(back))) {
+    int most = 0;
+    int below = 0;
+    int before = -1;
+    for (const int slot : slots) {
+      const int s = plan.switch_of(slot % plan.gpus);
+      below = s == before ? below + 1 : 1;
+      before = s;
+      most = std::max(most, below);
+    }
+    ring.over_switches = true;
+    ring.rate = std::min(ring.rate, plan.pcie_uplink(node) / (host ? most : 1));
+  }
+  if (plan.socket_of(front) != plan.socket_of(back)) {
+    ring.over_sockets = true;
+    const double link = plan.cluster.node.inter_socket.count();
+    ring.rate = link > 0 ? std::min(ring.rate, link) : ring.rate;
+  }
+  return ring;
+}
+
+// How many consecutive items share what `of` says, calling `visit(first, count)` for each run.
+template <class Of, class Visit>
+void runs(std::span<const int> slots, const Of& of, const Visit& visit) {
+  for (std::size_t i = 0; i < slots.size();) {
+    const std::size_t first = i;
+    const int what = of(slots[i]);
+    while (i < slots.size() && of(slots[i]) == what) {
+      ++i;
+    }
+    visit(slots.subspan(first, i - first));
+  }
+}
+
+// The network as a group sees it.
+class Network {
+ public:
+  Network(const Plan& plan, const HashTable& hash, std::span<const int> slots, GroupShape& shape)
+      : plan_(plan), hash_(hash), slots_(slots), shape_(shape) {}
+
+  void fill() {
+    if (plan_.ports > 0 && plan_.spines > 0 && shape_.nodes > 1) {
+      find_crossings();
+    }
+    sum_domains();
+    shape_.nic_per_rank = Bandwidth(per_rank_);
+    shape_.nic_per_domain = Bandwidth(per_domain_);
+    shape_.pairs_nic_per_domain = Bandwidth(pairs_per_domain_);
+    const int switches = shape_.crosses_core    ? (plan_.dragonfly() ? 3 : 4)
+                         : shape_.crosses_spine ? 2
+                                                : 0;
+    shape_.network_latency = seconds(2 * plan_.nic_latency() + switches * kSwitchHop);
+    if (!plan_.adaptive() && shape_.pairs_cross_spine) {
+      hash_routes();
+    }
+  }
+
+ private:
+  int unit(int slot) const { return plan_.unit_of_node(plan_.node_of(slot)); }
+  int pod(int slot) const { return plan_.pod_of_node(plan_.node_of(slot)); }
+
+  void find_crossings() {
+    const bool several_units = unit(slots_.front()) != unit(slots_.back());
+    shape_.crosses_core = pod(slots_.front()) != pod(slots_.back());
+    runs(
+        slots_, [&](int s) { return unit(s); }, [&](auto) { ++units_; });
+    runs(
+        slots_, [&](int s) { return pod(s); }, [&](auto) { ++pods_; });
+    bool alike = true;
+    Rails all;
+    if (plan_.rails() && plan_.ports > 1) {
+      Rails first;
+      bool begun = false;
+      runs(
+          slots_, [&](int s) { return plan_.domain_of(s); },
+          [&](std::span<const int> members) {
+            Rails mine;
+            for (const int slot : members) {
+              mine.set(static_cast<std::size_t>(plan_.port_of(slot) % plan_.ports));
+            }
+            first = begun ? first : mine;
+            begun = true;
+            alike = alike && mine == first;
+            all |= mine;
+          });
+      rails_ = static_cast<int>(all.count());
+    }
+    shape_.crosses_spine = several_units || (!alike && !shape_.pxn);
+    shape_.pairs_cross_spine = shape_.crosses_spine || (rails_ > 1 && !shape_.pxn);
+    several_units_ = several_units;
+  }
+
+  double core_limit(int pod, bool pairs) const {
+    const double all = plan_.core[pod];
+    if (!plan_.dragonfly()) {
+      return all;
+    }
+    const double groups = plan_.pods;
+    const double direct = all / (groups - 1);
+    if (pairs) {
+      return plan_.adaptive() ? all : direct * (pods_ - 1);
+    }
+    return plan_.adaptive() ? direct * (1 + (groups - pods_) + (pods_ - 2) / 2.0) : direct;
+  }
+
+  // What a port can send of a ring's bytes, or of all-to-all's.
+  double reach(int port, bool pairs) const {
+    double rate = plan_.port[port];
+    const int leaf = plan_.leaf_of_port(port);
+    if (pairs ? shape_.pairs_cross_spine : shape_.crosses_spine) {
+      double share = plan_.uplink_share[leaf];
+      if (pairs && !several_units_) {
+        share *= rails_ > 1 ? rails_ / (rails_ - 1.0) : 1.0;
+      }
+      rate = std::min(rate, share);
+    }
+    if (shape_.crosses_core) {
+      const int pod = plan_.pod_of_leaf(leaf);
+      rate = std::min(rate, plan_.core_share[pod] * core_limit(pod, pairs) / plan_.core[pod]);
+    }
+    return rate;
+  }
+
+  void sum_domains() {
+    int unit_before = -1;
+    int pod_before = -1;
+    int in_unit = 0;
+    int in_pod = 0;
+    runs(
+        slots_, [&](int s) { return plan_.domain_of(s); },
+        [&](std::span<const int> members) {
+          double rate = 0;
+          double pairs = 0;
+          int ports = 0;
+          int rails = 0;  // ports of the domain's first node
+          int port = -1;
+          const int node = plan_.node_of(members.front());
+          for (const int slot : members) {
+            if (plan_.ports > 0 && plan_.port_of(slot) != port) {
+              port = plan_.port_of(slot);
+              rate += reach(port, false);
+              pairs += reach(port, true);
+              ++ports;
+              rails += plan_.node_of(slot) == node ? 1 : 0;
+            }
+          }
+          per_rank_ = std::min(per_rank_, rate / static_cast<double>(members.size()));
+          per_domain_ = std::min(per_domain_, rate);
+          pairs_per_domain_ = std::min(pairs_per_domain_, pairs);
+          shape_.nics_per_domain =
+              shape_.nics_per_domain == 0 ? ports : std::min(shape_.nics_per_domain, ports);
+          if (shape_.pairs_cross_spine) {
+            shape_.nics_per_leaf =
+                std::max(shape_.nics_per_leaf, plan_.rails() && rails > 0 ? ports / rails : ports);
+            in_unit = unit(members.front()) == unit_before ? in_unit + 1 : 1;
+            unit_before = unit(members.front());
+            shape_.domains_per_leaf = std::max(shape_.domains_per_leaf, in_unit);
+            in_pod = pod(members.front()) == pod_before ? in_pod + 1 : 1;
+            pod_before = pod(members.front());
+            domains_per_pod_ = std::max(domains_per_pod_, in_pod);
+          }
+        });
+  }
+
+  void hash_routes() {
+    const auto& f = plan_.cluster.fabric;
+    const auto& node = plan_.cluster.node;
+    const int flows = f.flows_per_nic * std::max(1, node.nics / plan_.ports);  // of one port
+    const int port = plan_.port_of(slots_.front());
+    const int leaf = plan_.leaf_of_port(port);
+    const int leaves = std::max(
+        1, several_units_ ? units_ * (shape_.nics_per_domain / shape_.nics_per_leaf) : rails_);
+    const int below =
+        std::min(f.nodes_per_leaf, plan_.cluster.nodes) * (plan_.ports / plan_.leaves_per_unit);
+    const auto level = [&](int ports, int own, int cables, double rate, int switches, bool pairs) {
+      HashLevel at;
+      at.own = own * flows;
+      at.flows = std::max(ports, own) * flows;
+      at.links = cables;
+      at.switches = switches;
+      at.link_rate = rate / cables;
+      at.flow_rate = reach(port, pairs) / flows;
+      return at;
+    };
+    const auto draw = [&](bool pairs) {
+      std::vector<HashLevel> levels;
+      const int siblings = pairs ? 1 : shape_.domains_per_leaf;
+      const int own = shape_.nics_per_leaf * (pairs ? shape_.domains_per_leaf : 1);
+      levels.push_back(
+          level(below / siblings, own, plan_.uplink_cables, plan_.uplink[leaf], leaves, pairs));
+      if (shape_.crosses_core) {
+        const int in_pod = std::min(f.nodes_per_pod, plan_.cluster.nodes) * plan_.ports;
+        const int mine = shape_.nics_per_domain * (pairs ? domains_per_pod_ : 1);
+        levels.push_back(level(in_pod / (pairs ? 1 : domains_per_pod_), mine, plan_.core_cables,
+                               plan_.core[plan_.pod_of_leaf(leaf)], pods_, pairs));
+      }
+      return hash_.share(levels);
+    };
+    if (shape_.crosses_spine) {
+      const HashShare ring = draw(false);
+      shape_.hash_mean = ring.mean;
+      shape_.hash_low = ring.low;
+      shape_.hash_high = ring.high;
+    }
+    const HashShare pairs = draw(true);
+    shape_.pairs_hash_mean = pairs.mean;
+    shape_.pairs_hash_low = pairs.low;
+    shape_.pairs_hash_high = pairs.high;
+  }
+
+  const Plan& plan_;
+  const HashTable& hash_;
+  std::span<const int> slots_;
+  GroupShape& shape_;
+  bool several_units_ = false;
+  int units_ = 0;
+  int pods_ = 0;
+  int rails_ = 1;  // that members use
+  int domains_per_pod_ = 1;
+  double per_rank_ = kNone;
+  double per_domain_ = kNone;
+  double pairs_per_domain_ = kNone;
+};
+
+void span_torus(const Plan& plan, std::span<const int> slots, GroupShape& shape) {
+  const TorusSpan span = span_of(plan.torus, slots);
+  shape.torus = true;
+  shape.torus_dimensions = span.rings;
+  if (slots.size() > 1) {
+    shape.nvlink = Bandwidth(shape.nvlink.count() * span.links / plan.torus.chip_links);
+  }
+  shape.domains = 1;
+  shape.ranks_per_domain = shape.ranks;
+}
+
+// Domains of one node meet over PCIe.
+void meet_over_pcie(const Plan& plan, std::span<const int> slots, GroupShape& shape) {
+  double per_rank = kNone;
+  double per_domain = kNone;
+  int fewest = shape.ranks;
+  const PcieRing ring = pcie_ring(plan, slots);
+  const double shared = ring.over_switches || ring.over_sockets ? ring.rate : kNone;
+  runs(
+      slots, [&](int s) { return plan.domain_of(s); },
+      [&](std::span<const int> members) {
+        double rate = 0;
+        for (const int slot : members) {
+          rate += plan.devices[plan.node_of(slot)]->pcie.count();
+        }
+        rate = std::min(rate, shared);
+        per_rank = std::min(per_rank, rate / static_cast<double>(members.size()));
+        per_domain = std::min(per_domain, rate);
+        fewest = std::min(fewest, static_cast<int>(members.size()));
+      });
+  shape.crosses_pcie_switch = ring.over_switches;
+  shape.crosses_socket = ring.over_sockets;
+  shape.nics_per_domain = fewest;
+  shape.nic_per_rank = Bandwidth(per_rank);
+  shape.nic_per_domain = shape.pairs_nic_per_domain = Bandwidth(per_domain);
+  shape.network_latency = seconds(2 * kPcieHop);
+}
+
+}  // namespace
+
+double Topology::State::ring(int node, std::uint32_t members) const {
+  const MeshLinks* mesh = plan.links(node);
+  const std::lock_guard lock(rings_mutex);
+  const auto key = std::make_pair(static_cast<int>(mesh - plan.meshes.data()), members);
+  const auto [at, fresh] = rings.emplace(key, 0.0);
+  if (fresh) {
+    std::vector<int> gpus;
+    for (int gpu = 0; gpu < mesh->gpus; ++gpu) {
+      if ((members >> gpu & 1U) != 0) {
+        gpus.push_back(gpu);
+      }
+    }
+    at->second = ring_rate(*mesh, gpus);
+  }
+  return at->second;
+}
 
 GroupShape Topology::shape(std::span<const int> given) const {
   const Plan& plan = state_->plan;
@@ -25,10 +347,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
     std::sort(sorted.begin(), sorted.end());
     slots = sorted;
   }
-  constexpr double kNone = std::numeric_limits<double>::infinity();
   const auto& c = plan.cluster;
-  shape.sharp = c.fabric.sharp;
-  shape.pxn = c.fabric.pxn;
   double nvlink = kNone;
   double capability = kNone;
   int node = -1;
@@ -44,72 +363,50 @@ GroupShape Topology::shape(std::span<const int> given) const {
   shape.nvlink = Bandwidth(nvlink);
   shape.compute_capability = capability;
   shape.amd_cpu = c.node.amd_cpu;
+  shape.sharp = c.fabric.sharp;
+  shape.pxn = c.fabric.pxn && shape.has_nvlink;
+  if (plan.torus.dimensions > 0) {
+    span_torus(plan, slots, shape);
+    return shape;
+  }
+  int fewest = shape.ranks;
+  runs(
+      slots, [&](int s) { return plan.domain_of(s); },
+      [&](std::span<const int> members) {
+        const int count = static_cast<int>(members.size());
+        ++shape.domains;
+        shape.ranks_per_domain = std::max(shape.ranks_per_domain, count);
+        fewest = std::min(fewest, count);
+        const int host = plan.node_of(members.front());
+        if (count < 2 || (plan.has_nvlink(host) && plan.links(host) == nullptr)) {
+          return;
+        }
+        double rate = 0;
+        if (plan.has_nvlink(host)) {
+          std::uint32_t mask = 0;
+          double left = 1;
+          for (const int slot : members) {
+            mask |= 1U << (slot % plan.gpus);
+            left = std::min(left, plan.nvlink_left(slot));
+          }
+          rate = state_->ring(host, mask) * left;
+        }
+        if (rate <= 0) {
+          const PcieRing ring = pcie_ring(plan, members);
+          rate = ring.rate;
+          shape.has_nvlink = false;
+          shape.crosses_pcie_switch = shape.crosses_pcie_switch || ring.over_switches;
+          shape.crosses_socket = shape.crosses_socket || ring.over_sockets;
+        }
+        shape.nvlink = std::min(shape.nvlink, Bandwidth(rate));
+      });
+  shape.even = fewest == shape.ranks_per_domain;
   shape.nvls =
       c.node.nvls && shape.has_nvlink && capability >= 9;  // NVLink SHARP arrived with Hopper
-
-  // Rails inside one pod never need the spine: NCCL moves the data to the GPU beside the right rail
-  // over NVLink (PXN).
-  if (plan.ports > 0 && plan.spines > 0 && shape.nodes > 1) {
-    shape.crosses_spine = plan.pod_of_node(plan.node_of(slots.front())) !=
-                          plan.pod_of_node(plan.node_of(slots.back()));
-  }
-  const bool pcie_between = shape.nodes == 1;  // domains of one node meet over PCIe
-  double per_rank = kNone;
-  double per_domain = kNone;
-  int smallest = shape.ranks;
-  int pod = -1;
-  int in_pod = 0;
-  for (std::size_t i = 0; i < slots.size();) {
-    const int domain = plan.domain_of(slots[i]);
-    const std::size_t first = i;
-    double rate = 0;
-    int ports = 0;
-    int port = -1;
-    int rails = 0;  // ports of the domain's first node
-    const int first_node = plan.node_of(slots[i]);
-    for (; i < slots.size() && plan.domain_of(slots[i]) == domain; ++i) {
-      if (pcie_between) {
-        rate += plan.devices[plan.node_of(slots[i])]->pcie.count();
-        ++ports;
-      } else if (plan.ports > 0 && plan.port_of(slots[i]) != port) {
-        port = plan.port_of(slots[i]);
-        double r = plan.port[port];
-        if (shape.crosses_spine) {
-          r = std::min(r, plan.uplink_share[plan.leaf_of_port(port)]);
-        }
-        rate += r;
-        ++ports;
-        rails += plan.node_of(slots[i]) == first_node ? 1 : 0;
-      }
-    }
-    const int members = static_cast<int>(i - first);
-    ++shape.domains;
-    shape.ranks_per_domain = std::max(shape.ranks_per_domain, members);
-    smallest = std::min(smallest, members);
-    per_rank = std::min(per_rank, rate / members);
-    per_domain = std::min(per_domain, rate);
-    shape.nics_per_domain =
-        shape.nics_per_domain == 0 ? ports : std::min(shape.nics_per_domain, ports);
-    if (shape.crosses_spine) {
-      shape.nics_per_leaf = std::max(shape.nics_per_leaf, plan.rails() ? ports / rails : ports);
-      in_pod = plan.pod_of_node(first_node) == pod ? in_pod + 1 : 1;
-      pod = plan.pod_of_node(first_node);
-      shape.domains_per_leaf = std::max(shape.domains_per_leaf, in_pod);
-    }
-  }
-  shape.even = smallest == shape.ranks_per_domain;
-  if (shape.domains > 1) {
-    shape.nic_per_rank = Bandwidth(per_rank);
-    shape.nic_per_domain = Bandwidth(per_domain);
-    shape.pairs_nic_per_domain = shape.nic_per_domain;
-    shape.pairs_cross_spine = shape.crosses_spine;
-    double latency = 2 * kPcieHop;
-    if (!pcie_between) {
-      latency = 2 * plan.nic_latency() + (shape.crosses_spine ? 2 * kSwitchHop : 0);
-    }
-    shape.network_latency = seconds(latency);
-  } else {
-    shape.nics_per_domain = 0;
+  if (shape.domains > 1 && shape.nodes == 1) {
+    meet_over_pcie(plan, slots, shape);
+  } else if (shape.domains > 1) {
+    Network(plan, state_->hash, slots, shape).fill();
   }
   return shape;
 }

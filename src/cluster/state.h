@@ -1,16 +1,27 @@
 #pragma once
 
+#include <cstdint>
+#include <map>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "graph.h"
+#include "hash.h"
 #include "plan.h"
 #include "stepcast/cluster/topology.h"
 
 namespace stepcast::cluster {
 
 struct Topology::State {
+  explicit State(std::uint64_t seed) : hash(seed) {}
+  // Rings through some GPUs of a node, by (mesh, bit per GPU); found once.
+  double ring(int node, std::uint32_t members) const;
+
   Plan plan;
+  HashTable hash;
+  mutable std::mutex rings_mutex;
+  mutable std::map<std::pair<int, std::uint32_t>, double> rings;
   mutable std::once_flag resources_made;
   mutable std::vector<Resource> resources;
   mutable std::once_flag picture_made;

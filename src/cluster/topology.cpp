@@ -1,7 +1,9 @@
 // LAW: resources are numbered NVLink ports by slot, then per NIC port its outgoing and incoming
-// side, then the uplinks that can bind, by leaf. An uplink can bind when all ports below it
-// together exceed it: oversubscription above 1, or a faulty uplink. COST: build and resources()
-// linear in GPUs; every other query is O(1) or O(group).
+// side, then the uplinks that can bind, by leaf, then by pod (of the kind `spine` too), then PCIe
+// switches' uplinks and sockets' links to each other (of the kind `nvlink`: what crosses them is
+// counted per member, as at its own port). An uplink can bind when all ports below it together
+// exceed it: oversubscription above 1, or a fault. COST: build and resources() linear in GPUs;
+// every other query is O(1) or O(group).
 #include "stepcast/cluster/topology.h"
 
 #include <string>
@@ -44,17 +46,36 @@ std::vector<Resource> make_resources(const Plan& plan) {
                      Bandwidth(plan.uplink[leaf])});
     }
   }
+  for (int pod = 0; pod < static_cast<int>(plan.core.size()); ++pod) {
+    if (plan.core_resource[pod] >= 0) {
+      all.push_back(
+          {ResourceKind::spine, "pod" + std::to_string(pod) + "/up", Bandwidth(plan.core[pod])});
+    }
+  }
+  for (int node = 0; plan.pcie_resource >= 0 && node < plan.cluster.nodes; ++node) {
+    for (int s = 0; s < plan.switches(); ++s) {
+      all.push_back({ResourceKind::nvlink, named("node", node, "/pcie", s, "/up"),
+                     Bandwidth(plan.pcie_uplink(node))});
+    }
+  }
+  for (int node = 0; plan.socket_resource >= 0 && node < plan.cluster.nodes; ++node) {
+    for (int s = 0; s < plan.sockets(); ++s) {
+      all.push_back({ResourceKind::nvlink, named("node", node, "/socket", s, "/out"),
+                     plan.cluster.node.inter_socket});
+    }
+  }
   return all;
 }
 
 }  // namespace
 
-std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster) {
+std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster,
+                                                   std::uint64_t seed) {
   auto made = make_plan(cluster);
   if (auto* fault = std::get_if<Infeasible>(&made)) {
     return *fault;
   }
-  auto state = std::make_shared<State>();
+  auto state = std::make_shared<State>(seed);
   state->plan = std::get<Plan>(std::move(made));
   // The plan moved with its cluster: point the devices at the copy that stays.
   Plan& plan = state->plan;
@@ -101,6 +122,25 @@ int Topology::nic_in(int slot) const {
 int Topology::spine(int slot) const {
   const Plan& plan = state_->plan;
   return plan.ports == 0 ? -1 : plan.spine_resource[plan.leaf_of_port(plan.port_of(slot))];
+}
+
+int Topology::core(int slot) const {
+  const Plan& plan = state_->plan;
+  return plan.core_resource.empty() || plan.ports == 0
+             ? -1
+             : plan.core_resource[plan.pod_of_leaf(plan.leaf_of_port(plan.port_of(slot)))];
+}
+int Topology::pcie_uplink(int slot) const {
+  const Plan& plan = state_->plan;
+  return plan.pcie_resource < 0 ? -1
+                                : plan.pcie_resource + plan.node_of(slot) * plan.switches() +
+                                      plan.switch_of(slot % plan.gpus);
+}
+int Topology::socket_link(int slot) const {
+  const Plan& plan = state_->plan;
+  return plan.socket_resource < 0 ? -1
+                                  : plan.socket_resource + plan.node_of(slot) * plan.sockets() +
+                                        plan.socket_of(slot % plan.gpus);
 }
 
 }  // namespace stepcast::cluster

@@ -195,6 +195,7 @@ class Checker {
          c.nodes, c.node.gpus);
     }
     if (c.nodes > 1 && c.fabric.kind != job::Fabric::Kind::none &&
+        c.fabric.kind != job::Fabric::Kind::torus &&
         (c.node.nics == 0 || c.node.nic.count() <= 0)) {
       no("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
          c.nodes);
@@ -224,24 +225,39 @@ class Checker {
       no(key, "the fault names no link; expected one such as node3/nic2");
       return;
     }
+    if (f.down && f.bandwidth != 1) {
+      no(key, "'{}' is down and keeps a bandwidth of {}; expected one of the two", f.target,
+         f.bandwidth);
+    }
     const std::string& t = f.target;
-    const long first = std::strtol(t.c_str() + 4, nullptr, 10);
-    if (t.starts_with("leaf")) {
-      const long leaves = (c.nodes + c.fabric.nodes_per_leaf - 1) / c.fabric.nodes_per_leaf;
-      if (first >= leaves) {
-        no(key, "'{}' is beyond the fabric's {} leaves; expected leaves from 0", t, leaves);
+    const auto number = [&](std::size_t at) { return std::strtol(t.c_str() + at, nullptr, 10); };
+    const auto below = [&](long n, long limit, const char* of, const char* what) {
+      if (n >= limit) {
+        no(key, "'{}' is beyond the {}'s {} {}; expected {} from 0", t, of, limit, what, what);
       }
+    };
+    const int ports = std::min(c.node.nics, c.node.gpus);
+    const bool tree = c.fabric.kind == job::Fabric::Kind::fat_tree ||
+                      c.fabric.kind == job::Fabric::Kind::dragonfly;
+    const long units = (c.nodes + c.fabric.nodes_per_leaf - 1) / c.fabric.nodes_per_leaf;
+    if (t.starts_with("leaf")) {
+      below(number(4), units * (tree ? 1 : std::max(1, ports)), "fabric", "leaves");
       return;
     }
+    if (t.starts_with("rail")) {
+      below(number(4), ports, "node", "rails");
+      return;
+    }
+    if (!t.starts_with("node")) {
+      return;  // spines and pods: the topology counts them
+    }
     const std::size_t slash = t.find('/');
-    const long second = std::strtol(t.c_str() + slash + 4, nullptr, 10);
     const bool nic = t.compare(slash + 1, 3, "nic") == 0;
-    const long limit = nic ? c.node.nics : c.node.gpus;
-    if (first >= c.nodes) {
-      no(key, "'{}' is beyond the cluster's {} nodes; expected nodes from 0", t, c.nodes);
-    } else if (second >= limit) {
-      no(key, "'{}' is beyond the node's {} {}; expected them from 0", t, limit,
-         nic ? "NICs" : "GPUs");
+    const std::size_t dash = t.find('-');
+    below(number(4), c.nodes, "cluster", "nodes");
+    below(number(slash + 4), nic ? c.node.nics : c.node.gpus, "node", nic ? "NICs" : "GPUs");
+    if (dash != std::string::npos) {
+      below(number(dash + 4), c.node.gpus, "node", "GPUs");
     }
   }
 

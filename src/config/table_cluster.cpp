@@ -189,36 +189,61 @@ Value list_schema(const std::vector<Spec>& children) {
   return v;
 }
 
-// "node3/nic2", "node3/gpu1", "leaf0/up".
-bool is_target(const std::string& s) {
-  const auto number = [&](std::size_t at) {
-    std::size_t end = at;
-    while (end < s.size() && s[end] >= '0' && s[end] <= '9') {
-      ++end;
-    }
-    return end > at && end - at < 8 ? end : std::string::npos;
-  };
-  const bool leaf = s.starts_with("leaf");
-  if (!leaf && !s.starts_with("node")) {
-    return false;
+// A part with its number ("nic2"), from `at`: where it ends, or nothing.
+std::optional<std::size_t> numbered(const std::string& s, std::size_t at, std::string_view part) {
+  if (s.compare(at, part.size(), part) != 0) {
+    return std::nullopt;
   }
-  const std::size_t slash = number(4);
-  if (slash == std::string::npos || slash >= s.size() || s[slash] != '/') {
-    return false;
+  const std::size_t first = at + part.size();
+  std::size_t end = first;
+  while (end < s.size() && s[end] >= '0' && s[end] <= '9') {
+    ++end;
   }
-  const std::string rest = s.substr(slash + 1);
-  if (leaf) {
-    return rest == "up";
-  }
-  return (rest.starts_with("nic") || rest.starts_with("gpu")) && number(slash + 4) == s.size();
+  return end > first && end - first < 8 ? std::optional(end) : std::nullopt;
 }
 
-Field<LinkFault> target(std::string key, bool primary) {
-  Field<LinkFault> f = string(std::move(key), &LinkFault::target,
-                              "The link: node3/nic2, node3/gpu1 (its NVLink) or leaf0/up.");
-  f.read = [](Reader& r, const Value& v, LinkFault& fault) {
+// "node3/nic2", "node3/gpu1", "node3/gpu0-gpu1", "leaf0", "leaf0/up", "pod1/up", "spine2", "rail3".
+bool is_target(const std::string& s) {
+  for (const auto* whole : {"leaf", "spine", "rail"}) {
+    if (numbered(s, 0, whole) == s.size()) {
+      return true;
+    }
+  }
+  for (const auto* below : {"leaf", "pod"}) {
+    if (const auto end = numbered(s, 0, below)) {
+      return s.compare(*end, std::string::npos, "/up") == 0;
+    }
+  }
+  const auto slash = numbered(s, 0, "node");
+  if (!slash || *slash >= s.size() || s[*slash] != '/') {
+    return false;
+  }
+  const auto gpu = numbered(s, *slash + 1, "gpu");
+  if (gpu && *gpu < s.size() && s[*gpu] == '-') {
+    return numbered(s, *gpu + 1, "gpu") == s.size();
+  }
+  return gpu == s.size() || numbered(s, *slash + 1, "nic") == s.size();
+}
+
+Field<LinkFault> state() {
+  const Words<bool> words = {{{"up", false}, {"down", true}}, {}};
+  Field<LinkFault> f = choice("state", &LinkFault::down, words, "down: nothing is left.");
+  f.write = [](const LinkFault& fault) -> std::optional<Value> {
+    return fault.down ? std::optional(tree::string("down")) : std::nullopt;
+  };
+  return f;
+}
+
+// What is at fault, by any of the keys: `link` is the one that is written.
+Field<LinkFault> target(std::string key, std::string_view description, std::string example) {
+  const bool primary = key == "link";
+  Field<LinkFault> f = string(std::move(key), &LinkFault::target, std::string(description));
+  f.read = [=](Reader& r, const Value& v, LinkFault& fault) {
     if (v.kind != Value::Kind::scalar || !is_target(v.scalar)) {
-      r.expected(v, "a link such as node3/nic2, node3/gpu1 or leaf0/up");
+      r.expected(v, example);
+    } else if (!fault.target.empty()) {
+      r.fault(v, fmt::format("the fault names '{}' already; expected one target a fault",
+                             fault.target));
     } else {
       fault.target = v.scalar;
     }
@@ -229,17 +254,116 @@ Field<LinkFault> target(std::string key, bool primary) {
   return f;
 }
 
+// [[0, 1, 2], ...]: two links between GPUs 0 and 1.
+Field<Node> nvlink_links() {
+  Field<Node> f;
+  Value numbers = type_schema("array");
+  tree::put(numbers, "items", type_schema("integer"));
+  Value schema = type_schema("array");
+  tree::put(schema, "items", std::move(numbers));
+  f.spec = {"nvlink_links",
+            "NVLink links of an nvlink_mesh as [GPU, GPU, links]; left out: every GPU linked "
+            "evenly to all others.",
+            std::move(schema),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Node& n) {
+    n.nvlink_links.clear();
+    if (is_null(v)) {
+      return;
+    }
+    if (v.kind != Value::Kind::sequence) {
+      r.expected(v, "a list such as [[0, 1, 2], [0, 2, 1]]");
+      return;
+    }
+    for (std::size_t i = 0; i < v.items.size(); ++i) {
+      Reader::Scope scope(r, std::to_string(i));
+      const Value& item = v.items[i];
+      r.record(item.origin);
+      if (item.kind != Value::Kind::sequence || item.items.size() != 3) {
+        r.expected(item, "two GPUs and how many links join them, as [0, 1, 2]");
+        continue;
+      }
+      const auto a = read_integer(r, item.items[0], 0, 15);
+      const auto b = read_integer(r, item.items[1], 0, 15);
+      const auto links = read_integer(r, item.items[2], 1, 1024);
+      if (a && b && links && *a == *b) {
+        r.fault(item, fmt::format("GPU {} is linked to itself; expected two GPUs", *a));
+      } else if (a && b && links) {
+        n.nvlink_links.push_back(
+            {static_cast<int>(*a), static_cast<int>(*b), static_cast<int>(*links)});
+      }
+    }
+  };
+  f.write = [](const Node& n) -> std::optional<Value> {
+    if (n.nvlink_links.empty()) {
+      return std::nullopt;
+    }
+    std::vector<Value> edges;
+    for (const auto& edge : n.nvlink_links) {
+      edges.push_back(
+          tree::list({tree::number(std::int64_t{edge.a}), tree::number(std::int64_t{edge.b}),
+                      tree::number(std::int64_t{edge.links})}));
+    }
+    return tree::list(std::move(edges));
+  };
+  return f;
+}
+
+Field<Fabric> torus() {
+  Field<Fabric> f;
+  Value schema = type_schema("array");
+  tree::put(schema, "items", type_schema("integer"));
+  f.spec = {"torus",
+            "Chips along each dimension, the nearest first: [8, 8, 16]; left out: three, as cubic "
+            "as the cluster's chips divide.",
+            std::move(schema),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Fabric& fabric) {
+    fabric.torus.clear();
+    if (is_null(v)) {
+      return;
+    }
+    if (v.kind != Value::Kind::sequence || v.items.empty() || v.items.size() > 3) {
+      r.expected(v, "one to three dimensions such as [8, 8, 16]");
+      return;
+    }
+    for (std::size_t i = 0; i < v.items.size(); ++i) {
+      Reader::Scope scope(r, std::to_string(i));
+      if (const auto n = read_integer(r, v.items[i], 1, 100'000)) {
+        fabric.torus.push_back(static_cast<int>(*n));
+      }
+    }
+  };
+  f.write = [](const Fabric& fabric) -> std::optional<Value> {
+    if (fabric.torus.empty()) {
+      return std::nullopt;
+    }
+    std::vector<Value> sizes;
+    for (const int size : fabric.torus) {
+      sizes.push_back(tree::number(std::int64_t{size}));
+    }
+    return tree::list(std::move(sizes));
+  };
+  return f;
+}
+
 const Table<LinkFault>& fault_table() {
-  static const Table<LinkFault> table = [] {
-    Table<LinkFault> t = {
-        target("link", true), target("nic", false),
-        number("bandwidth", &LinkFault::bandwidth, 1e-6, 1, "Share of the capacity that is left.")};
-    Field<LinkFault> state = only<LinkFault>("state", "up", "a link that is down",
-                                             "Only up: a link that is down is not modelled yet.");
-    state.write = [](const LinkFault&) -> std::optional<Value> { return std::nullopt; };
-    t.push_back(std::move(state));
-    return t;
-  }();
+  static const Table<LinkFault> table = {
+      target("link",
+             "What is at fault: node3/nic2, node3/gpu1 (its NVLink), node3/gpu0-gpu1 (the links "
+             "between two GPUs of a mesh), leaf0/up, pod1/up (core or global links), leaf0, "
+             "spine2, or rail3 (NIC port 3 of every node).",
+             "a link such as node3/nic2, node3/gpu1 or leaf0/up"),
+      target("nic", "The same, for a NIC.", "a NIC such as node3/nic2"),
+      target("switch", "The same, for a switch.", "a switch such as leaf0 or spine2"),
+      target("rail", "The same, for a rail.", "a rail such as rail3"),
+      number("bandwidth", &LinkFault::bandwidth, 1e-6, 1, "Share of the capacity that is left."),
+      state(),
+  };
   return table;
 }
 
@@ -308,6 +432,17 @@ const Table<Node>& node_table() {
       quantity("nic_latency", &Node::nic_latency, false,
                "One way through the adapter and first switch; 0: the fabric's figure."),
       boolean("amd_cpu", &Node::amd_cpu, "AMD hosts: other latency constants in NCCL."),
+      nvlink_links(),
+      integer("sockets", &Node::sockets, 1, 64,
+              "CPU sockets (NUMA domains), each with its own PCIe root; GPUs divide evenly."),
+      integer("pcie_switches", &Node::pcie_switches, 0, 1024,
+              "PCIe switches, evenly below the sockets; 0: each GPU on a root port of its own."),
+      quantity("pcie_uplink", &Node::pcie_uplink, false,
+               "A PCIe switch's link to its root port per direction; 0: as fast as a GPU's."),
+      quantity("inter_socket", &Node::inter_socket, false,
+               "Links between two sockets (UPI, xGMI) per direction, as reached; 0: no limit."),
+      boolean("peer_to_peer", &Node::peer_to_peer,
+              "GPUs reach each other over PCIe; false: through host memory (GeForce)."),
       string("source", &Node::source, "Where the figures come from."),
   };
   return table;
@@ -320,13 +455,30 @@ const Table<Fabric>& fabric_table() {
              Words<Fabric::Kind>{{{"rail_optimized", Fabric::Kind::rail_optimized},
                                   {"fat_tree", Fabric::Kind::fat_tree},
                                   {"nvl72", Fabric::Kind::nvl72},
-                                  {"none", Fabric::Kind::none}},
-                                 {"dragonfly", "torus"}},
-             "The network's shape."),
+                                  {"none", Fabric::Kind::none},
+                                  {"dragonfly", Fabric::Kind::dragonfly},
+                                  {"torus", Fabric::Kind::torus}},
+                                 {}},
+             "The network's shape; dragonfly: dragonfly+ (groups of leaves and spines)."),
       number("oversubscription", &Fabric::oversubscription, 1, 1000,
              "Capacity below a leaf over capacity above it."),
       integer("nodes_per_leaf", &Fabric::nodes_per_leaf, 1, kManyRanks,
               "Nodes below one leaf (rail-optimised: one group of rail leaves)."),
+      integer("nodes_per_pod", &Fabric::nodes_per_pod, 0, kManyRanks,
+              "Nodes of a pod of a three-level tree, or of a dragonfly's group; 0: two levels."),
+      number("core_oversubscription", &Fabric::core_oversubscription, 0.01, 1000,
+             "Capacity below a pod over that of its core links (dragonfly: global links, the "
+             "taper)."),
+      integer("spines", &Fabric::spines, 0, 4096,
+              "Spine switches of a pod; 0: at most 4, as many as matter to routes."),
+      integer("uplinks_per_leaf", &Fabric::uplinks_per_leaf, 0, 65'536,
+              "Cables above a leaf that a hash chooses from; 0: uplink capacity over a NIC's "
+              "rate."),
+      integer("flows_per_nic", &Fabric::flows_per_nic, 1, 1024,
+              "Connections that a NIC's traffic is cut into (NCCL channels times queue pairs)."),
+      torus(),
+      integer("torus_block", &Fabric::torus_block, 0, 1024,
+              "Dimensions that are a multiple of it close into rings; 0: all of them do."),
       integer("nvlink_domain_gpus", &Fabric::nvlink_domain_gpus, 0, 100'000,
               "GPUs that share NVLink; 0: those of one node."),
       number("efficiency", &Fabric::efficiency, 0.001, 1, "Reachable share of the line rate."),

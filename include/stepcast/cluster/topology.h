@@ -15,7 +15,8 @@
 
 namespace stepcast::cluster {
 
-enum class VertexKind { gpu, nvswitch, pcie_switch, nic, leaf, spine };
+// A chip is the GPU of a torus: it forwards.
+enum class VertexKind { gpu, chip, nvswitch, pcie_switch, nic, leaf, spine, core };
 
 struct Vertex {
   VertexKind kind = VertexKind::gpu;
@@ -30,7 +31,8 @@ struct Link {
   Time latency{0};
 };
 
-// A capacity that flows share. Kinds are what collectives weigh separately.
+// A capacity that flows share. Kinds are what collectives weigh separately: core and global links count as `spine`,
+// PCIe switches' uplinks and links between sockets as `nvlink`.
 enum class ResourceKind { nvlink = 0, nic_out = 1, nic_in = 2, spine = 3 };
 
 struct Resource {
@@ -81,6 +83,8 @@ struct GroupShape {
   double pairs_hash_high = 1;
   bool sharp = false;                // the switches reduce (SHARP, CollNet)
   bool pxn = true;                   // a GPU may send through another GPU's NIC, over NVLink
+  bool crosses_pcie_switch = false;  // members of one domain meet above a PCIe switch
+  bool crosses_socket = false;       // and over the link between sockets
   bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
   int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
   Time network_latency{0};
@@ -92,7 +96,8 @@ struct GroupShape {
 class Topology {
  public:
   // Cost: linear in vertices and links. Faults naming what does not exist are Infeasible{"cluster.faults", ...}.
-  static std::variant<Topology, Infeasible> build(const job::Cluster& cluster);
+  // The seed draws the hash collisions of ECMP.
+  static std::variant<Topology, Infeasible> build(const job::Cluster& cluster, std::uint64_t seed = 1);
 
   const std::vector<Vertex>& vertices() const;
   const std::vector<Link>& links() const;
@@ -107,6 +112,9 @@ class Topology {
   int nic_out(int slot) const;                 // resource of the NIC this GPU uses, or -1
   int nic_in(int slot) const;
   int spine(int slot) const;                   // uplink resource of its leaf, or -1 where it cannot bind
+  int core(int slot) const;                    // core (dragonfly+: global) links of its pod, likewise
+  int pcie_uplink(int slot) const;             // of the PCIe switch above it, likewise
+  int socket_link(int slot) const;             // from its socket to the others, likewise
 
   Path path(int from_slot, int to_slot) const;
   GroupShape shape(std::span<const int> slots) const;

@@ -88,6 +88,13 @@ struct Device {
   std::string source;                    // of the figures above
 };
 
+// NVLink links between two GPUs of a node.
+struct NvlinkEdge {
+  int a = 0;  // GPUs, from 0
+  int b = 0;
+  int links = 1;
+};
+
 struct Node {
   std::string name;
   int gpus = 0;
@@ -97,14 +104,29 @@ struct Node {
   Bandwidth nic;             // one NIC, per direction, line rate
   Time nic_latency{0};       // one way through the NIC and first switch; 0: the fabric's figure
   bool amd_cpu = false;      // NCCL's latency constants differ on AMD hosts
+  std::vector<NvlinkEdge> nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
+  // The PCIe tree: GPUs in order below switches, switches in order below sockets.
+  int sockets = 1;               // NUMA domains, each with its own root complex
+  int pcie_switches = 0;         // of the node; 0: every GPU on a root port of its own
+  Bandwidth pcie_uplink;         // a switch's link to its root port, per direction; 0: as fast as one GPU's
+  Bandwidth inter_socket;        // between two sockets, per direction; 0: never the narrowest
+  bool peer_to_peer = true;      // GPUs reach each other over PCIe; false: through host memory (GeForce)
   std::string source;
 };
 
 struct Fabric {
   std::string name;
-  enum class Kind { rail_optimized, fat_tree, nvl72, none } kind = Kind::rail_optimized;
+  enum class Kind { rail_optimized, fat_tree, nvl72, none, dragonfly, torus } kind = Kind::rail_optimized;
   double oversubscription = 1;      // downlink over uplink capacity at the leaf
   int nodes_per_leaf = 32;          // nodes below one leaf (rail-optimised: below one group of rail leaves)
+  int nodes_per_pod = 0;            // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
+  double core_oversubscription = 1; // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
+  int spines = 0;                   // of one pod; 0: at most 4, which is enough to route over
+  int uplinks_per_leaf = 0;         // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
+  int flows_per_nic = 2;            // connections that one NIC's traffic is cut into. NCCL: two ring channels per
+                                    // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
+  std::vector<int> torus;           // chips along each dimension, the first nearest; empty: as cubic as they divide
+  int torus_block = 0;              // dimensions that are a multiple of it close into rings; 0: all do
   int nvlink_domain_gpus = 0;       // GPUs that share NVLink; 0: those of one node
   double efficiency = 1;            // reachable share of line rate, measured
   enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
@@ -114,8 +136,11 @@ struct Fabric {
 };
 
 struct LinkFault {
-  std::string target;     // "node3/nic2", "node3/gpu1", "leaf0/up"
+  // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them), "leaf0/up", "leaf0" (the whole
+  // switch), "spine2", "pod1/up" (its core or global links), "rail3" (NIC 3's leaf port of every node).
+  std::string target;
   double bandwidth = 1;   // share of capacity that is left, above 0
+  bool down = false;      // nothing is left
 };
 
 // Nodes `first` .. `first + count - 1` carry another device.
@@ -196,8 +221,11 @@ struct Kernels {
 };
 
 struct Nccl {
-  std::optional<std::string> algo;   // ring | tree | nvls | nvlstree, as NCCL_ALGO
-  std::optional<std::string> proto;  // ll | ll128 | simple, as NCCL_PROTO
+  std::optional<std::string> algo;     // as NCCL_ALGO: a name, a list, "^nvls", "allreduce:tree;allgather:ring" (nccl.h)
+  std::optional<std::string> proto;    // as NCCL_PROTO, likewise
+  std::optional<std::string> version;  // "2.18.3"; left out: the current one
+  std::optional<int> min_ctas;         // NCCL_MIN_CTAS and NCCL_MAX_CTAS
+  std::optional<int> max_ctas;
 };
 
 struct Recompute {

@@ -1,0 +1,116 @@
+// LAW: a link of rate u that carries m flows gives each u / m; a group goes at the pace of its
+// slowest flow, so it keeps min(1, u / (m r)) of the rate r that a flow has without collisions,
+// where m is the fullest link's load. Over k switches, independently, the share falls below x with
+// 1 - (1 - P(x))^k. The Monte Carlo finds the distribution of m.
+#include "hash.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace stepcast::cluster {
+namespace {
+
+constexpr int kMostDraws = 2000;
+constexpr int kFewestDraws = 200;
+constexpr int kMostThrows = 2'000'000;  // flows * draws
+
+}  // namespace
+
+std::shared_ptr<const HashLoads> HashTable::loads(int flows, int links, int own) const {
+  const std::lock_guard lock(mutex_);
+  auto& entry = known_[{flows, links, own}];
+  if (entry != nullptr) {
+    return entry;
+  }
+  auto made = std::make_shared<HashLoads>();
+  made->draws = std::clamp(kMostThrows / std::max(1, flows), kFewestDraws, kMostDraws);
+  // mt19937_64 is the same everywhere; std::uniform_int_distribution is not, so scale by hand.
+  std::mt19937_64 random(
+      seed_ ^ (std::uint64_t{0x9e3779b97f4a7c15} *
+               (std::uint64_t(flows) << 40 ^ std::uint64_t(links) << 20 ^ std::uint64_t(own) ^ 1)));
+  std::vector<int> count(static_cast<std::size_t>(links));
+  std::vector<int> chosen(static_cast<std::size_t>(own));
+  made->loads.assign(static_cast<std::size_t>(flows) + 1, 0);
+  for (int draw = 0; draw < made->draws; ++draw) {
+    std::fill(count.begin(), count.end(), 0);
+    for (int flow = 0; flow < flows; ++flow) {
+      const auto link = static_cast<std::size_t>(random() % static_cast<std::uint64_t>(links));
+      ++count[link];
+      if (flow < own) {
+        chosen[static_cast<std::size_t>(flow)] = static_cast<int>(link);
+      }
+    }
+    int most = 0;
+    for (const int link : chosen) {
+      most = std::max(most, count[static_cast<std::size_t>(link)]);
+    }
+    ++made->loads[static_cast<std::size_t>(most)];
+  }
+  entry = std::move(made);
+  return entry;
+}
+
+HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
+  // Shares that can occur, and for each the chance that nothing is slower.
+  struct Step {
+    double share;
+    double chance;  // of this share at this level
+    std::size_t level;
+  };
+  std::vector<Step> steps;
+  for (std::size_t i = 0; i < levels.size(); ++i) {
+    const HashLevel& level = levels[i];
+    if (level.flows < 1 || level.links < 1 || level.own < 1 || level.flow_rate <= 0) {
+      continue;
+    }
+    const auto table = loads(level.flows, level.links, std::min(level.own, level.flows));
+    double above = 1;  // chance of a load up to m
+    for (std::size_t m = table->loads.size(); m-- > 1;) {
+      if (table->loads[m] == 0) {
+        continue;
+      }
+      const double below = above - static_cast<double>(table->loads[m]) / table->draws;
+      const double share =
+          std::min(1.0, level.link_rate / (static_cast<double>(m) * level.flow_rate));
+      const double chance = std::pow(std::max(0.0, above), level.switches) -
+                            std::pow(std::max(0.0, below), level.switches);
+      steps.push_back({share, chance, i});
+      above = below;
+    }
+  }
+  HashShare out;
+  if (steps.empty()) {
+    return out;
+  }
+  std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
+    return a.share != b.share ? a.share < b.share : a.level < b.level;
+  });
+  // Rising through the shares: the chance that every level is faster than this one.
+  std::vector<double> faster(levels.size(), 1);
+  double before = 1;
+  out.mean = 0;
+  bool low_found = false;
+  bool high_found = false;
+  for (const Step& step : steps) {
+    faster[step.level] = std::max(0.0, faster[step.level] - step.chance);
+    double now = 1;
+    for (const double f : faster) {
+      now *= f;
+    }
+    out.mean += step.share * (before - now);
+    if (!low_found && now <= 0.95) {
+      out.low = step.share;
+      low_found = true;
+    }
+    if (!high_found && now <= 0.05) {
+      out.high = step.share;
+      high_found = true;
+    }
+    before = now;
+  }
+  out.mean += before * steps.back().share;  // what rounding left
+  return out;
+}
+
+}  // namespace stepcast::cluster
