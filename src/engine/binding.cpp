@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 
 #include "wide.h"
 
@@ -13,51 +12,86 @@ using program::kNone;
 using program::TaskKind;
 using program::World;
 
-// Operations of each role of a program that can be under way at once.
+// What of a program can be under way at once. A stream runs one task at a time, and a transfer
+// lasts no longer than the task that sends it.
 struct Concurrency {
-  std::vector<std::int64_t> communicators;
-  std::vector<std::int64_t> channels;
-  std::int64_t copies = 0;
+  using Sends = std::vector<std::uint32_t>;  // channel roles, sorted
+  std::vector<std::int64_t> communicators;   // by role: streams that use it
+  std::vector<std::vector<Sends>> sends;     // by stream: those of its tasks, each once
+  std::int64_t copies = 0;                   // streams that copy
 };
 
 Concurrency concurrency(const program::Program& p) {
   Concurrency c;
   c.communicators.assign(p.communicator_roles, 0);
-  c.channels.assign(p.channel_roles, 0);
-  std::vector<std::map<std::uint32_t, std::int64_t>> channels(
-      p.streams.size());  // most in one task, by stream and role
+  c.sends.resize(p.streams.size());
   std::vector<std::vector<bool>> seen(p.streams.size(),
                                       std::vector<bool>(p.communicator_roles, false));
   std::vector<bool> copies(p.streams.size(), false);
-  std::map<std::uint32_t, std::int64_t> in_task;
+  Concurrency::Sends sends;
   for (const program::Task& t : p.tasks) {
     if (t.kind == TaskKind::collective) {
       seen[t.stream][t.communicator] = true;
     } else if (t.kind == TaskKind::copy) {
       copies[t.stream] = true;
     } else if (t.kind == TaskKind::exchange) {
-      in_task.clear();
+      sends.clear();
       for (std::uint32_t k = 0; k < t.transfers; ++k) {
         const program::Transfer& x = p.transfers[t.first_transfer + k];
-        in_task[x.channel] += x.send ? 1 : 0;
+        if (x.send) {
+          sends.push_back(x.channel);
+        }
       }
-      for (const auto& [role, n] : in_task) {
-        std::int64_t& most = channels[t.stream][role];
-        most = std::max(most, n);
+      std::sort(sends.begin(), sends.end());
+      std::vector<Concurrency::Sends>& all = c.sends[t.stream];
+      if (!sends.empty() && (all.empty() || all.back() != sends)) {
+        all.push_back(sends);
       }
     }
   }
   for (std::size_t s = 0; s < p.streams.size(); ++s) {
+    std::sort(c.sends[s].begin(), c.sends[s].end());
+    c.sends[s].erase(std::unique(c.sends[s].begin(), c.sends[s].end()), c.sends[s].end());
     for (std::uint32_t k = 0; k < p.communicator_roles; ++k) {
       c.communicators[k] += seen[s][k] ? 1 : 0;
-    }
-    for (const auto& [role, n] : channels[s]) {
-      c.channels[role] += n;
     }
     c.copies += copies[s] ? 1 : 0;
   }
   return c;
 }
+
+using Most = std::array<Int128, program::kResourceKinds>;  // of rate times weight, by kind
+
+// The most that one of several sets of transfers puts on each resource.
+class Largest {
+ public:
+  explicit Largest(std::size_t resources) : now_(resources, 0), most_(resources, 0) {}
+
+  void add(std::uint32_t resource, Int128 demand) {
+    if (now_[resource] == 0 && most_[resource] == 0) {
+      used_.push_back(resource);
+    }
+    now_[resource] += demand;
+  }
+  void end_set() {
+    for (const std::uint32_t j : used_) {
+      most_[j] = std::max(most_[j], now_[j]);
+      now_[j] = 0;
+    }
+  }
+  void move_to(std::vector<Int128>& demand) {
+    for (const std::uint32_t j : used_) {
+      demand[j] += most_[j];
+      most_[j] = 0;
+    }
+    used_.clear();
+  }
+
+ private:
+  std::vector<Int128> now_;
+  std::vector<Int128> most_;
+  std::vector<std::uint32_t> used_;
+};
 
 }  // namespace
 
@@ -67,7 +101,6 @@ std::vector<bool> can_bind(const World& w) {
     programs.push_back(concurrency(p));
   }
   std::vector<std::int64_t> communicators(w.communicators.size(), 0);
-  std::vector<std::int64_t> channels(w.channels.size(), 0);
   for (const program::Rank& r : w.ranks) {
     const Concurrency& c = programs[r.program];
     for (std::uint32_t k = 0; k < c.communicators.size(); ++k) {
@@ -76,14 +109,8 @@ std::vector<bool> can_bind(const World& w) {
         communicators[id] = std::max(communicators[id], c.communicators[k]);
       }
     }
-    for (std::uint32_t k = 0; k < c.channels.size(); ++k) {
-      const std::uint32_t id = w.channel_table[r.first_channel + k];
-      if (id != kNone) {
-        channels[id] += c.channels[k];
-      }
-    }
   }
-  std::vector<std::array<Int128, program::kResourceKinds>> most(w.shapes.size());
+  std::vector<Most> most(w.shapes.size());
   for (std::size_t s = 0; s < w.shapes.size(); ++s) {
     for (const program::Price& p : w.shapes[s].prices) {
       for (int k = 0; k < program::kResourceKinds; ++k) {
@@ -92,23 +119,38 @@ std::vector<bool> can_bind(const World& w) {
     }
   }
   std::vector<Int128> demand(w.resources.size(), 0);
-  const auto add = [&](std::uint32_t shape, std::int64_t at_once, std::uint32_t first,
-                       std::uint32_t count) {
-    for (std::uint32_t k = first; at_once > 0 && k < first + count; ++k) {
+  const auto for_each = [&](std::uint32_t shape, std::uint32_t first, std::uint32_t count,
+                            auto&& add) {
+    for (std::uint32_t k = first; k < first + count; ++k) {
       const program::Usage& u = w.usages[k];
-      demand[u.resource] += most[shape][u.kind] * at_once * u.count;
+      if (const Int128 d = most[shape][u.kind] * u.count; d > 0) {
+        add(u.resource, d);
+      }
     }
   };
   for (std::size_t i = 0; i < w.communicators.size(); ++i) {
     const program::Communicator& c = w.communicators[i];
-    add(c.shape, communicators[i], c.first_usage, c.usages);
+    for_each(c.shape, c.first_usage, c.usages,
+             [&](std::uint32_t j, Int128 d) { demand[j] += d * communicators[i]; });
   }
-  for (std::size_t i = 0; i < w.channels.size(); ++i) {
-    const program::Channel& c = w.channels[i];
-    add(c.shape, channels[i], c.first_usage, c.usages);
-  }
+  Largest largest(w.resources.size());
   for (const program::Rank& r : w.ranks) {
-    add(r.copy_shape, programs[r.program].copies, r.first_usage, r.usages);
+    const Concurrency& c = programs[r.program];
+    for (const std::vector<Concurrency::Sends>& stream : c.sends) {
+      for (const Concurrency::Sends& sends : stream) {
+        for (const std::uint32_t role : sends) {
+          const program::Channel& x = w.channels[w.channel_table[r.first_channel + role]];
+          for_each(x.shape, x.first_usage, x.usages,
+                   [&](std::uint32_t j, Int128 d) { largest.add(j, d); });
+        }
+        largest.end_set();
+      }
+      largest.move_to(demand);
+    }
+    if (c.copies > 0) {
+      for_each(r.copy_shape, r.first_usage, r.usages,
+               [&](std::uint32_t j, Int128 d) { demand[j] += d * c.copies; });
+    }
   }
   std::vector<bool> out;
   for (std::size_t j = 0; j < demand.size(); ++j) {
