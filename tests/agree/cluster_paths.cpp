@@ -40,9 +40,90 @@ job::Cluster random_cluster(std::mt19937& rng) {
         c.fabric.nvlink_domain_gpus = 2 * c.node.gpus;
       }
   }
-  c.faults.push_back({"node0/nic0", 0.1 * pick(1, 10)});
-  c.faults.push_back({"node0/gpu0", 0.1 * pick(1, 10)});
+  c.faults.push_back({"node0/nic0", 0.1 * pick(1, 10), false});
+  c.faults.push_back({"node0/gpu0", 0.1 * pick(1, 10), false});
   return c;
+}
+
+// Levels above the spines, listed NVLink links, PCIe trees, and parts that are down.
+job::Cluster richer_cluster(std::mt19937& rng) {
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(rng);
+  };
+  job::Cluster c = random_cluster(rng);
+  c.nodes = pick(2, 10);
+  c.fabric.spines = pick(0, 3);
+  c.fabric.nodes_per_pod = c.fabric.nodes_per_leaf * pick(1, 3);
+  c.fabric.core_oversubscription = 0.5 * pick(1, 6);
+  if (pick(0, 2) == 0) {
+    c.fabric.kind = job::Fabric::Kind::dragonfly;
+  }
+  if (pick(0, 1) == 0) {
+    c.node.sockets = 1 << pick(0, 1);
+    c.node.pcie_switches = c.node.sockets * pick(0, 2);
+    c.node.pcie_uplink = Bandwidth(pick(10, 40) * 1e9);
+    c.node.inter_socket = Bandwidth(pick(0, 2) * 9e9);
+    c.node.peer_to_peer = pick(0, 1) == 0;
+  }
+  if (c.node.intra == job::Node::Intra::nvlink_mesh && c.node.gpus > 1) {
+    for (int a = 0; a < c.node.gpus; ++a) {
+      for (int b = 0; b < a; ++b) {
+        if (pick(0, 1) == 0) {
+          c.node.nvlink_links.push_back({a, b, pick(1, 3)});
+        }
+      }
+    }
+    c.device.pcie = Bandwidth(7e9);
+    if (!c.node.nvlink_links.empty()) {
+      const auto& edge = c.node.nvlink_links.front();
+      c.faults.push_back(
+          {"node1/gpu" + std::to_string(edge.a) + "-gpu" + std::to_string(edge.b), 0.5, false});
+    }
+  }
+  if (c.node.nics > 1 && c.node.gpus > 1) {
+    c.faults.push_back({"node1/nic1", 1, true});
+  }
+  return c;
+}
+
+job::Cluster random_torus(std::mt19937& rng) {
+  const auto pick = [&](int low, int high) {
+    return std::uniform_int_distribution<int>(low, high)(rng);
+  };
+  job::Cluster c = test::dgx_a100(1);
+  c.fabric.kind = job::Fabric::Kind::torus;
+  c.fabric.torus_block = pick(0, 2) * 2;
+  for (int d = pick(1, 3); d > 0; --d) {
+    c.fabric.torus.push_back(pick(1, 5));
+  }
+  c.node.gpus = c.fabric.torus.front();
+  for (std::size_t d = 1; d < c.fabric.torus.size(); ++d) {
+    c.nodes *= c.fabric.torus[d];
+  }
+  return c;
+}
+
+int agree(const cluster::Topology& t, int round, int begin) {
+  int pairs = 0;
+  for (int from = begin % t.devices(); from < t.devices(); from += 1 + t.devices() / 8) {
+    for (int to = 0; to < t.devices(); ++to) {
+      const Path path = t.path(from, to);
+      const Way way = shortest_way(t.vertices(), t.links(), from, to);
+      INFO(round << ": " << t.vertices()[from].name << " to " << t.vertices()[to].name);
+      REQUIRE(path.hops == way.hops);
+      if (from != to) {
+        REQUIRE(path.bandwidth.count() == Approx(way.bandwidth));
+      }
+      for (const int r : path.resources) {
+        REQUIRE(t.resources().at(static_cast<std::size_t>(r)).capacity.count() > 0);
+        // What a single flow gets never exceeds what any of its resources holds.
+        REQUIRE(path.bandwidth.count() <=
+                t.resources()[static_cast<std::size_t>(r)].capacity.count() * (1 + 1e-12));
+      }
+      ++pairs;
+    }
+  }
+  return pairs;
 }
 }  // namespace
 
@@ -50,19 +131,32 @@ TEST_CASE("path() has the fewest hops and the widest narrowest link") {
   std::mt19937 rng(7);
   int pairs = 0;
   for (int round = 0; round < 120; ++round) {
-    const auto t = test::built(random_cluster(rng));
-    for (int from = 0; from < t.devices(); from += 1 + t.devices() / 8) {
-      for (int to = 0; to < t.devices(); ++to) {
-        const Path path = t.path(from, to);
-        const Way way = shortest_way(t.vertices(), t.links(), from, to);
-        INFO(round << ": " << t.vertices()[from].name << " to " << t.vertices()[to].name);
-        REQUIRE(path.hops == way.hops);
-        if (from != to) {
-          REQUIRE(path.bandwidth.count() == Approx(way.bandwidth));
-        }
-        ++pairs;
-      }
+    pairs += agree(test::built(random_cluster(rng)), round, 0);
+  }
+  CHECK(pairs > 5000);
+}
+
+TEST_CASE(
+    "path() agrees with the search on pods, dragonflies, listed links, PCIe trees and faults") {
+  std::mt19937 rng(9);
+  int pairs = 0;
+  int built = 0;
+  for (int round = 0; round < 300; ++round) {
+    auto made = Topology::build(richer_cluster(rng));
+    if (const auto* t = std::get_if<Topology>(&made)) {  // some lose all NICs of a node
+      pairs += agree(*t, round, round);
+      ++built;
     }
+  }
+  CHECK(built > 250);
+  CHECK(pairs > 10000);
+}
+
+TEST_CASE("in a torus the dimension-ordered way is a shortest one") {
+  std::mt19937 rng(10);
+  int pairs = 0;
+  for (int round = 0; round < 240; ++round) {
+    pairs += agree(test::built(random_torus(rng)), round, round);
   }
   CHECK(pairs > 5000);
 }
@@ -70,7 +164,9 @@ TEST_CASE("path() has the fewest hops and the widest narrowest link") {
 TEST_CASE("the picture's links come in pairs and join what is there") {
   std::mt19937 rng(8);
   for (int round = 0; round < 40; ++round) {
-    const auto t = test::built(random_cluster(rng));
+    const auto t = test::built(round % 4 == 0   ? random_torus(rng)
+                               : round % 4 == 1 ? random_cluster(rng)
+                                                : richer_cluster(rng));
     std::set<std::pair<int, int>> seen;
     for (const auto& link : t.links()) {
       REQUIRE(link.from < static_cast<int>(t.vertices().size()));

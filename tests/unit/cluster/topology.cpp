@@ -173,7 +173,7 @@ TEST_CASE("oversubscription binds only groups that cross spines") {
 TEST_CASE("faults scale the link they name") {
   auto c = dgx_a100(8);
   c.fabric.nodes_per_leaf = 4;
-  c.faults = {{"node3/nic2", 0.5}, {"node1/gpu4", 0.25}, {"leaf8/up", 0.5}};
+  c.faults = {{"node3/nic2", 0.5, false}, {"node1/gpu4", 0.25, false}, {"leaf8/up", 0.5, false}};
   const auto t = built(c);
   CHECK(capacity(t, t.nic_out(8 * 3 + 2)).count() == 12.5e9);
   CHECK(capacity(t, t.nic_in(8 * 3 + 2)).count() == 12.5e9);
