@@ -175,7 +175,11 @@ class WorldBuilder {
     c.members = c.size = static_cast<std::uint32_t>(ranks.size());
     const auto id = static_cast<program::CommunicatorId>(world_.communicators.size());
     world_.communicators.push_back(c);
-    members_.push_back({first_member_.size(), ranks.size(), shape.domains > 1});
+    members_.push_back({first_member_.size(), ranks.size(), shape.domains > 1,
+                        shape.crosses_core
+                            ? std::max(1, shape.nics_per_domain / std::max(1, shape.nics_per_leaf))
+                            : 0,
+                        shape.crosses_pcie_switch, shape.crosses_socket});
     first_member_.insert(first_member_.end(), ranks.begin(), ranks.end());
     for (int r : ranks) {
       world_.communicator_table[std::size_t(r) * kRoles + role] = id;
@@ -190,6 +194,15 @@ class WorldBuilder {
         }
         if (shape.crosses_spine) {
           users_.add(topology_.spine(r), r, k);
+        }
+        if (shape.crosses_core) {
+          users_.add(topology_.core(r), r, k);
+        }
+        if (shape.crosses_pcie_switch) {
+          users_.add(topology_.pcie_uplink(r), r, k);
+        }
+        if (shape.crosses_socket) {
+          users_.add(topology_.socket_link(r), r, k);
         }
       }
     }
@@ -290,12 +303,13 @@ class WorldBuilder {
     }
   }
 
-  void add_usage(int resource) {
+  void add_usage(int resource, int count = 1) {
     if (resource < 0 || resource_id_[resource] == kNone) {
       return;
     }
     world_.usages.push_back({resource_id_[resource],
-                             static_cast<std::uint32_t>(topology_.resources()[resource].kind), 1});
+                             static_cast<std::uint32_t>(topology_.resources()[resource].kind),
+                             count});
   }
 
   void fill_usages() {
@@ -314,6 +328,15 @@ class WorldBuilder {
             add_usage(topology_.nic_out(r));
             add_usage(topology_.nic_in(r));
             add_usage(topology_.spine(r));
+          }
+          if (m.leaves > 0) {
+            add_usage(topology_.core(r), m.leaves);
+          }
+          if (m.over_switches) {
+            add_usage(topology_.pcie_uplink(r));
+          }
+          if (m.over_sockets) {
+            add_usage(topology_.socket_link(r));
           }
         }
         // A NIC or uplink that several members share is one resource that the price counts once.
@@ -456,6 +479,9 @@ class WorldBuilder {
     std::size_t first;
     std::size_t count;
     bool crosses;
+    int leaves;  // of one domain, whose bytes meet in the core; 0: stays in its pod
+    bool over_switches;
+    bool over_sockets;
   };
 
   const strategy::Plan& plan_;
