@@ -21,8 +21,10 @@ struct Sample {
 
 struct Evidence {
   std::vector<Sample> samples;  // by rising size
-  int wrong = 0;                // sizes whose results were wrong: not among the samples
-  double peers = 0;             // time over that of the faster logs of its kind; 0: no peers
+  bool own_model =
+      true;          // the model was fitted to this kind of machine, not to another, nor to none
+  int wrong = 0;     // sizes whose results were wrong: not among the samples
+  double peers = 0;  // time over that of the faster logs of its kind; 0: no peers
 };
 
 struct Verdict {

@@ -14,6 +14,7 @@
 #include "provenance.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/cluster/topology.h"
+#include "stepcast/text/document.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -49,7 +50,7 @@ struct Series {
   CalibrationSeries out;
   std::vector<Sample> samples;
   NcclScope scope = NcclScope::domain;
-  std::size_t log = 0;  // index of the file
+  bool own_model = false;  // what is expected was fitted to this kind of machine
   int ranks() const { return out.nodes * out.gpus_per_node; }
 };
 
@@ -60,9 +61,9 @@ class Calibrator {
       : cluster_(cluster), options_(options), directory_(calibration_dir) {}
 
   result::Calibration run(const std::vector<interop::CollectiveLog>& logs) {
-    for (std::size_t i = 0; i < logs.size(); ++i) {
-      for (const auto& measured : logs[i].runs) {
-        take(i, logs[i], measured);
+    for (const auto& log : logs) {
+      for (const auto& measured : log.runs) {
+        take(log, measured);
       }
     }
     if (!faults_.empty()) {
@@ -87,8 +88,7 @@ class Calibrator {
   }
 
   // Series of one run: nothing where the placement is at fault.
-  void take(std::size_t index, const interop::CollectiveLog& log,
-            const interop::CollectiveRun& run) {
+  void take(const interop::CollectiveLog& log, const interop::CollectiveRun& run) {
     const auto& placement =
         run.ranks_per_node.empty() ? options_.ranks_per_node : run.ranks_per_node;
     if (placement.empty()) {
@@ -118,7 +118,6 @@ class Calibrator {
     }
     for (const std::string& op : order) {
       Series s;
-      s.log = index;
       s.out.file = log.file;
       s.out.line = run.line;
       s.out.op = op;
@@ -214,6 +213,23 @@ class Calibrator {
     samples = std::move(kept);
   }
 
+  // Whether a calibration file names this machine: its device (domain), its node or cluster.
+  bool own(const std::string& file, NcclScope scope) const {
+    const auto path = directory_ / file;
+    std::error_code error;
+    if (!std::filesystem::is_regular_file(path, error)) {
+      return false;  // "datasheet"
+    }
+    const text::Value root = text::read_yaml(path);
+    const bool domain = scope == NcclScope::domain;
+    const text::Value* named = root.find(domain ? "devices" : "nodes");
+    return named != nullptr &&
+           std::any_of(named->items.begin(), named->items.end(), [&](const text::Value& v) {
+             return domain ? v.scalar == cluster_.device.name
+                           : v.scalar == cluster_.node.name || v.scalar == cluster_.name;
+           });
+  }
+
   cost::NcclSystem system(NcclScope scope) const {
     cost::NcclSystem s;
     s.name = options_.system;
@@ -237,7 +253,11 @@ class Calibrator {
   }
 
   cost::NcclLog log_of(const Series& s) const {
-    return {log_name(s.out.file), "", s.out.nccl, s.out.algorithm};
+    cost::NcclLog log;
+    log.name = log_name(s.out.file);
+    log.nccl = s.out.nccl;
+    log.algo = s.out.algorithm;
+    return log;
   }
 
   static cost::NcclPoint point_of(const Series& s, const Sample& sample, int log) {
@@ -258,7 +278,10 @@ class Calibrator {
             cost::expect_nccl(system(s.scope), log_of(s), point_of(s, sample, 0), directory_);
         sample.expected = to_seconds(expected.time);
         sample.residual = expected.residual;
-        s.out.expected_from = expected.file;
+        if (s.out.expected_from.empty()) {
+          s.out.expected_from = expected.file;
+          s.own_model = own(expected.file, s.scope);
+        }
       }
     }
     for (const auto& [kind, members] : kinds) {
@@ -269,16 +292,17 @@ class Calibrator {
       const auto peers = against_peers(samples);
       for (std::size_t k = 0; k < members.size(); ++k) {
         Series& s = series_[members[k]];
-        Verdict verdict = judge({s.samples, s.out.wrong, peers[k]});
+        Verdict verdict = judge({s.samples, s.own_model, s.out.wrong, peers[k]});
         s.out.health = verdict.health;
         s.out.reasons = std::move(verdict.reasons);
         s.out.ratio = verdict.ratio;
-        if (s.out.health == Health::degraded && !options_.keep_degraded) {
-          s.out.left_out = "degraded";
-        }
       }
     }
+    judge_siblings();
     for (Series& s : series_) {
+      if (s.out.health == Health::degraded && s.out.left_out.empty() && !options_.keep_degraded) {
+        s.out.left_out = "degraded";
+      }
       for (const Sample& sample : s.samples) {
         s.out.points.push_back({sample.bytes, sample.seconds, sample.expected, 0});
       }
@@ -288,6 +312,26 @@ class Calibrator {
       if (s.out.left_out.empty() && options_.scope && s.scope != *options_.scope) {
         s.out.left_out = s.scope == NcclScope::domain ? "inside one domain (--scope network)"
                                                       : "across domains (--scope domain)";
+      }
+    }
+  }
+
+  // What ran in one job over one fabric shares its faults: of a suspect series, another that is
+  // degraded settles it.
+  void judge_siblings() {
+    std::set<std::tuple<std::string, int, int>> broken;
+    const auto job = [](const Series& s) {
+      return std::tuple(s.out.file, s.out.nodes, s.out.gpus_per_node);
+    };
+    for (const Series& s : series_) {
+      if (s.out.health == Health::degraded) {
+        broken.insert(job(s));
+      }
+    }
+    for (Series& s : series_) {
+      if (s.out.health == Health::suspect && s.out.ratio > 1 && broken.count(job(s)) > 0) {
+        s.out.health = Health::degraded;
+        s.out.reasons.push_back("another collective of its log is degraded");
       }
     }
   }
