@@ -1,4 +1,5 @@
-// Max-min fair rates under caps, in integers.
+// Max-min fair rates under caps, in integers: what Network must give, worked out from nothing. Kept
+// plain, as the definition and the oracle of tests.
 //
 // Activity i sends at payload rate x_i <= cap_i (bytes per second). A unit of its payload puts W_ij
 // / 2^16 bytes on resource j, whose capacity is C_j. The fair rates raise all x_i together ("water
