@@ -80,7 +80,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       const std::string where = scope == Scope::domain ? "NVLink or PCIe domain" : "network";
       curve.name = std::string("nccl ") + op_name(op) + ", " + where;
       curve.device = cluster.device.name;
-      const Residuals residual = residuals(fits);
+      const Residuals residual = residuals(best, fits);
       if (fits != nullptr) {
         curve.file = best->file;
         curve.provenance = best->provenance;

@@ -1,5 +1,7 @@
 #include "nccl_calibration.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -37,6 +39,7 @@ std::vector<std::string> names(const Value& map, const char* key) {
 SizedFit read_fit(const Value& v) {
   SizedFit f;
   f.size = static_cast<int>(text::to_integer(need(v, "size")));
+  f.points = static_cast<int>(text::to_integer(need(v, "points")));
   f.fit.latency = text::to_number(need(v, "latency_factor"));
   const Value& share = need(v, "log2_share");
   if (share.items.size() != kKnots) {
@@ -44,13 +47,10 @@ SizedFit read_fit(const Value& v) {
   }
   for (std::size_t k = 0; k < kKnots; ++k) {
     f.fit.log2_share[k] = text::to_number(share.items[k]);
-    if (k > 0 && f.fit.log2_share[k] - f.fit.log2_share[k - 1] > kSteepest * kStep + 1e-6) {
+    if (k > 0 && f.fit.log2_share[k] - f.fit.log2_share[k - 1] > kSteepest * kStep + 2e-3) {
       fail(share, "log2_share rises too steeply: times would fall with size");
     }
   }
-  const Value& residual = need(v, "residual");
-  f.small_residual = text::to_number(need(residual, "below_1MiB"));
-  f.large_residual = text::to_number(need(residual, "from_1MiB"));
   return f;
 }
 
@@ -72,13 +72,22 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   if (const Value* nic = root.find("nic")) {
     file.nic = parse_bandwidth(text::to_string(*nic)).count();
   }
+  if (const Value* pooled = root.find("pooled")) {
+    file.pooled = text::to_bool(*pooled);
+  }
+  if (const Value* pairs = root.find("nvlink_pairs")) {
+    file.pairs = text::to_bool(*pairs);
+  }
   file.provenance = text::to_string(need(root, "provenance"));
   for (const auto& entry : need(root, "ops").entries) {
     const int op = op_of(entry.key);
     if (op < 0) {
       throw InputError(Fault{entry.origin, "no collective is named '" + entry.key + "'"});
     }
-    for (const Value& item : entry.value.items) {
+    const Value& residual = need(entry.value, "residual");
+    file.residuals[op] = {text::to_number(need(residual, "below_1MiB")),
+                          text::to_number(need(residual, "from_1MiB"))};
+    for (const Value& item : need(entry.value, "fits").items) {
       file.fits[op].push_back(read_fit(item));
     }
     std::sort(file.fits[op].begin(), file.fits[op].end(),
@@ -102,6 +111,60 @@ int op_of(const std::string& name) {
   return name == "alltoall"   ? static_cast<int>(Collective::all_to_all)
          : name == "sendrecv" ? kSend
                               : -1;
+}
+
+std::string to_yaml(const NcclFile& file) {
+  const auto list = [](const std::vector<std::string>& all) {
+    std::string s;
+    for (const auto& n : all) {
+      s += (s.empty() ? "" : ", ") + n;
+    }
+    return s;
+  };
+  std::string out = fmt::format(
+      "# Written from nccl-tests logs; do not edit. The law: src/cost/collective/predict.h.\n"
+      "kind: nccl\nsystem: {}\nscope: {}\n",
+      file.system, file.scope == Scope::network ? "network" : "domain");
+  if (file.pooled) {
+    out += "pooled: true\n";
+  }
+  out += fmt::format(
+      "devices: [{}]\nnodes: [{}]\nfabrics: [{}]\ncompute_capability: {:g}\nnvlink: {}\n",
+      list(file.devices), list(file.nodes), list(file.fabrics), file.compute_capability,
+      file.nvlink);
+  if (file.pairs) {
+    out += "nvlink_pairs: true\n";
+  }
+  out += fmt::format("nic: {:g} GB/s\nprovenance: \"{}\"\n", file.nic / 1e9, file.provenance);
+  if (!file.logs.empty()) {
+    out += "logs:\n";
+    for (const auto& [name, source] : file.logs) {
+      out += fmt::format("  {}: \"{}\"\n", name, source);
+    }
+  }
+  out += fmt::format(
+      "knots: {{first: {}, step: {}}}  # x = log2(bytes / (best bandwidth * least "
+      "latency))\nops:\n",
+      kFirst, kStep);
+  for (int op = 0; op < kOps; ++op) {
+    if (file.fits[op].empty()) {
+      continue;
+    }
+    out +=
+        fmt::format("  {}:\n    residual: {{below_1MiB: {:.3f}, from_1MiB: {:.3f}}}\n    fits:\n",
+                    op_name(op), file.residuals[op].small, file.residuals[op].large);
+    for (const SizedFit& f : file.fits[op]) {
+      std::string knots;
+      for (const double k : f.fit.log2_share) {
+        knots += fmt::format("{}{:.3f}", knots.empty() ? "" : ", ", k);
+      }
+      out += fmt::format(
+          "      - {{size: {}, points: {}, latency_factor: {:.4f},\n"
+          "         log2_share: [{}]}}\n",
+          f.size, f.points, f.fit.latency, knots);
+    }
+  }
+  return out;
 }
 
 std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(

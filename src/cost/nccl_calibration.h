@@ -1,10 +1,11 @@
 // Calibration files of collectives: calibration/nccl/<system>.yaml, written by fit_collectives
-// (tools/).
+// (tools/) and `simulate calibrate nccl`.
 #pragma once
 
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective/predict.h"
@@ -20,10 +21,15 @@ int op_of(const std::string& name);  // -1: none; nccl-tests' names too
 enum class Scope { domain = 0, network = 1 };
 
 struct SizedFit {
-  int size = 0;  // ranks of the domain, or domains of the network
+  int size = 0;    // ranks of the domain, or domains of the network
+  int points = 0;  // measured at this size; 0: drawn from others
   Fit fit;
-  double small_residual = 0;  // relative standard deviation below 1 MiB
-  double large_residual = 0;  // and from 1 MiB on
+};
+
+// Relative standard deviations of logs about the curves.
+struct Residuals {
+  double small = 0;  // below 1 MiB
+  double large = 0;  // from 1 MiB on
 };
 
 struct NcclFile {
@@ -35,10 +41,17 @@ struct NcclFile {
   std::vector<std::string> fabrics;  // fabric names of the same kind
   double compute_capability = 0;
   bool nvlink = false;
-  double nic = 0;  // bytes/s of one NIC port, network scope
+  bool pairs = false;   // domains smaller than the node: NVLink bridges
+  bool pooled = false;  // of a kind of machine, not of one
+  double nic = 0;       // bytes/s of one NIC port, network scope
   std::string provenance;
-  std::vector<SizedFit> fits[kOps];  // rising size
+  std::vector<std::pair<std::string, std::string>> logs;  // name, source
+  std::vector<SizedFit> fits[kOps];                       // rising size
+  Residuals residuals[kOps];
 };
+
+// As read_nccl_files reads it.
+std::string to_yaml(const NcclFile& file);
 
 // All files of a folder, parsed once per process (thread-safe). A missing folder is an empty list.
 std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(

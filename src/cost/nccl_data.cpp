@@ -57,6 +57,9 @@ std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibratio
     m.system.name = entry.key;
     m.system.scope =
         text::to_string(need(about, "scope")) == "network" ? NcclScope::network : NcclScope::domain;
+    if (const auto* link = about.find("link")) {
+      m.system.link = text::to_string(*link);
+    }
     m.system.devices = list(need(about, "devices"));
     m.system.nodes = list(need(about, "nodes"));
     m.system.fabrics = list(need(about, "fabrics"));
@@ -65,9 +68,11 @@ std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibratio
     for (const auto& log : need(about, "logs").entries) {
       index[log.key] = static_cast<int>(m.logs.size());
       const auto* algo = log.value.find("algo");
+      const auto* site = log.value.find("site");
       m.logs.push_back({log.key, text::to_string(need(log.value, "source")),
                         text::to_string(need(log.value, "nccl")),
-                        algo == nullptr ? "" : text::to_string(*algo)});
+                        algo == nullptr ? "" : text::to_string(*algo),
+                        site == nullptr ? log.key : text::to_string(*site)});
     }
     const auto path = data / (entry.key + ".csv");
     const text::Table table = text::read_csv(path);

@@ -1,97 +1,28 @@
-// From points of nccl-tests logs to a calibration file: what each point's group offers, the curves
-// (collective/fit.h), and how well they predict logs that they did not see.
+// From points of nccl-tests logs to calibration files (collective/pool.h), and how well these
+// predict logs that they did not see.
 #include "stepcast/cost/nccl_fit.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 
-#include "collective/fit.h"
-#include "nccl_match.h"
+#include "nccl_place.h"
+#include "stepcast/base/interval.h"
 
 namespace stepcast::cost {
 namespace {
 
-[[noreturn]] void fail(const std::string& message) { throw InputError(Fault{{}, message}); }
+constexpr double kLarge = 1048576;  // bytes: where "from 1 MiB" begins
 
-int algorithm_of(const std::string& name) {
-  for (int a = 0; a < static_cast<int>(algorithms().size()); ++a) {
-    if (!name.empty() && normal_name(name) == algorithms()[static_cast<std::size_t>(a)].nccl_name) {
-      return a;
-    }
-  }
-  return -1;
-}
+// What a further log of a machine shows about curves of a machine with one log: median over the
+// systems and operations with several logs, as `fit_collectives --table` gives it.
+constexpr Residuals kRepeat = {0.2, 0.1};
 
-struct Placed {
-  int op = 0;
-  int size = 0;  // ranks of the domain, or domains of the network
-  Point point;
-};
-
-Placed place(const NcclSystem& system, const NcclLog& log, const NcclPoint& p) {
-  Placed placed;
-  placed.op = op_of(p.collective);
-  if (placed.op < 0) {
-    fail(fmt::format("{}: no collective is named '{}'", log.name, p.collective));
-  }
-  job::Cluster cluster = system.cluster;
-  cluster.nodes = p.nodes;
-  auto made = cluster::Topology::build(cluster);
-  if (const auto* no = std::get_if<Infeasible>(&made)) {
-    fail(fmt::format("{}: {}", log.name, no->reason));
-  }
-  const auto& topology = std::get<cluster::Topology>(made);
-  placed.point.bytes = static_cast<double>(p.size.count());
-  placed.point.seconds = to_seconds(p.time);
-  placed.point.log = p.log;
-  if (!(placed.point.seconds > 0) || p.gpus_per_node < 1 || p.gpus_per_node > cluster.node.gpus) {
-    fail(fmt::format("{}: a time above 0 and at most {} GPUs a node expected", log.name,
-                     cluster.node.gpus));
-  }
-  std::vector<int> slots;
-  std::set<int> domains;
-  for (int node = 0; node < p.nodes; ++node) {
-    for (int g = 0; g < p.gpus_per_node; ++g) {
-      slots.push_back(node * cluster.node.gpus + g);
-      domains.insert(topology.domain_of(slots.back()));
-    }
-  }
-  if (slots.size() < 2) {
-    fail(fmt::format("{}: a collective of one rank", log.name));
-  }
-  const bool network = system.scope == NcclScope::network;
-  if (placed.op == kSend) {
-    const int to = p.nodes > 1 ? cluster.node.gpus : 1;
-    placed.point.offer.add(direct_line(topology.path(0, to), cluster.device.compute_capability));
-    placed.size = 2;
-  } else {
-    placed.point.offer = offer(situate(topology.shape(slots)), static_cast<Collective>(placed.op),
-                               {algorithm_of(log.algo), -1});
-    placed.size = static_cast<int>(network ? domains.size() : slots.size());
-  }
-  return placed;
-}
-
-std::vector<double> predictions(const std::vector<Point>& points, const Fit& fit) {
-  std::vector<double> all;
-  for (const Point& p : points) {
-    all.push_back(predict(p.offer, fit, p.bytes).total());
-  }
-  return all;
-}
-
-// A class that a series does not measure takes the other's spread, and at least twice the usual
-// one.
-double spread(const NcclDeviation& own, const NcclDeviation& other) {
-  constexpr double kUsual = 0.1;
-  return own.points >= 4 ? own.spread : std::max(2 * kUsual, other.spread);
-}
-
-std::string join(const std::vector<std::string>& names) {
+std::string join(const std::set<std::string>& names) {
   std::string s;
   for (const auto& n : names) {
     s += (s.empty() ? "" : ", ") + n;
@@ -99,88 +30,342 @@ std::string join(const std::vector<std::string>& names) {
   return s;
 }
 
-std::string heading(const NcclSystem& system, const std::vector<NcclLog>& logs) {
+// ---- files
+
+// Curves of a machine, or of its kind or class, for all operations that its class has logs of.
+void fill(NcclFile& file, const Pool& pool, const Machine& machine) {
+  for (int op = 0; op < kOps; ++op) {
+    for (const auto& [size, points] : pool.sizes(machine, op)) {
+      file.fits[op].push_back({size, points, fit_of(pool.at(machine, op, size))});
+    }
+  }
+}
+
+NcclFile file_of(const NcclMeasured& m, const Machine& machine, const Pool& pool) {
+  const NcclSystem& s = m.system;
+  NcclFile f;
+  f.system = s.name;
+  f.file = "nccl/" + s.name + ".yaml";
+  f.scope = scope_of(s);
+  f.devices = s.devices;
+  f.nodes = s.nodes;
+  f.fabrics = s.fabrics;
+  f.compute_capability = s.cluster.device.compute_capability;
+  f.nvlink = s.cluster.device.nvlink.count() > 0;
+  f.pairs = has_pairs(s.cluster);
+  f.nic = port_rate(s.cluster);
   std::set<std::string> versions;
-  for (const auto& log : logs) {
+  for (const auto& log : m.logs) {
+    f.logs.emplace_back(log.name, log.source);
     versions.insert(log.nccl.empty() ? "not stated" : log.nccl);
   }
-  const std::string provenance =
-      fmt::format("{} nccl-tests logs; NCCL {}", logs.size(),
-                  join(std::vector<std::string>(versions.begin(), versions.end())));
-  const job::Cluster& c = system.cluster;
-  const int ports = std::max(1, std::min(c.node.nics, c.node.gpus));
-  return fmt::format(
-      "# Written from nccl-tests logs; do not edit. The law: src/cost/collective/predict.h.\n"
-      "kind: nccl\nsystem: {}\nscope: {}\ndevices: [{}]\nnodes: [{}]\nfabrics: [{}]\n"
-      "compute_capability: {:g}\nnvlink: {}\nnic: {:g} GB/s\nprovenance: \"{}\"\n"
-      "knots: {{first: {}, step: {}}}  # x = log2(bytes / (best bandwidth * least latency))\n",
-      system.name, system.scope == NcclScope::network ? "network" : "domain", join(system.devices),
-      join(system.nodes), join(system.fabrics), c.device.compute_capability,
-      c.device.nvlink.count() > 0, c.node.nic.count() * c.node.nics / ports / 1e9, provenance,
-      kFirst, kStep);
+  f.provenance = fmt::format("{} nccl-tests log{}; NCCL {}", m.logs.size(),
+                             m.logs.size() == 1 ? "" : "s", join(versions));
+  fill(f, pool, machine);
+  return f;
+}
+
+// Machines without a system: kinds and classes.
+std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
+    const std::vector<NcclMeasured>& measured, const std::vector<Machine>& machines,
+    const std::set<int>& present, const Pool& pool) {
+  std::map<std::string, std::pair<Machine, NcclFile>> files;
+  std::map<std::string, int> logs;
+  for (const int i : present) {
+    const NcclSystem& s = measured[static_cast<std::size_t>(i)].system;
+    const Machine& m = machines[static_cast<std::size_t>(i)];
+    for (const Machine& of : {Machine{m.group, m.kind, ""}, Machine{m.group, "", ""}}) {
+      if (m.group == "pcie" && !of.kind.empty()) {
+        continue;  // one kind
+      }
+      NcclFile f;
+      f.pooled = true;
+      f.scope = scope_of(s);
+      f.nvlink = m.group != "pcie" && s.cluster.device.nvlink.count() > 0;
+      f.system = of.group + (of.kind.empty() ? "" : "-" + of.kind);
+      f.file = "nccl/" + f.system + ".yaml";
+      if (!of.kind.empty() && f.scope == Scope::domain) {
+        f.compute_capability = std::floor(s.cluster.device.compute_capability);
+        f.pairs = has_pairs(s.cluster);
+      }
+      const auto [slot, fresh] = files.try_emplace(f.system, of, f);
+      NcclFile& file = slot->second.second;
+      if (fresh) {
+        fill(file, pool, of);
+      }
+      if (!of.kind.empty()) {
+        for (const auto& fabric : s.fabrics) {
+          if (std::find(file.fabrics.begin(), file.fabrics.end(), fabric) == file.fabrics.end()) {
+            file.fabrics.push_back(fabric);
+          }
+        }
+      }
+      logs[file.system] += static_cast<int>(measured[static_cast<std::size_t>(i)].logs.size());
+      file.provenance =
+          fmt::format("{} nccl-tests logs of all systems of this kind", logs[file.system]);
+    }
+  }
+  return files;
+}
+
+std::vector<NcclFile> all_files(const std::vector<NcclMeasured>& measured,
+                                const std::vector<Machine>& machines,
+                                const std::vector<const Sample*>& samples, const Pool& pool) {
+  std::set<int> present;
+  for (const Sample* s : samples) {
+    present.insert(s->machine);
+  }
+  std::vector<NcclFile> files;
+  for (const int i : present) {
+    const auto at = static_cast<std::size_t>(i);
+    files.push_back(file_of(measured[at], machines[at], pool));
+  }
+  for (auto& [name, entry] : pooled_files(measured, machines, present, pool)) {
+    files.push_back(std::move(entry.second));
+  }
+  return files;
+}
+
+// ---- predictions of points that were left out
+
+struct Guess {
+  double seconds = 0;
+  std::string file;
+};
+
+Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const Sample& s) {
+  const NcclFile* file = match_file(files, scope_of(system), system.cluster, {});
+  const auto* fits = find_fits(file, s.op);
+  return {predict(s.point.offer, fit_for(fits, s.size), s.point.bytes).total(),
+          fits == nullptr ? "datasheet" : file->file};
+}
+
+// Every sample that `wanted` holds for, by files fitted without the samples of its fold.
+std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Everything& all,
+                           const std::vector<std::string>& fold_of_log,
+                           const std::function<bool(const Sample&)>& wanted) {
+  const auto fold = [&](const Sample& s) {
+    return std::pair(all.machines[static_cast<std::size_t>(s.machine)].group,
+                     fold_of_log[static_cast<std::size_t>(s.log)]);
+  };
+  std::map<std::pair<std::string, std::string>, std::vector<std::size_t>> folds;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    if (wanted(all.samples[i])) {
+      folds[fold(all.samples[i])].push_back(i);
+    }
+  }
+  std::vector<Guess> result(all.samples.size());
+  for (const auto& [key, out] : folds) {
+    std::vector<const Sample*> rest;
+    for (const Sample& s : all.samples) {
+      const auto other = fold(s);
+      if (other.first == key.first && other.second != key.second) {
+        rest.push_back(&s);
+      }
+    }
+    const Pool pool(all.machines, rest);
+    const auto files = all_files(measured, all.machines, rest, pool);
+    for (const std::size_t i : out) {
+      const Sample& s = all.samples[i];
+      result[i] = guess(files, measured[static_cast<std::size_t>(s.machine)].system, s);
+    }
+  }
+  return result;
+}
+
+// ---- residuals
+
+// A standard deviation that 1.645 of hold 90 % of the points; fewer than eight are too few.
+struct Spread {
+  std::vector<double> errors[2];  // |ln(predicted / measured)|, below and from 1 MiB
+
+  void add(const Sample& s, const Guess& g) {
+    errors[s.point.bytes < kLarge ? 0 : 1].push_back(
+        std::abs(std::log(g.seconds / s.point.seconds)));
+  }
+  Residuals sum_up(const Residuals& otherwise) const {
+    return {of(0, otherwise.small), of(1, otherwise.large)};
+  }
+
+ private:
+  double of(int which, double otherwise) const {
+    constexpr std::size_t kFew = 8;
+    constexpr double kLeast = 0.02;
+    std::vector<double> e = errors[which];
+    if (e.size() < kFew) {
+      return otherwise;
+    }
+    std::sort(e.begin(), e.end());
+    return std::max(kLeast, e[e.size() * 9 / 10] / kDeviations90);
+  }
+};
+
+// Of every operation of a system: what leaving its logs out in turn shows.
+void set_residuals(NcclFile& file, const Everything& all, int machine,
+                   const std::vector<Guess>& by_log) {
+  std::map<int, Spread> spreads;
+  std::map<int, std::set<int>> logs;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    const Sample& s = all.samples[i];
+    if (s.machine == machine) {
+      spreads[s.op].add(s, by_log[i]);
+      logs[s.op].insert(s.log);
+    }
+  }
+  Spread together;
+  for (const auto& [op, spread] : spreads) {
+    for (int which = 0; which < 2; ++which) {
+      auto& e = together.errors[which];
+      e.insert(e.end(), spread.errors[which].begin(), spread.errors[which].end());
+    }
+  }
+  const Residuals usual = together.sum_up(kRepeat);
+  for (int op = 0; op < kOps; ++op) {
+    if (file.fits[op].empty()) {
+      continue;
+    }
+    // One log: a repeat of it would lie nearer than another machine's curve does.
+    file.residuals[op] = logs[op].empty()       ? usual
+                         : logs[op].size() == 1 ? kRepeat
+                                                : spreads[op].sum_up(usual);
+  }
+}
+
+NcclDeviations deviations_of(const std::vector<const Sample*>& samples,
+                             const std::vector<double>& predicted) {
+  std::vector<const Point*> points;
+  for (const Sample* s : samples) {
+    points.push_back(&s->point);
+  }
+  return deviations(points, predicted);
 }
 
 }  // namespace
 
 NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
-                    const std::vector<NcclPoint>& points, const std::filesystem::path&) {
-  std::map<std::pair<int, int>, std::vector<Point>> series;         // (op, size)
-  std::map<std::pair<int, int>, std::vector<std::size_t>> indices;  // into `points`
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    const NcclPoint& p = points[i];
-    const Placed at = place(system, logs.at(static_cast<std::size_t>(p.log)), p);
-    series[{at.op, at.size}].push_back(at.point);
-    indices[{at.op, at.size}].push_back(i);
+                    const std::vector<NcclPoint>& points,
+                    const std::filesystem::path& calibration_dir) {
+  // Beside the committed systems of the same class.
+  std::vector<NcclMeasured> measured;
+  const Machine machine = machine_of(system);
+  if (std::filesystem::exists(calibration_dir / "nccl" / "data" / "systems.yaml")) {
+    for (auto& m : read_nccl_data(calibration_dir)) {
+      if (machine_of(m.system).group == machine.group && m.system.name != system.name) {
+        measured.push_back(std::move(m));
+      }
+    }
   }
+  measured.push_back({system, logs, points});
+  const int mine = static_cast<int>(measured.size()) - 1;
+  const Everything all = place_all(measured);
+  std::vector<const Sample*> samples;
+  for (const Sample& s : all.samples) {
+    samples.push_back(&s);
+  }
+  const Pool pool(all.machines, samples);
+  NcclFile file = file_of(measured.back(), all.machines.back(), pool);
+  const auto by_log =
+      guesses(measured, all, all.logs, [&](const Sample& s) { return s.machine == mine; });
+  set_residuals(file, all, mine, by_log);
+
   NcclFitted result;
+  result.yaml = to_yaml(file);
   result.predicted.resize(points.size());
-  result.yaml = heading(system, logs) + "ops:\n";
-  int last = -1;
-  for (const auto& [key, measured] : series) {
-    const auto& [op, size] = key;
-    const Fit fit = fit_points(measured);
-    NcclSeries s;
-    s.collective = op_name(op);
-    s.size = size;
-    s.points = static_cast<int>(measured.size());
-    s.blind = deviations(measured, predictions(measured, Fit{}));
-    const std::vector<double> fitted = predictions(measured, fit);
-    for (std::size_t i = 0; i < fitted.size(); ++i) {
-      result.predicted[indices.at(key)[i]] = seconds(fitted[i]);
+  struct Members {
+    std::vector<const Sample*> samples;
+    std::vector<double> blind;
+    std::vector<double> fitted;
+    std::vector<double> left_out;
+  };
+  std::map<std::pair<int, int>, Members> series;  // (operation, size)
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    const Sample& s = all.samples[i];
+    if (s.machine != mine) {
+      continue;
     }
-    s.fitted = deviations(measured, fitted);
-    s.left_out = deviations(measured, held_out(measured));
-    if (op != last) {
-      result.yaml += fmt::format("  {}:\n", op_name(op));
-      last = op;
+    Members& m = series[{s.op, s.size}];
+    const double fitted =
+        predict(s.point.offer, fit_for(find_fits(&file, s.op), s.size), s.point.bytes).total();
+    m.samples.push_back(&s);
+    m.blind.push_back(predict(s.point.offer, Fit{}, s.point.bytes).total());
+    m.fitted.push_back(fitted);
+    m.left_out.push_back(by_log[i].seconds);
+    result.predicted[static_cast<std::size_t>(all.from[i].second)] = seconds(fitted);
+  }
+  for (const auto& [key, m] : series) {
+    result.series.push_back({op_name(key.first), key.second, static_cast<int>(m.samples.size()),
+                             deviations_of(m.samples, m.blind), deviations_of(m.samples, m.fitted),
+                             deviations_of(m.samples, m.left_out)});
+  }
+  return result;
+}
+
+std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured) {
+  const Everything all = place_all(measured);
+  std::vector<const Sample*> samples;
+  std::set<int> present;
+  for (const Sample& s : all.samples) {
+    samples.push_back(&s);
+    present.insert(s.machine);
+  }
+  const Pool pool(all.machines, samples);
+  const auto everyone = [](const Sample&) { return true; };
+  const auto by_log = guesses(measured, all, all.logs, everyone);
+  const auto by_site = guesses(measured, all, all.sites, everyone);
+  std::vector<NcclText> texts;
+  for (const int i : present) {
+    const auto at = static_cast<std::size_t>(i);
+    NcclFile file = file_of(measured[at], all.machines[at], pool);
+    set_residuals(file, all, i, by_log);
+    texts.push_back({file.file, to_yaml(file)});
+  }
+  for (auto& [name, entry] : pooled_files(measured, all.machines, present, pool)) {
+    auto& [of, file] = entry;
+    Spread together;
+    std::map<int, Spread> spreads;
+    for (std::size_t i = 0; i < all.samples.size(); ++i) {
+      const Sample& s = all.samples[i];
+      const Machine& m = all.machines[static_cast<std::size_t>(s.machine)];
+      if (m.group == of.group && (of.kind.empty() || m.kind == of.kind)) {
+        spreads[s.op].add(s, by_site[i]);
+        together.add(s, by_site[i]);
+      }
     }
-    std::string knots;
-    for (const double k : fit.log2_share) {
-      knots += fmt::format("{}{:.4f}", knots.empty() ? "" : ", ", k);
+    const Residuals usual = together.sum_up({2 * kRepeat.small, 2 * kRepeat.large});
+    for (int op = 0; op < kOps; ++op) {
+      if (!file.fits[op].empty()) {
+        file.residuals[op] = spreads[op].sum_up(usual);
+      }
     }
-    result.yaml += fmt::format(
-        "    - {{size: {}, points: {}, latency_factor: {:.4f}, residual: {{below_1MiB: {:.4f}, "
-        "from_1MiB: {:.4f}}},\n"
-        "       log2_share: [{}]}}\n",
-        size, s.points, fit.latency, spread(s.left_out.small, s.left_out.large),
-        spread(s.left_out.large, s.left_out.small), knots);
-    result.series.push_back(std::move(s));
+    texts.push_back({file.file, to_yaml(file)});
+  }
+  return texts;
+}
+
+std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave) {
+  const Everything all = place_all(measured);
+  const auto found = guesses(measured, all, leave == NcclLeave::log ? all.logs : all.sites,
+                             [](const Sample&) { return true; });
+  std::vector<NcclLeftOut> result;
+  for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    const Point& p = all.samples[i].point;
+    result.push_back({all.from[i].first, all.from[i].second,
+                      predict(p.offer, Fit{}, p.bytes).total(), found[i].seconds, p.seconds,
+                      found[i].file});
   }
   return result;
 }
 
 NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
                          const std::filesystem::path& calibration_dir) {
-  const Placed at = place(system, log, point);
+  const Sample s = Places(system).sample(log, point);
   const auto files = read_nccl_files(calibration_dir);
-  const auto scope = system.scope == NcclScope::network ? Scope::network : Scope::domain;
-  const NcclFile* file = match_file(*files, scope, system.cluster, {});
-  const auto* fits = find_fits(file, at.op);
-  const Residuals r = residuals(fits);
+  const NcclFile* file = match_file(*files, scope_of(system), system.cluster, {});
+  const auto* fits = find_fits(file, s.op);
+  const Residuals r = residuals(file, fits);
   NcclExpected e;
-  e.time = seconds(predict(at.point.offer, fit_for(fits, at.size), at.point.bytes).total());
-  constexpr double kLarge = 1048576;  // bytes
-  e.residual = at.point.bytes < kLarge ? r.small : r.large;
+  e.time = seconds(predict(s.point.offer, fit_for(fits, s.size), s.point.bytes).total());
+  e.residual = s.point.bytes < kLarge ? r.small : r.large;
   e.file = fits == nullptr ? "datasheet" : file->file;
   return e;
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstdio>
 #include <filesystem>
 
 namespace stepcast::cost {
@@ -19,31 +20,43 @@ bool holds(const std::vector<std::string>& names, const std::string& name) {
                      [&](const std::string& n) { return normal_name(n) == normal_name(name); });
 }
 
-// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, else
-// for their generation (an H800 behaves like an H100 with fewer links); a network file for its own
-// nodes, else its kind of fabric, else its rate.
+bool near(double a, double b) { return std::abs(a / b - 1) < 0.05; }
+
+// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, a
+// pooled one for its generation (an H800 behaves like an H100 with fewer links) or for all; a
+// network file for its own nodes, else its fabric at its rate, a pooled one for its fabrics or for
+// all.
 int match(const NcclFile& file, const job::Cluster& cluster) {
   const bool device = holds(file.devices, cluster.device.name);
   if (file.scope == Scope::domain) {
     const bool nvlink =
         cluster.node.intra != job::Node::Intra::pcie && cluster.device.nvlink.count() > 0;
-    const bool like =
-        std::floor(file.compute_capability) == std::floor(cluster.device.compute_capability) &&
-        file.nvlink == nvlink;
-    int fits = 0;  // of several of a generation, the best measured
-    for (const auto& op : file.fits) {
-      fits += static_cast<int>(op.size());
+    if (file.nvlink != nvlink) {
+      return 0;
     }
-    constexpr int kOwn = 1000;
-    return (device && file.nvlink == nvlink) ? kOwn : like ? fits : 0;
+    if (!file.pooled) {
+      return device ? 4 : 0;
+    }
+    const int domain = cluster.fabric.nvlink_domain_gpus;
+    const bool pairs = nvlink && domain > 0 && domain < cluster.node.gpus;
+    if (file.compute_capability <= 0) {
+      return 1;
+    }
+    return file.pairs == pairs && generation(file.compute_capability) ==
+                                      generation(cluster.device.compute_capability)
+               ? 2
+               : 0;
   }
   const bool node = holds(file.nodes, cluster.node.name) || holds(file.nodes, cluster.name);
   const bool fabric = holds(file.fabrics, cluster.fabric.name);
+  if (file.pooled) {
+    return fabric ? 6 : file.fabrics.empty() ? 1 : 0;
+  }
   const int ports = std::max(1, std::min(cluster.node.nics, cluster.node.gpus));
-  const double port = cluster.node.nic.count() * cluster.node.nics / ports;
-  const bool rate = std::abs(port / file.nic - 1) < 0.05;
-  const int score = (node ? 8 : 0) + (fabric ? 4 : 0) + (rate ? 2 : 0);
-  return score > 0 ? score + (device ? 1 : 0) : 0;
+  const bool rate = near(cluster.node.nic.count() * cluster.node.nics / ports, file.nic);
+  return node     ? 16 + (device ? 2 : 0) + (fabric ? 1 : 0)
+         : fabric ? 4 + (rate ? 4 : 0) + (device ? 1 : 0)
+                  : 0;
 }
 
 // A file without logs of an operation lends the nearest relative's: [op][choice].
@@ -52,6 +65,23 @@ constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -
                                      {6, 7, 8, 3},    {7, 6, 8, 3},  {8, 3, -1, -1}};
 
 }  // namespace
+
+Release release_of(const std::string& version) {
+  int major = 0;
+  int minor = 0;
+  if (std::sscanf(version.c_str(), "%d.%d", &major, &minor) != 2) {
+    return Release::current;
+  }
+  const int number = 100 * major + minor;
+  return number < 220 ? Release::v2_18 : number < 224 ? Release::v2_23 : Release::current;
+}
+
+const char* generation(double compute_capability) {
+  return compute_capability >= 10  ? "blackwell"
+         : compute_capability >= 9 ? "hopper"
+         : compute_capability >= 8 ? "ampere"
+                                   : "volta";
+}
 
 std::string normal_name(std::string name) {
   for (char& c : name) {
@@ -108,18 +138,13 @@ Fit fit_for(const std::vector<SizedFit>* fits, int size) {
   return mix(low.fit, above->fit, w);
 }
 
-Residuals residuals(const std::vector<SizedFit>* fits) {
-  if (fits == nullptr) {
-    return {kBlindSmall, kBlindLarge};
+Residuals residuals(const NcclFile* file, const std::vector<SizedFit>* fits) {
+  for (int op = 0; file != nullptr && op < kOps; ++op) {
+    if (&file->fits[op] == fits) {
+      return file->residuals[op];
+    }
   }
-  Residuals r;  // root mean square over the group sizes fitted
-  for (const SizedFit& f : *fits) {
-    r.small += f.small_residual * f.small_residual;
-    r.large += f.large_residual * f.large_residual;
-  }
-  r.small = std::sqrt(r.small / static_cast<double>(fits->size()));
-  r.large = std::sqrt(r.large / static_cast<double>(fits->size()));
-  return r;
+  return {kBlindSmall, kBlindLarge};
 }
 
 }  // namespace stepcast::cost

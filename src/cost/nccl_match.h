@@ -21,11 +21,13 @@ const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
 // The curve for a group of so many ranks (domain) or domains (network), between those fitted.
 Fit fit_for(const std::vector<SizedFit>* fits, int size);
 
-struct Residuals {
-  double small = 0;  // relative standard deviation below 1 MiB
-  double large = 0;  // and from 1 MiB on
-};
-Residuals residuals(const std::vector<SizedFit>* fits);
+// What the file states for curves that find_fits gave; NCCL's plain model's where there are none.
+Residuals residuals(const NcclFile* file, const std::vector<SizedFit>* fits);
+
+// Release of a version as logs and jobs state it; the current one where that says nothing.
+Release release_of(const std::string& version);
+
+const char* generation(double compute_capability);  // "hopper"
 
 // Lower case, '_' as '-': names are compared so.
 std::string normal_name(std::string name);

@@ -18,6 +18,7 @@ enum class NcclScope { domain = 0, network = 1 };  // inside one NVLink or PCIe 
 struct NcclSystem {
   std::string name;  // of the calibration file
   NcclScope scope = NcclScope::domain;
+  std::string link;  // network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: not known
   std::vector<std::string> devices;  // device names
   std::vector<std::string> nodes;    // node and cluster names (network scope)
   std::vector<std::string> fabrics;  // fabric names of the same kind
@@ -29,6 +30,7 @@ struct NcclLog {
   std::string source;
   std::string nccl;  // version as the log states it; empty: not stated
   std::string algo;  // forced with NCCL_ALGO; empty: NCCL's choice
+  std::string site;  // logs of one site are repeats of one machine; empty: a site of its own
 };
 
 // One size of one log, as nccl-tests counts it (all-gather and reduce-scatter: the full gathered buffer).
@@ -91,5 +93,25 @@ struct NcclMeasured {
   std::vector<NcclPoint> points;
 };
 std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibration_dir);
+
+// Every point predicted by files that were fitted without its log (or without all logs of its site), chosen and read as
+// for a user's cluster.
+struct NcclLeftOut {
+  int system = 0;  // index into the measurements
+  int point = 0;
+  double blind = 0;      // seconds; NCCL's plain model
+  double predicted = 0;
+  double measured = 0;
+  std::string file;
+};
+enum class NcclLeave { log, site };
+std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave);
+
+// Calibration files of all systems, and of the kinds that they make up, for clusters that none speaks for.
+struct NcclText {
+  std::string file;  // relative to the calibration folder
+  std::string yaml;
+};
+std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured);
 
 }  // namespace stepcast::cost

@@ -3,103 +3,124 @@
 #include <Eigen/Dense>
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 namespace stepcast::cost {
 namespace {
 
-constexpr int kParameters = kKnots + 1;  // log2 f, then knots
-constexpr double kNoise = 0.06;          // log2 units: usual scatter of one point
-constexpr double kHuber = 2.0;           // in kNoise
-constexpr double kBend = 0.35;           // expected second difference of knots, log2 units
-constexpr double kSlope = 0.6;           // expected first difference
-constexpr double kWide = 1.0;            // expected size of a knot itself
-constexpr double kLatencyWide = 1.0;     // expected |log2 f|
-constexpr double kLatencyUnseen = 0.15;  // the same where no point is small enough to show latency
+constexpr double kNoise = 0.06;  // log2 units: usual scatter of one point
+constexpr double kHuber = 2.0;   // in kNoise
 
-void cut_slopes(Fit& fit) {
+using Matrix = Eigen::Matrix<double, kParameters, kParameters>;
+using Vector = Eigen::Matrix<double, kParameters, 1>;
+
+// Large messages approach a bandwidth: beyond the latency's share slopes fade, so that sizes beyond
+// those measured keep the last one's share.
+double flatter(double x) {
+  constexpr double kFrom = 6;
+  constexpr double kHalves = 1.5;
+  return x <= kFrom ? 1 : std::exp2((kFrom - x) / kHalves);
+}
+
+Matrix precision(const Prior& prior) {
+  Matrix a = Matrix::Zero();
+  const auto add = [&](const Vector& row, double sigma) {
+    a += row * row.transpose() / (sigma * sigma);
+  };
+  Vector row = Vector::Zero();
+  row[0] = 1;
+  add(row, prior.latency);
+  for (int k = 1; k < kParameters; ++k) {
+    row.setZero();
+    row[k] = 1;
+    add(row, prior.share);
+    if (k + 1 < kParameters) {
+      row.setZero();
+      row[k] = -1;
+      row[k + 1] = 1;
+      add(row, prior.slope * flatter(kFirst + kStep * (k - 0.5)));
+    }
+    if (k + 2 < kParameters) {
+      row.setZero();
+      row[k] = 1;
+      row[k + 1] = -2;
+      row[k + 2] = 1;
+      add(row, prior.bend);
+    }
+  }
+  return a;
+}
+
+Fit raw(const Shift& base, const Vector& x, double reach) {
+  Fit fit;
+  fit.latency = std::exp2(base[0] + reach * x[0]);
+  for (std::size_t k = 0; k < kKnots; ++k) {
+    fit.log2_share[k] = base[k + 1] + reach * x[static_cast<Eigen::Index>(k) + 1];
+  }
+  return fit;
+}
+
+}  // namespace
+
+Fit fit_of(const Shift& shift) {
+  Fit fit = raw(shift, Vector::Zero(), 0);
   // From the large end, where bandwidth is measured, downwards: a knot may lie at most so far below
   // the next.
   for (int k = kKnots - 2; k >= 0; --k) {
     auto& here = fit.log2_share[static_cast<std::size_t>(k)];
     here = std::max(here, fit.log2_share[static_cast<std::size_t>(k) + 1] - kSteepest * kStep);
   }
-}
-
-}  // namespace
-
-Fit fit_points(const std::vector<Point>& points) {
-  Fit fit;
-  using Matrix = Eigen::Matrix<double, kParameters, kParameters>;
-  using Vector = Eigen::Matrix<double, kParameters, 1>;
-  Vector x = Vector::Zero();
-  const bool latency_seen = std::any_of(points.begin(), points.end(), [](const Point& p) {
-    return p.bytes < p.offer.best_bandwidth * p.offer.least_latency;
-  });
-  for (int round = 0; round < 40; ++round) {
-    Matrix a = Matrix::Zero();
-    Vector b = Vector::Zero();
-    const auto prior = [&](const Vector& row, double sigma) {
-      a += row * row.transpose() / (sigma * sigma);
-      b -= row * row.dot(x) / (sigma * sigma);
-    };
-    Vector row = Vector::Zero();
-    row[0] = 1;
-    prior(row, latency_seen ? kLatencyWide : kLatencyUnseen);
-    for (int k = 0; k < kKnots; ++k) {
-      row.setZero();
-      row[k + 1] = 1;
-      prior(row, kWide);
-      if (k + 1 < kKnots) {
-        row.setZero();
-        row[k + 1] = -1;
-        row[k + 2] = 1;
-        prior(row, kSlope);
-      }
-      if (k + 2 < kKnots) {
-        row.setZero();
-        row[k + 1] = 1;
-        row[k + 2] = -2;
-        row[k + 3] = 1;
-        prior(row, kBend);
-      }
-    }
-    for (const Point& p : points) {
-      const Predicted t = predict(p.offer, fit, p.bytes);
-      const double error = std::log2(t.total() / p.seconds);
-      const double scaled = std::abs(error) / kNoise;
-      const double weight = (scaled <= kHuber ? 1.0 : kHuber / scaled) / (kNoise * kNoise);
-      const KnotWeight w = knot_weight(
-          std::log2(p.bytes / (p.offer.best_bandwidth * std::max(p.offer.least_latency, 1e-9))));
-      row.setZero();
-      row[0] = t.latency / t.total();
-      row[w.low + 1] = -(1 - w.high) * t.fluid / t.total();
-      row[w.low + 2] = -w.high * t.fluid / t.total();
-      a += weight * row * row.transpose();
-      b -= weight * row * error;
-    }
-    const Vector step = a.ldlt().solve(b);
-    const double damp = round < 5 ? 0.5 : 1.0;
-    x += damp * step;
-    fit.latency = std::exp2(x[0]);
-    for (int k = 0; k < kKnots; ++k) {
-      fit.log2_share[static_cast<std::size_t>(k)] = x[k + 1];
-    }
-    cut_slopes(fit);
-    for (int k = 0; k < kKnots; ++k) {
-      x[k + 1] = fit.log2_share[static_cast<std::size_t>(k)];
-    }
-    if (step.norm() < 1e-7) {
-      break;
-    }
-  }
   return fit;
 }
 
-NcclDeviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted) {
+double knot_position(const Offer& offer, double bytes) {
+  return std::log2(bytes / (offer.best_bandwidth * std::max(offer.least_latency, 1e-9)));
+}
+
+Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
+  Vector x = Vector::Zero();
+  const Matrix tight = precision(prior);
+  constexpr int kRounds = 12;
+  for (int round = 0; round < kRounds; ++round) {
+    Matrix a = tight;
+    Vector b = -tight * x;
+    for (const Seen& s : seen) {
+      const Point& p = *s.point;
+      const Predicted t = predict(p.offer, raw(*s.base, x, s.reach), p.bytes);
+      const double error = std::log2(t.total() / p.seconds);
+      const double scaled = std::abs(error) * std::sqrt(s.weight) / kNoise;
+      const double weight =
+          s.weight * (scaled <= kHuber ? 1.0 : kHuber / scaled) / (kNoise * kNoise);
+      const KnotWeight w = knot_weight(knot_position(p.offer, p.bytes));
+      // Three entries of the gradient differ from zero.
+      const int at[3] = {0, w.low + 1, w.low + 2};
+      const double g[3] = {s.reach * t.latency / t.total(),
+                           -s.reach * (1 - w.high) * t.fluid / t.total(),
+                           -s.reach * w.high * t.fluid / t.total()};
+      for (int i = 0; i < 3; ++i) {
+        b[at[i]] -= weight * g[i] * error;
+        for (int j = 0; j < 3; ++j) {
+          a(at[i], at[j]) += weight * g[i] * g[j];
+        }
+      }
+    }
+    const Vector step = a.ldlt().solve(b);
+    x += (round < 3 ? 0.7 : 1.0) * step;
+    if (step.norm() < 1e-5) {
+      break;
+    }
+  }
+  Shift shift;
+  for (int k = 0; k < kParameters; ++k) {
+    shift[static_cast<std::size_t>(k)] = x[k];
+  }
+  return shift;
+}
+
+NcclDeviations deviations(const std::vector<const Point*>& points,
+                          const std::vector<double>& predicted) {
   std::vector<double> ratios[2];
   for (std::size_t i = 0; i < points.size(); ++i) {
-    ratios[points[i].bytes < 1048576 ? 0 : 1].push_back(predicted[i] / points[i].seconds);
+    ratios[points[i]->bytes < 1048576 ? 0 : 1].push_back(predicted[i] / points[i]->seconds);
   }
   const auto sum_up = [](std::vector<double>& r) {
     NcclDeviation d;
@@ -123,36 +144,6 @@ NcclDeviations deviations(const std::vector<Point>& points, const std::vector<do
     return d;
   };
   return {sum_up(ratios[0]), sum_up(ratios[1])};
-}
-
-std::vector<double> held_out(const std::vector<Point>& points) {
-  std::set<int> logs;
-  for (const Point& p : points) {
-    logs.insert(p.log);
-  }
-  const bool by_log = logs.size() > 1;
-  std::vector<int> fold(points.size());
-  std::set<int> folds;
-  for (std::size_t i = 0; i < points.size(); ++i) {
-    fold[i] = by_log ? points[i].log : static_cast<int>(i % 4);
-    folds.insert(fold[i]);
-  }
-  std::vector<double> predicted(points.size());
-  for (const int out : folds) {
-    std::vector<Point> rest;
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (fold[i] != out) {
-        rest.push_back(points[i]);
-      }
-    }
-    const Fit fit = fit_points(rest);
-    for (std::size_t i = 0; i < points.size(); ++i) {
-      if (fold[i] == out) {
-        predicted[i] = predict(points[i].offer, fit, points[i].bytes).total();
-      }
-    }
-  }
-  return predicted;
 }
 
 }  // namespace stepcast::cost

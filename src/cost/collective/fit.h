@@ -1,10 +1,13 @@
 // Fitting the achieved times of predict.h to nccl-tests points.
 //
-// LAW: minimise, over log2 f and the knots of log2 e, the Huber loss of log2(predicted / measured)
-// with a penalty on the knots' curvature; Gauss-Newton, the offered line taken as it stands in each
-// round; slopes above kSteepest are cut.
+// LAW: log2 f and the knots of log2 e are a sum of shifts, from what all machines share down to one
+// group size of one system (pool.h). A shift minimises the Huber loss of log2(predicted / measured)
+// on top of the shifts above it, with a penalty on its size, slope and curvature (a Gaussian prior
+// about zero); Gauss-Newton, the offered line taken as it stands in each round. Slopes of a sum
+// above kSteepest are cut.
 #pragma once
 
+#include <array>
 #include <vector>
 
 #include "predict.h"
@@ -16,15 +19,35 @@ struct Point {
   Offer offer;
   double bytes = 0;
   double seconds = 0;
-  int log = 0;  // which log it came from
 };
 
-Fit fit_points(const std::vector<Point>& points);
+// log2 of a latency factor, then of achieved shares at the knots.
+inline constexpr int kParameters = kKnots + 1;
+using Shift = std::array<double, kParameters>;
+Fit fit_of(const Shift& shift);  // slopes cut
 
-// By size class.
-NcclDeviations deviations(const std::vector<Point>& points, const std::vector<double>& predicted);
-// Each point predicted by a fit that saw neither it nor its like: whole logs are left out in turn
-// where there are several, every fourth point else.
-std::vector<double> held_out(const std::vector<Point>& points);
+// A point as one shift sees it.
+struct Seen {
+  const Point* point = nullptr;
+  const Shift* base = nullptr;  // shifts above
+  double reach = 1;             // share of the shift that holds for this point
+  double weight = 1;            // of the point beside others
+};
+
+// Expected sizes (standard deviations, log2 units) of a shift.
+struct Prior {
+  double latency = 1;
+  double share = 1;   // of a knot
+  double slope = 1;   // first difference of knots
+  double bend = 0.6;  // second difference
+};
+Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior);
+
+// Of predicted / measured.
+NcclDeviations deviations(const std::vector<const Point*>& points,
+                          const std::vector<double>& predicted);
+
+// Where a point lies on the knots.
+double knot_position(const Offer& offer, double bytes);
 
 }  // namespace stepcast::cost

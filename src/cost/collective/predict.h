@@ -3,8 +3,8 @@
 // LAW: t(S) = min over offered lines i of  f * L_i + S / (B_i * e(x)),   x = log2(S / (B* L*)),
 // with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
 // e (achieved share of NCCL's bandwidth, piecewise linear in x, ends constant) come from a fit
-// (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by less than 0.95 per
-// unit of x, so t rises with S; a minimum of continuous rising curves is continuous and rising. The
+// (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by at most 0.66 per
+// unit of x and a tree's correction by 0.33, so t rises with S; a minimum of continuous rising curves is continuous and rising. The
 // bytes' part of a line is never below its floor: no port beats its line rate, whatever e says.
 #pragma once
 
@@ -39,7 +39,7 @@ const Line& choose(const Offer& o, const Situation& s, Collective op, double byt
 inline constexpr int kKnots = 15;
 inline constexpr double kFirst = -12;
 inline constexpr double kStep = 2;
-inline constexpr double kSteepest = 0.95;
+inline constexpr double kSteepest = 0.66;
 
 struct Fit {
   double latency = 1;                       // f

@@ -1,15 +1,21 @@
 // Fits collectives to the committed nccl-tests logs:
-//   fit_collectives CALIBRATION_DIRECTORY [--check]
-// reads nccl/data there, writes nccl/<system>.yaml (with --check it writes nothing and ends with 1
-// where a file is not what its logs give), and prints how well NCCL's plain model, the fit, and
-// fits that did not see a log predict it.
+//   fit_collectives CALIBRATION_DIRECTORY            writes nccl/*.yaml
+//   fit_collectives CALIBRATION_DIRECTORY --check    writes nothing; 1 where a file is not what the
+//                                                    logs give
+//   fit_collectives CALIBRATION_DIRECTORY --table    leaves every log out in turn, and every site,
+//                                                    and prints the errors of time
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <set>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/cost/curve.h"
 #include "stepcast/cost/nccl_fit.h"
 
 namespace {
@@ -17,35 +23,107 @@ namespace {
 using namespace stepcast;
 using namespace stepcast::cost;
 
-std::string part(const NcclDeviation& d) {
-  return d.points == 0 ? std::string("      -      -")
-                       : fmt::format("{:6.1f} {:+6.1f}", 100 * d.median, 100 * d.bias);
+struct Row {
+  std::set<std::pair<int, int>> logs;
+  std::vector<double> blind[2];  // predicted / measured, below and from 1 MiB
+  std::vector<double> by_log[2];
+  std::vector<double> by_site[2];
+};
+
+double share(std::vector<double> sorted, double part) {
+  std::sort(sorted.begin(), sorted.end());
+  const auto last = sorted.size() - 1;
+  return sorted[std::min(last,
+                         static_cast<std::size_t>(part * static_cast<double>(sorted.size())))];
 }
 
-int run(const std::filesystem::path& calibration, bool write) {
-  fmt::print("{:44} {:>4} {:>4} | {:13} | {:13} | {:13} | {:13} | {}\n", "% error: median, bias",
-             "<1M", ">=1M", "NCCL <1M", "NCCL >=1M", "fit <1M", "fit >=1M", "left out: std");
-  int differing = 0;
-  for (const NcclMeasured& m : read_nccl_data(calibration)) {
-    const NcclFitted fitted = fit_nccl(m.system, m.logs, m.points, calibration);
-    for (const NcclSeries& s : fitted.series) {
-      fmt::print("{:44} {:4} {:4} | {} | {} | {} | {} | {:5.1f} {:5.1f}\n",
-                 fmt::format("{} {} {}", m.system.name, s.collective, s.size), s.blind.small.points,
-                 s.blind.large.points, part(s.blind.small), part(s.blind.large),
-                 part(s.fitted.small), part(s.fitted.large), 100 * s.left_out.small.spread,
-                 100 * s.left_out.large.spread);
+double error(const std::vector<double>& ratios, double part) {
+  std::vector<double> off;
+  for (const double r : ratios) {
+    off.push_back(std::abs(r - 1));
+  }
+  return 100 * share(off, part);
+}
+
+std::string cells(const Row& row, int large) {
+  const auto& r = row.by_log[large];
+  if (r.empty()) {
+    return "    -      -      -      -      - ";
+  }
+  return fmt::format("{:6.1f} {:6.1f} {:+6.1f} {:6.1f} {:6.1f}", error(r, 0.5), error(r, 0.9),
+                     100 * (share(r, 0.5) - 1), error(row.by_site[large], 0.5),
+                     error(row.blind[large], 0.5));
+}
+
+void print(const std::string& name, const Row& row) {
+  fmt::print("{:40} {:4} {:5} {:5} | {} | {}\n", name, row.logs.size(), row.by_log[0].size(),
+             row.by_log[1].size(), cells(row, 0), cells(row, 1));
+}
+
+int table(const std::filesystem::path& calibration) {
+  const auto measured = read_nccl_data(calibration);
+  const auto by_log = leave_out(measured, NcclLeave::log);
+  const auto by_site = leave_out(measured, NcclLeave::site);
+  std::map<std::pair<int, std::string>, Row> rows;  // (system, collective)
+  std::map<std::string, Row> operations;
+  Row scopes[2];
+  Row all;
+  for (std::size_t i = 0; i < by_log.size(); ++i) {
+    const NcclLeftOut& o = by_log[i];
+    const NcclMeasured& m = measured[static_cast<std::size_t>(o.system)];
+    const NcclPoint& p = m.points[static_cast<std::size_t>(o.point)];
+    const int large = p.size >= Bytes(1048576) ? 1 : 0;
+    const int network = m.system.scope == NcclScope::network ? 1 : 0;
+    const std::string op = (network == 1 ? "network " : "domain ") + p.collective;
+    for (Row* row : {&rows[{o.system, p.collective}], &operations[op], &scopes[network], &all}) {
+      row->logs.emplace(o.system, p.log);
+      row->blind[large].push_back(o.blind / o.measured);
+      row->by_log[large].push_back(o.predicted / o.measured);
+      row->by_site[large].push_back(by_site[i].predicted / o.measured);
     }
-    const auto file = calibration / "nccl" / (m.system.name + ".yaml");
+  }
+  fmt::print(
+      "Errors of time, %, of curves that did not see the log: median, 90 % of points, bias; median "
+      "of curves that\nsaw no log of its site; median of NCCL's plain model.\n{:40} {:>4} {:>5} "
+      "{:>5} | {:35}| {}\n{:40} {:4} {:5} {:5} | {} | {}\n",
+      "", "logs", "<1M", ">=1M", "below 1 MiB", "from 1 MiB", "", "", "", "",
+      "median    90%   bias   site  plain", "median    90%   bias   site  plain");
+  for (const auto& [key, row] : rows) {
+    print(measured[static_cast<std::size_t>(key.first)].system.name + " " + key.second, row);
+  }
+  fmt::print("\n");
+  for (const auto& [op, row] : operations) {
+    print(op, row);
+  }
+  fmt::print("\n");
+  print("domains", scopes[0]);
+  print("networks", scopes[1]);
+  print("all", all);
+  return 0;
+}
+
+int fit(const std::filesystem::path& calibration, bool write) {
+  int differing = 0;
+  std::set<std::string> files;
+  for (const NcclText& text : fit_all(read_nccl_data(calibration))) {
+    const auto file = calibration / text.file;
+    files.insert(file.filename().string());
     if (write) {
-      std::ofstream(file) << fitted.yaml;
+      std::ofstream(file) << text.yaml;
       continue;
     }
     std::ifstream committed(file);
-    const std::string text((std::istreambuf_iterator<char>(committed)),
-                           std::istreambuf_iterator<char>());
-    if (text != fitted.yaml) {
-      fmt::print("{} is not what its logs give: run fit_collectives without --check\n",
-                 file.filename().string());
+    const std::string now((std::istreambuf_iterator<char>(committed)),
+                          std::istreambuf_iterator<char>());
+    if (now != text.yaml) {
+      fmt::print("{} is not what the logs give: run fit_collectives without --check\n", text.file);
+      ++differing;
+    }
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(calibration / "nccl")) {
+    const auto name = entry.path().filename();
+    if (name.extension() == ".yaml" && files.count(name.string()) == 0) {
+      fmt::print("nccl/{} has no logs in nccl/data\n", name.string());
       ++differing;
     }
   }
@@ -56,12 +134,12 @@ int run(const std::filesystem::path& calibration, bool write) {
 
 int main(int argc, char** argv) {
   const std::string option = argc > 2 ? argv[2] : "";
-  if (argc < 2 || (!option.empty() && option != "--check")) {
-    fmt::print(stderr, "usage: fit_collectives CALIBRATION_DIRECTORY [--check]\n");
+  if (argc < 2 || (!option.empty() && option != "--check" && option != "--table")) {
+    fmt::print(stderr, "usage: fit_collectives CALIBRATION_DIRECTORY [--check | --table]\n");
     return 2;
   }
   try {
-    return run(argv[1], option.empty());
+    return option == "--table" ? table(argv[1]) : fit(argv[1], option.empty());
   } catch (const InputError& e) {
     for (const auto& fault : e.faults()) {
       fmt::print(stderr, "{}\n", to_string(fault));

@@ -257,21 +257,7 @@ TEST_CASE("curves carry file, provenance and residual; without files they say so
   CHECK(some.curves()[q.curve].file == "datasheet");
 }
 
-TEST_CASE("another cluster of the same NIC rate borrows its network's fit") {
-  auto c = hgx_h100(2);
-  c.name = c.node.name = "my-own";
-  CurveTable curves;
-  const Collectives with(c, {}, kFiles, {}, curves);
-  const auto p = with.price(Collective::all_reduce, Bytes(1 << 20), built(c).shape(every(0, 8, 2)));
-  CHECK(curves.curves()[p.curve].file == "nccl/hgx-h100-ndr.yaml");
-  c.node.nic = Bandwidth(3e9);
-  CurveTable none;
-  const Collectives slow(c, {}, kFiles, {}, none);
-  const auto q = slow.price(Collective::all_reduce, Bytes(1 << 20), built(c).shape(every(0, 8, 2)));
-  CHECK(none.curves()[q.curve].file == "datasheet");
-}
-
-TEST_CASE("a device without logs borrows its generation's, a fabric its kind's") {
+TEST_CASE("a cluster of another name takes its fabric's curves at its rate, else its kind's") {
   const auto file = [](const job::Cluster& c, const std::vector<int>& slots) {
     CurveTable curves;
     const Collectives with(c, {}, kFiles, {}, curves);
@@ -280,15 +266,49 @@ TEST_CASE("a device without logs borrows its generation's, a fabric its kind's")
         .file;
   };
   auto c = hgx_h100(2);
-  c.device.name = "h800-sxm";
-  c.device.nvlink = Bandwidth(200e9);
-  CHECK(file(c, every(0, 1, 8)) == "nccl/h100-sxm.yaml");
-  c.device.compute_capability = 12.0;
-  CHECK(file(c, every(0, 1, 8)) == "datasheet");
+  c.name = c.node.name = "my-own";
+  c.fabric.name = "ib-ndr-rail";
+  CHECK(file(c, every(0, 8, 2)) == "nccl/hgx-h100-ndr.yaml");
+  c.node.nic = Bandwidth(3e9);
+  CHECK(file(c, every(0, 8, 2)) == "nccl/network-ib.yaml");
+  c.fabric.name = "my-own";
+  CHECK(file(c, every(0, 8, 2)) == "nccl/network.yaml");
   auto p5 = hgx_h100(2);
   p5.node.name = p5.name = "aws-p5";
   p5.fabric.name = "efa";
-  CHECK(file(p5, every(0, 8, 2)) == "nccl/aws-p4d-efa.yaml");
+  CHECK(file(p5, every(0, 8, 2)) == "nccl/network-efa.yaml");
+}
+
+TEST_CASE("a device without logs takes its generation's curves, else its class's") {
+  const auto file = [](const job::Cluster& c) {
+    CurveTable curves;
+    const Collectives with(c, {}, kFiles, {}, curves);
+    const auto p =
+        with.price(Collective::all_reduce, Bytes(1 << 20), built(c).shape(every(0, 1, 8)));
+    return curves.curves()[p.curve].file;
+  };
+  auto c = hgx_h100(1);
+  CHECK(file(c) == "nccl/h100-sxm.yaml");
+  c.device.name = "h800-sxm";
+  c.device.nvlink = Bandwidth(200e9);
+  CHECK(file(c) == "nccl/nvlink-hopper.yaml");
+  c.device.compute_capability = 12.0;
+  CHECK(file(c) == "nccl/nvlink-blackwell.yaml");
+  c.device.compute_capability = 13.0;
+  CHECK(file(c) == "nccl/nvlink-blackwell.yaml");
+  c.node.intra = job::Node::Intra::pcie;
+  CHECK(file(c) == "nccl/pcie.yaml");
+}
+
+TEST_CASE("an operation without logs of a machine takes its kind's") {
+  // Nobody logged a broadcast on GH200; two logged all-reduces of one network are of 400 Gb/s.
+  auto c = hgx_h100(2);
+  const auto t = built(c);
+  CurveTable curves;
+  const Collectives with(c, {}, kFiles, {}, curves);
+  const auto p = with.price(Collective::broadcast, Bytes(1 << 20), t.shape(every(0, 1, 8)));
+  CHECK(curves.curves()[p.curve].file == "nccl/h100-sxm.yaml");
+  CHECK(curves.curves()[p.curve].residual > 0.02);
 }
 
 TEST_CASE("construction is safe from several threads") {

@@ -1,0 +1,49 @@
+// Points of nccl-tests logs as the fits see them: what NCCL offers the group that was measured.
+#pragma once
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "collective/pool.h"
+#include "nccl_match.h"
+#include "stepcast/cost/nccl_fit.h"
+
+namespace stepcast::cost {
+
+Scope scope_of(const NcclSystem& system);
+Machine machine_of(const NcclSystem& system);
+// NVLink joins fewer GPUs than a node has.
+bool has_pairs(const job::Cluster& cluster);
+// Rate of one NIC port, bytes/s.
+double port_rate(const job::Cluster& cluster);
+
+// A system's groups of ranks, each built once.
+class Places {
+ public:
+  explicit Places(const NcclSystem& system) : system_(system) {}
+  // Machine and log are left to the caller. Throws InputError as fit_nccl does.
+  Sample sample(const NcclLog& log, const NcclPoint& point);
+
+ private:
+  struct Group {
+    cluster::GroupShape shape;
+    cluster::Path path;  // of a send
+  };
+  const Group& group(const NcclLog& log, int nodes, int per_node);
+
+  const NcclSystem& system_;
+  std::map<std::pair<int, int>, Group> groups_;
+};
+
+// All points of all systems.
+struct Everything {
+  std::vector<Machine> machines;
+  std::vector<Sample> samples;
+  std::vector<std::pair<int, int>> from;  // of a sample: system, point
+  std::vector<std::string> logs;          // by Sample::log
+  std::vector<std::string> sites;
+};
+Everything place_all(const std::vector<NcclMeasured>& measured);
+
+}  // namespace stepcast::cost
