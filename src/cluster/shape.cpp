@@ -378,7 +378,14 @@ GroupShape Topology::shape(std::span<const int> given) const {
         shape.ranks_per_domain = std::max(shape.ranks_per_domain, count);
         fewest = std::min(fewest, count);
         const int host = plan.node_of(members.front());
-        if (count < 2 || (plan.has_nvlink(host) && plan.links(host) == nullptr)) {
+        if (count < 2) {
+          return;
+        }
+        if (plan.has_nvlink(host) && plan.links(host) == nullptr) {
+          if (plan.mesh()) {  // even: only the links among the members serve them
+            const double share = (count - 1.0) / (plan.domain_gpus - 1);
+            shape.nvlink = std::min(shape.nvlink, Bandwidth(nvlink * share));
+          }
           return;
         }
         double rate = 0;

@@ -387,6 +387,14 @@ TEST_CASE("four A100 with four links a pair, and bridged pairs") {
   CHECK(t.shape(every(0, 1, 2)).nvlink.count() == 100e9);
   CHECK(t.path(4, 6).bandwidth.count() == 100e9);
 
+  // Without a list, links spread evenly: the same.
+  auto even = c;
+  even.node.nvlink_links.clear();
+  for (const int n : {2, 3, 4}) {
+    CHECK(built(even).shape(every(0, 1, n)) == t.shape(every(0, 1, n)));
+  }
+  CHECK(built(even).path(4, 6).bandwidth == t.path(4, 6).bandwidth);
+
   c.node.gpus = 8;
   c.node.nvlink_links = {{0, 1, 12}, {2, 3, 12}, {4, 5, 12}, {6, 7, 12}};
   const auto bridged = built(c);

@@ -77,9 +77,10 @@ TEST_CASE("every file of configs can be used by its name") {
   }
   for (const auto& name : config::list("clusters")) {
     INFO(name);
+    const std::string precision = name.starts_with("tpu") ? "bf16" : "fp16";
     const job::Job j =
         parse("", {"cluster.use=" + name, "parallelism.tensor=1", "cluster.gpus_per_node=4",
-                   "workload.precision=fp16", "kernels.attention=unfused"})
+                   "workload.precision=" + precision, "kernels.attention=unfused"})
             .job;
     CHECK(j.cluster.name == name);
     CHECK_FALSE(j.cluster.device.source.empty());
