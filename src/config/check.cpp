@@ -84,6 +84,7 @@ class Checker {
     } else {
       cluster();
     }
+    nccl();
     return std::move(out_);
   }
 
@@ -95,6 +96,7 @@ class Checker {
     model();
     device();
     cluster();
+    nccl();
     grid();
     stages();
     return std::move(out_);
@@ -200,6 +202,8 @@ class Checker {
       no("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
          c.nodes);
     }
+    node(c.node);
+    fabric(c);
     for (std::size_t i = 0; i < c.overrides.size(); ++i) {
       const auto& o = c.overrides[i];
       const std::string key = fmt::format("cluster.overrides.{}", i);
@@ -217,6 +221,41 @@ class Checker {
     }
     for (std::size_t i = 0; i < c.faults.size(); ++i) {
       fault(c, c.faults[i], fmt::format("cluster.faults.{}", i));
+    }
+  }
+
+  void node(const job::Node& n) {
+    if (n.pcie_switches % n.sockets != 0) {
+      no("cluster.node.pcie_switches",
+         "{} switches do not divide among {} sockets; expected a multiple", n.pcie_switches,
+         n.sockets);
+    }
+    if (!n.nvlink_links.empty() && n.intra != job::Node::Intra::nvlink_mesh) {
+      no("cluster.node.nvlink_links",
+         "links are listed for GPUs that a switch joins; expected intra: nvlink_mesh");
+    }
+  }
+
+  void fabric(const job::Cluster& c) {
+    const job::Fabric& f = c.fabric;
+    if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
+      no("cluster.fabric.kind", "a dragonfly has groups; expected nodes_per_pod too");
+    }
+    if (f.nodes_per_pod % f.nodes_per_leaf != 0) {
+      no("cluster.fabric.nodes_per_pod",
+         "{} nodes a pod are no multiple of the {} below a leaf; expected whole leaves",
+         f.nodes_per_pod, f.nodes_per_leaf);
+    }
+    if (f.kind == job::Fabric::Kind::torus && !f.torus.empty()) {
+      double chips = 1;
+      for (const int size : f.torus) {
+        chips *= size;
+      }
+      if (chips != static_cast<double>(c.nodes) * c.node.gpus) {
+        no("cluster.fabric.torus",
+           "the torus holds {} chips and the cluster {}; expected as many nodes times GPUs", chips,
+           std::int64_t{c.nodes} * c.node.gpus);
+      }
     }
   }
 
@@ -432,6 +471,14 @@ class Checker {
          "{} micro-batches in groups of {} leave {}, less than the {} stages; expected a multiple "
          "of the group",
          micro_batches_, group, rest, p.pipeline);
+    }
+  }
+
+  void nccl() {
+    const job::Nccl& n = j_.nccl;
+    if (n.min_ctas && n.max_ctas && *n.min_ctas > *n.max_ctas) {
+      no("nccl.min_ctas", "nccl.min_ctas is {}, more than nccl.max_ctas ({})", *n.min_ctas,
+         *n.max_ctas);
     }
   }
 
