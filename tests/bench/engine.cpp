@@ -17,8 +17,9 @@ using namespace stepcast::testing;
 
 // Llama-3 70B: tp8 pp8, 32 micro-batches, 10 layers a stage with four tensor collectives a layer
 // and pass: about 7,700 tasks a rank.
-World llama70b(int dp) {
+World llama70b(int dp, int gpus_per_nic = 1) {
   JobTraits t;
+  t.gpus_per_nic = gpus_per_nic;
   t.tp = 8;
   t.pp = 8;
   t.dp = dp;
@@ -87,6 +88,8 @@ void llama70b_64_folded(benchmark::State& state) {
 }
 void llama70b_64_fold_and_run(benchmark::State& state) { fold_and_simulate(state, llama70b(1)); }
 void llama70b_64_full(benchmark::State& state) { simulate(state, llama70b(1)); }
+// Pairs of GPUs share a NIC.
+void llama70b_128_shared_nics_full(benchmark::State& state) { simulate(state, llama70b(2, 2)); }
 void llama70b_1024_fold_and_run(benchmark::State& state) { fold_and_simulate(state, llama70b(16)); }
 void llama405b_16384_fold(benchmark::State& state) {
   const World w = llama405b();
@@ -102,6 +105,7 @@ void llama405b_16384_full(benchmark::State& state) { simulate(state, llama405b()
 BENCHMARK(llama70b_64_folded)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama70b_64_fold_and_run)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama70b_64_full)->Unit(benchmark::kMillisecond);
+BENCHMARK(llama70b_128_shared_nics_full)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama70b_1024_fold_and_run)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_fold)->Unit(benchmark::kMillisecond);
 BENCHMARK(llama405b_16384_fold_and_run)->Unit(benchmark::kMillisecond);

@@ -139,6 +139,23 @@ TEST_CASE("Two double trees: up, and down in the other direction, half of the by
   CHECK(times(w).all == 3 * message(t, 0, 1, bytes / 2) + message(t, 0, 1, bytes / 2, 2));
 }
 
+TEST_CASE("With many chunks two trees are limited by ports, as a ring is") {
+  // An inner node of one tree sends it one half of the bytes up and two down, and one half up the
+  // other, whose leaf it is: twice the bytes over its port. One tree alone with all bytes would
+  // make that three times.
+  const auto t = built(dgx_a100(1));
+  const std::int64_t bytes = 1024 * kMiB;
+  const auto port = static_cast<double>((Bytes(2 * bytes) / t.path(0, 1).bandwidth).count());
+  for (const int n : {4, 6, 8}) {
+    const auto w = lower::expand(t, collective(every(0, 1, n), Collective::all_reduce,
+                                               StepPattern::double_tree, bytes, 256));
+    const auto time = static_cast<double>(times(w).all);
+    CAPTURE(n, time / port);
+    CHECK(time > port);
+    CHECK(time < 1.1 * port);
+  }
+}
+
 TEST_CASE("Hierarchical: ring in each domain, rings across on every rail, ring in each domain") {
   for (const int nodes : {1, 2, 7}) {
     const auto t = built(hgx_h100(nodes));
