@@ -236,6 +236,20 @@ TEST_CASE("Folded equals full on random shapes, with faults") {
     c.node.nics = r.chance(50) ? 8 : 4;
     c.fabric.nodes_per_leaf = static_cast<int>(r.in(1, 4));
     c.fabric.oversubscription = r.chance(50) ? 1 : 2;
+    using Kind = job::Fabric::Kind;
+    using Intra = job::Node::Intra;
+    if (r.chance(50)) {
+      c.fabric.kind = r.chance(50) ? Kind::fat_tree : Kind::dragonfly;
+      c.fabric.nodes_per_pod = c.fabric.nodes_per_leaf * static_cast<int>(r.in(1, 2));
+      c.fabric.core_oversubscription = static_cast<double>(r.in(1, 3));
+      c.fabric.routing = r.chance(50) ? job::Fabric::Routing::ecmp : job::Fabric::Routing::adaptive;
+    }
+    if (r.chance(40)) {
+      c.node.intra = r.chance(50) ? Intra::nvlink_mesh : Intra::pcie;
+      c.node.sockets = 2;
+      c.node.pcie_switches = c.node.intra == Intra::pcie ? 4 : 0;
+      c.node.inter_socket = Bandwidth(r.chance(50) ? 20e9 : 0);
+    }
     std::set<std::string> faulty;
     for (std::int64_t k = r.in(0, 2); k > 0; --k) {
       faulty.insert("node" + std::to_string(r.in(0, c.nodes - 1)) + "/nic" +
