@@ -45,6 +45,17 @@ double bus_factor(const std::string& op, int ranks) {
 
 bool both_halves_alike(const std::string& op) { return op != "alltoall" && op != "sendrecv"; }
 
+// The kind of network behind a fabric's name (configs/fabrics), as calibration files name kinds.
+std::string link_of(const std::string& fabric) {
+  for (const char* link : {"ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"}) {
+    const std::string name = link;
+    if (fabric == name || fabric.starts_with(name + "-")) {
+      return name;
+    }
+  }
+  return "";
+}
+
 // One operation of one run, before it is judged.
 struct Series {
   CalibrationSeries out;
@@ -61,9 +72,14 @@ class Calibrator {
       : cluster_(cluster), options_(options), directory_(calibration_dir) {}
 
   result::Calibration run(const std::vector<interop::CollectiveLog>& logs) {
+    std::vector<std::string> files;
     for (const auto& log : logs) {
-      for (const auto& measured : log.runs) {
-        take(log, measured);
+      files.push_back(log.file);
+    }
+    const std::vector<std::string> names = log_names(files);
+    for (std::size_t i = 0; i < logs.size(); ++i) {
+      for (const auto& measured : logs[i].runs) {
+        take(logs[i], names[i], measured);
       }
     }
     if (!faults_.empty()) {
@@ -88,7 +104,8 @@ class Calibrator {
   }
 
   // Series of one run: nothing where the placement is at fault.
-  void take(const interop::CollectiveLog& log, const interop::CollectiveRun& run) {
+  void take(const interop::CollectiveLog& log, const std::string& name,
+            const interop::CollectiveRun& run) {
     const auto& placement =
         run.ranks_per_node.empty() ? options_.ranks_per_node : run.ranks_per_node;
     if (placement.empty()) {
@@ -119,6 +136,7 @@ class Calibrator {
     for (const std::string& op : order) {
       Series s;
       s.out.file = log.file;
+      s.out.name = name;
       s.out.line = run.line;
       s.out.op = op;
       s.out.nodes = static_cast<int>(placement.size());
@@ -247,6 +265,7 @@ class Calibrator {
     if (scope == NcclScope::network) {
       s.nodes = names({cluster_.node.name, cluster_.name});
       s.fabrics = names({cluster_.fabric.name});
+      s.link = link_of(cluster_.fabric.name);
     }
     s.cluster = cluster_;
     return s;
@@ -254,7 +273,7 @@ class Calibrator {
 
   cost::NcclLog log_of(const Series& s) const {
     cost::NcclLog log;
-    log.name = log_name(s.out.file);
+    log.name = s.out.name + (s.out.algorithm.empty() ? "" : "." + s.out.algorithm);
     log.nccl = s.out.nccl;
     log.algo = s.out.algorithm;
     return log;
@@ -321,7 +340,7 @@ class Calibrator {
   void judge_siblings() {
     std::set<std::tuple<std::string, int, int>> broken;
     const auto job = [](const Series& s) {
-      return std::tuple(s.out.file, s.out.nodes, s.out.gpus_per_node);
+      return std::tuple(s.out.name, s.out.nodes, s.out.gpus_per_node);
     };
     for (const Series& s : series_) {
       if (s.out.health == Health::degraded) {
@@ -339,7 +358,7 @@ class Calibrator {
   void fit(NcclScope scope, result::Calibration& out) {
     std::vector<cost::NcclLog> logs;
     std::vector<cost::NcclPoint> points;
-    std::map<std::pair<std::string, std::string>, int> known;  // (file, forced algorithm)
+    std::map<std::pair<std::string, std::string>, int> known;  // (log, forced algorithm)
     std::vector<std::pair<std::size_t, std::size_t>> origin;   // series, point
     for (std::size_t i = 0; i < series_.size(); ++i) {
       Series& s = series_[i];
@@ -347,7 +366,7 @@ class Calibrator {
         continue;
       }
       const auto [at, fresh] =
-          known.try_emplace({s.out.file, s.out.algorithm}, static_cast<int>(logs.size()));
+          known.try_emplace({s.out.name, s.out.algorithm}, static_cast<int>(logs.size()));
       if (fresh) {
         logs.push_back(log_of(s));
       }

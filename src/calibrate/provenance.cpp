@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 
 namespace stepcast::calibrate {
 namespace {
@@ -40,7 +41,7 @@ std::string joined(const std::vector<std::string>& all) {
 // What both lists say of a series.
 std::string head(const result::CalibrationSeries& s) {
   std::string out = fmt::format("  - {{log: {}, collective: {}, nodes: {}, gpus_per_node: {}",
-                                quoted(log_name(s.file)), s.op, s.nodes, s.gpus_per_node);
+                                quoted(s.name), s.op, s.nodes, s.gpus_per_node);
   if (!s.points.empty()) {
     out += fmt::format(", sizes: [{}, {}], points: {}", s.points.front().bytes,
                        s.points.back().bytes, s.points.size());
@@ -59,8 +60,23 @@ std::string head(const result::CalibrationSeries& s) {
 
 }  // namespace
 
-std::string log_name(const std::string& file) {
-  return std::filesystem::path(file).stem().string();
+std::vector<std::string> log_names(const std::vector<std::string>& files) {
+  std::vector<std::string> out;
+  std::set<std::string> taken;
+  for (const std::string& file : files) {
+    std::string name = std::filesystem::path(file).stem().string();
+    for (char& c : name) {
+      const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+                         (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+      c = plain ? c : '_';
+    }
+    std::string unique = name;
+    for (int n = 2; !taken.insert(unique).second; ++n) {
+      unique = fmt::format("{}.{}", name, n);
+    }
+    out.push_back(std::move(unique));
+  }
+  return out;
 }
 
 std::string provenance(const std::vector<const result::CalibrationSeries*>& series) {
@@ -79,7 +95,7 @@ std::string provenance(const std::vector<const result::CalibrationSeries*>& seri
     }
     out += "}\n";
   }
-  std::string out = "logs:  # error: median of |curve / measured - 1|\n" + fitted;
+  std::string out = "measured:  # error: median of |curve / measured - 1|\n" + fitted;
   if (!rest.empty()) {
     out += "left_out:\n" + rest;
   }

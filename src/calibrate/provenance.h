@@ -8,10 +8,11 @@
 
 namespace stepcast::calibrate {
 
-// A log's file name without its folders and ending: no machine's paths in a calibration.
-std::string log_name(const std::string& file);
+// Names of logs in a calibration: file names without folders and ending, letters, digits, dashes,
+// underscores and dots, each file its own.
+std::vector<std::string> log_names(const std::vector<std::string>& files);
 
-// The keys `logs` and `left_out` of a calibration file.
+// The keys `measured` and `left_out` of a calibration file.
 std::string provenance(const std::vector<const result::CalibrationSeries*>& series);
 
 }  // namespace stepcast::calibrate

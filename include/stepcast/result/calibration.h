@@ -20,6 +20,7 @@ struct CalibrationPoint {
 // One collective of one log on one placement.
 struct CalibrationSeries {
   std::string file;
+  std::string name;  // the log's in the calibration file: no folders, each once
   int line = 0;
   std::string op;  // nccl-tests' name
   int nodes = 0, gpus_per_node = 0;
