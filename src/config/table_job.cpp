@@ -1,7 +1,11 @@
 // The sections of a job, in reading order.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cctype>
 
 #include "named.h"
+#include "stepcast/job/nccl.h"
 
 namespace stepcast::config {
 
@@ -106,14 +110,17 @@ const Table<Kernels>& kernels_table() {
   return table;
 }
 
+std::vector<std::string> strings(std::span<const std::string_view> words) {
+  return {words.begin(), words.end()};
+}
+
 // NCCL reads its variables in any case: "Ring" and "ring" are one.
 Field<Nccl> variable(std::string key, std::optional<std::string> Nccl::*member,
-                     std::vector<std::string> values, std::vector<std::string> later,
-                     std::string description) {
+                     std::span<const std::string_view> names, std::string description) {
   Field<Nccl> f;
   f.spec = {std::move(key),
             std::move(description),
-            any_of({enum_schema(values), type_schema("null")}),
+            any_of({enum_schema(strings(names)), type_schema("string"), type_schema("null")}),
             false,
             false,
             {}};
@@ -122,26 +129,81 @@ Field<Nccl> variable(std::string key, std::optional<std::string> Nccl::*member,
       n.*member = std::nullopt;
       return;
     }
+    const auto known = strings(names);
+    if (v.kind != Value::Kind::scalar) {
+      read_word(r, v, known, {});
+      return;
+    }
+    const auto rules = job::parse_nccl_rules(v.scalar, names);
+    if (const auto* fault = std::get_if<job::NcclFault>(&rules)) {
+      using What = job::NcclFault::What;
+      const bool list = v.scalar.find_first_of(",;:^") != std::string::npos;
+      if (fault->what == What::function) {
+        const auto functions = strings(job::nccl_functions());
+        r.fault(v, fmt::format("{} names the function '{}'; expected {}{}", r.path(),
+                               shown(fault->word), fmt::join(functions, " | "),
+                               suggestion(fault->word, functions)));
+      } else if (list) {
+        r.fault(v, fmt::format("{} names '{}'; expected {}{}", r.path(), shown(fault->word),
+                               fmt::join(known, " | "), suggestion(fault->word, known)));
+      } else {
+        read_word(r, v, known, {});
+      }
+      return;
+    }
     std::string lower = v.scalar;
     std::transform(lower.begin(), lower.end(), lower.begin(),
                    [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    if (v.kind == Value::Kind::scalar &&
-        std::find(values.begin(), values.end(), lower) != values.end()) {
-      n.*member = lower;
-    } else {
-      read_word(r, v, values, later);
-    }
+    n.*member = lower;
   };
   f.write = [=](const Nccl& n) { return n.*member ? tree::string(*(n.*member)) : tree::null(); };
   return f;
 }
 
+// "2.18" or 2.18 (YAML's number) alike.
+Field<Nccl> nccl_version() {
+  Field<Nccl> f;
+  f.spec = {
+      "version",
+      "NCCL's version, whose constants differ before 2.20 and before 2.24; null: the current.",
+      any_of({type_schema("string"), type_schema("number"), type_schema("null")}),
+      false,
+      false,
+      {}};
+  f.read = [](Reader& r, const Value& v, Nccl& n) {
+    if (is_null(v)) {
+      n.version = std::nullopt;
+      return;
+    }
+    constexpr int kOldest = 210;
+    constexpr int kNewest = 299;
+    const auto number =
+        v.kind == Value::Kind::scalar ? job::parse_nccl_version(v.scalar) : std::nullopt;
+    if (number && *number >= kOldest && *number <= kNewest) {
+      n.version = v.scalar;
+    } else {
+      r.expected(v, "a version of NCCL from 2.10 on, such as 2.18 or 2.23.4");
+    }
+  };
+  f.write = [](const Nccl& n) { return n.version ? tree::string(*n.version) : tree::null(); };
+  return f;
+}
+
 const Table<Nccl>& nccl_table() {
+  constexpr int kMostCtas = 64;  // MAXCHANNELS
   static const Table<Nccl> table = {
-      variable("algo", &Nccl::algo, {"ring", "tree", "nvls", "nvlstree"},
-               {"collnetdirect", "collnetchain", "pat"}, "As NCCL_ALGO; null: NCCL chooses."),
-      variable("proto", &Nccl::proto, {"ll", "ll128", "simple"}, {},
-               "As NCCL_PROTO; null: NCCL chooses."),
+      variable(
+          "algo", &Nccl::algo, job::nccl_algorithms(),
+          "As NCCL_ALGO: a name, a list \"ring,tree\", an exclusion \"^nvls\", or by function "
+          "\"allreduce:tree;allgather:ring\"; hierarchical is no NCCL algorithm but two levels "
+          "as frameworks compose them; null: NCCL chooses."),
+      variable("proto", &Nccl::proto, job::nccl_protocols(),
+               "As NCCL_PROTO, with the same syntax; null: NCCL chooses."),
+      nccl_version(),
+      optional_integer("min_ctas", &Nccl::min_ctas, "", 1, kMostCtas,
+                       "As NCCL_MIN_CTAS: at least so many channels (an SM each)."),
+      optional_integer("max_ctas", &Nccl::max_ctas, "", 1, kMostCtas,
+                       "As NCCL_MAX_CTAS: at most so many channels."),
   };
   return table;
 }

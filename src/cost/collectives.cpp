@@ -2,39 +2,94 @@
 // collective/line.h.
 #include "stepcast/cost/collectives.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "collective/predict.h"
 #include "nccl_match.h"
+#include "stepcast/base/interval.h"
+#include "stepcast/job/nccl.h"
 
 namespace stepcast::cost {
 namespace {
 
-int forced_algorithm(const std::optional<std::string>& name) {
-  const auto all = algorithms();
-  for (int i = 0; name && i < static_cast<int>(all.size()); ++i) {
-    if (all[static_cast<std::size_t>(i)].nccl_name[0] != '\0' &&
-        normal_name(*name) == all[static_cast<std::size_t>(i)].nccl_name) {
-      return i;
+// Bits of the names' rows in a table.
+template <class Name>
+unsigned bits(const job::NcclRule& rule, int count, Name&& name) {
+  unsigned mask = 0;
+  for (int i = 0; i < count; ++i) {
+    if (std::find(rule.names.begin(), rule.names.end(), name(i)) != rule.names.end()) {
+      mask |= 1U << i;
     }
   }
-  return -1;
+  return mask;
 }
 
-int forced_protocol(const std::optional<std::string>& name) {
-  for (int p = 0; name && p < 3; ++p) {
-    if (normal_name(*name) == to_string(static_cast<Protocol>(p))) {
-      return p;
+// The rule for an operation, or none.
+std::optional<job::NcclRule> rule_for(const std::optional<std::string>& text,
+                                      std::span<const std::string_view> names, Collective op) {
+  if (!text) {
+    return std::nullopt;
+  }
+  const auto parsed = job::parse_nccl_rules(*text, names);
+  const auto* rules = std::get_if<job::NcclRules>(&parsed);
+  STEPCAST_CHECK(rules != nullptr, "a name that NCCL does not know");
+  std::string function = op == Collective::all_to_all ? "alltoall" : to_string(op);
+  function.erase(std::remove(function.begin(), function.end(), '_'), function.end());
+  for (const std::string& key : {function, std::string()}) {
+    if (const auto found = rules->find(key); found != rules->end()) {
+      return found->second;
     }
   }
-  return -1;
+  return std::nullopt;
+}
+
+// Grouped sends and receives have no algorithm that NCCL_ALGO names: only a rule that names
+// `hierarchical` touches them.
+Allowed allowed_for(const job::Nccl& forced, Collective op) {
+  Allowed a;
+  const auto all = algorithms();
+  const int count = static_cast<int>(all.size());
+  const auto at = [&](int i) { return all[static_cast<std::size_t>(i)]; };
+  if (const auto rule = rule_for(forced.algo, job::nccl_algorithms(), op)) {
+    const unsigned mask = bits(*rule, count, [&](int i) { return at(i).nccl_name; });
+    a.algorithms = rule->excludes ? ~mask : mask;
+    a.named = rule->excludes ? 0 : mask;
+  }
+  if (const auto rule = rule_for(forced.proto, job::nccl_protocols(), op)) {
+    const unsigned mask = bits(*rule, 3, [](int i) { return to_string(static_cast<Protocol>(i)); });
+    a.protocols = rule->excludes ? ~mask : mask;
+  }
+  return a;
+}
+
+Release release_of(const std::optional<std::string>& version) {
+  const auto number = version ? job::parse_nccl_version(*version) : std::nullopt;
+  return !number         ? Release::current
+         : *number < 220 ? Release::v2_18
+         : *number < 224 ? Release::v2_23
+                         : Release::current;
 }
 
 struct CurvePair {
   CurveId latency = 0;
   CurveId bandwidth = 0;
 };
+
+// How far ECMP's hash may carry a group's network rate from its mean, as relative standard
+// deviations that a curve of their own stands for. The smallest that covers the group's is taken.
+constexpr double kHashSpreads[] = {0.05, 0.1, 0.2, 0.4};
+constexpr int kHashed = 4;
+
+double hash_spread(const cluster::GroupShape& g, Algorithm a) {
+  const bool pairs = a == Algorithm::pairwise;
+  const double low = pairs ? g.pairs_hash_low : g.hash_low;
+  const double high = pairs ? g.pairs_hash_high : g.hash_high;
+  const double mean = pairs ? g.pairs_hash_mean : g.hash_mean;
+  return std::max(0.0, high - low) / (2 * kDeviations90 * mean);
+}
 
 }  // namespace
 
@@ -58,7 +113,10 @@ struct Collectives::State {
   std::shared_ptr<const std::vector<NcclFile>> files;
   const std::vector<SizedFit>* fits[2][kOps] = {};
   CurvePair curves[2][kOps];
-  Allowed allowed;
+  CurveId hashed[kHashed][kOps] = {};  // of the network, where routes are hashed
+  Allowed allowed[kCollectives];
+  Release release = Release::current;
+  ChannelLimits limits;
   double capability = 0;
 };
 
@@ -68,7 +126,11 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   s.files = read_nccl_files(calibration_dir);
-  s.allowed = {forced_algorithm(forced.algo), forced_protocol(forced.proto)};
+  for (int op = 0; op < kCollectives; ++op) {
+    s.allowed[op] = allowed_for(forced, static_cast<Collective>(op));
+  }
+  s.release = release_of(forced.version);
+  s.limits = {forced.min_ctas.value_or(0), forced.max_ctas.value_or(0)};
   s.capability = cluster.device.compute_capability;
   for (const Scope scope : {Scope::domain, Scope::network}) {
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
@@ -94,6 +156,14 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       latency.name += ", latency";
       latency.residual = residual.small;
       s.curves[row][op] = {curves.add(latency), curves.add(curve)};
+      if (scope == Scope::network && cluster.fabric.routing == job::Fabric::Routing::ecmp) {
+        for (int i = 0; i < kHashed; ++i) {
+          Curve hashed = curve;
+          hashed.name += fmt::format(", hashed routes (+-{:g} %)", 100 * kHashSpreads[i]);
+          hashed.residual = std::hypot(curve.residual, kHashSpreads[i]);
+          s.hashed[i][op] = curves.add(hashed);
+        }
+      }
     }
   }
 }
@@ -109,10 +179,10 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   }
   const State& st = *state_;
   const auto amount = static_cast<double>(bytes.count());
-  const Situation s = situate(group);
+  const Situation s = situate(group, st.release, st.limits);
   const int row = s.domains > 1 && !s.pcie_between ? 1 : 0;
   const int index = static_cast<int>(op);
-  const Offer o = offer(s, op, st.allowed);
+  const Offer o = offer(s, op, st.allowed[index]);
   STEPCAST_CHECK(o.count > 0, "a group has no link to communicate over");
   const Fit fit = fit_for(st.fits[row][index], row == 1 ? s.domains : s.ranks);
   const Predicted time = predict(o, fit, amount);
@@ -125,6 +195,11 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   price.sms = launch_channels(s, line, amount);
   price.latency_curve = st.curves[row][index].latency;
   price.curve = st.curves[row][index].bandwidth;
+  const double spread = row == 1 ? hash_spread(group, line.algorithm) : 0;
+  if (spread > 0 && st.hashed[0][index] != 0) {
+    const auto* level = std::lower_bound(kHashSpreads, kHashSpreads + kHashed - 1, spread);
+    price.curve = st.hashed[level - kHashSpreads][index];
+  }
 
   Traffic traffic{};
   for (const Entry& e : algorithms()) {
@@ -140,7 +215,9 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   }
   price.nvlink = Bytes(static_cast<std::int64_t>(traffic.nvlink));
   price.nic = Bytes(row == 1 ? static_cast<std::int64_t>(traffic.nic) : 0);
-  price.spine = Bytes(group.crosses_spine ? static_cast<std::int64_t>(traffic.spine) : 0);
+  const bool spine =
+      group.crosses_spine || (line.algorithm == Algorithm::pairwise && group.pairs_cross_spine);
+  price.spine = Bytes(spine ? static_cast<std::int64_t>(traffic.spine) : 0);
   return price;
 }
 

@@ -223,9 +223,9 @@ struct Kernels {
 struct Nccl {
   std::optional<std::string> algo;     // as NCCL_ALGO: a name, a list, "^nvls", "allreduce:tree;allgather:ring" (nccl.h)
   std::optional<std::string> proto;    // as NCCL_PROTO, likewise
-  std::optional<std::string> version;  // "2.18.3"; left out: the current one
-  std::optional<int> min_ctas;         // NCCL_MIN_CTAS and NCCL_MAX_CTAS
-  std::optional<int> max_ctas;
+  std::optional<std::string> version = {};  // "2.18.3"; left out: the current one
+  std::optional<int> min_ctas = {};         // NCCL_MIN_CTAS and NCCL_MAX_CTAS
+  std::optional<int> max_ctas = {};
 };
 
 struct Recompute {

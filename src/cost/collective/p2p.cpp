@@ -31,6 +31,7 @@ Line direct_line(const cluster::Path& path, double capability) {
       line.bandwidth = rate;
       break;
   }
+  line.floor = rate > 0 ? (path.kind == cluster::PathClass::self ? 2 : 1) / rate : 0;
   return line;
 }
 

@@ -28,7 +28,12 @@ constexpr std::array kAlgorithms = {
 double bytes_time(const Line& line, double bytes) {
   const double share =
       line.algorithm == Algorithm::tree ? tree_correction_smooth(line.protocol, bytes) : 1.0;
-  return (bytes + line.fill_hops * std::min(bytes, line.fill_bytes)) / (line.bandwidth * share);
+  return bytes / (line.bandwidth * share);
+}
+
+// Filling is no part of what e(x) was fitted to: it would fall with size where e rises.
+double fill_time(const Line& line, double bytes) {
+  return line.fill_hops * std::min(bytes, line.fill_bytes) / line.bandwidth;
 }
 
 // Seconds per byte at which the busiest port runs at its line rate.
@@ -137,17 +142,46 @@ double log2_share(const Fit& fit, double x) {
   return fit.log2_share[low] * (1 - w.high) + fit.log2_share[low + 1] * w.high;
 }
 
+namespace {
+
+// One line's bytes part.
+double fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
+  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
+  const double share = std::exp2(log2_share(fit, std::log2(bytes / latency_bytes)));
+  return std::max(bytes_time(line, bytes) / share, bytes * line.floor) + fill_time(line, bytes);
+}
+
+// The tree's correction and the fitted share may rise together faster than the size: then a larger
+// buffer takes as long as the dearest smaller one. Bends of either are where that begins.
+double tree_fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
+  constexpr int kBack = 8;  // octaves
+  double most = fluid(o, fit, line, bytes);
+  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
+  double bend = 64 * std::exp2(std::floor(std::log2(std::max(bytes, 64.0) / 64)));
+  double knot =
+      latency_bytes *
+      std::exp2(kFirst + kStep * std::floor((std::log2(bytes / latency_bytes) - kFirst) / kStep));
+  for (int i = 0; i < kBack; ++i, bend /= 2) {
+    most = std::max(most, fluid(o, fit, line, std::min(bend, bytes)));
+  }
+  for (int i = 0; i < kBack / 2; ++i, knot /= std::exp2(kStep)) {
+    most = std::max(most, fluid(o, fit, line, std::min(knot, bytes)));
+  }
+  return most;
+}
+
+}  // namespace
+
 Predicted predict(const Offer& o, const Fit& fit, double bytes) {
   if (bytes <= 0) {
     return {fit.latency * o.least_latency, 0};
   }
-  const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
-  const double share = std::exp2(log2_share(fit, std::log2(bytes / latency_bytes)));
   Predicted best;
   for (int i = 0; i < o.count; ++i) {
     const Line& line = o.lines[static_cast<std::size_t>(i)];
+    const bool tree = line.algorithm == Algorithm::tree;
     const Predicted p{fit.latency * line.latency,
-                      std::max(bytes_time(line, bytes) / share, bytes * line.floor)};
+                      tree ? tree_fluid(o, fit, line, bytes) : fluid(o, fit, line, bytes)};
     if (i == 0 || p.total() < best.total()) {
       best = p;
     }
