@@ -1,0 +1,134 @@
+// What physics says of a topology, at the level of prices: large messages, data sheet rates.
+#include <filesystem>
+
+#include "../unit/cluster/clusters.h"
+#include "catch.hpp"
+#include "stepcast/cost/collectives.h"
+
+using namespace stepcast;
+using namespace stepcast::test;
+using cost::Collective;
+using job::Fabric;
+
+namespace {
+
+// Seconds that the bytes of 1 GiB take, without calibration.
+double fluid(const job::Cluster& c, Collective op, const std::vector<int>& group,
+             const char* algorithm = nullptr) {
+  cost::CurveTable curves;
+  job::Nccl nccl;
+  if (algorithm != nullptr) {
+    nccl.algo = algorithm;
+  }
+  const cost::Collectives with(c, nccl, std::filesystem::temp_directory_path() / "none", {},
+                               curves);
+  return to_seconds(with.price(op, Bytes(1 << 30), built(c).shape(group)).fluid);
+}
+cost::CollectivePrice price(const job::Cluster& c, Collective op, const std::vector<int>& group) {
+  cost::CurveTable curves;
+  const cost::Collectives with(c, {}, std::filesystem::temp_directory_path() / "none", {}, curves);
+  return with.price(op, Bytes(1 << 30), built(c).shape(group));
+}
+
+job::Cluster rails(double oversubscription, bool pxn = true) {
+  auto c = dgx_a100(16);
+  c.fabric.nodes_per_leaf = 8;
+  c.fabric.oversubscription = oversubscription;
+  c.fabric.pxn = pxn;
+  return c;
+}
+
+}  // namespace
+
+TEST_CASE("rails: all-reduce ignores the spine, all-to-all needs it without PXN") {
+  const auto unit = every(0, 1, 64);
+  for (const bool pxn : {true, false}) {
+    CHECK(fluid(rails(4, pxn), Collective::all_reduce, unit) ==
+          fluid(rails(1, pxn), Collective::all_reduce, unit));
+    CHECK(price(rails(4, pxn), Collective::all_reduce, unit).spine.count() == 0);
+    CHECK((price(rails(4, pxn), Collective::all_to_all, unit).spine.count() > 0) == !pxn);
+  }
+  CHECK(fluid(rails(4), Collective::all_to_all, unit) ==
+        fluid(rails(1), Collective::all_to_all, unit));
+  // 7 of 8 pairs over a quarter of the ports.
+  const double slower = fluid(rails(4, false), Collective::all_to_all, unit) /
+                        fluid(rails(1, false), Collective::all_to_all, unit);
+  CHECK(slower > 2);
+  CHECK(slower <= 4 * 7.0 / 8 * 1.001);
+  // Across units everything thins out.
+  const auto all = every(0, 1, 128);
+  for (const auto op : {Collective::all_reduce, Collective::all_to_all}) {
+    CHECK(fluid(rails(4), op, all) > 1.5 * fluid(rails(1), op, all));
+  }
+}
+
+TEST_CASE("one degraded link slows exactly the groups that use it") {
+  const auto whole = rails(1);
+  auto hurt = whole;
+  hurt.faults = {{"node3/nic2", 0.5, false}};
+  for (int rail = 0; rail < 8; ++rail) {
+    const auto group = every(rail, 8, 16);
+    const double slower =
+        fluid(hurt, Collective::all_reduce, group) / fluid(whole, Collective::all_reduce, group);
+    CHECK(slower == (rail == 2 ? Approx(2).epsilon(0.05) : Approx(1).epsilon(1e-12)));
+  }
+  CHECK(fluid(hurt, Collective::all_reduce, every(24, 1, 8)) ==
+        fluid(whole, Collective::all_reduce, every(24, 1, 8)));
+  hurt.faults = {{"rail5", 0.5, false}};
+  CHECK(fluid(hurt, Collective::all_reduce, every(5, 8, 16)) ==
+        Approx(2 * fluid(whole, Collective::all_reduce, every(5, 8, 16))).epsilon(0.05));
+  CHECK(fluid(hurt, Collective::all_reduce, every(4, 8, 16)) ==
+        fluid(whole, Collective::all_reduce, every(4, 8, 16)));
+}
+
+TEST_CASE("core links, global links and hashing slow what leaves the pod") {
+  for (const auto kind : {Fabric::Kind::fat_tree, Fabric::Kind::dragonfly}) {
+    auto c = dgx_a100(16);
+    c.fabric.kind = kind;
+    c.fabric.nodes_per_leaf = 2;
+    c.fabric.nodes_per_pod = 4;
+    auto thin = c;
+    thin.fabric.core_oversubscription = 4;
+    const auto pod = every(0, 1, 32);
+    const auto all = every(0, 1, 128);
+    for (const auto op : {Collective::all_reduce, Collective::all_gather, Collective::all_to_all}) {
+      CHECK(fluid(thin, op, pod) == fluid(c, op, pod));
+      CHECK(fluid(thin, op, all) > 2 * fluid(c, op, all));
+    }
+    auto hashed = c;
+    hashed.fabric.routing = Fabric::Routing::ecmp;
+    CHECK(fluid(hashed, Collective::all_to_all, every(0, 1, 16)) ==
+          fluid(c, Collective::all_to_all, every(0, 1, 16)));
+    CHECK(fluid(hashed, Collective::all_to_all, all) > 1.2 * fluid(c, Collective::all_to_all, all));
+  }
+}
+
+TEST_CASE("torus: whole dimensions add their rings' rates") {
+  auto c = dgx_a100(4 * 4 * 4);
+  c.fabric.kind = Fabric::Kind::torus;
+  c.fabric.torus = {4, 4, 4};
+  c.node.gpus = 1;
+  c.node.nics = 0;
+  c.device.compute_capability = 0;
+  const auto rate = [&](const std::vector<int>& group) {
+    const double n = static_cast<double>(group.size());
+    return 2 * (n - 1) / n * (1 << 30) / fluid(c, Collective::all_reduce, group);
+  };
+  const double one = rate(every(0, 1, 4));
+  CHECK(rate(every(0, 1, 16)) / one == Approx(2).epsilon(0.1));
+  CHECK(rate(every(0, 1, 64)) / one == Approx(3).epsilon(0.1));
+  CHECK(rate(every(0, 1, 3)) / one == Approx(0.5).epsilon(0.1));  // a line has no way round
+}
+
+TEST_CASE("PCIe trees and NVLink meshes: a wider group, a narrower link") {
+  auto c = dgx_a100(1);
+  c.device.nvlink = Bandwidth(0);
+  c.node.intra = job::Node::Intra::pcie;
+  c.node.sockets = 2;
+  c.node.inter_socket = Bandwidth(c.device.pcie.count() / 2);
+  const auto bus = [&](int n) {
+    return 2 * (n - 1.0) / n / fluid(c, Collective::all_reduce, every(0, 1, n), "ring");
+  };
+  CHECK(bus(4) == Approx(bus(2)).epsilon(0.02));
+  CHECK(bus(8) == Approx(bus(4) / 2).epsilon(0.02));
+}
