@@ -63,14 +63,14 @@ class Faults {
       }
       if (const auto sw = numbered(whole, "leaf");
           sw && *sw < static_cast<int>(plan_.uplink.size())) {
-        scale_ports([&](int port) { return plan_.leaf_of_port(port) == *sw; });
+        scale_leaf(*sw);
         if (leaves > 0) {
           plan_.uplink_each[*sw] *= left_;
         }
         return std::nullopt;
       }
       if (const auto rail = numbered(whole, "rail"); rail && *rail < plan_.ports) {
-        scale_ports([&](int port) { return port % plan_.ports == *rail; });
+        scale_rail(*rail);
         for (int l = *rail; plan_.rails() && l < static_cast<int>(plan_.uplink_each.size());
              l += plan_.ports) {
           plan_.uplink_each[l] *= left_;
@@ -85,10 +85,18 @@ class Faults {
   }
 
  private:
-  template <class Chosen>
-  void scale_ports(const Chosen& chosen) {
-    for (int port = 0; port < static_cast<int>(plan_.port.size()); ++port) {
-      plan_.port[port] *= chosen(port) ? left_ : 1;
+  // Ports of a leaf, or of a rail: only those are visited, since faults may be many.
+  void scale_leaf(int leaf) {
+    const int unit = leaf / plan_.leaves_per_unit;
+    const int first = unit * plan_.cluster.fabric.nodes_per_leaf;
+    const int last = std::min(plan_.cluster.nodes, first + plan_.cluster.fabric.nodes_per_leaf);
+    for (int port = first * plan_.ports; port < last * plan_.ports; ++port) {
+      plan_.port[port] *= plan_.leaf_of_port(port) == leaf ? left_ : 1;
+    }
+  }
+  void scale_rail(int rail) {
+    for (int port = rail; port < static_cast<int>(plan_.port.size()); port += plan_.ports) {
+      plan_.port[port] *= left_;
     }
   }
 
@@ -178,17 +186,16 @@ std::optional<std::string> apply_faults(Plan& plan, double nic_rate) {
       return reason;
     }
   }
-  for (std::size_t leaf = 0; leaf < plan.uplink_each.size(); ++leaf) {
-    plan.uplink[leaf] = 0;
-    for (int s = 0; s < plan.spines; ++s) {
-      plan.uplink[leaf] += plan.leaf_bundle(static_cast<int>(leaf), s);
-    }
+  // Spines' worth that is left, once a pod: leaves times spines may be a hundred million.
+  std::vector<double> left(static_cast<std::size_t>(plan.pods));
+  for (std::size_t i = 0; i < plan.spine_left.size(); ++i) {
+    left[i / static_cast<std::size_t>(plan.spines)] += plan.spine_left[i];
+  }
+  for (int leaf = 0; leaf < static_cast<int>(plan.uplink_each.size()); ++leaf) {
+    plan.uplink[leaf] = plan.uplink_each[leaf] * left[plan.pod_of_leaf(leaf)];
   }
   for (int pod = 0; pod < static_cast<int>(plan.core_each.size()); ++pod) {
-    plan.core[pod] = 0;
-    for (int s = 0; s < plan.spines; ++s) {
-      plan.core[pod] += plan.core_each[pod] * plan.spine_left[pod * plan.spines + s];
-    }
+    plan.core[pod] = plan.core_each[pod] * left[pod];
     if (plan.core[pod] <= 0) {
       return "pod" + std::to_string(pod) + " is cut off from the others";
     }

@@ -8,6 +8,11 @@
 namespace stepcast::cluster {
 namespace {
 
+// A description beyond these is no cluster, and would take minutes or gigabytes.
+constexpr std::int64_t kMostLayers = 64;          // overrides of one node
+constexpr std::int64_t kMostRailFaults = 1024;    // as many as a node has ports
+constexpr std::int64_t kMostSpines = 16'000'000;  // of all pods
+
 Infeasible bad(const std::string& key, const std::string& reason) { return {key, reason}; }
 
 bool has_network(const job::Cluster& c) {
@@ -22,6 +27,12 @@ std::optional<Infeasible> check_tree(const job::Cluster& c) {
     return bad("cluster.fabric.nodes_per_pod",
                "a pod holds whole leaves: " + std::to_string(f.nodes_per_pod) +
                    " nodes are no multiple of " + std::to_string(f.nodes_per_leaf));
+  }
+  const std::int64_t pods = f.nodes_per_pod > 0 ? 1 + c.nodes / f.nodes_per_pod : 1;
+  if (pods * f.spines > kMostSpines) {
+    return bad("cluster.fabric.spines", std::to_string(f.spines) + " in each of " +
+                                            std::to_string(pods) + " pods are more than " +
+                                            std::to_string(kMostSpines));
   }
   if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
     return bad("cluster.fabric.nodes_per_pod", "a dragonfly needs the nodes of one of its groups");
@@ -105,13 +116,25 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   if (auto fault = check_links(c)) {
     return fault;
   }
+  std::int64_t painted = 0;
   for (const auto& o : c.overrides) {
+    painted += o.count;
     if (o.first < 0 || o.count < 1 || o.first + o.count > c.nodes) {
       return bad("cluster.overrides", "nodes " + std::to_string(o.first) + " to " +
                                           std::to_string(o.first + o.count - 1) +
                                           " are not all in a cluster of " +
                                           std::to_string(c.nodes) + " nodes");
     }
+  }
+  if (painted > kMostLayers * c.nodes) {
+    return bad("cluster.overrides", "they name " + std::to_string(painted) + " nodes of " +
+                                        std::to_string(c.nodes) + ": each node many times over");
+  }
+  const auto rails = std::count_if(c.faults.begin(), c.faults.end(), [](const auto& fault) {
+    return fault.target.compare(0, 4, "rail") == 0;
+  });
+  if (rails > kMostRailFaults) {
+    return bad("cluster.faults", "more than " + std::to_string(kMostRailFaults) + " name a rail");
   }
   return std::nullopt;
 }
@@ -151,12 +174,13 @@ double wire(Plan& plan, double nic_rate) {
   if (plan.ports == 0) {
     return 0;
   }
-  plan.port.assign(static_cast<std::size_t>(c.nodes) * plan.ports, 0);
+  std::vector<double> of_node(static_cast<std::size_t>(plan.ports), 0);
   for (int nic = 0; nic < c.node.nics; ++nic) {
-    const int port = static_cast<int>(static_cast<std::int64_t>(nic) * plan.ports / c.node.nics);
-    for (int node = 0; node < c.nodes; ++node) {
-      plan.port[static_cast<std::size_t>(node) * plan.ports + port] += nic_rate;
-    }
+    of_node[static_cast<std::size_t>(nic) * of_node.size() / c.node.nics] += nic_rate;
+  }
+  plan.port.reserve(of_node.size() * c.nodes);
+  for (int node = 0; node < c.nodes; ++node) {
+    plan.port.insert(plan.port.end(), of_node.begin(), of_node.end());
   }
   const double port = nic_rate * c.node.nics / plan.ports;
   plan.units = (c.nodes + f.nodes_per_leaf - 1) / f.nodes_per_leaf;
@@ -165,7 +189,8 @@ double wire(Plan& plan, double nic_rate) {
   plan.units_per_pod = f.nodes_per_pod > 0 ? f.nodes_per_pod / f.nodes_per_leaf : plan.units;
   plan.pods = (plan.units + plan.units_per_pod - 1) / plan.units_per_pod;
   const int leaves = plan.units * plan.leaves_per_unit;
-  const int ports_per_leaf = f.nodes_per_leaf * (plan.ports / plan.leaves_per_unit);
+  const double ports_per_leaf =
+      static_cast<double>(f.nodes_per_leaf) * (plan.ports / plan.leaves_per_unit);
   const double uplink = ports_per_leaf * port / f.oversubscription;
   const double core = port * plan.ports * f.nodes_per_pod / f.core_oversubscription;
   if (leaves > 1) {
@@ -174,7 +199,7 @@ double wire(Plan& plan, double nic_rate) {
     if (plan.pods > 1) {
       bundle = std::min(uplink, core / (plan.dragonfly() ? plan.pods - 1 : 1));
     }
-    plan.spines = f.spines > 0 ? f.spines : std::clamp(static_cast<int>(bundle / port), 1, 4);
+    plan.spines = f.spines > 0 ? f.spines : static_cast<int>(std::clamp(bundle / port, 1.0, 4.0));
     plan.spine_left.assign(static_cast<std::size_t>(plan.pods) * plan.spines, 1);
     plan.uplink_each.assign(leaves, uplink / plan.spines);
   }
@@ -184,7 +209,8 @@ double wire(Plan& plan, double nic_rate) {
     plan.core.assign(plan.pods, core);
   }
   const auto cables = [&](double rate) {
-    return std::max(1, static_cast<int>(std::lround(rate / nic_rate)));
+    constexpr double kMostCables = 1 << 20;  // with more, collisions even out
+    return static_cast<int>(std::clamp(std::round(rate / nic_rate), 1.0, kMostCables));
   };
   plan.uplink_cables = f.uplinks_per_leaf > 0 ? f.uplinks_per_leaf : cables(uplink);
   plan.core_cables = plan.pods > 1 ? cables(core) : 0;

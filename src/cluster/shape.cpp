@@ -219,7 +219,8 @@ class Network {
   void hash_routes() {
     const auto& f = plan_.cluster.fabric;
     const auto& node = plan_.cluster.node;
-    const int flows = f.flows_per_nic * std::max(1, node.nics / plan_.ports);  // of one port
+    // of one port
+    const std::int64_t flows = std::int64_t{f.flows_per_nic} * std::max(1, node.nics / plan_.ports);
     const int port = plan_.port_of(slots_.front());
     const int leaf = plan_.leaf_of_port(port);
     const int leaves = std::max(
@@ -227,13 +228,17 @@ class Network {
     const int below =
         std::min(f.nodes_per_leaf, plan_.cluster.nodes) * (plan_.ports / plan_.leaves_per_unit);
     const auto level = [&](int ports, int own, int cables, double rate, int switches, bool pairs) {
+      // Very many flows are drawn as a part of themselves over that part of the links.
+      constexpr std::int64_t kMostFlows = 1 << 16;
+      const std::int64_t all = std::max(ports, own) * flows;
+      const std::int64_t part = (all + kMostFlows - 1) / kMostFlows;
       HashLevel at;
-      at.own = own * flows;
-      at.flows = std::max(ports, own) * flows;
-      at.links = cables;
+      at.own = static_cast<int>(std::max<std::int64_t>(1, own * flows / part));
+      at.flows = static_cast<int>(all / part);
+      at.links = static_cast<int>(std::max<std::int64_t>(1, cables / part));
       at.switches = switches;
       at.link_rate = rate / cables;
-      at.flow_rate = reach(port, pairs) / flows;
+      at.flow_rate = reach(port, pairs) / static_cast<double>(flows);
       return at;
     };
     const auto draw = [&](bool pairs) {

@@ -14,6 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto built = cluster::Topology::build(network.cluster);
     if (const auto* topology = std::get_if<cluster::Topology>(&built)) {
       fuzz::ask(*topology);
+    } else {
+      fuzz::last_refusal() = std::get<Infeasible>(built).reason;
     }
   });
   return 0;
