@@ -8,12 +8,15 @@
 #include <charconv>
 #include <memory>
 #include <optional>
+#include <span>
+#include <variant>
 
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
 #include "stepcast/config/config.h"
 #include "stepcast/interop/nccl_log.h"
+#include "stepcast/job/nccl.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 
@@ -23,9 +26,10 @@ namespace {
 struct Options {
   std::string cluster, nodes, ranks, gpus_per_node;
   std::string op, min_bytes = "8", max_bytes = "8G", factor = "2";
-  std::string algorithm, protocol;
-  std::vector<std::string> set;
-  std::string compare, json;
+  std::string type = "float";
+  std::string algorithm, protocol, version;
+  std::vector<std::string> set, calibration;
+  std::string compare, json, svg;
 };
 
 // 8, 32M, 8G: powers of 1024, as nccl-tests reads them.
@@ -50,24 +54,24 @@ std::int64_t size_option(const std::string& option, const std::string& text) {
   return value << shift;
 }
 
-std::string lower(std::string text) {
-  for (char& c : text) {
-    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return text;
-}
-
-std::optional<std::string> word_option(const std::string& option, const std::string& text,
-                                       const std::vector<std::string>& words) {
+// A value of NCCL_ALGO or NCCL_PROTO in NCCL's own syntax.
+std::optional<std::string> forced_option(const std::string& option, const std::string& text,
+                                         std::span<const std::string_view> names) {
   if (text.empty()) {
     return std::nullopt;
   }
-  const std::string word = lower(text);
-  if (std::find(words.begin(), words.end(), word) == words.end()) {
-    throw option_fault(
-        option, fmt::format("unknown value '{}'; expected {}", text, fmt::join(words, ", ")));
+  const auto rules = job::parse_nccl_rules(text, names);
+  if (const auto* fault = std::get_if<job::NcclFault>(&rules)) {
+    const bool name = fault->what == job::NcclFault::What::name;
+    throw option_fault(option, fmt::format("unknown value '{}'; expected {}",
+                                           fault->word.empty() ? text : fault->word,
+                                           fmt::join(name ? names
+                                                     : fault->what == job::NcclFault::What::function
+                                                         ? job::nccl_functions()
+                                                         : names,
+                                                     ", ")));
   }
-  return word;
+  return text;
 }
 
 std::string op_option(const std::string& text) {
@@ -108,19 +112,25 @@ std::vector<int> placement(const Options& given, const job::Cluster& cluster) {
   return out;
 }
 
-void write(const std::string& target, const std::string& json, const std::string& name,
-           const std::string& text) {
-  std::optional<OutputFile> file;
-  if (target == "-") {
-    write_stdout("--json -", json);
-    return;
+// Everything is prepared before anything is printed; files appear last, whole.
+void write(const Options& given, const std::string& json,
+           const std::vector<result::CollectiveTable>& tables, const std::string& text) {
+  std::vector<std::unique_ptr<OutputFile>> files;
+  const auto prepare = [&](const char* option, const std::string& target,
+                           const std::string& content) {
+    if (!target.empty() && target != "-") {
+      files.push_back(std::make_unique<OutputFile>(option, target));
+      files.back()->write(content);
+    }
+  };
+  if (given.svg == "-" && given.json == "-") {
+    throw option_fault("--svg", "standard output is --json's; expected a file");
   }
-  if (!target.empty()) {
-    file.emplace("--json", target);
-    file->write(json);
-  }
-  write_stdout(name, text);
-  if (file) {
+  const std::string picture = given.svg.empty() ? "" : report::svg(tables);
+  prepare("--json", given.json, json);
+  prepare("--svg", given.svg, picture);
+  write_stdout("collective", given.json == "-" ? json : given.svg == "-" ? picture : text);
+  for (auto& file : files) {
     file->commit();
   }
 }
@@ -131,9 +141,17 @@ int run(const Options& given) {
   }
   int nodes = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
   std::string op = given.op.empty() ? "" : op_option(given.op);
-  const auto algorithm =
-      word_option("--algo", given.algorithm, {"ring", "tree", "nvls", "nvlstree"});
-  const auto protocol = word_option("--proto", given.protocol, {"ll", "ll128", "simple"});
+  const auto algorithm = forced_option("--algo", given.algorithm, job::nccl_algorithms());
+  const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
+  if (!given.version.empty() && !job::parse_nccl_version(given.version)) {
+    throw option_fault("--nccl-version",
+                       "'" + given.version + "' is no version; expected one such as 2.23.4");
+  }
+  const auto element = interop::element_bytes(given.type);
+  if (!element) {
+    throw option_fault("--datatype", "unknown type '" + given.type +
+                                         "'; expected one such as float, half, bfloat16, int8");
+  }
   std::optional<interop::CollectiveLog> log;
   if (!given.compare.empty()) {
     log = interop::read_collectives(given.compare);
@@ -154,18 +172,24 @@ int run(const Options& given) {
   config::Network network = config::network(given.cluster, nodes, given.set);
   network.nccl.algo = algorithm ? algorithm : network.nccl.algo;
   network.nccl.proto = protocol ? protocol : network.nccl.proto;
-  validate::CollectiveModel model(network, text::data_directory());
+  if (!given.version.empty()) {
+    network.nccl.version = given.version;
+  }
+  validate::CollectiveModel model(network, text::data_directory(), given.calibration);
   const std::vector<int> ranks = placement(given, model.cluster());
 
   if (log) {
-    const auto validation = validate::compare_collectives(model, *log, ranks, op);
-    write(given.json, report::json(validation), "collective",
-          report::points(validation, terminal_colour()) + "\n" +
-              report::terminal(validation, terminal_colour()));
+    const auto comparison = validate::compare_log(model, *log, ranks, op);
+    write(given, report::json(comparison.validation), comparison.tables,
+          report::compared(comparison.tables) + "\n" +
+              report::terminal(comparison.validation, terminal_colour()));
     return done;
   }
   result::CollectiveTable table;
   table.op = op;
+  table.cluster = model.cluster().name;
+  table.type = given.type;
+  table.element_bytes = *element;
   table.device = model.cluster().device.name;
   table.ranks_per_node = ranks;
   table.min_bytes = size_option("--min-bytes", given.min_bytes);
@@ -188,7 +212,7 @@ int run(const Options& given) {
     }
     table.points.push_back(*point);
   }
-  write(given.json, report::json(table), "collective", report::nccl_tests(table));
+  write(given, report::json(table), {table}, report::nccl_tests(table));
   return done;
 }
 
@@ -203,8 +227,10 @@ Run add_collective(CLI::App& app) {
   app.add_option("--ranks", given->ranks, "ranks that take part (all GPUs)")->type_name("R");
   app.add_option("--gpus-per-node", given->gpus_per_node, "ranks of each node (all its GPUs)")
       ->type_name("G");
-  app.add_option("--op", given->op,
-                 "all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, sendrecv")
+  app.add_option(
+         "--op", given->op,
+         "all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, gather, scatter, "
+         "sendrecv")
       ->type_name("OP");
   app.add_option("--min-bytes,-b", given->min_bytes, "smallest size")
       ->type_name("BYTES")
@@ -215,10 +241,21 @@ Run add_collective(CLI::App& app) {
   app.add_option("--factor,-f", given->factor, "from one size to the next")
       ->type_name("F")
       ->capture_default_str();
-  app.add_option("--algo", given->algorithm, "force as NCCL_ALGO does: ring, tree, nvls, nvlstree")
+  app.add_option("--datatype,-d", given->type, "element type, as nccl-tests names it")
+      ->type_name("TYPE")
+      ->capture_default_str();
+  app.add_option("--algo", given->algorithm,
+                 "force as NCCL_ALGO does: ring, tree, nvls, nvlstree, collnetdirect, "
+                 "collnetchain, pat; lists and ^ too")
       ->type_name("ALGO");
   app.add_option("--proto", given->protocol, "force as NCCL_PROTO does: ll, ll128, simple")
       ->type_name("PROTO");
+  app.add_option("--nccl-version", given->version, "of NCCL's tuning (the current one)")
+      ->type_name("VERSION");
+  app.add_option("--calibration", given->calibration,
+                 "price by this file, as simulate calibrate writes it; may come several times")
+      ->type_name("FILE")
+      ->allow_extra_args(false);
   app.add_option("--set", given->set, "change a key below cluster or nccl")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
@@ -227,11 +264,15 @@ Run add_collective(CLI::App& app) {
       ->type_name("LOG");
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
       ->type_name("FILE");
+  app.add_option("--svg", given->svg, "draw bus bandwidth over size (- is standard output)")
+      ->type_name("FILE");
   app.footer(
       "Examples:\n"
       "  simulate collective --cluster dgx-h100 --nodes 8 --op all_reduce\n"
       "  simulate collective --cluster dgx-h100 --nodes 2 --op alltoall --min-bytes 1M --json -\n"
-      "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log");
+      "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log\n"
+      "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log --svg "
+      "busbw.svg");
   return [given] { return run(*given); };
 }
 

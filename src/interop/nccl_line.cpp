@@ -12,6 +12,8 @@
 #include <cctype>
 #include <cmath>
 
+#include "stepcast/interop/nccl_log.h"
+
 namespace stepcast::interop {
 namespace {
 
@@ -26,12 +28,6 @@ constexpr std::array<ElementType, 19> kTypes = {{
     {"double", 8},   {"f8e4m3", 1}, {"f8e5m2", 1},  {"fp8_e4m3", 1}, {"fp8_e5m2", 1},
     {"bfloat16", 2}, {"bf16", 2},   {"float16", 2}, {"float32", 4},
 }};
-
-std::optional<int> element_bytes(std::string_view type) {
-  const auto* found = std::find_if(kTypes.begin(), kTypes.end(),
-                                   [&](const auto& known) { return known.name == type; });
-  return found == kTypes.end() ? std::nullopt : std::optional(found->bytes);
-}
 
 bool is_operator(std::string_view word) {
   constexpr std::array<std::string_view, 8> kKnown = {"sum", "prod",   "max",  "min",
@@ -145,6 +141,12 @@ bool read_fields(const Words& w, std::size_t at, std::size_t halves, Row& row, s
 }
 
 }  // namespace
+
+std::optional<int> element_bytes(std::string_view type) {
+  const auto* found = std::find_if(kTypes.begin(), kTypes.end(),
+                                   [&](const auto& known) { return known.name == type; });
+  return found == kTypes.end() ? std::nullopt : std::optional(found->bytes);
+}
 
 Words words(std::string_view line) {
   Words out;

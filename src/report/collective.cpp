@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
+#include "bus.h"
 #include "json_writer.h"
 #include "stepcast/report/report.h"
 #include "text_table.h"
@@ -15,23 +14,6 @@ namespace {
 
 using Align = TextTable::Align;
 
-int ranks_of(const result::CollectiveTable& table) {
-  return std::accumulate(table.ranks_per_node.begin(), table.ranks_per_node.end(), 0);
-}
-
-// Bytes on the busiest link over bytes of the size column (nccl-tests: doc/PERFORMANCE.md).
-double bus_factor(const std::string& op, int ranks) {
-  const double n = ranks;
-  if (op == "all_reduce") {
-    return 2 * (n - 1) / n;
-  }
-  return op == "all_gather" || op == "reduce_scatter" || op == "alltoall" ? (n - 1) / n : 1;
-}
-
-bool sharded(const std::string& op) {
-  return op == "all_gather" || op == "reduce_scatter" || op == "alltoall";
-}
-
 // Seven columns: fewer decimals the larger the time.
 std::string time_column(double microseconds) {
   return microseconds >= 1e4      ? fmt::format("{:7.0f}", microseconds)
@@ -39,15 +21,19 @@ std::string time_column(double microseconds) {
                                   : fmt::format("{:7.2f}", microseconds);
 }
 
-constexpr int kElementBytes = 4;  // nccl-tests' default type, float
+std::int64_t elements(const result::CollectiveTable& table, std::int64_t bytes) {
+  return bytes / table.element_bytes / (sharded(table.op) ? std::max(ranks_of(table), 1) : 1);
+}
 
-}  // namespace
+bool reduces(const std::string& op) {
+  return op == "all_reduce" || op == "reduce_scatter" || op == "reduce";
+}
 
-std::string nccl_tests(const result::CollectiveTable& table) {
-  const int ranks = ranks_of(table);
-  const bool reduces =
-      table.op == "all_reduce" || table.op == "reduce_scatter" || table.op == "reduce";
-  const bool rooted = table.op == "broadcast" || table.op == "reduce";
+int root(const std::string& op) {
+  return op == "broadcast" || op == "reduce" || op == "gather" || op == "scatter" ? 0 : -1;
+}
+
+std::string heading(const result::CollectiveTable& table) {
   std::string text = fmt::format(
       "# Collective test starting: {}_perf\n"
       "# nThread 1 nGpus 1 minBytes {} maxBytes {} step: {}(factor) warmup iters: 0 iters: 0 "
@@ -62,8 +48,29 @@ std::string nccl_tests(const result::CollectiveTable& table) {
                           rank++, 0, fmt::format("node{}", node), local, table.device);
     }
   }
-  text +=
+  return text + "#\n";
+}
+
+// Size to root: what both kinds of table begin with.
+std::string row_front(const result::CollectiveTable& table, std::int64_t bytes) {
+  return fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}", bytes, elements(table, bytes), table.type,
+                     reduces(table.op) ? "sum" : "none", root(table.op));
+}
+
+std::string footer(const result::CollectiveTable& table, double average) {
+  return fmt::format(
+      "# Out of bounds values : 0 OK\n"
+      "# Avg bus bandwidth    : {:.6g} \n"
       "#\n"
+      "# Collective test concluded: {}_perf\n",
+      average, table.op);
+}
+
+}  // namespace
+
+std::string nccl_tests(const result::CollectiveTable& table) {
+  std::string text =
+      heading(table) +
       "#                                                              out-of-place"
       "                       in-place          \n"
       "#       size         count      type   redop    root     time   algbw   busbw #wrong"
@@ -72,33 +79,63 @@ std::string nccl_tests(const result::CollectiveTable& table) {
       "     (us)  (GB/s)  (GB/s)       \n";
   double sum = 0;
   for (const result::CollectivePoint& p : table.points) {
-    const double algorithm = static_cast<double>(p.bytes) / p.time.value * 1e-9;
-    const double bus = algorithm * bus_factor(table.op, ranks);
+    const double bus = bus_bandwidth(table, p.bytes, p.time.value) * 1e-9;
     sum += bus;
-    const std::int64_t count =
-        p.bytes / kElementBytes / (sharded(table.op) ? std::max(ranks, 1) : 1);
     // Nothing is computed, so nothing is checked: N/A, as with validation off.
-    const std::string half = fmt::format("  {}  {:6.2f}  {:6.2f}  {:>5}",
-                                         time_column(p.time.value * 1e6), algorithm, bus, "N/A");
-    text += fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}{}{}\n", p.bytes, count, "float",
-                        reduces ? "sum" : "none", rooted ? 0 : -1, half, half);
+    const std::string half =
+        fmt::format("  {}  {:6.2f}  {:6.2f}  {:>5}", time_column(p.time.value * 1e6),
+                    static_cast<double>(p.bytes) / p.time.value * 1e-9, bus, "N/A");
+    text += row_front(table, p.bytes) + half + half + "\n";
   }
-  text += fmt::format(
-      "# Out of bounds values : 0 OK\n"
-      "# Avg bus bandwidth    : {:.6g} \n"
-      "#\n"
-      "# Collective test concluded: {}_perf\n",
-      table.points.empty() ? 0.0 : sum / static_cast<double>(table.points.size()), table.op);
+  return text +
+         footer(table, table.points.empty() ? 0 : sum / static_cast<double>(table.points.size()));
+}
+
+std::string compared(const std::vector<result::CollectiveTable>& tables) {
+  std::string text;
+  for (const result::CollectiveTable& table : tables) {
+    text += (text.empty() ? "" : "\n") + heading(table) +
+            "#                                                                predicted"
+            "                      measured     90 % interval\n"
+            "#       size         count      type   redop    root     time   algbw   busbw"
+            "     time   busbw   error      low     high  algorithm\n"
+            "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)"
+            "     (us)  (GB/s)     (%)     (us)     (us)\n";
+    double sum = 0;
+    int priced = 0;
+    for (const result::CollectivePoint& p : table.points) {
+      const std::string measured =
+          p.measured > 0 ? fmt::format("  {}  {:6.2f}", time_column(p.measured * 1e6),
+                                       bus_bandwidth(table, p.bytes, p.measured) * 1e-9)
+                         : fmt::format("  {:>7}  {:>6}", "-", "-");
+      if (!p.priced) {
+        text += row_front(table, p.bytes) + fmt::format("  {:>7}  {:>6}  {:>6}", "-", "-", "-") +
+                measured + fmt::format("  {:>6}  {:>7}  {:>7}  -\n", "-", "-", "-");
+        continue;
+      }
+      const double bus = bus_bandwidth(table, p.bytes, p.time.value) * 1e-9;
+      sum += bus;
+      ++priced;
+      text += row_front(table, p.bytes) +
+              fmt::format("  {}  {:6.2f}  {:6.2f}", time_column(p.time.value * 1e6),
+                          static_cast<double>(p.bytes) / p.time.value * 1e-9, bus) +
+              measured +
+              (p.measured > 0 ? fmt::format("  {:+6.1f}", 100 * (p.time.value / p.measured - 1))
+                              : fmt::format("  {:>6}", "-")) +
+              fmt::format("  {}  {}  {} {}\n", time_column(p.time.low * 1e6),
+                          time_column(p.time.high * 1e6), p.algorithm, p.protocol);
+    }
+    text += footer(table, priced > 0 ? sum / priced : 0);
+  }
   return text;
 }
 
 std::string json(const result::CollectiveTable& table) {
-  const int ranks = ranks_of(table);
   JsonWriter out;
   out.object();
   out.key("schema").integer(1);
   out.key("op").text(table.op);
-  out.key("ranks").integer(ranks);
+  out.key("ranks").integer(ranks_of(table));
   out.key("nodes").integer(static_cast<std::int64_t>(table.ranks_per_node.size()));
   out.key("rows").array();
   for (const result::CollectivePoint& p : table.points) {
@@ -112,7 +149,7 @@ std::string json(const result::CollectiveTable& table) {
     out.key("algorithm").text(p.algorithm);
     out.key("protocol").text(p.protocol);
     out.key("algbw").number(algorithm);
-    out.key("busbw").number(algorithm * bus_factor(table.op, ranks));
+    out.key("busbw").number(bus_bandwidth(table, p.bytes, p.time.value));
     out.close();
   }
   out.close();

@@ -18,13 +18,16 @@ namespace {
 
 using cost::Collective;
 
-// Reduce is a chain of as many bytes as broadcast, run backwards (NCCL: src/enqueue.cc prices both
-// alike).
 std::optional<Collective> collective_of(const std::string& op) {
   static const std::map<std::string, Collective> known{
-      {"all_reduce", Collective::all_reduce},         {"all_gather", Collective::all_gather},
-      {"reduce_scatter", Collective::reduce_scatter}, {"alltoall", Collective::all_to_all},
-      {"broadcast", Collective::broadcast},           {"reduce", Collective::broadcast}};
+      {"all_reduce", Collective::all_reduce},
+      {"all_gather", Collective::all_gather},
+      {"reduce_scatter", Collective::reduce_scatter},
+      {"alltoall", Collective::all_to_all},
+      {"broadcast", Collective::broadcast},
+      {"reduce", Collective::reduce},
+      {"gather", Collective::gather},
+      {"scatter", Collective::scatter}};
   const auto found = known.find(op);
   return found == known.end() ? std::nullopt : std::optional(found->second);
 }
@@ -75,10 +78,10 @@ struct CollectiveModel::State {
   std::map<std::vector<int>, cluster::GroupShape> shapes;
 
   State(const config::Network& network, cluster::Topology&& built,
-        const std::filesystem::path& calibration)
+        const std::filesystem::path& calibration, const std::vector<std::string>& only)
       : cluster(network.cluster),
         topology(std::move(built)),
-        collectives(network.cluster, network.nccl, calibration, {}, curves) {}
+        collectives(network.cluster, network.nccl, calibration, only, curves) {}
 
   std::vector<int> slots(const std::vector<int>& ranks_per_node) const {
     std::vector<int> all;
@@ -125,13 +128,14 @@ struct CollectiveModel::State {
 };
 
 CollectiveModel::CollectiveModel(const config::Network& network,
-                                 const std::filesystem::path& data_directory) {
+                                 const std::filesystem::path& data_directory,
+                                 const std::vector<std::string>& calibration) {
   auto topology = cluster::Topology::build(network.cluster);
   if (const auto* why = std::get_if<Infeasible>(&topology)) {
     throw InputError(Fault{{why->key, 0, 0}, why->reason});
   }
   state_ = std::make_unique<State>(network, std::get<cluster::Topology>(std::move(topology)),
-                                   data_directory / "calibration");
+                                   data_directory / "calibration", calibration);
 }
 CollectiveModel::~CollectiveModel() = default;
 
@@ -168,7 +172,8 @@ std::optional<result::CollectivePoint> CollectiveModel::price(
 
 std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes,
                                      std::int64_t max_bytes, int factor) {
-  const bool sharded = op == "all_gather" || op == "reduce_scatter" || op == "alltoall";
+  const bool sharded = op == "all_gather" || op == "reduce_scatter" || op == "alltoall" ||
+                       op == "gather" || op == "scatter";
   // nccl-tests gives every rank a whole number of 16 bytes (all_gather.cu and its like) and sends
   // floats.
   constexpr std::int64_t kAlign = 16;
@@ -187,20 +192,28 @@ std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int6
   return sizes;
 }
 
-result::Validation compare_collectives(CollectiveModel& model, const interop::CollectiveLog& log,
-                                       const std::vector<int>& ranks_per_node,
-                                       const std::string& op) {
-  struct Measured {
-    std::array<std::vector<double>, 2> seconds;  // out of place, in place
-  };
-  struct Key {
-    std::string op;
-    std::vector<int> placement;
-    std::int64_t bytes;
-    auto operator<=>(const Key&) const = default;
-  };
-  std::map<Key, Measured> points;
-  std::vector<Key> order;
+namespace {
+
+struct Measured {
+  std::array<std::vector<double>, 2> seconds;  // out of place, in place
+  double value() const { return median(seconds[0].empty() ? seconds[1] : seconds[0]); }
+};
+
+// One collective on one placement.
+struct MeasuredTable {
+  std::string op;
+  std::vector<int> placement;
+  std::string type;
+  std::vector<std::int64_t> order;  // sizes as they come
+  std::map<std::int64_t, Measured> sizes;
+};
+
+std::vector<MeasuredTable> measured_tables(const CollectiveModel& model,
+                                           const interop::CollectiveLog& log,
+                                           const std::vector<int>& ranks_per_node,
+                                           const std::string& op) {
+  std::vector<MeasuredTable> tables;
+  std::map<std::pair<std::string, std::vector<int>>, std::size_t> index;
   std::vector<Fault> faults;
   for (const interop::CollectiveRun& run : log.runs) {
     const auto& placement = run.ranks_per_node.empty() ? ranks_per_node : run.ranks_per_node;
@@ -216,49 +229,82 @@ result::Validation compare_collectives(CollectiveModel& model, const interop::Co
                           "the log does not tell which collective this is; expected --op"});
         break;
       }
-      Key key{name, placement, p.bytes};
-      const auto [at, fresh] = points.try_emplace(key);
+      const auto [at, fresh] = index.try_emplace({name, placement}, tables.size());
       if (fresh) {
-        order.push_back(std::move(key));
+        tables.push_back({name, placement, p.type, {}, {}});
       }
-      at->second.seconds[p.in_place ? 1 : 0].push_back(p.seconds);
+      MeasuredTable& table = tables[at->second];
+      if (table.sizes.count(p.bytes) == 0) {
+        table.order.push_back(p.bytes);
+      }
+      table.sizes[p.bytes].seconds[p.in_place ? 1 : 0].push_back(p.seconds);
     }
   }
   if (!faults.empty()) {
     throw InputError(std::move(faults));
   }
-  result::Validation out;
+  return tables;
+}
+
+}  // namespace
+
+Comparison compare_log(CollectiveModel& model, const interop::CollectiveLog& log,
+                       const std::vector<int>& ranks_per_node, const std::string& op) {
+  Comparison out;
   std::vector<std::int64_t> bytes;
-  for (const Key& key : order) {
-    const auto& seconds = points.at(key).seconds;
-    result::ValidationRow row;
-    row.id = fmt::format("{} {}", key.op, key.bytes);
-    row.source = std::filesystem::path(log.file).stem().string();
-    row.file = log.file;
-    row.metric = "time";
-    row.published = median(seconds[0].empty() ? seconds[1] : seconds[0]);
-    const auto price = model.price(key.op, key.bytes, key.placement);
-    if (!price) {
-      row.status = "skipped";
-      row.reason = std::accumulate(key.placement.begin(), key.placement.end(), 0) < 2
-                       ? std::string("one rank alone")
-                       : key.op + " is not modelled";
-    } else {
-      row.predicted = price->time.value;
-      row.low = price->time.low;
-      row.high = price->time.high;
-      if (row.published > 0) {
-        row.error = (row.predicted - row.published) / row.published;
-      } else {
-        row.reason = "no measured value";
-      }
+  for (const MeasuredTable& measured : measured_tables(model, log, ranks_per_node, op)) {
+    result::CollectiveTable table;
+    table.op = measured.op;
+    table.cluster = model.cluster().name;
+    table.device = model.cluster().device.name;
+    table.ranks_per_node = measured.placement;
+    if (const auto element = interop::element_bytes(measured.type)) {
+      table.type = measured.type;
+      table.element_bytes = *element;
     }
-    out.rows.push_back(std::move(row));
-    bytes.push_back(key.bytes);
+    table.min_bytes = measured.sizes.begin()->first;
+    table.max_bytes = measured.sizes.rbegin()->first;
+    const int ranks = std::accumulate(measured.placement.begin(), measured.placement.end(), 0);
+    for (const std::int64_t size : measured.order) {
+      result::ValidationRow row;
+      row.id = fmt::format("{} {}", measured.op, size);
+      row.source = std::filesystem::path(log.file).stem().string();
+      row.file = log.file;
+      row.metric = "time";
+      row.published = measured.sizes.at(size).value();
+      result::CollectivePoint point;
+      if (const auto price = model.price(measured.op, size, measured.placement)) {
+        point = *price;
+        row.predicted = price->time.value;
+        row.low = price->time.low;
+        row.high = price->time.high;
+        if (row.published > 0) {
+          row.error = (row.predicted - row.published) / row.published;
+        } else {
+          row.reason = "no measured value";
+        }
+      } else {
+        point.bytes = size;
+        point.priced = false;
+        row.status = "skipped";
+        row.reason = ranks < 2 ? std::string("one rank alone") : measured.op + " is not modelled";
+      }
+      point.measured = row.published;
+      table.points.push_back(std::move(point));
+      out.validation.rows.push_back(std::move(row));
+      bytes.push_back(size);
+    }
+    out.tables.push_back(std::move(table));
   }
-  out.summary = summarize(out.rows);
-  add_classes(out, bytes);
+  out.validation.summary = summarize(out.validation.rows);
+  add_classes(out.validation, bytes);
   return out;
+}
+
+result::Validation compare_collectives(CollectiveModel& model, const interop::CollectiveLog& log,
+                                       const std::vector<int>& ranks_per_node,
+                                       const std::string& op) {
+  return compare_log(model, log, ranks_per_node, op).validation;
 }
 
 }  // namespace stepcast::validate

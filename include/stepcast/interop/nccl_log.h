@@ -52,6 +52,8 @@ CollectiveLog parse_nccl_log(std::string_view text, const std::string& name);
 
 // nccl-tests' name for "AllReduce", "all_to_all", "alltoall_perf"...; "" when there is none.
 std::string collective_name(std::string_view text);
+// Bytes of an element type as nccl-tests names it: float, half, bfloat16, f8e4m3...
+std::optional<int> element_bytes(std::string_view type);
 // Every name.
 const std::vector<std::string>& collective_names();
 

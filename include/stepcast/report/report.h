@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
@@ -23,8 +24,13 @@ std::string terminal(const result::Validation& validation, bool colour);
 // A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's choice.
 std::string nccl_tests(const result::CollectiveTable& table);
 std::string json(const result::CollectiveTable& table);
+// The same with the measured time, error and 90 % interval behind each row: one table per collective
+// and placement.
+std::string compared(const std::vector<result::CollectiveTable>& tables);
 // Every measured point beside its prediction, in microseconds.
 std::string points(const result::Validation& validation, bool colour);
+// Bus bandwidth over size: a line per table with its 90 % band, and what was measured as dots.
+std::string svg(const std::vector<result::CollectiveTable>& tables);
 
 // Logs, verdicts and curves of a calibration.
 std::string terminal(const result::Calibration& calibration, bool colour);

@@ -14,10 +14,15 @@ struct CollectivePoint {
   Estimate time;           // seconds
   std::string algorithm;   // NCCL's choice: ring, tree, nvls...
   std::string protocol;    // ll, ll128, simple
+  double measured = 0;     // seconds; 0: not measured
+  bool priced = true;      // false: measured, but not modelled
 };
 
 struct CollectiveTable {
-  std::string op;                   // nccl-tests' name
+  std::string op;  // nccl-tests' name
+  std::string cluster;
+  std::string type = "float";  // element type and its bytes
+  int element_bytes = 4;
   std::string device;               // of the first rank
   std::vector<int> ranks_per_node;  // nodes in order
   std::int64_t min_bytes = 0, max_bytes = 0;

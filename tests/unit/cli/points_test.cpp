@@ -151,8 +151,8 @@ TEST_CASE("what is wrong is one line, and exits 2") {
                 "--cluster dgx-h10: error: there is no cluster 'dgx-h10'");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op allreduc",
                 "--op: error: unknown collective 'allreduc'");
-  check_refused("collective --cluster dgx-h100 --nodes 2 --op scatter",
-                "--op: error: scatter is not modelled");
+  check_refused("collective --cluster dgx-h100 --nodes 2 --op hypercube",
+                "--op: error: hypercube is not modelled");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 17",
                 "--ranks: error: 17 are more than 2 nodes of 8 GPUs hold");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 1",

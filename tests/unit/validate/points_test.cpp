@@ -39,7 +39,7 @@ fs::path csv(const std::string& text) {
 
 TEST_CASE("a predicted table reads back as what was predicted") {
   for (const char* op : {"all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast",
-                         "reduce", "sendrecv"}) {
+                         "reduce", "gather", "scatter", "sendrecv"}) {
     INFO(op);
     auto m = model("dgx-h100", 2);
     result::CollectiveTable table;
@@ -84,7 +84,7 @@ TEST_CASE("more bytes take longer, more nodes are no faster, and a slower networ
   CHECK(time(two, large, {8, 8}) > time(two, large, {8}));
   CHECK(time(slow, large, {8, 8}) > time(two, large, {8, 8}));
   CHECK(time(slow, large, {8}) == time(two, large, {8}));
-  CHECK_FALSE(two.price("scatter", large, {8, 8}));
+  CHECK_FALSE(two.price("hypercube", large, {8, 8}));
   CHECK_FALSE(two.price("all_reduce", large, {1}));
 }
 
