@@ -377,7 +377,10 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
       }
       found.push_back(std::move(parsed));
     }
-    return found;
+    if (!found.empty()) {
+      return found;
+    }
+    // Only collectives' files are named: kernels keep theirs.
   }
   std::error_code error;
   std::vector<std::filesystem::path> paths;

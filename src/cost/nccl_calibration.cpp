@@ -40,7 +40,13 @@ SizedFit read_fit(const Value& v) {
   SizedFit f;
   f.size = static_cast<int>(text::to_integer(need(v, "size")));
   f.points = static_cast<int>(text::to_integer(need(v, "points")));
+  if (f.size < 1) {
+    fail(need(v, "size"), "expected 1 or more");
+  }
   f.fit.latency = text::to_number(need(v, "latency_factor"));
+  if (!(f.fit.latency > 0)) {
+    fail(need(v, "latency_factor"), "expected a number above 0");
+  }
   const Value& share = need(v, "log2_share");
   if (share.items.size() != kKnots) {
     fail(share, "expected " + std::to_string(kKnots) + " knots");
@@ -92,6 +98,11 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
     }
     std::sort(file.fits[op].begin(), file.fits[op].end(),
               [](const SizedFit& a, const SizedFit& b) { return a.size < b.size; });
+    for (std::size_t i = 1; i < file.fits[op].size(); ++i) {
+      if (file.fits[op][i].size == file.fits[op][i - 1].size) {
+        fail(need(entry.value, "fits"), "two fits of one size");
+      }
+    }
   }
   return file;
 }
@@ -191,6 +202,26 @@ std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
   }
   slot = files;
   return slot;
+}
+
+const NcclFile* read_nccl_file(const std::filesystem::path& file) {
+  static std::mutex mutex;
+  static std::map<std::string, std::unique_ptr<const NcclFile>> cache;
+  const std::lock_guard lock(mutex);
+  const auto [slot, fresh] = cache.try_emplace(file.string());
+  if (fresh) {
+    try {
+      const Value root = text::read_yaml(file);
+      const Value* kind = root.find("kind");
+      if (kind != nullptr && kind->scalar == "nccl") {
+        slot->second = std::make_unique<const NcclFile>(read_file(file, file.string()));
+      }
+    } catch (...) {
+      cache.erase(slot);
+      throw;
+    }
+  }
+  return slot->second.get();
 }
 
 }  // namespace stepcast::cost

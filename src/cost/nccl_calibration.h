@@ -57,4 +57,8 @@ std::string to_yaml(const NcclFile& file);
 std::shared_ptr<const std::vector<NcclFile>> read_nccl_files(
     const std::filesystem::path& calibration_dir);
 
+// A file that a job names, parsed once per process (thread-safe); nullptr: it is of another kind
+// (kernels). Throws InputError where it cannot be read or is no calibration.
+const NcclFile* read_nccl_file(const std::filesystem::path& file);
+
 }  // namespace stepcast::cost

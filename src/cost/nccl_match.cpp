@@ -92,19 +92,32 @@ std::string normal_name(std::string name) {
 
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
                            const job::Cluster& cluster, const std::vector<std::string>& only) {
-  const auto wanted = [&](const NcclFile& f) {
-    return only.empty() || std::any_of(only.begin(), only.end(), [&](const std::string& path) {
-             return std::filesystem::path(path).filename() ==
-                    std::filesystem::path(f.file).filename();
-           });
-  };
   const NcclFile* best = nullptr;
-  int score = 0;
-  for (const NcclFile& f : files) {
-    const int m = f.scope == scope && wanted(f) ? match(f, cluster) : 0;
-    if (m > score) {
+  int score = -1;
+  const auto offer_file = [&](const NcclFile& f, int least) {
+    const int m = f.scope == scope ? match(f, cluster) : -1;
+    if (m >= least && m > score) {
       score = m;
       best = &f;
+    }
+  };
+  for (const std::string& path : only) {
+    std::error_code error;
+    if (std::filesystem::is_regular_file(path, error)) {
+      if (const NcclFile* given = read_nccl_file(path)) {
+        offer_file(*given, 0);
+      }
+      continue;
+    }
+    for (const NcclFile& f : files) {
+      if (std::filesystem::path(path).filename() == std::filesystem::path(f.file).filename()) {
+        offer_file(f, 0);
+      }
+    }
+  }
+  if (best == nullptr) {
+    for (const NcclFile& f : files) {
+      offer_file(f, 1);
     }
   }
   return best;
