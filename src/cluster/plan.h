@@ -10,6 +10,7 @@
 // a dragonfly+ group; spine s of every pod meets core s, or spine s of every other pod.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -130,7 +131,7 @@ struct Plan {
   // The PCIe tree of a node.
   int switches() const { return cluster.node.pcie_switches; }
   int switch_of(int local) const { return local * switches() / cluster.node.gpus; }
-  int sockets() const { return cluster.node.sockets; }
+  int sockets() const { return std::min(cluster.node.sockets, gpus); }
   int socket_of(int local) const { return local * sockets() / cluster.node.gpus; }
   double pcie_uplink(int node) const {
     const double stated = cluster.node.pcie_uplink.count();

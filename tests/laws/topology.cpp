@@ -405,6 +405,25 @@ TEST_CASE("four A100 with four links a pair, and bridged pairs") {
   CHECK(bridged.path(1, 2).kind == PathClass::pcie);
 }
 
+TEST_CASE("a mesh of very many, very unequal links is still searched in no time") {
+  auto c = dgx_a100(1);
+  c.device.nvlink_generation = 0;
+  c.node.gpus = 16;
+  c.node.intra = job::Node::Intra::nvlink_mesh;
+  for (int a = 0; a < 16; ++a) {
+    for (int b = 0; b < a; ++b) {
+      c.node.nvlink_links.push_back({a, b, 1024});
+      c.faults.push_back({"node0/gpu" + std::to_string(a) + "-gpu" + std::to_string(b),
+                          1.0 / (1 + 16 * a + b), false});
+    }
+  }
+  const auto t = built(c);
+  CHECK(t.shape(every(0, 15, 2)).nvlink.count() == Approx(300e9 / 15 / (1 + 16 * 15)));
+  const double all = t.shape(every(0, 1, 16)).nvlink.count();
+  CHECK(all > 0);
+  CHECK(all < 300e9 / 16);
+}
+
 TEST_CASE("PCIe trees: the narrowest shared link below a ring in bus order") {
   auto c = dgx_a100(1);
   c.device.nvlink = Bandwidth(0);
