@@ -24,10 +24,11 @@ class Fields {
   }
   const text::Value* value() const { return value_; }
 
-  // Nothing when absent or null; InputError when it is of another type.
-  std::optional<std::int64_t> integer() const {
-    return present() ? std::optional(text::to_integer(*value_)) : std::nullopt;
-  }
+  // Nothing when absent or null; InputError when it is of another type, or beyond what a row can
+  // mean (so that products of a few stay whole numbers).
+  std::optional<std::int64_t> integer() const { return within(-kMostOfAnything, kMostOfAnything); }
+  // Of ranks, stages, sequences: at least one.
+  std::optional<std::int64_t> count() const { return within(1, kMostOfThem); }
   std::optional<double> number() const {
     return present() ? std::optional(text::to_number(*value_)) : std::nullopt;
   }
@@ -40,9 +41,26 @@ class Fields {
   }
 
   std::int64_t integer_or(std::int64_t otherwise) const { return integer().value_or(otherwise); }
+  std::int64_t count_or(std::int64_t otherwise) const { return count().value_or(otherwise); }
   bool is_true() const { return present() && value_->scalar == "true"; }
 
  private:
+  static constexpr std::int64_t kMostOfAnything = 1'000'000'000;
+  static constexpr std::int64_t kMostOfThem = 1'000'000;
+
+  std::optional<std::int64_t> within(std::int64_t least, std::int64_t most) const {
+    if (!present()) {
+      return std::nullopt;
+    }
+    const std::int64_t n = text::to_integer(*value_);
+    if (n < least || n > most) {
+      throw InputError(Fault{value_->origin, std::to_string(n) + " is out of range; expected " +
+                                                 std::to_string(least) + " to " +
+                                                 std::to_string(most)});
+    }
+    return n;
+  }
+
   const text::Value* value_;
 };
 

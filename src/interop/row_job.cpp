@@ -49,23 +49,23 @@ struct Builder {
     result.assumptions.push_back({std::move(what), half_width});
   }
 
-  std::int64_t tp() const { return parallel["tp"].integer_or(1); }
-  std::int64_t pp() const { return parallel["pp"].integer_or(1); }
-  std::int64_t vpp() const { return parallel["vpp"].integer_or(1); }
+  std::int64_t tp() const { return parallel["tp"].count_or(1); }
+  std::int64_t pp() const { return parallel["pp"].count_or(1); }
+  std::int64_t vpp() const { return parallel["vpp"].count_or(1); }
   std::int64_t model_parallel() const { return tp() * pp(); }
   bool functional() const { return flags.is_map(); }
 
   std::int64_t ranks() {
-    if (const auto n = row["num_gpus"].integer()) {
+    if (const auto n = row["num_gpus"].count()) {
       return *n;
     }
-    if (const auto dp = parallel["dp"].integer()) {
+    if (const auto dp = parallel["dp"].count()) {
       return *dp * model_parallel();
     }
     return (std::max<std::int64_t>(8, model_parallel()) / model_parallel()) * model_parallel();
   }
   std::int64_t dp() {
-    return parallel["dp"].integer_or(std::max<std::int64_t>(1, ranks() / model_parallel()));
+    return parallel["dp"].count_or(std::max<std::int64_t>(1, ranks() / model_parallel()));
   }
 
   // ---------------------------------------------------------------- model
@@ -188,7 +188,7 @@ struct Builder {
     if (reference.name.empty() && gpus > 1) {
       return Skipped{"no device", "no reference node for " + name};
     }
-    const int per_node = static_cast<int>(row["gpus_per_node"].integer_or(reference.gpus));
+    const int per_node = static_cast<int>(row["gpus_per_node"].count_or(reference.gpus));
     const Spread on = spread(static_cast<int>(gpus), std::max(per_node, 1));
     Json c = Json::object();
     c["use"] = reference.name.empty() ? "dgx-a100" : std::string(reference.name);
@@ -328,9 +328,9 @@ struct Builder {
     Json w = Json::object();
     w["sequence_length"] = *row["seq_len"].integer();
     const std::int64_t data = dp();
-    const auto accumulation = row["grad_accum"].integer();
-    auto micro = row["micro_batch"].integer();
-    auto batch = row["global_batch"].integer();
+    const auto accumulation = row["grad_accum"].count();
+    auto micro = row["micro_batch"].count();
+    auto batch = row["global_batch"].count();
     const bool sharded = parallel["zero_stage"].integer_or(0) > 0;
     if (!batch && !row["num_gpus"].present() && sharded) {
       return Skipped{"incomplete", "neither the number of GPUs nor the batch, with sharded states"};
@@ -344,7 +344,7 @@ struct Builder {
     if (!batch) {
       return Skipped{"incomplete", "neither the global batch nor the micro-batch is stated"};
     }
-    if (!micro && accumulation && *accumulation > 0) {
+    if (!micro && accumulation) {
       micro = *batch / data / *accumulation;
     }
     if (!micro) {
