@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -135,6 +136,20 @@ void write(const Options& given, const std::string& json,
   }
 }
 
+// A path, or the name of a committed file.
+void check_calibration(const std::vector<std::string>& files) {
+  for (const std::string& file : files) {
+    std::error_code error;
+    const auto committed =
+        text::data_directory() / "calibration" / "nccl" / std::filesystem::path(file).filename();
+    if (!std::filesystem::is_regular_file(file, error) &&
+        !std::filesystem::is_regular_file(committed, error)) {
+      throw option_fault("--calibration",
+                         "there is no file '" + file + "'; expected what simulate calibrate wrote");
+    }
+  }
+}
+
 int run(const Options& given) {
   if (given.cluster.empty()) {
     throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
@@ -175,6 +190,7 @@ int run(const Options& given) {
   if (!given.version.empty()) {
     network.nccl.version = given.version;
   }
+  check_calibration(given.calibration);
   validate::CollectiveModel model(network, text::data_directory(), given.calibration);
   const std::vector<int> ranks = placement(given, model.cluster());
 

@@ -1,58 +1,21 @@
 // `simulate collective` and `simulate kernels` from outside: exit status, streams, shape of JSON.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 
 #include "catch.hpp"
+#include "unit/cli/run.h"
 
 namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
-
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-Result run(const std::string& arguments) {
-  const fs::path errors =
-      fs::temp_directory_path() / ("stepcast-points-err-" + std::to_string(::getpid()));
-  const std::string command = "cd '" STEPCAST_SOURCE_DIR "' && '" STEPCAST_BINARY "' " + arguments +
-                              " 2>'" + errors.string() + "'";
-  Result result;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 4096> buffer{};
-  std::size_t n = 0;
-  while ((n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    result.out.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  std::ostringstream text;
-  text << std::ifstream(errors).rdbuf();
-  result.err = text.str();
-  fs::remove(errors);
-  return result;
-}
-
-void check_refused(const std::string& arguments, const std::string& start) {
-  INFO(arguments);
-  const Result r = run(arguments);
-  CHECK(r.status == 2);
-  CHECK(r.out.empty());
-  INFO(r.err);
-  CHECK(r.err.rfind(start, 0) == 0);
-  CHECK(std::count(r.err.begin(), r.err.end(), '\n') == 1);
-}
+using stepcast::test::check_refused;
+using stepcast::test::Result;
+using stepcast::test::run;
 
 // The keys that INTERFACE gives a row of measured against predicted.
 void check_rows(const json& report) {

@@ -1,0 +1,239 @@
+// `simulate calibrate nccl` from outside, and what its file changes; pictures of `collective
+// --svg`.
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "catch.hpp"
+#include "unit/cli/run.h"
+
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+using stepcast::test::check_refused;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+const std::string kLogs = "tests/unit/calibrate/logs/";
+const std::string kTables = "tests/unit/interop/nccl_logs/";
+
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("stepcast-cal-" + std::to_string(::getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  ~Folder() { fs::remove_all(path_); }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path_ / name, std::ios::binary) << text;
+    return file(name);
+  }
+  std::size_t files() const {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
+  }
+
+ private:
+  fs::path path_;
+};
+
+std::string slurp(const std::string& file) {
+  std::ostringstream text;
+  text << std::ifstream(file, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+// A machine of two DGX A100 whose network is slower than the calibration knows: 300 GB/s inside, a
+// bus of 110 GB/s between, 60 us to start.
+std::string slow_log() {
+  std::string text = "collective,size_bytes,time_us\n";
+  for (std::int64_t bytes = 1 << 10; bytes <= std::int64_t{1} << 32; bytes *= 2) {
+    const double seconds = 60e-6 + static_cast<double>(bytes) * (2.0 * 15 / 16) / 110e9;
+    text += "all_reduce," + std::to_string(bytes) + "," + std::to_string(seconds * 1e6) + "\n";
+  }
+  return text;
+}
+
+double predicted(const std::string& arguments) {
+  const Result r = run(
+      "collective --cluster dgx-a100 --nodes 2 --op all_reduce -b 1G -e 1G --json - " + arguments);
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  return json::parse(r.out).at("rows").at(0).at("predicted").get<double>();
+}
+
+}  // namespace
+
+TEST_CASE("calibrate nccl: a report, a file, and the same file again") {
+  const Folder folder;
+  const std::string out = folder.file("polaris.yaml");
+  const std::string arguments = "calibrate nccl " + kLogs + "polaris-plugin.csv " + kLogs +
+                                "polaris-default.csv --cluster polaris --name lab --output ";
+  const Result r = run(arguments + "'" + out + "'");
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  for (const char* word :
+       {"Logs", "of model", "healthy", "degraded", "polaris-default.csv alltoall 2 x 4:", "Curves",
+        "bus bandwidth", "2 domains", "polaris.yaml (network) is written"}) {
+    CHECK_THAT(r.out, Contains(word));
+  }
+  CHECK(r.err.empty());
+  const std::string yaml = slurp(out);
+  CHECK_THAT(yaml, Contains("kind: nccl\nsystem: lab\nscope: network\n"));
+  CHECK_THAT(yaml, Contains("measured:"));
+  CHECK_THAT(yaml, Contains("left_out:"));
+  CHECK_THAT(yaml, !Contains(STEPCAST_SOURCE_DIR));
+  CHECK(run(arguments + "-").out == yaml);
+  const json report = json::parse(run(arguments + "'" + out + "' --json -").out);
+  CHECK(report.at("logs").size() == 6);
+  CHECK(report.at("logs")[0].at("health") == "healthy");
+  CHECK(report.at("logs")[3].at("health") == "degraded");
+  CHECK_FALSE(report.at("logs")[3].at("reasons").empty());
+  CHECK(report.at("logs")[3].at("points")[0].at("fitted").is_null());
+  CHECK(report.at("curves").size() == 3);
+  CHECK(folder.files() == 1);
+}
+
+TEST_CASE("what was calibrated prices collectives and steps; other curves stay") {
+  const Folder folder;
+  const std::string log = folder.write("slow.csv", slow_log());
+  const std::string out = folder.file("slow.yaml");
+  const Result r = run("calibrate nccl '" + log +
+                       "' --cluster dgx-a100 --nodes 2 --keep-degraded --output '" + out + "'");
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  const double measured = 60e-6 + (1 << 30) * (2.0 * 15 / 16) / 110e9;
+  CHECK(predicted("") < 0.75 * measured);
+  CHECK(predicted("--calibration '" + out + "'") == Approx(measured).epsilon(0.05));
+
+  const auto step = [&](const std::string& more) {
+    const Result job =
+        run("--config configs/llama8b-fsdp.yaml --set cluster=dgx-a100 --set "
+            "cluster.nodes=2 --set workload.global_batch=64 --json - " +
+            more);
+    INFO(job.err);
+    REQUIRE((job.status == 0 || job.status == 1));
+    return json::parse(job.out);
+  };
+  const json before = step("");
+  const json after = step("--set 'calibration=[" + out + "]'");
+  CHECK(after.at("step_time").at("value") > before.at("step_time").at("value"));
+  const auto uses = [](const json& report, const std::string& part) {
+    for (const json& use : report.at("calibration")) {
+      if (use.at("file").get<std::string>().find(part) != std::string::npos) {
+        return true;
+      }
+    }
+    return false;
+  };
+  CHECK(uses(after, "slow.yaml"));
+  CHECK(uses(after, "gemm"));  // kernels keep their files
+  CHECK_FALSE(uses(before, "slow.yaml"));
+}
+
+TEST_CASE("nothing but degraded logs: reported, exit 1, no file") {
+  const Folder folder;
+  const Result r =
+      run("calibrate nccl " + kLogs + "polaris-collnet.csv --cluster polaris --output '" +
+          folder.file("x.yaml") + "'");
+  CHECK(r.status == 1);
+  CHECK_THAT(r.out, Contains("degraded"));
+  CHECK_THAT(r.err, Contains("nothing is left to fit"));
+  CHECK(folder.files() == 0);
+}
+
+TEST_CASE("logs of both scopes: a file each") {
+  const Folder folder;
+  const std::string both = "calibrate nccl " + kTables + "no-redop-no-root.txt " + "'" +
+                           folder.write("two.csv", slow_log()) +
+                           "' --cluster dgx-a100 --nodes 2 --keep-degraded --output ";
+  const Result r = run(both + "'" + folder.file("lab.yaml") + "'");
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  CHECK_THAT(slurp(folder.file("lab.yaml")), Contains("scope: network"));
+  CHECK_THAT(slurp(folder.file("lab-domain.yaml")), Contains("scope: domain"));
+  check_refused(both + "-", "--output: error: the logs are from inside domains and across them");
+  CHECK(run(both + "- --scope domain").status == 0);
+}
+
+TEST_CASE("bad input: a line per fault, exit 2, nothing written") {
+  const Folder folder;
+  const std::string bad = folder.write("bad.csv",
+                                       "collective,size_bytes,time_us\nall_reduce,x,1\n"
+                                       "all_reduce,8,-1\n");
+  const std::string good = kLogs + "polaris-plugin.csv";
+  const std::string output = " --output '" + folder.file("x.yaml") + "'";
+  const Result r =
+      run("calibrate nccl '" + bad + "' " + good + " /bin/true --cluster polaris" + output);
+  CHECK(r.status == 2);
+  CHECK(r.out.empty());
+  CHECK(r.err ==
+        bad + ":2:1: error: 'x' is no size in bytes; expected a whole number\n" + bad +
+            ":3:1: error: '-1' is no time; expected microseconds\n"
+            "/bin/true:1:5: error: the byte 0x02 is no text; expected nccl-tests output or "
+            "CSV\n");
+  CHECK(folder.files() == 1);
+  check_refused("calibrate", "calibrate: error: missing what; expected nccl and its logs");
+  check_refused("calibrate gpu x.log", "calibrate: error: unknown 'gpu'; expected nccl");
+  check_refused("calibrate nccl --cluster polaris", "calibrate nccl: error: missing logs");
+  check_refused("calibrate nccl " + good, "--cluster: error: missing");
+  check_refused("calibrate nccl " + good + " --cluster polari",
+                "--cluster polari: error: there is no cluster 'polari'");
+  check_refused("calibrate nccl " + good + " --cluster polaris --scope node",
+                "--scope: error: unknown value 'node'; expected auto, domain, network");
+  check_refused("calibrate nccl " + good + " --cluster polaris --name '../x'",
+                "--name: error: '../x' is no name");
+  check_refused("calibrate nccl " + good + " --cluster polaris --output /no/such/folder/x.yaml",
+                "--output");
+  check_refused("calibrate nccl " + kLogs + "alps-wrong-results.txt --cluster alps",
+                kLogs + "alps-wrong-results.txt:1:1: error: the log does not list its devices");
+  check_refused("collective --cluster dgx-a100 --nodes 2 --op all_reduce --calibration " + good,
+                good);
+  check_refused("collective --cluster dgx-a100 --nodes 2 --op all_reduce --calibration none.yaml",
+                "--calibration: error: there is no file 'none.yaml'");
+}
+
+TEST_CASE("collective --svg: lines, bands and rings, text escaped, nothing from outside") {
+  const Folder folder;
+  const std::string file = folder.file("a.svg");
+  const Result r = run("collective --cluster dgx-2 --compare " + kTables +
+                       "five-collectives.txt --svg '" + file + "'");
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  for (const char* column : {"predicted", "measured", "90 % interval", "error", "ring simple"}) {
+    CHECK_THAT(r.out, Contains(column));
+  }
+  const std::string svg = slurp(file);
+  CHECK(svg.rfind("<svg xmlns=", 0) == 0);
+  CHECK(svg.substr(svg.size() - 7) == "</svg>\n");
+  const auto count = [&](const std::string& what) {
+    std::size_t n = 0;
+    for (std::size_t at = 0; (at = svg.find(what, at)) != std::string::npos; ++at) {
+      ++n;
+    }
+    return n;
+  };
+  CHECK(count("<polyline") == 5);
+  CHECK(count("<polygon") == 5);
+  CHECK(count("<circle class=\"dot\"") > 20);
+  CHECK(count("http") == 1);  // the namespace
+  CHECK(count("nan") == 0);
+  CHECK(count("inf") == 0);
+  CHECK_THAT(svg, Contains("dgx-2: collectives among 12 ranks (1 x 12)"));
+  CHECK_THAT(svg, Contains("prefers-color-scheme: dark"));
+  CHECK(run("collective --cluster dgx-h100 --nodes 2 --op alltoall --svg -").out.rfind("<svg", 0) ==
+        0);
+  const std::string named = folder.write("a&b.yaml", "use: dgx-a100\nname: \"<b>&\"\n");
+  const Result escaped =
+      run("collective --cluster '" + named + "' --nodes 1 --op all_reduce --svg -");
+  INFO(escaped.err);
+  REQUIRE(escaped.status == 0);
+  CHECK_THAT(escaped.out, Contains("&lt;b&gt;&amp;: all_reduce among 8 ranks (1 x 8)"));
+}
