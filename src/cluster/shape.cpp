@@ -1,6 +1,8 @@
 // LAW: members of one domain use the NIC ports of their own GPUs, each port once. nic_per_domain is
 // the sum of the ports' rates, nic_per_rank that sum shared by the members; both for the slowest
-// domain. A group that crosses spines (or cores) counts a port at no more than its share of the
+// domain. NCCL cuts a ring's bytes evenly over its ports, and all-to-all's are each rank's own: the
+// slowest port, or the rank with the smallest share of one, sets the pace of its domain. A group
+// that crosses spines (or cores) counts a port at no more than its share of the
 // leaf's uplink (the pod's core links) when every port below leaves at once.
 //
 // Rings stay on their rails: data for another rail moves over NVLink to the GPU beside it (PXN)
@@ -183,21 +185,26 @@ class Network {
     runs(
         slots_, [&](int s) { return plan_.domain_of(s); },
         [&](std::span<const int> members) {
-          double rate = 0;
-          double pairs = 0;
+          double slowest = kNone;        // port
+          double slowest_share = kNone;  // of a port, among the members that use it
           int ports = 0;
           int rails = 0;  // ports of the domain's first node
-          int port = -1;
           const int node = plan_.node_of(members.front());
-          for (const int slot : members) {
-            if (plan_.ports > 0 && plan_.port_of(slot) != port) {
-              port = plan_.port_of(slot);
-              rate += reach(port, false);
-              pairs += reach(port, true);
-              ++ports;
-              rails += plan_.node_of(slot) == node ? 1 : 0;
-            }
-          }
+          runs(
+              members, [&](int s) { return plan_.ports > 0 ? plan_.port_of(s) : 0; },
+              [&](std::span<const int> users) {
+                if (plan_.ports == 0) {
+                  return;
+                }
+                const int port = plan_.port_of(users.front());
+                slowest = std::min(slowest, reach(port, false));
+                slowest_share =
+                    std::min(slowest_share, reach(port, true) / static_cast<double>(users.size()));
+                ++ports;
+                rails += plan_.node_of(users.front()) == node ? 1 : 0;
+              });
+          const double rate = ports > 0 ? slowest * ports : 0;
+          const double pairs = ports > 0 ? slowest_share * static_cast<double>(members.size()) : 0;
           per_rank_ = std::min(per_rank_, rate / static_cast<double>(members.size()));
           per_domain_ = std::min(per_domain_, rate);
           pairs_per_domain_ = std::min(pairs_per_domain_, pairs);

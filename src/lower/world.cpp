@@ -303,6 +303,7 @@ class WorldBuilder {
     }
   }
 
+  static constexpr int kEachMember = -1;
   void add_usage(int resource, int count = 1) {
     if (resource < 0 || resource_id_[resource] == kNone) {
       return;
@@ -312,10 +313,31 @@ class WorldBuilder {
                              count});
   }
 
+  // A NIC or uplink that several members share is one resource that the price counts once; through
+  // host memory, the bytes of every member pass its PCIe switch's uplink.
+  void merge_usages(std::size_t first) {
+    auto& all = world_.usages;
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+    std::sort(begin, all.end(),
+              [](const auto& a, const auto& b) { return a.resource < b.resource; });
+    auto out = begin;
+    for (auto in = begin; in != all.end();) {
+      program::Usage one = *in;
+      std::int64_t members = 0;
+      for (; in != all.end() && in->resource == one.resource; ++in) {
+        ++members;
+      }
+      one.count = one.count == kEachMember ? members : one.count;
+      *out++ = one;
+    }
+    all.erase(out, all.end());
+  }
+
   void fill_usages() {
     if (world_.resources.empty()) {
       return;
     }
+    const auto& host = plan_.job.cluster.node;
     for (std::size_t i = 0; i < world_.communicators.size(); ++i) {
       auto& c = world_.communicators[i];
       c.first_usage = static_cast<std::uint32_t>(world_.usages.size());
@@ -333,20 +355,13 @@ class WorldBuilder {
             add_usage(topology_.core(r), m.leaves);
           }
           if (m.over_switches) {
-            add_usage(topology_.pcie_uplink(r));
+            add_usage(topology_.pcie_uplink(r), host.peer_to_peer ? 1 : kEachMember);
           }
           if (m.over_sockets) {
             add_usage(topology_.socket_link(r));
           }
         }
-        // A NIC or uplink that several members share is one resource that the price counts once.
-        const auto begin = world_.usages.begin() + c.first_usage;
-        std::sort(begin, world_.usages.end(),
-                  [](const auto& a, const auto& b) { return a.resource < b.resource; });
-        world_.usages.erase(
-            std::unique(begin, world_.usages.end(),
-                        [](const auto& a, const auto& b) { return a.resource == b.resource; }),
-            world_.usages.end());
+        merge_usages(c.first_usage);
       }
       c.usages = static_cast<std::uint32_t>(world_.usages.size()) - c.first_usage;
     }

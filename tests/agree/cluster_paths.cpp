@@ -83,6 +83,14 @@ job::Cluster richer_cluster(std::mt19937& rng) {
   if (c.node.nics > 1 && c.node.gpus > 1) {
     c.faults.push_back({"node1/nic1", 1, true});
   }
+  for (const auto* target : {"leaf0", "leaf0/up", "spine0", "pod0/up", "rail0"}) {
+    if (pick(0, 3) == 0 && std::holds_alternative<Topology>(Topology::build(c))) {
+      c.faults.push_back({target, 0.1 * pick(1, 9), pick(0, 2) == 0});
+      if (std::holds_alternative<Infeasible>(Topology::build(c))) {
+        c.faults.pop_back();  // no such part, or nothing left without it
+      }
+    }
+  }
   return c;
 }
 

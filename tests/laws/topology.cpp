@@ -176,6 +176,21 @@ TEST_CASE("a degraded part slows exactly the groups that use it") {
   }
 }
 
+TEST_CASE("one rail at half speed halves what is spread over all rails") {
+  auto c = sixteen(Fabric::Kind::rail_optimized);
+  const auto whole = built(c);
+  for (const auto* target : {"rail3", "node5/nic3", "leaf3"}) {
+    auto hurt = c;
+    hurt.faults = {{target, 0.5, false}};
+    const auto t = built(hurt);
+    const auto all = every(0, 1, 128);
+    CHECK(rate(t, all) == rate(whole, all) / 2);
+    CHECK(pairs(t, all) == pairs(whole, all) / 2);
+    const std::vector<int> others = {0, 1, 40, 41};  // rails 0 and 1 of nodes 0 and 5
+    CHECK(rate(t, others) == rate(whole, others));
+  }
+}
+
 TEST_CASE("what is down is gone: its neighbours serve, or nothing runs") {
   auto c = sixteen(Fabric::Kind::rail_optimized);
   const auto whole = built(c);
@@ -188,6 +203,7 @@ TEST_CASE("what is down is gone: its neighbours serve, or nothing runs") {
   CHECK(rate(t, both) == kPort);
   CHECK(rate(whole, both) == 2 * kPort);
   CHECK(rate(t, every(0, 1, 16)) == 7 * kPort);
+  CHECK(pairs(t, every(0, 1, 16)) == 8 * kPort / 2);  // two ranks share a NIC
   CHECK(rate(t, every(16, 1, 16)) == 8 * kPort);
   c.fabric.pxn = false;
   CHECK(built(c).shape(every(0, 8, 2)).crosses_spine);  // rail 0 to rail 1
