@@ -107,7 +107,8 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                    " GPUs do not fit nodes of " + std::to_string(c.node.gpus));
   }
   const bool torus = c.fabric.kind == job::Fabric::Kind::torus;
-  if (!has_network(c) && !torus && c.nodes > 1 && domain < c.nodes * c.node.gpus) {
+  const int joined = c.node.intra == job::Node::Intra::pcie ? 0 : domain;  // by NVLink
+  if (!has_network(c) && !torus && c.nodes > 1 && joined < c.nodes * c.node.gpus) {
     return bad("cluster.fabric", "several nodes need a fabric and NICs to talk to each other");
   }
   if (auto fault = check_tree(c)) {
