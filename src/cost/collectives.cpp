@@ -118,7 +118,39 @@ struct Collectives::State {
   Release release = Release::current;
   ChannelLimits limits;
   double capability = 0;
+  Collectives::SlowdownCurves slowdown;
 };
+
+namespace {
+
+// Bytes that a member's memory sees per byte that its ports send: read to be sent, written when
+// received; what is reduced is read once more beside the own part (NCCL's fifos lie in memory).
+double memory_passes(Collective op) {
+  return op == Collective::reduce_scatter || op == Collective::reduce ? 3
+         : op == Collective::all_reduce                               ? 2.5
+                                                                      : 2;
+}
+
+// Few coefficients of overlapped kernels are published. Galvatron measured 1.126 beside NCCL on a
+// node of A100 (hardware_configs/overlap_coefficient.json), where 24 channels hold 22 % of the SMs:
+// half of what they might take, and twice what 12 would.
+constexpr double kSlowdownResidual = 0.5;
+
+Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable& curves) {
+  Curve c;
+  c.name = "kernels beside communication: SMs held";
+  c.file = "overlap";
+  c.device = cluster.device.name;
+  c.provenance =
+      "channels over SMs, and bytes moved over memory bandwidth; one published coefficient "
+      "(Galvatron, A100: 1.126), no run of ours";
+  c.residual = kSlowdownResidual;
+  const CurveId sms = curves.add(c);
+  c.name = "kernels beside communication: memory bandwidth taken";
+  return {sms, curves.add(c)};
+}
+
+}  // namespace
 
 Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
                          const std::filesystem::path& calibration_dir,
@@ -132,6 +164,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   s.release = release_of(forced.version);
   s.limits = {forced.min_ctas.value_or(0), forced.max_ctas.value_or(0)};
   s.capability = cluster.device.compute_capability;
+  s.slowdown = add_slowdown(cluster, curves);
   for (const Scope scope : {Scope::domain, Scope::network}) {
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
     const int row = static_cast<int>(scope);
@@ -170,6 +203,8 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
 
 Collectives::~Collectives() = default;
 Collectives::Collectives(Collectives&&) noexcept = default;
+
+Collectives::SlowdownCurves Collectives::slowdown_curves() const { return state_->slowdown; }
 
 CollectivePrice Collectives::price(Collective op, Bytes bytes,
                                    const cluster::GroupShape& group) const {
@@ -213,6 +248,8 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   if (s.nics > 0) {
     traffic.nic = std::min(traffic.nic, time.fluid * group.nic_per_domain.count() / s.nics);
   }
+  const double sent = traffic.nvlink + traffic.nic * s.nics / s.per_domain;
+  price.memory = Bytes(static_cast<std::int64_t>(memory_passes(op) * sent));
   price.nvlink = Bytes(static_cast<std::int64_t>(traffic.nvlink));
   price.nic = Bytes(row == 1 ? static_cast<std::int64_t>(traffic.nic) : 0);
   const bool spine =
@@ -243,6 +280,7 @@ CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& pa
   price.curve = st.curves[row][kSend].bandwidth;
   const auto crossing =
       Bytes(static_cast<std::int64_t>(std::min(amount, time.fluid * path.bandwidth.count())));
+  price.memory = crossing;
   if (network) {
     price.nic = crossing;
     price.spine = path.hops > 4 ? crossing : Bytes(0);

@@ -246,8 +246,13 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
-      charge(machine_.program(s.rank).source->tasks[t.task].curve,
-             time - std::max(x->arrive, stop));
+      const std::int64_t from = std::max(x->arrive, stop);
+      charge(machine_.program(s.rank).source->tasks[t.task].curve, time - from);
+      // What it lost beside communication grows with it, and hangs on a second curve besides.
+      if (t.slowdown != 0) {
+        charge(machine_.world().slowdowns[t.slowdown].curve,
+               std::clamp<std::int64_t>(x->end - x->arrive - t.duration, 0, time - from));
+      }
       time = x->arrive;
     } else {
       const Meeting& m = meetings_[meeting_at(at.rs, at.ordinal)];

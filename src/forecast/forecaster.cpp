@@ -164,6 +164,15 @@ void scale(program::World& world, const std::vector<double>& factor) {
       }
     }
   }
+  for (program::Slowdown& s : world.slowdowns) {
+    if (s.curve == program::kNoCurve) {
+      continue;
+    }
+    const double f = std::max(0.0, blended(s.curve));
+    for (std::int64_t& speed : s.speed) {  // the time lost, 1/speed - 1, is what the factor scales
+      speed = std::lround(1e6 / (1 + (1e6 / static_cast<double>(speed) - 1) * f));
+    }
+  }
   for (program::Shape& s : world.shapes) {
     for (program::Price& p : s.prices) {
       p.latency = scaled(p.latency, blended(p.latency_curve));

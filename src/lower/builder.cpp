@@ -65,13 +65,14 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, std::int64_t launch) {
 }
 
 Task& Builder::kernel(StreamIndex stream, std::int64_t duration, program::CurveId curve,
-                      program::Category category, std::uint32_t label, std::int64_t launch) {
+                      program::Category category, std::uint32_t label, std::int64_t launch,
+                      std::uint8_t kind) {
   Task& t = task(stream, TaskKind::kernel, launch);
   t.duration = duration;
   t.curve = curve;
   t.category = category;
   t.label = label;
-  t.slowdown = slowdown_row;
+  t.slowdown = static_cast<std::uint8_t>(slowdown_row + kind);
   return t;
 }
 

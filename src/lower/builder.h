@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "slowdown.h"
 #include "stepcast/program/program.h"
 
 namespace stepcast::lower {
@@ -29,7 +30,8 @@ class Builder {
   // `launch`: host time to issue it. Returns the task for details that few tasks have.
   program::Task& task(program::StreamIndex stream, program::TaskKind kind, std::int64_t launch);
   program::Task& kernel(program::StreamIndex stream, std::int64_t duration, program::CurveId curve,
-                        program::Category category, std::uint32_t label, std::int64_t launch);
+                        program::Category category, std::uint32_t label, std::int64_t launch,
+                        std::uint8_t kind = kMemoryBound);
   program::Task& collective(program::StreamIndex stream, std::uint32_t role, std::uint32_t price,
                             program::Category category, program::Category waiting,
                             std::uint32_t label, std::int64_t launch);
@@ -58,7 +60,7 @@ class Builder {
   program::Program finish();
 
   program::Program program;
-  std::uint8_t slowdown_row = 1;  // of World::slowdowns, for this device's kernels
+  std::uint8_t slowdown_row = 1;  // of World::slowdowns, first of this device's kinds of kernels
 
  private:
   std::vector<std::uint32_t> issued_;

@@ -1,7 +1,10 @@
 #include "passes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+
+#include "slowdown.h"
 
 namespace stepcast::lower {
 namespace {
@@ -70,11 +73,40 @@ class PassBuilder {
       }
       backward(i, out.backward);
     }
+    for (auto* items : {&out.forward, &out.recompute, &out.backward}) {
+      settle_kinds(*items);
+    }
     count(out);
     return out;
   }
 
  private:
+  // Data-parallel communication runs beside whole layers: their kernels share the pass's mean kind,
+  // so that they merge. What runs beside a tensor collective keeps its own.
+  static void settle_kinds(std::vector<Item>& items) {
+    double all = 0;
+    double memory = 0;
+    std::vector<Item*> shared;
+    bool beside = false;
+    for (Item& item : items) {
+      if (item.kind == Item::Kind::async) {
+        beside = true;
+      } else if (item.kind == Item::Kind::join) {
+        beside = false;
+      } else if (item.kind == Item::Kind::kernel && !beside) {
+        shared.push_back(&item);
+        const auto time = static_cast<double>(item.duration);
+        all += time;
+        memory += item.slowdown == kMemoryBound ? time : 0;
+      }
+    }
+    const auto kind =
+        static_cast<std::uint8_t>(all > 0 ? std::lround(kMemoryBound * memory / all) : 0);
+    for (Item* item : shared) {
+      item->slowdown = kind;
+    }
+  }
+
   // Column operators that gather their input: each distinct tensor once in a region, which a row
   // operator closes. (MLA's two up-projections read two latents; three linears of one input share
   // its gather.)
@@ -127,7 +159,7 @@ class PassBuilder {
   }
 
   void kernel(std::vector<Item>& out, cost::Priced priced, int launches, Category category,
-              const std::string& label) {
+              const std::string& label, std::uint8_t kind = kArithmeticBound) {
     if (launches <= 0) {
       return;
     }
@@ -136,6 +168,7 @@ class PassBuilder {
     item.kernels = static_cast<std::uint16_t>(launches);
     item.curve = priced.curve;
     item.duration = priced.time.count();
+    item.slowdown = kind;
     item.label = context_.labels->id(label);
     out.push_back(item);
   }
@@ -170,14 +203,14 @@ class PassBuilder {
       kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), 1, category, op.name);
       if (op.kind == OpKind::router) {
         kernel(out, memory(op, op.forward_moved, op.forward_kernels), op.forward_kernels, category,
-               op.name + " probabilities");
+               op.name + " probabilities", kMemoryBound);
       }
     } else if (op.attention) {
       kernel(out, context_.kernels->attention(*op.attention, plan_.style.attention, dtype_, false),
              op.forward_kernels, category, op.name);
     } else {
       kernel(out, memory(op, op.forward_moved, op.forward_kernels), op.forward_kernels, category,
-             op.name);
+             op.name, kMemoryBound);
     }
     if (tensor_ == 1) {
       return;
@@ -213,7 +246,8 @@ class PassBuilder {
           op.attention
               ? context_.kernels->attention(*op.attention, plan_.style.attention, dtype_, true)
               : memory(op, op.backward_moved, op.backward_kernels);
-      kernel(out, priced, op.backward_kernels, Category::compute, op.name + " backward");
+      kernel(out, priced, op.backward_kernels, Category::compute, op.name + " backward",
+             op.attention ? kArithmeticBound : kMemoryBound);
       return;
     }
     const model::Gemm& g = *op.gemm;
@@ -255,7 +289,7 @@ class PassBuilder {
       kernel(out,
              context_.kernels->memory(cost::MemoryOp::elementwise,
                                       Bytes(static_cast<std::int64_t>(bytes))),
-             1, Category::compute, "accumulate gradient");
+             1, Category::compute, "accumulate gradient", kMemoryBound);
     }
     if (reduces) {
       if (async) {
@@ -392,9 +426,9 @@ std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Ble
     shares.clear();
   };
   for (const Item& item : items) {
-    const bool follows = item.kind == Item::Kind::kernel && !out.empty() &&
-                         out.back().kind == Item::Kind::kernel &&
-                         out.back().category == item.category;
+    const bool follows =
+        item.kind == Item::Kind::kernel && !out.empty() && out.back().kind == Item::Kind::kernel &&
+        out.back().category == item.category && out.back().slowdown == item.slowdown;
     if (follows && (out.back().more + item.kernels) * launch <= out.back().duration) {
       out.back().duration += item.duration;
       out.back().more = static_cast<std::uint16_t>(out.back().more + item.kernels);

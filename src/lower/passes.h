@@ -53,6 +53,7 @@ struct Item {
   std::uint16_t more = 0;     // launches of kernels merged behind it
   program::CurveId curve = 0;
   std::int64_t duration = 0;  // picoseconds
+  std::uint8_t slowdown = 0;  // kernel: kind, as slowdown.h counts them
   std::uint32_t label = 0;
   std::uint32_t price = 0;  // collective: key in the book of role kTensor
 };
@@ -98,9 +99,9 @@ class Blends {
   std::vector<std::vector<std::pair<program::CurveId, double>>> blends_;
 };
 
-// Joins neighbouring kernels of one category where `launch` (host time per kernel) cannot bind: the
-// host issues each later kernel before those ahead of it can have ended, even if the first starts
-// the moment it is issued. Times, breakdown and memory stay the same
+// Joins neighbouring kernels of one category and kind where `launch` (host time per kernel) cannot
+// bind: the host issues each later kernel before those ahead of it can have ended, even if the
+// first starts the moment it is issued. Times, breakdown and memory stay the same
 // (tests/agree/forecast_test.cpp). Curves become a blend.
 std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Blends& blends);
 

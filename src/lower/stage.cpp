@@ -251,7 +251,7 @@ void StageBuilder::replay(const std::vector<Item>& items) {
     switch (item.kind) {
       case Item::Kind::kernel:
         b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
-                  launch_ * item.kernels);
+                  launch_ * item.kernels, item.slowdown);
         b_.host_work(launch_ * item.more);
         break;
       case Item::Kind::collective:

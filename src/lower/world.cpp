@@ -2,6 +2,7 @@
 #include <map>
 #include <numeric>
 
+#include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
 
@@ -24,20 +25,6 @@ bool has_layer(const strategy::Plan& plan, model::LayerKind kind) {
     }
   }
   return false;
-}
-
-// Speed of kernels beside communication kernels that hold SMs: the SMs that are left. Galvatron
-// measured compute slowed by 1.126 beside NCCL on an A100 node
-// (hardware_configs/overlap_coefficient.json), which is 12 of 108 SMs.
-program::Slowdown slowdown_of(const job::Device& device) {
-  program::Slowdown out;
-  out.step = 1;
-  const int sms = std::max(device.sms, 1);
-  const int most = std::min(64, sms / 2);  // NCCL's MAXCHANNELS; never more than half of the device
-  for (int held = 0; held <= most; ++held) {
-    out.speed.push_back(std::int64_t{1'000'000} * (sms - held) / sms);
-  }
-  return out;
 }
 
 // Who may move bytes through a resource at the same time: (rank, stream class). One user alone
@@ -111,11 +98,10 @@ class WorldBuilder {
         break;
       }
     }
-    world_.slowdowns.emplace_back();
+    STEPCAST_CHECK(devices_.size() * kKernelKinds < 256, "too many kinds of devices");
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
     for (const job::Device* device : devices_) {
-      world_.slowdowns.push_back(slowdown_of(*device));
       for (int stage = 0; stage < plan_.grid.pipeline; ++stage) {
         StageContext c;
         c.plan = &plan_;
@@ -126,9 +112,36 @@ class WorldBuilder {
         c.embedding = &embedding_;
         c.head = &head_;
         c.blends = &blends_;
-        c.slowdown_row = device_row_.at(device->name);
+        c.slowdown_row =
+            static_cast<std::uint8_t>(1 + (device_row_.at(device->name) - 1) * kKernelKinds);
         world_.programs.push_back(lower_stage(c, stage));
       }
+    }
+    make_slowdowns();
+  }
+
+  // One row per device and kind of kernel; only those in use are worked out.
+  void make_slowdowns() {
+    world_.slowdowns.resize(1 + devices_.size() * kKernelKinds);
+    std::vector<char> used(world_.slowdowns.size(), 0);
+    for (const program::Program& p : world_.programs) {
+      for (const program::Task& t : p.tasks) {
+        used[t.slowdown] = 1;
+      }
+    }
+    const auto curves = prices_.collectives->slowdown_curves();
+    for (std::size_t row = 1; row < world_.slowdowns.size(); ++row) {
+      program::Slowdown& s = world_.slowdowns[row];
+      if (used[row] == 0) {
+        s.speed = {1'000'000};
+        continue;
+      }
+      const int kind = static_cast<int>((row - 1) % kKernelKinds);
+      s = slowdown_of(*devices_[(row - 1) / kKernelKinds], kind);
+      s.curve = kind == kArithmeticBound ? curves.sms
+                : kind == kMemoryBound
+                    ? curves.memory
+                    : blends_.add({{curves.sms, kMemoryBound - kind}, {curves.memory, kind}});
     }
   }
 
@@ -398,6 +411,15 @@ class WorldBuilder {
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
+  // Of the device with the least: a price holds for groups of any.
+  Bandwidth memory_bandwidth() const {
+    Bandwidth least = devices_.front()->memory_bandwidth;
+    for (const job::Device* d : devices_) {
+      least = std::min(least, d->memory_bandwidth);
+    }
+    return least;
+  }
+
   program::Price price_of(const cost::CollectivePrice& c, std::int64_t bytes,
                           const std::string& label) {
     program::Price p;
@@ -406,7 +428,7 @@ class WorldBuilder {
     p.bytes = bytes;
     p.latency_curve = c.latency_curve;
     p.curve = c.curve;
-    p.pressure = static_cast<std::uint16_t>(c.sms);
+    p.pressure = pressure_of(c, memory_bandwidth());
     p.label = labels_.id(label);
     const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});
     if (p.fluid > 0) {
@@ -478,6 +500,11 @@ class WorldBuilder {
         if (t.curve >= kBlendBase) {
           t.curve = static_cast<program::CurveId>(t.curve - kBlendBase + base);
         }
+      }
+    }
+    for (program::Slowdown& s : world_.slowdowns) {
+      if (s.curve >= kBlendBase && s.curve != program::kNoCurve) {
+        s.curve = static_cast<program::CurveId>(s.curve - kBlendBase + base);
       }
     }
   }

@@ -58,6 +58,7 @@ struct CollectivePrice {
   Bytes nic;
   Bytes spine;
   int sms = 0;          // channels that hold an SM each
+  Bytes memory;         // that a member reads and writes in its own memory
   CurveId latency_curve = 0;
   CurveId curve = 0;
 };
@@ -76,6 +77,12 @@ class Collectives {
   // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
   // of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
+  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
+  struct SlowdownCurves {
+    CurveId sms = 0;
+    CurveId memory = 0;
+  };
+  SlowdownCurves slowdown_curves() const;
   // One send with its receive.
   CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;
 

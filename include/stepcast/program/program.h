@@ -156,7 +156,7 @@ struct Price {
   std::int64_t bytes = 0;          // as NCCL counts them, for the traffic table
   CurveId latency_curve = 0;
   CurveId curve = 0;
-  std::uint16_t pressure = 0;      // SMs that the communication kernel holds from its launch to its end
+  std::uint16_t pressure = 0;      // on kernels beside it, from its launch to its end, in the units of World::slowdowns
   std::uint32_t label = 0;         // into World::labels: "all_reduce ring simple"
 };
 
@@ -206,11 +206,14 @@ struct Curve {
   std::vector<std::pair<CurveId, double>> parts;
 };
 
-// Speed of a kernel in parts per million when communication kernels hold `pressure` SMs on its GPU: entry i of `speed`
-// holds for pressure in [i * step, (i + 1) * step); the last entry for all above. Never zero. entry 0 is 1'000'000.
+// Speed of a kernel in parts per million when the pressures of the communication kernels on its GPU add up to `pressure`:
+// entry i of `speed` holds for pressure in [i * step, (i + 1) * step); the last entry for all above. Never zero. entry 0
+// is 1'000'000. `curve`: what the time lost hangs on; kNoCurve: the kernel's own.
+inline constexpr CurveId kNoCurve = 0xffff;
 struct Slowdown {
   std::uint16_t step = 1;
   std::vector<std::int64_t> speed;
+  CurveId curve = kNoCurve;
 };
 
 struct World {

@@ -47,7 +47,7 @@ struct Timeline {
   std::vector<RankResult> ranks;     // parallel to World::ranks
   std::vector<Slice> slices;         // of the reported step, when recorded
   std::vector<std::vector<MemoryEvent>> memory;  // per rank, when recorded: one steady step
-  std::vector<double> sensitivity;   // per curve: seconds of the period spent on the critical path under it, when asked
+  std::vector<double> sensitivity;   // per curve: seconds of the period on the critical path that grow with it, when asked
 };
 
 // A deadlock: a cycle (or chain) of waits, each "rank 3 stream tensor task 17 (all_gather) waits for …".

@@ -1,0 +1,26 @@
+// What kernels lose beside communication, as tables for the engine.
+#pragma once
+
+#include <cstdint>
+
+#include "stepcast/cost/collectives.h"
+#include "stepcast/job/job.h"
+#include "stepcast/program/program.h"
+
+namespace stepcast::lower {
+
+// Kinds of kernels: eighths of their time that memory bandwidth bounds; arithmetic bounds the rest.
+inline constexpr std::uint8_t kArithmeticBound = 0;
+inline constexpr std::uint8_t kMemoryBound = 8;
+inline constexpr int kKernelKinds = 9;
+
+// Two shares in one number that adds up over the communication kernels on a GPU: SMs held in the
+// low byte, 32nds of the memory bandwidth above.
+std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory);
+
+// LAW: with a share s of the SMs and h of the memory bandwidth taken, arithmetic runs at 1 - s and
+// memory at 1 - h; what does not bound a kernel does not slow it. A kind's parts follow each other:
+// 1 / speed = (1 - w) / (1 - s) + w / (1 - h).
+program::Slowdown slowdown_of(const job::Device& device, int kind);
+
+}  // namespace stepcast::lower
