@@ -250,11 +250,13 @@ TEST_CASE("curves carry file, provenance and residual; without files they say so
   const auto p = without.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 8, 2)));
   CHECK(blind.curves()[p.curve].file == "datasheet");
   CHECK(blind.curves()[p.curve].residual > curves.curves()[far.curve].residual);
-  // Restricted to one file.
+  // A named file stands for its own scope; the other keeps what fits it best.
   CurveTable some;
-  const Collectives restricted(c, {}, kFiles, {"calibration/nccl/a100-sxm.yaml"}, some);
-  const auto q = restricted.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 8, 2)));
-  CHECK(some.curves()[q.curve].file == "datasheet");
+  const Collectives named(c, {}, kFiles, {"nccl/h200-sxm.yaml"}, some);
+  const auto q = named.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 1, 8)));
+  CHECK(some.curves()[q.curve].file == "nccl/h200-sxm.yaml");
+  const auto r = named.price(Collective::all_reduce, Bytes(1 << 20), t.shape(every(0, 8, 2)));
+  CHECK(some.curves()[r.curve].file == "nccl/dgx-a100-hdr.yaml");
 }
 
 TEST_CASE("a cluster of another name takes its fabric's curves at its rate, else its kind's") {
