@@ -107,7 +107,11 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                    " GPUs do not fit nodes of " + std::to_string(c.node.gpus));
   }
   const bool torus = c.fabric.kind == job::Fabric::Kind::torus;
-  const int joined = c.node.intra == job::Node::Intra::pcie ? 0 : domain;  // by NVLink
+  const auto linked = [](const job::Device& d) { return d.nvlink.count() > 0; };
+  const bool nvlink = c.node.intra != job::Node::Intra::pcie && linked(c.device) &&
+                      std::all_of(c.overrides.begin(), c.overrides.end(),
+                                  [&](const auto& o) { return linked(o.device); });
+  const int joined = nvlink ? domain : 0;
   if (!has_network(c) && !torus && c.nodes > 1 && joined < c.nodes * c.node.gpus) {
     return bad("cluster.fabric", "several nodes need a fabric and NICs to talk to each other");
   }
@@ -190,8 +194,8 @@ double wire(Plan& plan, double nic_rate) {
   plan.units_per_pod = f.nodes_per_pod > 0 ? f.nodes_per_pod / f.nodes_per_leaf : plan.units;
   plan.pods = (plan.units + plan.units_per_pod - 1) / plan.units_per_pod;
   const int leaves = plan.units * plan.leaves_per_unit;
-  const double ports_per_leaf =
-      static_cast<double>(f.nodes_per_leaf) * (plan.ports / plan.leaves_per_unit);
+  const int per_node = plan.ports / plan.leaves_per_unit;
+  const double ports_per_leaf = static_cast<double>(f.nodes_per_leaf) * per_node;
   const double uplink = ports_per_leaf * port / f.oversubscription;
   const double core = port * plan.ports * f.nodes_per_pod / f.core_oversubscription;
   if (leaves > 1) {
@@ -229,7 +233,8 @@ void number_resources(Plan& plan, double nominal_port) {
   for (int leaf = 0; leaf < leaves; ++leaf) {
     const int unit = leaf / plan.leaves_per_unit;
     const int nodes = std::min(c.fabric.nodes_per_leaf, c.nodes - unit * c.fabric.nodes_per_leaf);
-    plan.uplink_share[leaf] = plan.uplink[leaf] / (nodes * (plan.ports / plan.leaves_per_unit));
+    const int below = nodes * (plan.ports / plan.leaves_per_unit);
+    plan.uplink_share[leaf] = plan.uplink[leaf] / below;
     if (plan.spines > 0 && binds(plan.uplink_share[leaf])) {
       plan.spine_resource[leaf] = next++;
     }
@@ -250,7 +255,6 @@ void number_resources(Plan& plan, double nominal_port) {
   }
   if (plan.sockets() > 1 && c.node.inter_socket.count() > 0) {
     plan.socket_resource = next;
-    next += c.nodes * plan.sockets();
   }
 }
 
@@ -289,7 +293,8 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   }
   // Several GPUs of one port, or one GPU of several NICs, cannot pass more than their PCIe links.
   for (int node = 0; node < c.nodes && plan.ports > 0; ++node) {
-    const double pcie = plan.devices[node]->pcie.count() * (plan.gpus / plan.ports);
+    const int users = plan.gpus / plan.ports;
+    const double pcie = plan.devices[node]->pcie.count() * users;
     for (int p = 0; p < plan.ports && pcie > 0; ++p) {
       double& rate = plan.port[static_cast<std::size_t>(node) * plan.ports + p];
       rate = std::min(rate, pcie);
