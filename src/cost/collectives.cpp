@@ -65,14 +65,6 @@ Allowed allowed_for(const job::Nccl& forced, Collective op) {
   return a;
 }
 
-Release release_of(const std::optional<std::string>& version) {
-  const auto number = version ? job::parse_nccl_version(*version) : std::nullopt;
-  return !number         ? Release::current
-         : *number < 220 ? Release::v2_18
-         : *number < 224 ? Release::v2_23
-                         : Release::current;
-}
-
 struct CurvePair {
   CurveId latency = 0;
   CurveId bandwidth = 0;
@@ -161,7 +153,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   for (int op = 0; op < kCollectives; ++op) {
     s.allowed[op] = allowed_for(forced, static_cast<Collective>(op));
   }
-  s.release = release_of(forced.version);
+  s.release = forced.version ? release_of(*forced.version) : Release::current;
   s.limits = {forced.min_ctas.value_or(0), forced.max_ctas.value_or(0)};
   s.capability = cluster.device.compute_capability;
   s.slowdown = add_slowdown(cluster, curves);

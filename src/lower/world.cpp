@@ -205,7 +205,7 @@ class WorldBuilder {
           users_.add(topology_.nic_out(r), r, k);
           users_.add(topology_.nic_in(r), r, k);
         }
-        if (shape.crosses_spine) {
+        if (shape.crosses_spine || shape.pairs_cross_spine) {
           users_.add(topology_.spine(r), r, k);
         }
         if (shape.crosses_core) {
