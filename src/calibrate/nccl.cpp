@@ -153,6 +153,8 @@ class Calibrator {
         s.out.left_out = "one rank has nobody to talk to";
       } else if (op == "hypercube") {
         s.out.left_out = "hypercube is not modelled";
+      } else if (!run.protocol.empty()) {
+        s.out.left_out = "NCCL_PROTO=" + run.protocol + " was forced: not what NCCL would run";
       } else {
         s.scope = scope_of(placement);
       }
@@ -285,13 +287,13 @@ class Calibrator {
   }
 
   void judge_all() {
-    std::map<std::tuple<std::string, int, int>, std::vector<std::size_t>> kinds;
+    std::map<std::tuple<std::string, std::string, int, int>, std::vector<std::size_t>> kinds;
     for (std::size_t i = 0; i < series_.size(); ++i) {
       Series& s = series_[i];
       if (!s.out.left_out.empty()) {
         continue;
       }
-      kinds[{s.out.op, s.out.nodes, s.out.gpus_per_node}].push_back(i);
+      kinds[{s.out.op, s.out.algorithm, s.out.nodes, s.out.gpus_per_node}].push_back(i);
       for (Sample& sample : s.samples) {
         const auto expected =
             cost::expect_nccl(system(s.scope), log_of(s), point_of(s, sample, 0), directory_);
@@ -324,9 +326,6 @@ class Calibrator {
       }
       for (const Sample& sample : s.samples) {
         s.out.points.push_back({sample.bytes, sample.seconds, sample.expected, 0});
-      }
-      if (s.out.left_out.empty() && !s.out.protocol.empty()) {
-        s.out.left_out = "NCCL_PROTO=" + s.out.protocol + " was forced";
       }
       if (s.out.left_out.empty() && options_.scope && s.scope != *options_.scope) {
         s.out.left_out = s.scope == NcclScope::domain ? "inside one domain (--scope network)"

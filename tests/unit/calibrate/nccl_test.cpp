@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <sstream>
 
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
@@ -166,6 +167,47 @@ TEST_CASE("both scopes make two files; a scope asked for leaves the other out") 
   const auto none = calibrate_("polaris", 2, {"polaris-plugin.csv"}, inside);
   CHECK(none.files.empty());
   CHECK(none.series.at(0).left_out == "across domains (--scope domain)");
+}
+
+TEST_CASE("what NCCL was forced to run: an algorithm is fitted as that, a protocol not at all") {
+  const auto log = [](const std::string& command) {
+    std::ifstream in(kLogs / "alps-slingshot.txt");
+    std::stringstream text;
+    text << command << "\n" << in.rdbuf();
+    return interop::parse_nccl_log(text.str(), "alps-slingshot.txt");
+  };
+  calibrate::NcclOptions options;
+  options.system = "test";
+  const auto cluster = config::network("alps", 2).cluster;
+  const auto ring = calibrate::calibrate_nccl(
+      cluster, {log("srun -x NCCL_ALGO=Ring all_reduce_perf")}, options, kCalibration);
+  REQUIRE(ring.series.size() == 1);
+  CHECK(ring.series[0].algorithm == "ring");
+  CHECK(ring.series[0].fitted);
+  const auto protocol = calibrate::calibrate_nccl(
+      cluster, {log("srun -x NCCL_PROTO=LL all_reduce_perf")}, options, kCalibration);
+  CHECK_FALSE(protocol.series.at(0).fitted);
+  CHECK(protocol.series[0].left_out.find("NCCL_PROTO=ll was forced") == 0);
+}
+
+TEST_CASE("several logs of one name are told apart; the order of logs changes no curve") {
+  const auto cluster = config::network("polaris", 2).cluster;
+  auto one = interop::read_collectives(kLogs / "polaris-plugin.csv");
+  auto two = interop::read_collectives(kLogs / "polaris-plugin-again.csv");
+  one.file = "a/run.csv";
+  two.file = "b/run.csv";
+  calibrate::NcclOptions options;
+  options.system = "test";
+  const auto found = calibrate::calibrate_nccl(cluster, {one, two}, options, kCalibration);
+  CHECK(found.series[0].name == "run");
+  CHECK(found.series[3].name == "run.2");
+  REQUIRE(found.files.size() == 1);
+  CHECK_NOTHROW(text::parse_yaml(found.files[0].yaml, "test.yaml"));
+  const auto turned = calibrate::calibrate_nccl(cluster, {two, one}, options, kCalibration);
+  REQUIRE(turned.curves.size() == found.curves.size());
+  for (std::size_t i = 0; i < found.curves.size(); ++i) {
+    CHECK(turned.curves[i].bus_bandwidth == Approx(found.curves[i].bus_bandwidth).epsilon(1e-6));
+  }
 }
 
 TEST_CASE("what does not fit the cluster, or does not tell, is a fault at its table") {
