@@ -23,7 +23,7 @@ double link_rate(int generation) {
 constexpr std::size_t kMostRates = 8;  // of links, that rings are tried with
 constexpr double kMostUnits = 256;     // of rings between two GPUs
 
-using Ring = std::array<std::int8_t, kMostMeshGpus>;
+using Ring = std::array<int, kMostMeshGpus>;
 
 class Search {
  public:
@@ -41,7 +41,7 @@ class Search {
   }
 
  private:
-  int& unit(int a, int b) { return units_[static_cast<std::size_t>(a * n_ + b)]; }
+  int& unit(int a, int b) { return units_[std::size_t(a) * n_ + b]; }
 
   // Over all ways to part the members; by symmetry member 0 stays on the first side.
   int narrowest_cut() {
@@ -71,7 +71,7 @@ class Search {
     }
     for (int next = 1; next < n_; ++next) {
       if ((seen >> next & 1U) == 0 && unit(last, next) > 0) {
-        ring[static_cast<std::size_t>(length)] = static_cast<std::int8_t>(next);
+        ring[static_cast<std::size_t>(length)] = next;
         enumerate(ring, length + 1, seen | 1U << next);
       }
     }
@@ -165,7 +165,7 @@ int mesh_domain(const MeshLinks& mesh) {
       }
     }
   }
-  const int size = static_cast<int>(std::count(part.begin(), part.end(), 0));
+  const int size = std::max(1, static_cast<int>(std::count(part.begin(), part.end(), 0)));
   for (int gpu = 0; gpu < mesh.gpus; ++gpu) {
     if (part[static_cast<std::size_t>(gpu)] != gpu / size * size) {
       return mesh.gpus;
@@ -206,8 +206,7 @@ double ring_rate(const MeshLinks& mesh, std::span<const int> members) {
         const int a = members[static_cast<std::size_t>(i)];
         const int b = members[static_cast<std::size_t>(k)];
         if (i != k && mesh.linked(a, b)) {
-          units[static_cast<std::size_t>(i * n + k)] =
-              static_cast<int>(mesh.between(a, b) / rate * (1 + 1e-9));
+          units[std::size_t(i) * n + k] = static_cast<int>(mesh.between(a, b) / rate * (1 + 1e-9));
         }
       }
     }

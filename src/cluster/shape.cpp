@@ -305,7 +305,10 @@ void meet_over_pcie(const Plan& plan, std::span<const int> slots, GroupShape& sh
   double per_domain = kNone;
   int fewest = shape.ranks;
   const PcieRing ring = pcie_ring(plan, slots);
-  const double shared = ring.over_switches || ring.over_sockets ? ring.rate : kNone;
+  double shared = kNone;
+  if (ring.over_switches || ring.over_sockets) {
+    shared = ring.rate;
+  }
   runs(
       slots, [&](int s) { return plan.domain_of(s); },
       [&](std::span<const int> members) {

@@ -235,7 +235,7 @@ Field<LinkFault> state() {
 }
 
 // What is at fault, by any of the keys: `link` is the one that is written.
-Field<LinkFault> target(std::string key, std::string_view description, std::string example) {
+Field<LinkFault> target(std::string key, std::string_view description, const char* example) {
   const bool primary = key == "link";
   Field<LinkFault> f = string(std::move(key), &LinkFault::target, std::string(description));
   f.read = [=](Reader& r, const Value& v, LinkFault& fault) {
@@ -301,6 +301,7 @@ Field<Node> nvlink_links() {
       return std::nullopt;
     }
     std::vector<Value> edges;
+    edges.reserve(n.nvlink_links.size());
     for (const auto& edge : n.nvlink_links) {
       edges.push_back(
           tree::list({tree::number(std::int64_t{edge.a}), tree::number(std::int64_t{edge.b}),
@@ -343,6 +344,7 @@ Field<Fabric> torus() {
       return std::nullopt;
     }
     std::vector<Value> sizes;
+    sizes.reserve(fabric.torus.size());
     for (const int size : fabric.torus) {
       sizes.push_back(tree::number(std::int64_t{size}));
     }

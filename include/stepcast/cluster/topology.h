@@ -63,16 +63,21 @@ struct GroupShape {
   bool nvls = false;
   Bandwidth nic_per_rank;            // network bandwidth for each member rank, slowest member: NICs of a domain shared
                                      // by the members in it, after faults and oversubscription where it crosses spines
-  Bandwidth nic_per_domain;          // all NICs that the members of one domain can use, slowest domain
+  Bandwidth nic_per_domain;          // all NICs that the members of one domain can use, each at the pace of the slowest of
+                                     // them; slowest domain
   int nics_per_domain = 0;           // NIC ports that those are, in the domain with the fewest; 0: one domain
   int nics_per_leaf = 0;             // of those, how many hang on one leaf: one on rails, all in a tree
   int domains_per_leaf = 0;          // the group's domains below the fullest pod
   bool crosses_spine = false;
-  // What all-to-all sees: as above where PXN carries data over NVLink to the right rail (or where there is one leaf for
-  // all rails); else traffic between different rails crosses the spine.
-  Bandwidth pairs_nic_per_domain;
-  bool pairs_cross_spine = false;
   bool crosses_core = false;         // leaves its pod of a three-level tree, or its group of a dragonfly+
+  bool pairs_cross_spine = false;    // all-to-all does: without PXN, traffic between different rails crosses the spine
+  bool crosses_pcie_switch = false;  // members of one domain meet above a PCIe switch
+  bool crosses_socket = false;       // and over the link between sockets
+  bool sharp = false;                // the switches reduce (SHARP, CollNet)
+  bool pxn = true;                   // a GPU may send through another GPU's NIC, over NVLink
+  bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
+  int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
+  Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all: each rank sends its own bytes
   // Share of the network rate that ECMP's hash collisions leave: mean, 5 % and 95 % of draws from the seed. 1 under
   // adaptive routing, or where nothing crosses. `hash` for rings and trees, `pairs_hash` for all-to-all.
   double hash_mean = 1;
@@ -81,12 +86,6 @@ struct GroupShape {
   double pairs_hash_mean = 1;
   double pairs_hash_low = 1;
   double pairs_hash_high = 1;
-  bool sharp = false;                // the switches reduce (SHARP, CollNet)
-  bool pxn = true;                   // a GPU may send through another GPU's NIC, over NVLink
-  bool crosses_pcie_switch = false;  // members of one domain meet above a PCIe switch
-  bool crosses_socket = false;       // and over the link between sockets
-  bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
-  int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
   Time network_latency{0};
   double compute_capability = 0;     // the smallest
   bool amd_cpu = false;
