@@ -110,6 +110,7 @@ struct Collectives::State {
   Release release = Release::current;
   ChannelLimits limits;
   double capability = 0;
+  bool switched = true;
   Collectives::SlowdownCurves slowdown;
 };
 
@@ -156,6 +157,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   s.release = forced.version ? release_of(*forced.version) : Release::current;
   s.limits = {forced.min_ctas.value_or(0), forced.max_ctas.value_or(0)};
   s.capability = cluster.device.compute_capability;
+  s.switched = cluster.node.intra == job::Node::Intra::nvswitch;
   s.slowdown = add_slowdown(cluster, curves);
   for (const Scope scope : {Scope::domain, Scope::network}) {
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
@@ -206,7 +208,8 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   }
   const State& st = *state_;
   const auto amount = static_cast<double>(bytes.count());
-  const Situation s = situate(group, st.release, st.limits);
+  Situation s = situate(group, st.release, st.limits);
+  s.switched = st.switched;
   const int row = s.domains > 1 && !s.pcie_between ? 1 : 0;
   const int index = static_cast<int>(op);
   const Offer o = offer(s, op, st.allowed[index]);

@@ -22,7 +22,7 @@ double net_hop(const Situation& s, Algorithm algorithm, Protocol protocol) {
 
 Line collnet_direct_line(const Situation& s, Collective op, Protocol protocol) {
   constexpr int kMost = 8;  // NCCL_MAX_DIRECT_ARITY + 1
-  if (!simple_over_sharp(s, protocol) || !s.nvlink || s.per_domain > kMost) {
+  if (!simple_over_sharp(s, protocol) || !s.nvlink || !s.switched || s.per_domain > kMost) {
     return {};
   }
   constexpr Algorithm kDirect = Algorithm::collnet_direct;

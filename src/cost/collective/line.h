@@ -36,6 +36,7 @@ struct Situation {
   int arch = 1;  // 0 Volta and before, 1 Ampere (and Ada), 2 Hopper, 3 Blackwell
   bool nvlink = true;
   bool nvls = false;
+  bool switched = true;  // NVSwitch joins the domain, no mesh of links
   bool amd_cpu = false;
   bool pcie_between = false;  // the domains lie in one node
   bool sharp = false;         // the network's switches reduce, and CollNet is on

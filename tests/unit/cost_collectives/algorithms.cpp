@@ -4,6 +4,7 @@
 #include "../cluster/clusters.h"
 #include "catch.hpp"
 #include "stepcast/cost/collectives.h"
+#include "stepcast/job/nccl.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -61,6 +62,36 @@ TEST_CASE("CollNet and NVLS over SHARP") {
   c.fabric.sharp = true;
   CHECK(price(c, algo("collnetchain"), op, kGiB, built(c).shape(every(0, 1, 8))).algorithm !=
         Algorithm::collnet_chain);
+  // A mesh of links has no switch to meet the heads through.
+  c.node.intra = job::Node::Intra::nvlink_mesh;
+  CHECK(price(c, algo("collnetdirect"), op, kGiB, all).algorithm != Algorithm::collnet_direct);
+  CHECK(price(c, algo("collnetchain"), op, kGiB, all).algorithm == Algorithm::collnet_chain);
+}
+
+TEST_CASE("NCCL's syntax is read as NCCL reads it") {
+  const auto read = [](const std::string& text) {
+    return job::parse_nccl_rules(text, job::nccl_algorithms());
+  };
+  const auto rules = std::get<job::NcclRules>(read("Ring, NVLS_Tree ;All_Reduce : ^tree,pat"));
+  CHECK(rules.at("").names == std::vector<std::string>{"ring", "nvlstree"});
+  CHECK_FALSE(rules.at("").excludes);
+  CHECK(rules.at("allreduce").names == std::vector<std::string>{"tree", "pat"});
+  CHECK(rules.at("allreduce").excludes);
+  using What = job::NcclFault::What;
+  const auto fault = [&](const std::string& text) { return std::get<job::NcclFault>(read(text)); };
+  CHECK(fault("ring,tee").what == What::name);
+  CHECK(fault("ring,tee").word == "tee");
+  CHECK(fault("gather:ring").what == What::function);
+  for (const std::string text : {"", "^", "ring,", ",ring", "allreduce:", "ring;"}) {
+    INFO(text);
+    CHECK(fault(text).what == What::empty);
+  }
+  CHECK(job::parse_nccl_version("2.18") == 218);
+  CHECK(job::parse_nccl_version("2.23.4") == 223);
+  for (const std::string text : {"", "2", "2.", ".18", "2.x", "2.18.3.1", "2.1000", "-2.18"}) {
+    INFO(text);
+    CHECK_FALSE(job::parse_nccl_version(text));
+  }
 }
 
 TEST_CASE("PAT: by itself with one GPU a node, elsewhere when asked for") {
