@@ -17,7 +17,7 @@
 //
 // ECMP: the group's flows at a switch are hashed together with those of its siblings (groups laid
 // like it that fill the switch): rings send one domain's ports from below each leaf, all-to-all all
-// of them.
+// of them, each to several peers at once.
 //
 // COST: O(group) for slots in rising order, O(group log group) else; rings of listed links are
 // searched once for each set of GPUs of a node.
@@ -31,6 +31,9 @@
 namespace stepcast::cluster {
 namespace {
 
+// Peers that NCCL's all-to-all sends to at the same time: NCCL_MAX_DEV_WORK_P2P_PER_BATCH of
+// src/include/device.h.
+constexpr int kPeersAtOnce = 8;
 constexpr double kNone = std::numeric_limits<double>::infinity();
 using Rails = std::bitset<kMostPorts>;
 
@@ -226,8 +229,9 @@ class Network {
   void hash_routes() {
     const auto& f = plan_.cluster.fabric;
     const auto& node = plan_.cluster.node;
-    // of one port
-    const std::int64_t flows = std::int64_t{f.flows_per_nic} * std::max(1, node.nics / plan_.ports);
+    // of one port to one peer
+    const std::int64_t one = std::int64_t{f.flows_per_nic} * std::max(1, node.nics / plan_.ports);
+    const std::int64_t peers = std::clamp(shape_.domains - 1, 1, kPeersAtOnce);
     const int port = plan_.port_of(slots_.front());
     const int leaf = plan_.leaf_of_port(port);
     const int leaves = std::max(
@@ -237,6 +241,7 @@ class Network {
     const auto level = [&](int ports, int own, int cables, double rate, int switches, bool pairs) {
       // Very many flows are drawn as a part of themselves over that part of the links.
       constexpr std::int64_t kMostFlows = 1 << 16;
+      const std::int64_t flows = pairs ? one * peers : one;
       const std::int64_t all = std::max(ports, own) * flows;
       const std::int64_t part = (all + kMostFlows - 1) / kMostFlows;
       HashLevel at;
