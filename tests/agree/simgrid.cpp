@@ -82,6 +82,23 @@ Problem fat_tree(Random& r) {
   return p;
 }
 
+// The benchmarks' fat tree of 1,024 hosts with hundreds of flows under way, which tie far
+// components together.
+Problem large_fat_tree(Random& r) {
+  const FatTree tree(kBenchmarkPorts, random_capacity(r));
+  Problem p;
+  p.links = tree.links;
+  for (std::size_t j = static_cast<std::size_t>(2 * tree.hosts()); j < p.links.size(); ++j) {
+    p.links[j].capacity = p.links[j].capacity * 2 / 3;
+  }
+  for (int i = 0; i < 700; ++i) {
+    const auto from = static_cast<int>(r.in(0, tree.hosts() - 1));
+    const auto to = (from + static_cast<int>(r.in(1, tree.hosts() - 1))) % tree.hosts();
+    p.flows.push_back(random_flow(r, tree.route(from, to, r.next())));
+  }
+  return p;
+}
+
 // A random connected graph, each edge a link each way; routes of least random weight.
 Problem graph(Random& r) {
   struct Edge {
@@ -170,11 +187,25 @@ constexpr double seconds(std::int64_t picoseconds) {
   return static_cast<double>(picoseconds) / static_cast<double>(kSecond);
 }
 
-// The longest `kept` of the samples.
-void keep_longest(std::vector<Sample>& samples, std::size_t kept) {
-  std::stable_sort(samples.begin(), samples.end(),
-                   [](const Sample& a, const Sample& b) { return a.to - a.from > b.to - b.from; });
-  samples.resize(std::min(samples.size(), kept));
+// Of the intervals long enough to measure a rate in, the longest and those with most flows.
+std::vector<Sample> chosen(const std::vector<Sample>& all) {
+  constexpr double kShortest = 1e-3;  // seconds, against SimGrid's nanosecond of precision
+  constexpr std::size_t kOfEither = 3;
+  std::vector<Sample> out;
+  for (const bool longest : {true, false}) {
+    std::vector<Sample> some;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(some), [&](const Sample& s) {
+      return s.to - s.from >= kShortest &&
+             std::none_of(out.begin(), out.end(),
+                          [&](const Sample& o) { return o.from == s.from; });
+    });
+    std::stable_sort(some.begin(), some.end(), [&](const Sample& a, const Sample& b) {
+      return longest ? a.to - a.from > b.to - b.from : a.rates.size() > b.rates.size();
+    });
+    some.resize(std::min(some.size(), kOfEither));
+    out.insert(out.end(), some.begin(), some.end());
+  }
+  return out;
 }
 
 Outcome simulate(const Problem& p) {
@@ -234,8 +265,7 @@ Outcome simulate(const Problem& p) {
       running.at(changed.activity) = changed.time;
     }
   }
-  constexpr std::size_t kSamples = 5;
-  keep_longest(out.samples, kSamples);
+  out.samples = chosen(out.samples);
   return out;
 }
 
@@ -309,6 +339,11 @@ TEST_CASE("Rates and completion times are SimGrid's on random networks") {
       problems.push_back(make(r));
       problems.back().name = fmt::format("{} {}", kind, i);
     }
+  }
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    Random r(1000 + seed);
+    problems.push_back(large_fat_tree(r));
+    problems.back().name = fmt::format("large fat tree {}", seed);
   }
   std::vector<Outcome> ours;
   std::vector<Sample> samples;

@@ -18,6 +18,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const interop::CollectiveRun& run : log.runs) {
       fuzz::require(run.line >= 1 && run.line <= lines, "a run outside the text");
       fuzz::require(run.ranks_per_node.size() <= size, "more nodes than lines");
+      fuzz::require(run.date.empty() || run.date.size() == 10, "a date of another form");
       for (const int ranks : run.ranks_per_node) {
         fuzz::require(ranks >= 1, "a node without ranks");
       }
