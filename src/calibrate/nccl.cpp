@@ -10,6 +10,7 @@
 #include <set>
 #include <tuple>
 
+#include "device_names.h"
 #include "health.h"
 #include "provenance.h"
 #include "stepcast/base/diagnostics.h"
@@ -61,7 +62,8 @@ struct Series {
   CalibrationSeries out;
   std::vector<Sample> samples;
   NcclScope scope = NcclScope::domain;
-  bool own_model = false;  // what is expected was fitted to this kind of machine
+  std::string other_device;  // what the log names in place of the cluster's GPUs
+  bool own_model = false;    // what is expected was fitted to this kind of machine
   int ranks() const { return out.nodes * out.gpus_per_node; }
 };
 
@@ -145,6 +147,11 @@ class Calibrator {
       s.out.algorithm = run.algorithm;
       s.out.protocol = run.protocol;
       s.out.date = run.date;
+      for (const std::string& device : run.devices) {
+        if (!may_be(device, cluster_.device.name)) {
+          s.other_device = device;
+        }
+      }
       const bool even = std::all_of(placement.begin(), placement.end(),
                                     [&](int n) { return n == placement.front(); });
       if (!even) {
@@ -317,6 +324,11 @@ class Calibrator {
         s.out.health = verdict.health;
         s.out.reasons = std::move(verdict.reasons);
         s.out.ratio = verdict.ratio;
+        if (!s.other_device.empty()) {
+          s.out.health = std::max(s.out.health, Health::suspect);
+          s.out.reasons.push_back(fmt::format("its GPUs are {}, the cluster's {}", s.other_device,
+                                              cluster_.device.name));
+        }
       }
     }
     judge_siblings();

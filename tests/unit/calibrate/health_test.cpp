@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "calibrate/device_names.h"
 #include "catch.hpp"
 
 namespace {
@@ -108,4 +109,18 @@ TEST_CASE("a log of small messages is judged by what it has; none at all by noth
   }
   CHECK(health({few}) == Health::degraded);
   CHECK(health({{}}) == Health::healthy);
+}
+
+TEST_CASE("a driver's name of a GPU beside ours") {
+  using calibrate::may_be;
+  CHECK(may_be("NVIDIA A100-SXM4-80GB", "a100-sxm-80"));
+  CHECK(may_be("A100-SXM4-40GB", "a100-sxm-80"));
+  CHECK(may_be("NVIDIA GH200 120GB", "gh200"));
+  CHECK(may_be("NVIDIA GeForce RTX 4090", "rtx4090"));
+  CHECK(may_be("NVIDIA L40S", "l40s"));
+  CHECK(may_be("Tesla V100-SXM2-32GB", "v100-sxm2-32"));
+  CHECK(may_be("a GPU", "h100-sxm"));  // names nothing
+  CHECK_FALSE(may_be("NVIDIA H100 80GB HBM3", "a100-sxm-80"));
+  CHECK_FALSE(may_be("NVIDIA H200", "h100-sxm"));
+  CHECK_FALSE(may_be("NVIDIA GB200", "b200-sxm"));
 }

@@ -169,6 +169,13 @@ TEST_CASE("both scopes make two files; a scope asked for leaves the other out") 
   CHECK(none.series.at(0).left_out == "across domains (--scope domain)");
 }
 
+TEST_CASE("a log of other GPUs is not taken in silence") {
+  const auto found = calibrate_("dgx-h100", 1, {"a100-node-all-reduce.txt"});
+  REQUIRE(found.series.size() == 1);
+  CHECK(found.series[0].health != Health::healthy);
+  CHECK(found.series[0].reasons.back() == "its GPUs are A100-SXM4-40GB, the cluster's h100-sxm");
+}
+
 TEST_CASE("what NCCL was forced to run: an algorithm is fitted as that, a protocol not at all") {
   const auto log = [](const std::string& command) {
     std::ifstream in(kLogs / "alps-slingshot.txt");
