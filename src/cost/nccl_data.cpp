@@ -38,6 +38,42 @@ job::Cluster cluster_of(const text::Value& v, const NcclSystem& s) {
   c.device.pcie = parse_bandwidth(text::to_string(need(v, "pcie")));
   c.device.compute_capability = text::to_number(need(v, "compute_capability"));
   c.node.intra = c.device.nvlink.count() > 0 ? job::Node::Intra::nvswitch : job::Node::Intra::pcie;
+  // As in configs/nodes and configs/fabrics, where they differ from the usual.
+  if (const auto* links = v.find("nvlink_links")) {
+    c.node.intra = job::Node::Intra::nvlink_mesh;
+    for (const auto& link : links->items) {
+      const auto number = [&](std::size_t i) {
+        return static_cast<int>(text::to_integer(link.items.at(i)));
+      };
+      c.node.nvlink_links.push_back({number(0), number(1), number(2)});
+    }
+  }
+  const auto integer = [&](const char* key, int& out) {
+    if (const auto* value = v.find(key)) {
+      out = static_cast<int>(text::to_integer(*value));
+    }
+  };
+  const auto rate = [&](const char* key, Bandwidth& out) {
+    if (const auto* value = v.find(key)) {
+      out = parse_bandwidth(text::to_string(*value));
+    }
+  };
+  const auto flag = [&](const char* key, bool& out) {
+    if (const auto* value = v.find(key)) {
+      out = text::to_bool(*value);
+    }
+  };
+  integer("sockets", c.node.sockets);
+  integer("pcie_switches", c.node.pcie_switches);
+  rate("pcie_uplink", c.node.pcie_uplink);
+  rate("inter_socket", c.node.inter_socket);
+  flag("peer_to_peer", c.node.peer_to_peer);
+  flag("sharp", c.fabric.sharp);
+  bool tree = false;
+  flag("fat_tree", tree);
+  if (tree) {
+    c.fabric.kind = job::Fabric::Kind::fat_tree;
+  }
   c.fabric.nvlink_domain_gpus = static_cast<int>(text::to_integer(need(v, "nvlink_domain_gpus")));
   c.device.name = s.devices.empty() ? "" : s.devices.front();
   c.node.name = s.nodes.empty() ? "" : s.nodes.front();

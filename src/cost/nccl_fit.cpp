@@ -20,7 +20,7 @@ constexpr double kLarge = 1048576;  // bytes: where "from 1 MiB" begins
 
 // What a further log of a machine shows about curves of a machine with one log: median over the
 // systems and operations with several logs, as `fit_collectives --table` gives it.
-constexpr Residuals kRepeat = {0.2, 0.1};
+constexpr Residuals kRepeat = {0.27, 0.14};
 
 std::string join(const std::set<std::string>& names) {
   std::string s;
@@ -31,6 +31,13 @@ std::string join(const std::set<std::string>& names) {
 }
 
 // ---- files
+
+bool share_a_name(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  return std::any_of(a.begin(), a.end(), [&](const std::string& x) {
+    return std::any_of(b.begin(), b.end(),
+                       [&](const std::string& y) { return normal_name(x) == normal_name(y); });
+  });
+}
 
 // Curves of a machine, or of its kind or class, for all operations that its class has logs of.
 void fill(NcclFile& file, const Pool& pool, const Machine& machine) {
@@ -74,17 +81,20 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
   for (const int i : present) {
     const NcclSystem& s = measured[static_cast<std::size_t>(i)].system;
     const Machine& m = machines[static_cast<std::size_t>(i)];
+    if (m.kind == "staged") {
+      continue;  // how a device reaches others is not to be seen from its name
+    }
     for (const Machine& of : {Machine{m.group, m.kind, ""}, Machine{m.group, "", ""}}) {
-      if (m.group == "pcie" && !of.kind.empty()) {
+      if (m.group == "pcie" && of.kind.empty()) {
         continue;  // one kind
       }
       NcclFile f;
       f.pooled = true;
       f.scope = scope_of(s);
       f.nvlink = m.group != "pcie" && s.cluster.device.nvlink.count() > 0;
-      f.system = of.group + (of.kind.empty() ? "" : "-" + of.kind);
+      f.system = of.group + (of.kind.empty() || of.kind == of.group ? "" : "-" + of.kind);
       f.file = "nccl/" + f.system + ".yaml";
-      if (!of.kind.empty() && f.scope == Scope::domain) {
+      if (!of.kind.empty() && f.scope == Scope::domain && f.nvlink) {
         f.compute_capability = std::floor(s.cluster.device.compute_capability);
         f.pairs = has_pairs(s.cluster);
       }
@@ -93,10 +103,12 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
       if (fresh) {
         fill(file, pool, of);
       }
-      if (!of.kind.empty()) {
-        for (const auto& fabric : s.fabrics) {
-          if (std::find(file.fabrics.begin(), file.fabrics.end(), fabric) == file.fabrics.end()) {
-            file.fabrics.push_back(fabric);
+      if (!of.kind.empty() && f.scope == Scope::network) {
+        std::vector<std::string> names = {of.kind};
+        names.insert(names.end(), s.fabrics.begin(), s.fabrics.end());
+        for (const auto& name : names) {
+          if (!share_a_name(file.fabrics, {name})) {
+            file.fabrics.push_back(name);
           }
         }
       }
@@ -175,7 +187,8 @@ std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Ever
 
 // ---- residuals
 
-// A standard deviation that 1.645 of hold 90 % of the points; fewer than eight are too few.
+// A standard deviation that 1.645 of hold 90 % of the points of a further log; fewer than eight are
+// too few.
 struct Spread {
   std::vector<double> errors[2];  // |ln(predicted / measured)|, below and from 1 MiB
 
@@ -190,13 +203,17 @@ struct Spread {
  private:
   double of(int which, double otherwise) const {
     constexpr std::size_t kFew = 8;
+    // Few logs stand for all others: the interval that holds so much of theirs holds 90 % of a log
+    // that it was not drawn from (`fit_collectives --table`: within).
+    constexpr double kHeldOfOthers = 0.94;
     constexpr double kLeast = 0.02;
     std::vector<double> e = errors[which];
     if (e.size() < kFew) {
       return otherwise;
     }
     std::sort(e.begin(), e.end());
-    return std::max(kLeast, e[e.size() * 9 / 10] / kDeviations90);
+    const auto last = static_cast<std::size_t>(kHeldOfOthers * static_cast<double>(e.size()));
+    return std::max(kLeast, e[std::min(last, e.size() - 1)] / kDeviations90);
   }
 };
 
@@ -247,15 +264,22 @@ NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
                     const std::filesystem::path& calibration_dir) {
   // Beside the committed systems of the same class.
   std::vector<NcclMeasured> measured;
-  const Machine machine = machine_of(system);
+  NcclMeasured own = {system, logs, points};
+  const std::string group = machine_of(system).group;
   if (std::filesystem::exists(calibration_dir / "nccl" / "data" / "systems.yaml")) {
     for (auto& m : read_nccl_data(calibration_dir)) {
-      if (machine_of(m.system).group == machine.group && m.system.name != system.name) {
+      if (machine_of(m.system).group != group) {
+        continue;
+      }
+      if (own.system.link.empty() && share_a_name(m.system.fabrics, system.fabrics)) {
+        own.system.link = m.system.link;
+      }
+      if (m.system.name != system.name) {
         measured.push_back(std::move(m));
       }
     }
   }
-  measured.push_back({system, logs, points});
+  measured.push_back(std::move(own));
   const int mine = static_cast<int>(measured.size()) - 1;
   const Everything all = place_all(measured);
   std::vector<const Sample*> samples;
@@ -300,7 +324,7 @@ NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
   return result;
 }
 
-std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured) {
+std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured, NcclResiduals residuals) {
   const Everything all = place_all(measured);
   std::vector<const Sample*> samples;
   std::set<int> present;
@@ -309,7 +333,7 @@ std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured) {
     present.insert(s.machine);
   }
   const Pool pool(all.machines, samples);
-  const auto everyone = [](const Sample&) { return true; };
+  const auto everyone = [&](const Sample&) { return residuals == NcclResiduals::left_out; };
   const auto by_log = guesses(measured, all, all.logs, everyone);
   const auto by_site = guesses(measured, all, all.sites, everyone);
   std::vector<NcclText> texts;
@@ -342,12 +366,17 @@ std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured) {
   return texts;
 }
 
-std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave) {
+std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave,
+                                   int every) {
   const Everything all = place_all(measured);
-  const auto found = guesses(measured, all, leave == NcclLeave::log ? all.logs : all.sites,
-                             [](const Sample&) { return true; });
+  const bool by_log = leave == NcclLeave::log;
+  const auto wanted = [&](const Sample& s) { return (by_log ? s.log : s.site) % every == 0; };
+  const auto found = guesses(measured, all, by_log ? all.logs : all.sites, wanted);
   std::vector<NcclLeftOut> result;
   for (std::size_t i = 0; i < all.samples.size(); ++i) {
+    if (!wanted(all.samples[i])) {
+      continue;
+    }
     const Point& p = all.samples[i].point;
     result.push_back({all.from[i].first, all.from[i].second,
                       predict(p.offer, Fit{}, p.bytes).total(), found[i].seconds, p.seconds,

@@ -39,7 +39,7 @@ Machine machine_of(const NcclSystem& s) {
     return {"network", s.link.empty() ? "other" : s.link, s.name};
   }
   if (s.cluster.device.nvlink.count() <= 0) {
-    return {"pcie", "pcie", s.name};
+    return {"pcie", s.cluster.node.peer_to_peer ? "pcie" : "staged", s.name};
   }
   const std::string kind = generation(s.cluster.device.compute_capability);
   return {"nvlink", has_pairs(s.cluster) ? kind + "-pairs" : kind, s.name};
@@ -84,7 +84,7 @@ Sample Places::sample(const NcclLog& log, const NcclPoint& p) {
   s.point.seconds = to_seconds(p.time);
   if (s.op == kSend) {
     s.point.offer.add(direct_line(g.path, system_.cluster.device.compute_capability));
-    s.size = 2;
+    s.size = system_.scope == NcclScope::network ? g.shape.domains : g.shape.ranks;
   } else {
     const Situation situation = situate(g.shape, release_of(log.nccl));
     Allowed allowed;
@@ -100,6 +100,7 @@ Sample Places::sample(const NcclLog& log, const NcclPoint& p) {
 
 Everything place_all(const std::vector<NcclMeasured>& measured) {
   Everything all;
+  std::map<std::string, int> sites;
   for (int i = 0; i < static_cast<int>(measured.size()); ++i) {
     const NcclMeasured& m = measured[static_cast<std::size_t>(i)];
     all.machines.push_back(machine_of(m.system));
@@ -114,6 +115,10 @@ Everything place_all(const std::vector<NcclMeasured>& measured) {
       Sample s = places.sample(m.logs.at(static_cast<std::size_t>(point.log)), point);
       s.machine = i;
       s.log = first + point.log;
+      s.site = sites
+                   .try_emplace(all.sites[static_cast<std::size_t>(s.log)],
+                                static_cast<int>(sites.size()))
+                   .first->second;
       all.samples.push_back(s);
       all.from.emplace_back(i, p);
     }

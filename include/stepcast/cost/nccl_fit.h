@@ -18,7 +18,9 @@ enum class NcclScope { domain = 0, network = 1 };  // inside one NVLink or PCIe 
 struct NcclSystem {
   std::string name;  // of the calibration file
   NcclScope scope = NcclScope::domain;
-  std::string link;  // network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: not known
+  // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: that of the committed system with
+  // the same fabric, else not known.
+  std::string link;
   std::vector<std::string> devices;  // device names
   std::vector<std::string> nodes;    // node and cluster names (network scope)
   std::vector<std::string> fabrics;  // fabric names of the same kind
@@ -105,13 +107,17 @@ struct NcclLeftOut {
   std::string file;
 };
 enum class NcclLeave { log, site };
-std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave);
+// `every`: only each so-manieth log or site, for tests.
+std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave,
+                                   int every = 1);
 
 // Calibration files of all systems, and of the kinds that they make up, for clusters that none speaks for.
 struct NcclText {
   std::string file;  // relative to the calibration folder
   std::string yaml;
 };
-std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured);
+enum class NcclResiduals { none, left_out };  // none: zeros, in a tenth of the time
+std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured,
+                              NcclResiduals residuals = NcclResiduals::left_out);
 
 }  // namespace stepcast::cost

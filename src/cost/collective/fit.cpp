@@ -78,7 +78,14 @@ double knot_position(const Offer& offer, double bytes) {
 
 Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
   Vector x = Vector::Zero();
-  const Matrix tight = precision(prior);
+  // Large messages alone say nothing of latency.
+  constexpr double kUnseen = 0.1;
+  const bool latency_seen = std::any_of(seen.begin(), seen.end(), [](const Seen& s) {
+    return knot_position(s.point->offer, s.point->bytes) < 0;
+  });
+  Prior known = prior;
+  known.latency = latency_seen ? prior.latency : std::min(prior.latency, kUnseen);
+  const Matrix tight = precision(known);
   constexpr int kRounds = 12;
   for (int round = 0; round < kRounds; ++round) {
     Matrix a = tight;
@@ -105,7 +112,7 @@ Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
     }
     const Vector step = a.ldlt().solve(b);
     x += (round < 3 ? 0.7 : 1.0) * step;
-    if (step.norm() < 1e-5) {
+    if (step.norm() < 1e-4) {
       break;
     }
   }

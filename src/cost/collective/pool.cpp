@@ -7,17 +7,34 @@
 namespace stepcast::cost {
 namespace {
 
-// Expected sizes of the levels' shifts, log2 units, found by leaving logs and sites out
-// (scripts/nccl-table): kinds hardly differ beyond what NCCL's own model says, group sizes and what
-// one system does with one operation differ much.
-constexpr double kKind = 0.06;
-constexpr double kSize = 1.8;
-constexpr double kMachine = 0.27;
-constexpr double kOperation = 0.42;
-constexpr double kCell = 1.6;
+// Expected sizes of a level's shifts, log2 units: of the latency factor, and of the shares of
+// bandwidth. Found by leaving logs and sites out (scripts/nccl-table), one set for all classes.
+struct Sizes {
+  double latency;
+  double share;
+};
+constexpr Sizes kClass = {1, 1};
+constexpr Sizes kKind = {0.4, 2};
+constexpr Sizes kSize = {1, 1.8};
+constexpr Sizes kMachine = {0.5, 0.15};
+constexpr Sizes kOperation = {0.5, 0.42};
+constexpr Sizes kCell = {1, 1.6};
+// Scatter of a point, and between logs and between sites of one machine.
+constexpr double kPoint = 0.06;
 constexpr double kLog = 0.065;
+constexpr double kSite = 0.045;
 
-Prior of_size(double latency, double share) { return {latency, share, 0.6 * share, 0.35 * share}; }
+Prior prior_of(const Sizes& s) {
+  constexpr double kSlope = 0.6;
+  constexpr double kBend = 0.35;
+  return {s.latency, s.share, kSlope * s.share, kBend * s.share};
+}
+
+// Where latency rules and where bandwidth does, as the size of a shift that a point feels.
+double felt(const Sizes& s, double x) {
+  const double large = std::clamp((x + 2) / 4, 0.0, 1.0);
+  return s.latency * (1 - large) + s.share * large;
+}
 
 Shift plus(const Shift& a, const Shift& b, double reach) {
   Shift c = a;
@@ -62,7 +79,7 @@ Pool::Pool(const std::vector<Machine>& machines, const std::vector<const Sample*
   };
   const auto network = [&](const Sample& s) { return machine(s).group == "network"; };
   const auto always = [](const Sample&) { return 1.0; };
-  const auto fit_level = [&](Level& level, const Prior& prior, double below,
+  const auto fit_level = [&](Level& level, const Sizes& size, const Sizes& below,
                              const std::function<Key(const Sample&)>& key_of,
                              const std::function<std::string(const Sample&)>& member_of,
                              const std::function<double(const Sample&)>& reach_of) {
@@ -72,24 +89,26 @@ Pool::Pool(const std::vector<Machine>& machines, const std::vector<const Sample*
         groups[key_of(*samples[i])].push_back(i);
       }
     }
-    constexpr double kPointNoise = 0.06;
-    const double v = below * below / (kPointNoise * kPointNoise);
     for (const auto& [key, indices] : groups) {
       std::map<std::pair<std::string, int>, int> together;
-      const auto place = [&](std::size_t i) {
-        const Sample& s = *samples[i];
-        return std::pair(member_of(s),
-                         knot_weight(knot_position(s.point.offer, s.point.bytes)).low);
+      std::map<std::pair<int, int>, int> same_site;
+      const auto knot = [&](const Sample& s) {
+        return knot_weight(knot_position(s.point.offer, s.point.bytes)).low;
       };
       for (const std::size_t i : indices) {
-        ++together[place(i)];
+        const Sample& s = *samples[i];
+        ++together[{member_of(s), knot(s)}];
+        ++same_site[{s.site, knot(s)}];
       }
       std::vector<Seen> seen;
       for (const std::size_t i : indices) {
-        seen.push_back({&samples[i]->point, &base[i], reach_of(*samples[i]),
-                        1 / (1 + together[place(i)] * v)});
+        const Sample& s = *samples[i];
+        const double apart = felt(below, knot_position(s.point.offer, s.point.bytes));
+        const double more = together[{member_of(s), knot(s)}] * apart * apart +
+                            same_site[{s.site, knot(s)}] * kSite * kSite;
+        seen.push_back({&s.point, &base[i], reach_of(s), 1 / (1 + more / (kPoint * kPoint))});
       }
-      level[key] = fit_shift(seen, prior);
+      level[key] = fit_shift(seen, prior_of(size));
     }
     for (const auto& [key, indices] : groups) {
       for (const std::size_t i : indices) {
@@ -97,47 +116,46 @@ Pool::Pool(const std::vector<Machine>& machines, const std::vector<const Sample*
       }
     }
   };
-
   fit_level(
-      class_, of_size(1, 1), kKind,
+      class_, kClass, kKind,
       [&](const Sample& s) {
         return Key{machine(s).group, "", s.op, -1};
       },
       [&](const Sample& s) { return machine(s).kind; }, always);
   fit_level(
-      kind_, of_size(kKind, kKind), kMachine,
+      kind_, kKind, kMachine,
       [&](const Sample& s) {
         return Key{machine(s).group, machine(s).kind, s.op, -1};
       },
       [&](const Sample& s) { return machine(s).system; }, always);
   fit_level(
-      size_, of_size(kSize, kSize), kMachine,
+      size_, kSize, kMachine,
       [&](const Sample& s) {
         return Key{machine(s).group, machine(s).kind, s.op, s.size};
       },
       [&](const Sample& s) { return machine(s).system; },
       [&](const Sample& s) { return network(s) ? 0.0 : 1.0; });
   fit_level(
-      slope_, of_size(kSize, kSize), kMachine,
+      slope_, kSize, kMachine,
       [&](const Sample& s) {
-        return Key{machine(s).group, "", s.op, -1};
+        return Key{machine(s).group, machine(s).kind, s.op, -1};
       },
       [&](const Sample& s) { return machine(s).system + std::to_string(s.size); },
       [&](const Sample& s) { return network(s) ? spread_of(s.size) : 0.0; });
   fit_level(
-      machine_, of_size(kMachine, kMachine), kOperation,
+      machine_, kMachine, kOperation,
       [&](const Sample& s) {
         return Key{machine(s).system, "", -1, -1};
       },
       [&](const Sample& s) { return std::to_string(s.op); }, always);
   fit_level(
-      operation_, of_size(kOperation, kOperation), kCell,
+      operation_, kOperation, kCell,
       [&](const Sample& s) {
         return Key{machine(s).system, "", s.op, -1};
       },
       [&](const Sample& s) { return std::to_string(s.size); }, always);
   fit_level(
-      cell_, of_size(kCell, kCell), kLog,
+      cell_, kCell, {kLog, kLog},
       [&](const Sample& s) {
         return Key{machine(s).system, "", s.op, s.size};
       },
@@ -166,7 +184,7 @@ Shift Pool::at(const Machine& m, int op, int size) const {
                  size),
              1);
   if (m.group == "network") {
-    add(slope_, {m.group, "", op, -1}, spread_of(size));
+    add(slope_, {m.group, m.kind, op, -1}, spread_of(size));
   }
   if (!m.system.empty()) {
     add(machine_, {m.system, "", -1, -1}, 1);

@@ -5,12 +5,14 @@
 //   class      NVLink domains, PCIe domains, or networks: one per operation
 //   kind       a GPU generation's domains, or one kind of network: per operation
 //   size       ranks of the domain, per kind and operation; on networks a slope in log2(domains)
+//              from two on
 //   machine    a system, all its operations alike
 //   operation  of that system
 //   cell       of that system, operation and group size
 // each fitted on top of those before. At every level points that share one of the next level's
 // members count together: n of them as n / (1 + n v), v the variance that members are expected to
-// have over that of a point, so that much measured systems do not outvote others.
+// have over that of a point, so that much measured systems do not outvote others; logs of one site
+// likewise.
 #pragma once
 
 #include <map>
@@ -33,6 +35,7 @@ struct Sample {
   Point point;
   int machine = 0;  // index
   int log = 0;      // unique among all
+  int site = 0;     // logs of one site are repeats of one machine
   int op = 0;
   int size = 0;  // ranks of the domain, or domains of the network
 };
