@@ -107,6 +107,7 @@ cluster::Topology best_case(const job::Cluster& given, const cluster::Topology& 
   job::Cluster best = given;
   best.faults.clear();
   best.overrides.clear();
+  best.fabric.routing = job::Fabric::Routing::adaptive;  // no draw of hashed routes does better
   for (const auto& o : given.overrides) {
     best.device.nvlink = std::max(best.device.nvlink, o.device.nvlink);
     best.device.pcie = std::max(best.device.pcie, o.device.pcie);

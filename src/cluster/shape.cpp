@@ -2,8 +2,10 @@
 // the sum of the ports' rates, nic_per_rank that sum shared by the members; both for the slowest
 // domain. NCCL cuts a ring's bytes evenly over its ports, and all-to-all's are each rank's own: the
 // slowest port, or the rank with the smallest share of one, sets the pace of its domain. A group
-// that crosses spines (or cores) counts a port at no more than its share of the
-// leaf's uplink (the pod's core links) when every port below leaves at once.
+// that crosses spines (or cores) counts a port at no more than its share of the leaf's uplink (the
+// pod's core links). Nodes join a ring in their order, so that one domain below a leaf talks across
+// it: its ports share the uplink. In all-to-all every port below leaves at once. Other groups'
+// traffic on the same uplinks is contention, the engine's.
 //
 // Rings stay on their rails: data for another rail moves over NVLink to the GPU beside it (PXN)
 // before it leaves the node. Without PXN, k rails send (k - 1) / k of all-to-all's bytes over the
@@ -147,6 +149,9 @@ class Network {
     shape_.crosses_spine = several_units || (!alike && !shape_.pxn);
     shape_.pairs_cross_spine = shape_.crosses_spine || (rails_ > 1 && !shape_.pxn);
     several_units_ = several_units;
+    if (shape_.pairs_cross_spine) {
+      count_ports();
+    }
   }
 
   double core_limit(int pod, bool pairs) const {
@@ -166,18 +171,45 @@ class Network {
   double reach(int port, bool pairs) const {
     double rate = plan_.port[port];
     const int leaf = plan_.leaf_of_port(port);
-    if (pairs ? shape_.pairs_cross_spine : shape_.crosses_spine) {
+    if (!(pairs ? shape_.pairs_cross_spine : shape_.crosses_spine)) {
+      return rate;
+    }
+    if (pairs) {
       double share = plan_.uplink_share[leaf];
-      if (pairs && !several_units_) {
+      if (!several_units_) {
         share *= rails_ > 1 ? rails_ / (rails_ - 1.0) : 1.0;
       }
       rate = std::min(rate, share);
+    } else {
+      rate = std::min(rate, plan_.uplink[leaf] / shape_.nics_per_leaf);
     }
     if (shape_.crosses_core) {
       const int pod = plan_.pod_of_leaf(leaf);
-      rate = std::min(rate, plan_.core_share[pod] * core_limit(pod, pairs) / plan_.core[pod]);
+      const double limit = core_limit(pod, pairs);
+      rate = std::min(
+          rate, pairs ? plan_.core_share[pod] * limit / plan_.core[pod] : limit / most_ports_);
     }
     return rate;
+  }
+
+  // Ports of the domain with the most, over the cluster and below one leaf.
+  void count_ports() {
+    runs(
+        slots_, [&](int s) { return plan_.domain_of(s); },
+        [&](std::span<const int> members) {
+          const int node = plan_.node_of(members.front());
+          int ports = 0;
+          int first_node = 0;
+          runs(
+              members, [&](int s) { return plan_.port_of(s); },
+              [&](std::span<const int> users) {
+                ++ports;
+                first_node += plan_.node_of(users.front()) == node ? 1 : 0;
+              });
+          most_ports_ = std::max(most_ports_, ports);
+          shape_.nics_per_leaf =
+              std::max(shape_.nics_per_leaf, plan_.rails() ? ports / first_node : ports);
+        });
   }
 
   void sum_domains() {
@@ -191,8 +223,6 @@ class Network {
           double slowest = kNone;        // port
           double slowest_share = kNone;  // of a port, among the members that use it
           int ports = 0;
-          int rails = 0;  // ports of the domain's first node
-          const int node = plan_.node_of(members.front());
           runs(
               members, [&](int s) { return plan_.ports > 0 ? plan_.port_of(s) : 0; },
               [&](std::span<const int> users) {
@@ -204,7 +234,6 @@ class Network {
                 slowest_share =
                     std::min(slowest_share, reach(port, true) / static_cast<double>(users.size()));
                 ++ports;
-                rails += plan_.node_of(users.front()) == node ? 1 : 0;
               });
           const double rate = ports > 0 ? slowest * ports : 0;
           const double pairs = ports > 0 ? slowest_share * static_cast<double>(members.size()) : 0;
@@ -214,8 +243,6 @@ class Network {
           shape_.nics_per_domain =
               shape_.nics_per_domain == 0 ? ports : std::min(shape_.nics_per_domain, ports);
           if (shape_.pairs_cross_spine) {
-            shape_.nics_per_leaf =
-                std::max(shape_.nics_per_leaf, plan_.rails() && rails > 0 ? ports / rails : ports);
             in_unit = unit(members.front()) == unit_before ? in_unit + 1 : 1;
             unit_before = unit(members.front());
             shape_.domains_per_leaf = std::max(shape_.domains_per_leaf, in_unit);
@@ -286,7 +313,8 @@ class Network {
   bool several_units_ = false;
   int units_ = 0;
   int pods_ = 0;
-  int rails_ = 1;  // that members use
+  int rails_ = 1;       // that members use
+  int most_ports_ = 1;  // of one domain
   int domains_per_pod_ = 1;
   double per_rank_ = kNone;
   double per_domain_ = kNone;

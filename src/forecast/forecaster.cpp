@@ -102,7 +102,7 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
   if (auto* why = std::get_if<Infeasible>(&plan)) {
     return *why;
   }
-  auto topology = cluster::Topology::build(job.cluster);
+  auto topology = cluster::Topology::build(job.cluster, job.seed);
   if (auto* why = std::get_if<Infeasible>(&topology)) {
     return *why;
   }
