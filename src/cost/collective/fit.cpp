@@ -16,8 +16,8 @@ using Vector = Eigen::Matrix<double, kParameters, 1>;
 // Large messages approach a bandwidth: beyond the latency's share slopes fade, so that sizes beyond
 // those measured keep the last one's share.
 double flatter(double x) {
-  constexpr double kFrom = 6;
-  constexpr double kHalves = 1.5;
+  constexpr double kFrom = 4;
+  constexpr double kHalves = 1;
   return x <= kFrom ? 1 : std::exp2((kFrom - x) / kHalves);
 }
 
