@@ -48,15 +48,31 @@ inline void ask(const cluster::Topology& topology) {
     require(shape.domains >= 1 && shape.domains <= shape.ranks, "domains");
     require(shape.nodes >= 1 && shape.nodes <= shape.ranks, "nodes");
     require(shape.network_latency >= Time{0}, "a negative latency");
+    for (const double share :
+         {shape.hash_mean, shape.hash_low, shape.hash_high, shape.pairs_hash_mean,
+          shape.pairs_hash_low, shape.pairs_hash_high}) {
+      require(share > 0 && share <= 1 + 1e-9, "a share that hashing cannot leave");
+    }
+    for (const Bandwidth rate :
+         {shape.nvlink, shape.nic_per_rank, shape.nic_per_domain, shape.pairs_nic_per_domain}) {
+      require(std::isfinite(rate.count()) && rate >= Bandwidth(0), "a rate that is none");
+    }
+    require(shape.domains == 1 || shape.nic_per_domain > Bandwidth(0),
+            "domains that cannot reach each other");
   }
   if (devices <= kAll) {
     const auto resources = topology.resources().size();
     for (const int slot : all) {
       for (const int resource : {topology.nvlink_port(slot), topology.nic_out(slot),
-                                 topology.nic_in(slot), topology.spine(slot)}) {
+                                 topology.nic_in(slot), topology.spine(slot), topology.core(slot),
+                                 topology.pcie_uplink(slot), topology.socket_link(slot)}) {
         require(resource >= -1 && resource < static_cast<int>(resources),
                 "a resource that is none");
       }
+    }
+    for (const cluster::Resource& resource : topology.resources()) {
+      require(std::isfinite(resource.capacity.count()) && resource.capacity >= Bandwidth(0),
+              "a capacity that is none");
     }
     const auto vertices = static_cast<int>(topology.vertices().size());
     for (const cluster::Link& link : topology.links()) {
