@@ -81,8 +81,8 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
   for (const int i : present) {
     const NcclSystem& s = measured[static_cast<std::size_t>(i)].system;
     const Machine& m = machines[static_cast<std::size_t>(i)];
-    if (m.kind == "staged") {
-      continue;  // how a device reaches others is not to be seen from its name
+    if (m.kind == "staged" || (m.group == "nvlink" && !s.link.empty())) {
+      continue;  // nothing that a device's name shows
     }
     for (const Machine& of : {Machine{m.group, m.kind, ""}, Machine{m.group, "", ""}}) {
       if (m.group == "pcie" && of.kind.empty()) {
@@ -146,7 +146,12 @@ struct Guess {
 };
 
 Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const Sample& s) {
-  const NcclFile* file = match_file(files, scope_of(system), system.cluster, {});
+  // A system of no device, node or fabric is asked for by name.
+  std::vector<std::string> only;
+  if (system.devices.empty() && system.nodes.empty() && system.fabrics.empty()) {
+    only.push_back(system.name + ".yaml");
+  }
+  const NcclFile* file = match_file(files, scope_of(system), system.cluster, only);
   const auto* fits = find_fits(file, s.op);
   return {predict(s.point.offer, fit_for(fits, s.size), s.point.bytes).total(),
           fits == nullptr ? "datasheet" : file->file};

@@ -41,7 +41,8 @@ Machine machine_of(const NcclSystem& s) {
   if (s.cluster.device.nvlink.count() <= 0) {
     return {"pcie", s.cluster.node.peer_to_peer ? "pcie" : "staged", s.name};
   }
-  const std::string kind = generation(s.cluster.device.compute_capability);
+  const std::string kind = std::string(generation(s.cluster.device.compute_capability)) +
+                           (s.link.empty() ? "" : "-" + s.link);
   return {"nvlink", has_pairs(s.cluster) ? kind + "-pairs" : kind, s.name};
 }
 

@@ -19,7 +19,7 @@ struct NcclSystem {
   std::string name;  // of the calibration file
   NcclScope scope = NcclScope::domain;
   // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: that of the committed system with
-  // the same fabric, else not known.
+  // the same fabric, else not known. Domain scope: "profile" where times are not those of nccl-tests.
   std::string link;
   std::vector<std::string> devices;  // device names
   std::vector<std::string> nodes;    // node and cluster names (network scope)
