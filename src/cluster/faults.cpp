@@ -36,6 +36,12 @@ class Faults {
     if (!fault.down && !(left_ > 0 && left_ <= 1)) {
       return "'" + fault.target + "' keeps a share of its bandwidth above 0 and at most 1";
     }
+    // Leaves and rails named again and again: no description of a cluster, and minutes of work.
+    constexpr std::int64_t kMostLayers = 64;
+    if (visited_ > kMostLayers * static_cast<std::int64_t>(plan_.port.size())) {
+      return "leaves and rails are named so often that each port has " +
+             std::to_string(kMostLayers) + " faults";
+    }
     const std::string_view whole = fault.target;
     const auto slash = whole.find('/');
     const auto head = whole.substr(0, slash);
@@ -87,16 +93,17 @@ class Faults {
  private:
   // Ports of a leaf, or of a rail: only those are visited, since faults may be many.
   void scale_leaf(int leaf) {
-    const int unit = leaf / plan_.leaves_per_unit;
-    const int first = unit * plan_.cluster.fabric.nodes_per_leaf;
-    const int last = std::min(plan_.cluster.nodes, first + plan_.cluster.fabric.nodes_per_leaf);
-    for (int port = first * plan_.ports; port < last * plan_.ports; ++port) {
-      plan_.port[port] *= plan_.leaf_of_port(port) == leaf ? left_ : 1;
-    }
+    const auto& c = plan_.cluster;
+    const int first = leaf / plan_.leaves_per_unit * c.fabric.nodes_per_leaf;
+    const int last = std::min(c.nodes, first + c.fabric.nodes_per_leaf);
+    const int rail = leaf % plan_.leaves_per_unit;  // 0 where a leaf takes all of a node's ports
+    scale_ports(first * plan_.ports + rail, last * plan_.ports, plan_.rails() ? plan_.ports : 1);
   }
-  void scale_rail(int rail) {
-    for (int port = rail; port < static_cast<int>(plan_.port.size()); port += plan_.ports) {
+  void scale_rail(int rail) { scale_ports(rail, static_cast<int>(plan_.port.size()), plan_.ports); }
+  void scale_ports(int first, int end, int step) {
+    for (int port = first; port < end; port += step) {
       plan_.port[port] *= left_;
+      ++visited_;
     }
   }
 
@@ -149,6 +156,7 @@ class Faults {
   Plan& plan_;
   double nic_rate_;
   double left_ = 1;
+  std::int64_t visited_ = 0;  // ports
 };
 
 // Ports without a way out are served by others of their node.

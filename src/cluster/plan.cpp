@@ -10,7 +10,6 @@ namespace {
 
 // A description beyond these is no cluster, and would take minutes or gigabytes.
 constexpr std::int64_t kMostLayers = 64;          // overrides of one node
-constexpr std::int64_t kMostRailFaults = 1024;    // as many as a node has ports
 constexpr std::int64_t kMostSpines = 16'000'000;  // of all pods
 
 Infeasible bad(const std::string& key, const std::string& reason) { return {key, reason}; }
@@ -134,12 +133,6 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   if (painted > kMostLayers * c.nodes) {
     return bad("cluster.overrides", "they name " + std::to_string(painted) + " nodes of " +
                                         std::to_string(c.nodes) + ": each node many times over");
-  }
-  const auto rails = std::count_if(c.faults.begin(), c.faults.end(), [](const auto& fault) {
-    return fault.target.compare(0, 4, "rail") == 0;
-  });
-  if (rails > kMostRailFaults) {
-    return bad("cluster.faults", "more than " + std::to_string(kMostRailFaults) + " name a rail");
   }
   return std::nullopt;
 }
