@@ -1,4 +1,6 @@
 // Collectives against nccl-tests logs that they were not fitted to.
+#include "stepcast/cost/collectives.h"
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -6,6 +8,7 @@
 #include <set>
 #include <sstream>
 
+#include "../unit/cluster/clusters.h"
 #include "catch.hpp"
 #include "stepcast/cost/nccl_fit.h"
 
@@ -71,4 +74,28 @@ TEST_CASE("logs left out: time within 10 % from 1 MiB on and 20 % below, in the 
   // The logs are no easy ones: NCCL's own model alone misses both.
   CHECK(median(plain[0]) > 0.20);
   CHECK(median(plain[1]) > 0.20);
+}
+
+TEST_CASE("beyond what was measured: bandwidth holds, and a hundred thousand GPUs stay finite") {
+  const auto time = [](const job::Cluster& c, const std::vector<int>& slots, Collective op,
+                       std::int64_t bytes) {
+    CurveTable curves;
+    const Collectives with(c, {}, kFiles, {}, curves);
+    const auto p = with.price(op, Bytes(bytes), test::built(c).shape(slots));
+    return to_seconds(p.latency + p.fluid);
+  };
+  constexpr std::int64_t kGiB = 1LL << 30;
+  for (const auto op : {Collective::all_reduce, Collective::all_gather, Collective::reduce_scatter,
+                        Collective::all_to_all}) {
+    for (const auto& c : {test::dgx_a100(1), test::hgx_h100(1)}) {
+      const auto all = test::every(0, 1, 8);
+      INFO(c.name << " " << to_string(op));
+      // Sixteen times the bytes of a size that was measured.
+      CHECK(time(c, all, op, 64 * kGiB) / time(c, all, op, 4 * kGiB) == Approx(16).epsilon(0.05));
+    }
+    const auto large = test::hgx_h100(12500);
+    const double far = time(large, test::every(0, 8, 12500), op, kGiB);
+    CHECK(far > time(large, test::every(0, 8, 10), op, kGiB));
+    CHECK(far < 100);
+  }
 }
