@@ -221,23 +221,19 @@ void number_resources(Plan& plan, double nominal_port) {
   int next = plan.slots() + 2 * static_cast<int>(plan.port.size());
   const auto binds = [&](double share) { return share < nominal_port * (1 - 1e-9); };
   const int leaves = static_cast<int>(plan.uplink.size());
-  plan.uplink_share.assign(leaves, 0);
   plan.spine_resource.assign(leaves, -1);
   for (int leaf = 0; leaf < leaves; ++leaf) {
     const int unit = leaf / plan.leaves_per_unit;
     const int nodes = std::min(c.fabric.nodes_per_leaf, c.nodes - unit * c.fabric.nodes_per_leaf);
     const int below = nodes * (plan.ports / plan.leaves_per_unit);
-    plan.uplink_share[leaf] = plan.uplink[leaf] / below;
-    if (plan.spines > 0 && binds(plan.uplink_share[leaf])) {
+    if (plan.spines > 0 && binds(plan.uplink[leaf] / below)) {
       plan.spine_resource[leaf] = next++;
     }
   }
-  plan.core_share.assign(plan.core.size(), 0);
   plan.core_resource.assign(plan.core.size(), -1);
   for (int pod = 0; pod < static_cast<int>(plan.core.size()); ++pod) {
     const int nodes = std::min(c.fabric.nodes_per_pod, c.nodes - pod * c.fabric.nodes_per_pod);
-    plan.core_share[pod] = plan.core[pod] / (nodes * plan.ports);
-    if (binds(plan.core_share[pod])) {
+    if (binds(plan.core[pod] / (nodes * plan.ports))) {
       plan.core_resource[pod] = next++;
     }
   }

@@ -60,16 +60,13 @@ struct Plan {
   std::vector<int> instead;                 // the port that serves for each; empty: all work
   std::vector<double> uplink;               // bytes/s per leaf, all spines together
   std::vector<double> uplink_each;          // bytes/s per leaf to a spine without faults
-  // bytes/s per port below, when all of them leave the unit at once
-  std::vector<double> uplink_share;
-  std::vector<int> spine_resource;  // per leaf, or -1 where the uplink cannot bind
-  std::vector<double> spine_left;   // share left, per (pod, spine)
-  std::vector<double> core;         // bytes/s per pod: core or global links; empty: one pod
-  std::vector<double> core_each;    // bytes/s per pod and spine without faults of that spine
-  std::vector<double> core_share;   // per port in the pod, when all of them leave it at once
-  std::vector<int> core_resource;   // per pod, or -1
-  int uplink_cables = 0;            // of one leaf
-  int core_cables = 0;              // of one pod
+  std::vector<int> spine_resource;          // per leaf, or -1 where the uplink cannot bind
+  std::vector<double> spine_left;           // share left, per (pod, spine)
+  std::vector<double> core;                 // bytes/s per pod: core or global links; empty: one pod
+  std::vector<double> core_each;   // bytes/s per pod and spine without faults of that spine
+  std::vector<int> core_resource;  // per pod, or -1
+  int uplink_cables = 0;           // of one leaf
+  int core_cables = 0;             // of one pod
   std::vector<MeshLinks>
       meshes;                // listed links: one, or one per node where faults or devices differ
   int pcie_resource = -1;    // the first of the switches' uplinks, node by node

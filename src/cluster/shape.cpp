@@ -4,8 +4,9 @@
 // slowest port, or the rank with the smallest share of one, sets the pace of its domain. A group
 // that crosses spines (or cores) counts a port at no more than its share of the leaf's uplink (the
 // pod's core links). Nodes join a ring in their order, so that one domain below a leaf talks across
-// it: its ports share the uplink. In all-to-all every port below leaves at once. Other groups'
-// traffic on the same uplinks is contention, the engine's.
+// it: its ports share the uplink. In all-to-all every port of the d member domains below sends the
+// part (D - d) / (D - 1) of its bytes to the others of all D. Other groups' traffic on the same
+// uplinks is contention, the engine's.
 //
 // Rings stay on their rails: data for another rail moves over NVLink to the GPU beside it (PXN)
 // before it leaves the node. Without PXN, k rails send (k - 1) / k of all-to-all's bytes over the
@@ -174,26 +175,46 @@ class Network {
     if (!(pairs ? shape_.pairs_cross_spine : shape_.crosses_spine)) {
       return rate;
     }
-    if (pairs) {
-      double share = plan_.uplink_share[leaf];
-      if (!several_units_) {
-        share *= rails_ > 1 ? rails_ / (rails_ - 1.0) : 1.0;
-      }
-      rate = std::min(rate, share);
-    } else {
-      rate = std::min(rate, plan_.uplink[leaf] / shape_.nics_per_leaf);
-    }
+    // Ports' worth of bytes that the leaf, then the pod, has to pass on.
+    const double leaf_load = shape_.nics_per_leaf * (pairs ? leaf_load_ : 1);
+    rate = std::min(rate, plan_.uplink[leaf] / leaf_load);
     if (shape_.crosses_core) {
-      const int pod = plan_.pod_of_leaf(leaf);
-      const double limit = core_limit(pod, pairs);
-      rate = std::min(
-          rate, pairs ? plan_.core_share[pod] * limit / plan_.core[pod] : limit / most_ports_);
+      const double pod_load = most_ports_ * (pairs ? pod_load_ : 1);
+      rate = std::min(rate, core_limit(plan_.pod_of_leaf(leaf), pairs) / pod_load);
     }
     return rate;
   }
 
-  // Ports of the domain with the most, over the cluster and below one leaf.
+  // Ports of the domain with the most, over the cluster and below one leaf; what all-to-all sends
+  // out of the fullest leaf and pod, in domains' worth.
   void count_ports() {
+    const double others = std::max(1, shape_.domains - 1);
+    // Without PXN data for another rail takes the spine even below one leaf's nodes.
+    const double changes = !shape_.pxn && rails_ > 1 ? (rails_ - 1.0) / rails_ : 0;
+    const auto most = [&](const auto& place, double near) {
+      double load = 0;
+      int domains = 0;
+      int at = -1;
+      const auto add = [&] {
+        const double far = (shape_.domains - domains) / others;
+        load = std::max(load, domains * (far + (1 - far) * near));
+      };
+      runs(
+          slots_, [&](int s) { return plan_.domain_of(s); },
+          [&](std::span<const int> members) {
+            const int here = place(members.front());
+            if (here != at) {
+              add();
+              domains = 0;
+              at = here;
+            }
+            ++domains;
+          });
+      add();
+      return load;
+    };
+    leaf_load_ = most([&](int s) { return unit(s); }, changes);
+    pod_load_ = most([&](int s) { return pod(s); }, 0);
     runs(
         slots_, [&](int s) { return plan_.domain_of(s); },
         [&](std::span<const int> members) {
@@ -315,6 +336,8 @@ class Network {
   int pods_ = 0;
   int rails_ = 1;       // that members use
   int most_ports_ = 1;  // of one domain
+  double leaf_load_ = 1;
+  double pod_load_ = 1;
   int domains_per_pod_ = 1;
   double per_rank_ = kNone;
   double per_domain_ = kNone;

@@ -1,6 +1,7 @@
 // What physics says of a topology, in closed form: paths and group shapes.
 #include "stepcast/cluster/topology.h"
 
+#include <map>
 #include <set>
 
 #include "../unit/cluster/clusters.h"
@@ -89,6 +90,10 @@ TEST_CASE("half a NIC halves what leaves the node and nothing inside it") {
   }
 }
 
+// Of all-to-all among `all` domains, d below one switch: ports' worth that each node below sends
+// past it.
+double leaving(double all, double d) { return (all - d) / (all - 1); }
+
 TEST_CASE("oversubscription bites where traffic crosses the spine, and only there") {
   for (const auto kind : {Fabric::Kind::rail_optimized, Fabric::Kind::fat_tree}) {
     const auto full = built(sixteen(kind));
@@ -97,7 +102,7 @@ TEST_CASE("oversubscription bites where traffic crosses the spine, and only ther
     CHECK(thin.shape(below) == full.shape(below));
     const auto across = every(0, 1, 8 * 8);
     CHECK(full.shape(across).crosses_spine);
-    CHECK(pairs(thin, across) == pairs(full, across) / 2);
+    CHECK(pairs(thin, across) == Approx(pairs(full, across) / 2 / leaving(8, 4)));
     // Of four nodes below a leaf one hands a ring on across it: half the uplinks are plenty for
     // it, an eighth are half of what it needs.
     CHECK(rate(thin, across) == rate(full, across));
@@ -140,7 +145,7 @@ TEST_CASE("on rails an all-reduce keeps to them; all-to-all does with PXN") {
   c.fabric.pxn = false;
   CHECK(built(c).shape(apart).crosses_spine);
   CHECK(built(c).shape(apart).nic_per_domain.count() == kPort);  // alone on four uplinks' quarter
-  CHECK(built(c).shape(apart).pairs_nic_per_domain.count() == kPort / 2);
+  CHECK(built(c).shape(apart).pairs_nic_per_domain.count() == kPort);
   // A tree has one leaf for all rails.
   c = sixteen(Fabric::Kind::fat_tree, 4);
   c.fabric.pxn = false;
@@ -156,11 +161,15 @@ TEST_CASE("a degraded part slows exactly the groups that use it") {
   const auto c = sixteen(Fabric::Kind::rail_optimized);
   const auto whole = built(c);
   const std::set<int> all = {0, 1, 2, 3, 4, 5, 6, 7};
+  constexpr double kLeft = 0.1;
+  // One of four spines; the other three and what 4 of 16 nodes send past their leaf.
+  const std::map<std::string, double> expected = {
+      {"spine0", (1 - (1 - kLeft) / 4) / leaving(16, 4)}, {"leaf10/up", kLeft / leaving(16, 4)}};
   for (const auto& [target, data, rails] :
        {Case{"node5/nic2", true, {2}}, Case{"leaf10", true, {2}}, Case{"leaf10/up", true, {2}},
         Case{"rail2", true, {2}}, Case{"spine0", true, all}, Case{"node5/gpu2", false, {}}}) {
     auto hurt = c;
-    hurt.faults = {{target, 0.5, false}};
+    hurt.faults = {{target, kLeft, false}};
     const auto t = built(hurt);
     INFO(target);
     for (int rail = 0; rail < 8; ++rail) {
@@ -169,7 +178,7 @@ TEST_CASE("a degraded part slows exactly the groups that use it") {
       if (rails.count(rail) == 0) {
         CHECK(left == 1);
       } else {
-        CHECK(left == Approx(target == std::string("spine0") ? 1 - 0.5 / 4 : 0.5));
+        CHECK(left == Approx(expected.count(target) != 0 ? expected.at(target) : kLeft));
       }
     }
     for (int node = 0; node < 16; ++node) {
@@ -221,7 +230,7 @@ TEST_CASE("what is down is gone: its neighbours serve, or nothing runs") {
   CHECK(rate(built(c), every(0, 1, 32)) == 7 * kPort);
   CHECK(rate(built(c), every(32, 1, 32)) == 8 * kPort);
   c.faults = {{"spine1", 1, true}};
-  CHECK(pairs(built(c), every(0, 8, 16)) == Approx(kPort * 3 / 4));
+  CHECK(pairs(built(c), every(0, 8, 16)) == Approx(kPort * 3 / 4 / leaving(16, 4)));
   CHECK(rate(built(c), every(0, 8, 16)) == kPort);  // one of four nodes hands a ring on
   CHECK(rate(built(c), every(0, 8, 4)) == kPort);
 
@@ -255,7 +264,7 @@ TEST_CASE("three-level tree: the core's oversubscription bites between pods only
     const auto all = every(0, 1, 128);
     CHECK(full.shape(all).crosses_core);
     CHECK(rate(full, all) == 8 * kPort);
-    CHECK(pairs(thin, all) == Approx(8 * kPort / 4));
+    CHECK(pairs(thin, all) == Approx(8 * kPort / 4 / leaving(16, 4)));
     // One of a pod's four nodes hands a ring on to the next pod.
     CHECK(rate(thin, all) == 8 * kPort);
     CHECK(rate(built(pods(kind, 16)), all) == Approx(8 * kPort / 4));
@@ -279,8 +288,8 @@ TEST_CASE("three-level tree: the core's oversubscription bites between pods only
   // Levels multiply where both are thin.
   auto c = pods(Fabric::Kind::fat_tree, 6);
   c.fabric.oversubscription = 2;
-  CHECK(pairs(built(c), every(0, 1, 32)) == Approx(8 * kPort / 2));
-  CHECK(pairs(built(c), every(0, 1, 128)) == Approx(8 * kPort / 6));
+  CHECK(pairs(built(c), every(0, 1, 32)) == Approx(8 * kPort / 2 / leaving(4, 2)));
+  CHECK(pairs(built(c), every(0, 1, 128)) == Approx(8 * kPort / 6 / leaving(16, 4)));
 }
 
 TEST_CASE("dragonfly+: global links by taper and routing") {
@@ -296,11 +305,13 @@ TEST_CASE("dragonfly+: global links by taper and routing") {
       // Two of four groups: adaptive uses all global links, minimal a third of them.
       const auto two = every(0, 1, 64);
       CHECK(rate(t, two) == Approx(8 * std::min(kPort, adaptive ? ring : ring / 3)));
-      CHECK(pairs(t, two) == Approx(8 * std::min(kPort, adaptive ? port : port / 3)));
+      CHECK(pairs(t, two) ==
+            Approx(8 * std::min(kPort, (adaptive ? port : port / 3) / leaving(8, 4))));
       // All four in a ring: detours share d with the direct way of others: (1 + 2 / 2) d.
       const auto all = every(0, 1, 128);
       CHECK(rate(t, all) == Approx(8 * std::min(kPort, adaptive ? ring * 2 / 3 : ring / 3)));
-      CHECK(pairs(t, all) == Approx(8 * port));  // uniform traffic: minimal is as good
+      // Uniform traffic: minimal is as good.
+      CHECK(pairs(t, all) == Approx(8 * std::min(kPort, port / leaving(16, 4))));
       CHECK(t.path(0, 32).hops == 7);
       CHECK(t.path(0, 16).hops == 6);
     }
