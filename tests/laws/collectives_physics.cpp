@@ -110,7 +110,10 @@ TEST_CASE("half a NIC is half the bandwidth between nodes, and nothing changes i
             CHECK((!nccl.algo || slower >= 1));
             CHECK(slower <= 2.3);
             if (saturated(whole, bytes) && saturated(half, bytes)) {
-              CHECK(slower >= 1.9);
+              // NCCL counts a rank of an NVLS tree over more than two domains at 45.5 GB/s, 9 %
+              // below the NIC that is halved (tuning.cc, NVLSTree on Hopper).
+              const bool capped = !nccl.algo && op == Collective::all_reduce && c.node.nvls;
+              CHECK(slower >= (capped ? 2 * 45.5 / 50 : 1.9));
               CHECK(slower <= 2.1);
               ++bound;
             }
