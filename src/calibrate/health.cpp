@@ -7,6 +7,7 @@
 #include <map>
 
 #include "stepcast/base/interval.h"
+#include "stepcast/base/median.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -31,15 +32,6 @@ constexpr double kMostWrong = 0.25;
 
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kLarge = 64;  // within this factor of the largest size
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // The sizes at which bandwidth, not latency, sets the time: from 1 MiB and near the largest. A log
 // of small messages has only those.

@@ -14,6 +14,7 @@
 #include "health.h"
 #include "provenance.h"
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/median.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/text/document.h"
 
@@ -25,15 +26,6 @@ using result::CalibrationSeries;
 using result::Health;
 
 constexpr std::int64_t kMiB = 1 << 20;
-
-double median(std::vector<double> values) {
-  if (values.empty()) {
-    return 0;
-  }
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
 
 // Bytes on the busiest link over bytes of the size column (nccl-tests: doc/PERFORMANCE.md).
 double bus_factor(const std::string& op, int ranks) {

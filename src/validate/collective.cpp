@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "stepcast/base/interval.h"
+#include "stepcast/base/median.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/validate/published.h"
@@ -30,12 +31,6 @@ std::optional<Collective> collective_of(const std::string& op) {
       {"scatter", Collective::scatter}};
   const auto found = known.find(op);
   return found == known.end() ? std::nullopt : std::optional(found->second);
-}
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 // Summaries by collective and by the side of 1 MiB that a size lies on: the rows under other names.

@@ -10,6 +10,7 @@
 
 #include "../unit/cluster/clusters.h"
 #include "catch.hpp"
+#include "stepcast/base/median.h"
 #include "stepcast/cost/nccl_fit.h"
 
 using namespace stepcast;
@@ -29,11 +30,6 @@ std::string curves(const std::string& yaml) {
     }
   }
   return out;
-}
-
-double median(std::vector<double> v) {
-  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(v.size() / 2), v.end());
-  return v[v.size() / 2];
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Kernel curves against measurements: the held-out marks of every committed fit, and tables that are
-// no curve's points (kernels/README.md says what each did decide).
+// Kernel curves against measurements: the held-out marks of every committed fit, and tables that
+// are no curve's points (kernels/README.md says what each did decide).
 #include "stepcast/cost/kernels.h"
 
 #include <algorithm>

@@ -8,6 +8,7 @@
 #include <cstdio>
 
 #include "catch.hpp"
+#include "stepcast/base/median.h"
 #include "stepcast/text/document.h"
 
 namespace {
@@ -42,13 +43,6 @@ double mean_size(const std::vector<ValidationRow>& rows) {
     sum += std::abs(r.error);
   }
   return sum / static_cast<double>(rows.size());
-}
-
-double median(std::vector<double> values) {
-  REQUIRE_FALSE(values.empty());
-  std::sort(values.begin(), values.end());
-  const std::size_t n = values.size();
-  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
 }  // namespace

@@ -13,10 +13,13 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "run.h"
 
 namespace {
 
 namespace fs = std::filesystem;
+using stepcast::test::Result;
+using stepcast::test::run;
 
 std::string slurp(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -41,32 +44,6 @@ class Folder {
  private:
   fs::path path_;
 };
-
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
-
-// Runs `simulate ARGUMENTS` from `directory`.
-Result run(const std::string& arguments, const std::string& directory = STEPCAST_SOURCE_DIR) {
-  const fs::path errors =
-      fs::temp_directory_path() / ("stepcast-stderr-" + std::to_string(::getpid()));
-  const std::string command = "cd '" + directory + "' && '" STEPCAST_BINARY "' " + arguments +
-                              " 2>'" + errors.string() + "'";
-  Result result;
-  FILE* pipe = ::popen(command.c_str(), "r");
-  REQUIRE(pipe != nullptr);
-  std::array<char, 4096> buffer{};
-  std::size_t n = 0;
-  while ((n = std::fread(buffer.data(), 1, buffer.size(), pipe)) > 0) {
-    result.out.append(buffer.data(), n);
-  }
-  const int status = ::pclose(pipe);
-  result.status = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-  result.err = slurp(errors);
-  fs::remove(errors);
-  return result;
-}
 
 void check_refused(const std::string& arguments, const std::string& line) {
   INFO(arguments);

@@ -1,4 +1,4 @@
-// The binary from outside, in the source tree: exit status and both streams.
+// The binary from outside, from the source tree or elsewhere: exit status and both streams.
 #pragma once
 
 #include <sys/wait.h>
@@ -21,10 +21,12 @@ struct Result {
   std::string out, err;
 };
 
-inline Result run(const std::string& arguments) {
+// Runs `simulate ARGUMENTS` from `directory`.
+inline Result run(const std::string& arguments,
+                  const std::string& directory = STEPCAST_SOURCE_DIR) {
   const std::filesystem::path errors =
       std::filesystem::temp_directory_path() / ("stepcast-cli-err-" + std::to_string(::getpid()));
-  const std::string command = "cd '" STEPCAST_SOURCE_DIR "' && '" STEPCAST_BINARY "' " + arguments +
+  const std::string command = "cd '" + directory + "' && '" STEPCAST_BINARY "' " + arguments +
                               " 2>'" + errors.string() + "'";
   Result result;
   FILE* pipe = ::popen(command.c_str(), "r");
