@@ -64,10 +64,11 @@ const char* name_of(const Table& table, T value) {
 }
 
 // A map whose keys must all be known.
-const text::Value& expect_map(const text::Value& v, const std::vector<std::string>& allowed) {
+const text::Value& expect_map(const text::Value& v, std::initializer_list<const char*> keys) {
   if (v.kind != text::Value::Kind::map) {
     fault(v.origin, "expected a map");
   }
+  const std::vector<std::string> allowed(keys.begin(), keys.end());
   for (const auto& entry : v.entries) {
     if (std::find(allowed.begin(), allowed.end(), entry.key) == allowed.end()) {
       const std::string like = nearest(entry.key, allowed);
