@@ -47,7 +47,7 @@ void random_flows(int in_flight, std::int64_t uplink) {
       ++begun;
     }
   };
-  simgrid::s4u::Activity::on_completion_cb([&](const simgrid::s4u::Activity&) {
+  simgrid::s4u::Comm::on_completion_cb([&](const auto&) {
     ++ended;
     if (ended == untimed) {
       begin = std::clock();
@@ -81,7 +81,7 @@ void ring_steps() {
       network.start(i, step[i]);
     }
   };
-  simgrid::s4u::Activity::on_completion_cb([&](const simgrid::s4u::Activity&) {
+  simgrid::s4u::Comm::on_completion_cb([&](const auto&) {
     ++ended;
     if (ended % step.size() == 0 && ended < kSteps * step.size()) {
       begin_step();
