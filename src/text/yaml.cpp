@@ -211,8 +211,13 @@ Value parse_yaml(std::string_view text, const std::string& name) {
     }
   } catch (const YAML::Exception& e) {
     const bool known = !e.mark.is_null();
+    // yaml-cpp 0.8 adds the anchor's name, 0.7 does not; the position shows it anyhow.
+    const std::string_view no_anchor = "the referenced anchor is not defined";
+    const std::string_view message =
+        std::string_view(e.msg).substr(0, no_anchor.size()) == no_anchor ? no_anchor
+                                                                         : std::string_view(e.msg);
     fail({name, known ? e.mark.line + 1 : 1, known ? e.mark.column + 1 : 1},
-         fmt::format("malformed YAML: {}", e.msg));
+         fmt::format("malformed YAML: {}", message));
   }
   return builder.take();
 }
