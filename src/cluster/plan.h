@@ -37,9 +37,6 @@ inline constexpr double kPcieHop = 0.25e-6;  // seconds
 // hop.
 inline constexpr double kNicAndLeaf = 0.75e-6;  // seconds
 inline constexpr double kSwitchHop = 0.13e-6;   // seconds
-// Chip to chip in a torus: about 1 us ("How to Scale Your Model", jax-ml scaling book, 2025, part
-// 3: the intrinsic latency of a TPU's link).
-inline constexpr double kTorusHop = 1e-6;  // seconds
 
 // Of one node.
 inline constexpr int kMostPorts = 1024;

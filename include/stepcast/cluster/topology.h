@@ -16,6 +16,10 @@
 namespace stepcast::cluster {
 
 // A chip is the GPU of a torus: it forwards.
+// Chip to chip in a torus: about 1 us ("How to Scale Your Model", jax-ml scaling book, 2025, part
+// 3: the intrinsic latency of a TPU's link).
+inline constexpr double kTorusHop = 1e-6;  // seconds
+
 enum class VertexKind { gpu, chip, nvswitch, pcie_switch, nic, leaf, spine, core };
 
 struct Vertex {

@@ -4,17 +4,15 @@
 // that for an all-reduce; latency = hops of all dimensions one after the other. All-to-all is held
 // by the bisection: with a chips along a side and links of rate b, S a / (8 b).
 //
-// SOURCE: P. Sack, W. Gropp, Collective algorithms for multiported torus networks (2015); N. Jouppi
-// et al., TPU v4 (ISCA 2023); about 1 us a hop: J. Austin et al., How to Scale Your Model (2025),
-// chapter on TPUs. VALID: equal sides; no log of a torus stands in calibration/nccl.
+// SOURCE: Collective algorithms for multiported torus networks (ACM TOPC, 2015); TPU v4 (ISCA
+// 2023); a hop: cluster::kTorusHop. VALID: equal sides; no log of a torus stands in
+// calibration/nccl.
 #include <algorithm>
 
 #include "line.h"
 
 namespace stepcast::cost {
 namespace {
-
-constexpr double kHopTime = 1e-6;  // seconds
 
 int dimensions(const Situation& s) { return std::max(1, s.torus_dimensions); }
 double side(const Situation& s) {
@@ -48,7 +46,7 @@ Line torus_line(const Situation& s, Collective op, Protocol protocol) {
   const double hops = op == Collective::all_reduce                                       ? 2 * round
                       : op == Collective::all_gather || op == Collective::reduce_scatter ? round
                                                                                          : farthest;
-  return {Algorithm::torus, protocol, hops * kHopTime, s.intra / share(s, op)};
+  return {Algorithm::torus, protocol, hops * cluster::kTorusHop, s.intra / share(s, op)};
 }
 
 Traffic torus_traffic(const Situation& s, Collective op, double bytes) {
