@@ -1,0 +1,92 @@
+// From measured kernels of one device to calibration files: what `simulate calibrate gpu` and the
+// tool fit_kernels share. The fits are Eigen's, in .cpp files alone.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stepcast/cost/kernels.h"
+#include "stepcast/job/job.h"
+#include "stepcast/model/operators.h"
+
+namespace stepcast::cost {
+
+struct GemmSample {
+  model::Gemm shape;
+  Layout layout = Layout::forward;
+  bool accumulate_fp32 = false;
+  int groups = 1;          // > 1: a grouped GEMM, each of `shape`
+  bool sustained = false;  // at the power limit, over seconds
+  double seconds = 0;
+  double deviation = 0;  // relative spread of the samples; 0: not known
+};
+
+struct AttentionSample {
+  model::AttentionShape shape;
+  bool backward = false;
+  double seconds = 0;
+};
+
+struct MemorySample {
+  double bytes = 0;  // read and written
+  double seconds = 0;
+};
+
+enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
+
+struct CopySample {
+  CopyDirection direction = CopyDirection::host_to_device;
+  bool pinned = true;
+  double bytes = 0;
+  double seconds = 0;
+};
+
+// A kernel beside a collective: how much longer each took than alone.
+struct OverlapSample {
+  bool memory_bound = false;  // the kernel
+  int sms = 0;                // held by the collective
+  double memory_share = 0;    // of the memory bandwidth that the collective takes alone
+  double kernel_stretch = 1;  // time together / time alone
+  double collective_stretch = 1;
+};
+
+struct KernelSamples {
+  std::map<job::DType, std::vector<GemmSample>> gemm;
+  std::map<job::AttentionKernel, std::vector<AttentionSample>> attention;
+  std::map<MemoryOp, std::vector<MemorySample>> memory;
+  std::vector<CopySample> copies;
+  std::vector<OverlapSample> overlap;
+  double launch = 0;        // seconds of host time to issue one kernel; 0: not measured
+  double graph_kernel = 0;  // seconds between kernels inside a CUDA graph
+};
+
+// One line of the table of held-out errors.
+struct FitRow {
+  std::string curve;  // "gemm bf16", "attention cudnn backward", "memory norm", "copy h2d pinned"
+  std::string size;   // class of sizes: "from 1 GFLOP"
+  int points = 0;     // fitted and held out together
+  int held_out = 0;
+  double median = 0;  // of |predicted / measured - 1|, held out
+  double p95 = 0;
+};
+
+struct FittedFile {
+  std::string name;  // "gemm-cublas.yaml"
+  std::string yaml;
+};
+
+struct KernelFit {
+  std::vector<FittedFile> files;
+  std::vector<FitRow> rows;
+  std::vector<std::string>
+      refused;  // one line a curve that the points cannot determine, with what is missing
+};
+
+// `device` gives data-sheet floors and first guesses; `source` the provenance line of every file. A
+// curve with too few points is refused, never guessed.
+KernelFit fit_kernels(const job::Device& device, const std::string& library,
+                      const KernelSamples& samples, const std::string& source);
+
+}  // namespace stepcast::cost

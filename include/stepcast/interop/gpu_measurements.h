@@ -1,0 +1,171 @@
+// Measurements of one GPU or one machine as calibrate-gpu writes them: JSON lines. The harness
+// writes what this file reads, so both share these types.
+//
+//   {"record": "session", "schema": 1, "harness": "0.1.0", "date": ..., "gpu": {...}, ...}
+//   {"record": "gemm", "dtype": "bf16", ..., "time": {"median": s, "p10": s, "p90": s, "samples":
+//   n}, ...}
+//
+// A line belongs to the last session line above it: an interrupted run that is resumed adds a
+// session and goes on. Numbers are SI: seconds, bytes, hertz, watts; temperatures in Celsius.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::interop {
+
+inline constexpr int kMeasurementSchema = 1;
+
+// What was measured on. Never a host name, a serial number or a user.
+struct GpuSession {
+  std::string harness;  // version of calibrate-gpu
+  std::string date;     // UTC, 2026-11-20T21:43:15Z
+  std::string gpu;      // as the driver names it: "NVIDIA H200"
+  int gpus = 0;         // visible in this process's node
+  double compute_capability = 0;
+  int sms = 0;
+  std::int64_t memory = 0;                        // bytes
+  std::int64_t l2 = 0;                            // bytes
+  double sm_clock = 0;                            // Hz, the highest the driver allows
+  double memory_clock = 0;                        // Hz
+  double power_limit = 0;                         // W; 0: not known
+  std::string driver, cuda, cublas, cudnn, nccl;  // versions; "": absent
+};
+
+enum class GemmLayout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
+enum class Scaling { none, tensor, block };  // of fp8: one scale a tensor, or one for each block
+
+// D[m, n] = A[m, k] B[k, n] in a row-major reader's eyes: of a linear layer m tokens, n outputs, k
+// inputs. The three passes of one layer are three shapes: (m, n, k), (m, k, n), (k, n, m).
+struct GemmCase {
+  job::DType dtype = job::DType::bf16;  // fp8_block is fp8 with Scaling::block
+  GemmLayout layout = GemmLayout::forward;
+  std::int64_t m = 0, n = 0, k = 0, batch = 1;
+  int groups = 1;  // > 1: a grouped GEMM, each group of shape m, n, k (m: mean rows of a group)
+  bool accumulate_fp32 = false;  // D += in fp32, as gradient accumulation fusion does
+  bool sustained = false;        // timed over seconds at the power limit, not in a short burst
+  friend bool operator==(const GemmCase&, const GemmCase&) = default;
+};
+
+struct AttentionCase {
+  std::string kernel = "cudnn";
+  job::DType dtype = job::DType::bf16;
+  std::int64_t sequences = 1, length = 0;  // queries = keys
+  int heads = 0, kv_heads = 0, head_dim = 0;
+  bool causal = true;
+  bool backward = false;  // the backward pass alone
+  friend bool operator==(const AttentionCase&, const AttentionCase&) = default;
+};
+
+// `op`: copy, add, norm, activation, cross_entropy, optimizer, as cost::MemoryOp names them (add is
+// its elementwise). `bytes` read and written.
+struct MemoryCase {
+  std::string op;
+  job::DType dtype = job::DType::bf16;
+  std::int64_t bytes = 0;
+  bool backward = false;
+  friend bool operator==(const MemoryCase&, const MemoryCase&) = default;
+};
+
+// `direction`: h2d, d2h, both (each way at once; `bytes` one way), d2d.
+struct CopyCase {
+  std::string direction;
+  bool pinned = true;
+  std::int64_t bytes = 0;
+  friend bool operator==(const CopyCase&, const CopyCase&) = default;
+};
+
+// `what`: launch (host time to issue one kernel), gap (device time from kernel to kernel in a full
+// stream), graph_launch (host time of one graph launch), graph_kernel (device time of one kernel
+// inside a graph), event_record, stream_wait, synchronize.
+struct LaunchCase {
+  std::string what;
+  friend bool operator==(const LaunchCase&, const LaunchCase&) = default;
+};
+
+// `op` by nccl-tests' names; `bytes` its size column. algo and proto as forced, "": NCCL's choice.
+// Times are out of place. Ranks in one process when nodes is 1.
+struct CollectiveCase {
+  std::string op;
+  job::DType dtype = job::DType::fp32;
+  std::int64_t bytes = 0;
+  int ranks = 0, nodes = 1;
+  std::string algo, proto;
+  friend bool operator==(const CollectiveCase&, const CollectiveCase&) = default;
+};
+
+// A kernel beside a collective (op non-empty) or a copy (direction non-empty). `time` is of the
+// kernel beside the other; the rest below.
+struct OverlapCase {
+  std::string kernel;                // "gemm" or a MemoryCase's op
+  std::int64_t m = 0, n = 0, k = 0;  // of a bf16 gemm
+  std::int64_t bytes = 0;            // of a memory-bound kernel
+  std::string op;                    // the collective's
+  std::string direction;             // or the copy's
+  std::int64_t other_bytes = 0;
+  int ranks = 0;
+  int channels = 0;  // SMs that the collective was given (NCCL_MAX_CTAS); 0: NCCL's choice
+  friend bool operator==(const OverlapCase&, const OverlapCase&) = default;
+};
+
+// One transformer layer, forward and backward in one stream, for a check: never fitted.
+struct LayerCase {
+  std::string model;  // a name in configs/models
+  job::DType dtype = job::DType::bf16;
+  std::int64_t sequences = 1, length = 0;
+  int tensor = 1;  // as one rank of so many holds it, without the collectives
+  bool backward = false;
+  friend bool operator==(const LayerCase&, const LayerCase&) = default;
+};
+
+using GpuCase = std::variant<GemmCase, AttentionCase, MemoryCase, CopyCase, LaunchCase,
+                             CollectiveCase, OverlapCase, LayerCase>;
+
+struct Timing {
+  double median = 0, p10 = 0, p90 = 0;  // seconds
+  int samples = 0;
+};
+
+struct GpuMeasurement {
+  GpuCase what;
+  Timing time;
+  // Of overlaps: medians alone, and of the other beside the kernel.
+  double alone = 0, other_alone = 0, other_together = 0;
+  double sm_clock = 0;     // Hz while it ran; 0: not known
+  double power = 0;        // W
+  double temperature = 0;  // Celsius
+  std::string skipped;  // why it could not be measured ("not supported by cublasLt"); no time then
+  int session = 0;      // index into GpuMeasurements::sessions
+  int line = 0;         // of the file; 0: not from one
+};
+
+struct GpuMeasurements {
+  std::string file;
+  std::vector<GpuSession> sessions;
+  std::vector<GpuMeasurement> measurements;
+  std::vector<Fault> warnings;  // lines left out: duplicates, contradictions, a last line cut short
+};
+
+// The key of a case: equal cases, equal keys; what resuming and messages go by:
+// "gemm bf16 forward 4096x4096x4096".
+std::string to_string(const GpuCase& what);
+
+// One line each, with its newline.
+std::string to_json_line(const GpuSession& session);
+std::string to_json_line(const GpuMeasurement& measurement);
+
+// Throws InputError with every line at fault: no JSON, unknown record, missing or unknown keys,
+// NaN, times that are not positive, p10 > median, sessions of different GPUs, a measurement above
+// any session. Left out with a warning: a case that stands twice (the later stays) or with medians
+// more than a factor of 1.5 apart (both go), and a last line cut short.
+GpuMeasurements read_gpu_measurements(const std::filesystem::path& file);
+GpuMeasurements parse_gpu_measurements(std::string_view text, const std::string& name);
+
+}  // namespace stepcast::interop
