@@ -16,7 +16,7 @@
 //   std::unique_ptr<Device> open_device(int gpu) { return cuda::share(open_local(gpu)); }
 //
 // The plan asks gpus_per_node() after open_device for the ranks and nodes that cases may have.
-// `lead` must not call exit(). Built without STEPCAST_MPI: one process, the same calls.
+// `lead` must not call exit(). Built without STEPCAST_HAVE_MPI: one process, the same calls.
 #pragma once
 
 #include <cstddef>
