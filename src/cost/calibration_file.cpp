@@ -153,11 +153,12 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
 }
 
 GemmCurve read_gemm(const text::Value& v) {
-  expect_map(
-      v, {"law", "layout", "sustained", "grouped", "residual", "held_out", "grid", "correction"});
+  expect_map(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
+                 "grid", "correction"});
   GemmCurve c;
-  const text::Value& law = expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth",
-                                                       "prologue", "tile", "tail", "quantise"});
+  const text::Value& law =
+      expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail",
+                                  "quantise", "resident", "l2_bandwidth"});
   c.law.sms = static_cast<int>(number_in(law, "sms", 1, 4096));
   c.law.fixed = number_in(law, "fixed", 0, 1e-2);
   c.law.rate = number_in(law, "rate", 1e9, 1e18);
@@ -167,6 +168,10 @@ GemmCurve read_gemm(const text::Value& v) {
   c.law.tail = number_in(law, "tail", 0, 1);
   if (law.find("quantise") != nullptr) {
     c.law.quantise = number_in(law, "quantise", 0, 1000);
+  }
+  if (law.find("resident") != nullptr) {
+    c.law.resident = number_in(law, "resident", 1, 1e12);
+    c.law.l2_bandwidth = number_in(law, "l2_bandwidth", c.law.bandwidth, 1e16);
   }
   if (const text::Value* layout = v.find("layout")) {
     expect_map(*layout, {"input_grad", "weight_grad", "source"});
@@ -180,11 +185,37 @@ GemmCurve read_gemm(const text::Value& v) {
   c.long_run_deviation = number_in(sustained, "deviation", 0, 1);
   c.cap = power_cap(c.burst, c.long_run);
   if (const text::Value* grouped = v.find("grouped")) {
-    expect_map(*grouped, {"factor", "source"});
+    expect_map(*grouped, {"factor", "deviation", "source"});
     c.grouped = number_in(*grouped, "factor", 0.2, 20);
+    if (grouped->find("deviation") != nullptr) {
+      c.grouped_deviation = number_in(*grouped, "deviation", 0, 2);
+    }
+  }
+  if (const text::Value* other = v.find("other_library")) {
+    expect_map(*other, {"deviation", "source"});
+    c.other_library = number_in(*other, "deviation", 0, 2);
   }
   c.residual = number_in(v, "residual", 0, 2);
   read_grid(v, {"m", "n", "k"}, c.law.grid);
+  return c;
+}
+
+GroupedCurve read_grouped(const text::Value& v) {
+  expect_map(v, {"first", "factor", "residual", "held_out", "source"});
+  GroupedCurve c;
+  c.first = number_in(v, "first", 0, 40);
+  const text::Value& factor = need(v, "factor");
+  if (factor.kind != text::Value::Kind::sequence || factor.items.empty()) {
+    fault(factor.origin, "expected a list of factors, one for each power of two of rows");
+  }
+  for (const text::Value& item : factor.items) {
+    const double x = text::to_number(item);
+    if (!(x >= 0.1 && x <= 100)) {
+      fault(item.origin, fmt::format("factor is {}: expected 0.1 to 100", x));
+    }
+    c.factor.push_back(x);
+  }
+  c.residual = number_in(v, "residual", 0, 2);
   return c;
 }
 
@@ -292,11 +323,20 @@ bool names(const CalibrationFile& file, const std::string& device) {
 // Kernel files declare themselves in their first line, so that files of other kinds are not parsed
 // here.
 bool is_kernel_file(const std::string& text) {
-  return text.starts_with("kind: gemm") || text.starts_with("kind: attention") ||
-         text.starts_with("kind: memory");
+  return text.starts_with("kind: gemm") || text.starts_with("kind: grouped") ||
+         text.starts_with("kind: attention") || text.starts_with("kind: memory");
 }
 
 }  // namespace
+
+double GroupedCurve::at(double rows) const {
+  const double last = static_cast<double>(factor.size()) - 1;
+  const double place = std::clamp(std::log2(std::max(rows, 1.0)) - first, 0.0, last);
+  const auto low = static_cast<std::size_t>(place);
+  const std::size_t high = std::min(low + 1, factor.size() - 1);
+  const double part = place - static_cast<double>(low);
+  return factor[low] * (1 - part) + factor[high] * part;
+}
 
 std::optional<job::DType> parse_dtype(const std::string& text) { return find_name(kDTypes, text); }
 std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& text) {
@@ -315,6 +355,7 @@ CalibrationFile to_calibration(const text::Value& document) {
   }
   const std::string& kind = text::to_string(need(document, "kind"));
   file.kind = kind == "gemm"        ? CalibrationFile::Kind::gemm
+              : kind == "grouped"   ? CalibrationFile::Kind::grouped
               : kind == "attention" ? CalibrationFile::Kind::attention
               : kind == "memory"    ? CalibrationFile::Kind::memory
                                     : CalibrationFile::Kind::other;
@@ -335,6 +376,9 @@ CalibrationFile to_calibration(const text::Value& document) {
   switch (file.kind) {
     case CalibrationFile::Kind::gemm:
       read_curves(curves, file.gemm, parse_dtype, read_gemm, "dtype");
+      break;
+    case CalibrationFile::Kind::grouped:
+      read_curves(curves, file.grouped, parse_dtype, read_grouped, "dtype");
       break;
     case CalibrationFile::Kind::attention:
       read_curves(curves, file.attention, parse_attention_kernel, read_attention,

@@ -1,6 +1,6 @@
 // Calibration files of kernels: calibration/<device>/<what>-<library>.yaml, written by fit_kernels.
 //
-//   kind: gemm | attention | memory
+//   kind: gemm | grouped | attention | memory
 //   devices: [a100-sxm-80, a100-sxm-40]      # that the curves hold for
 //   library: cublas
 //   source: one line of provenance
@@ -37,7 +37,21 @@ struct GemmCurve {
   double long_run_deviation = 0;
   double cap = std::numeric_limits<double>::infinity();  // power_cap(burst, long_run)
   double residual = 0;  // held-out standard deviation at 1 GFLOP and more
-  double grouped = 1;   // time of a grouped GEMM over that of the same tiles in one GEMM
+  // Time of a grouped GEMM over that of the same tiles in one GEMM, where this library's grouped
+  // kernels were not measured (GroupedCurve), and how sure that is.
+  double grouped = 1;
+  double grouped_deviation = 0;
+  // What another library's time may be off from this curve's, where it stands in for it.
+  double other_library = 0;
+};
+
+// A library's grouped GEMM over the same tiles priced as one batch, by mean rows of a group: linear
+// in their logarithm between powers of two.
+struct GroupedCurve {
+  double first = 0;            // log2 of the first node's rows
+  std::vector<double> factor;  // a node each
+  double residual = 0;
+  double at(double rows) const;
 };
 
 struct AttentionCurve {
@@ -57,12 +71,13 @@ struct MemoryCurve {
 };
 
 struct CalibrationFile {
-  enum class Kind { gemm, attention, memory, other } kind = Kind::other;
+  enum class Kind { gemm, grouped, attention, memory, other } kind = Kind::other;
   std::string name;  // "a100-sxm-80/gemm-cublas.yaml"
   std::vector<std::string> devices;
   std::string library;
   std::string source;
   std::map<job::DType, GemmCurve> gemm;
+  std::map<job::DType, GroupedCurve> grouped;
   std::map<job::AttentionKernel, AttentionCurve> attention;
   std::map<MemoryOp, MemoryCurve> memory;
 };

@@ -56,16 +56,24 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   std::string out = fmt::format("  {}:\n", dtype);
   out += fmt::format(
       "    law: {{sms: {}, fixed: {:.4g}, rate: {:.5g}, bandwidth: {:.5g}, prologue: {:.4g}, tile: "
-      "{:.4g}, tail: {:.3g}, quantise: {:.3g}}}\n",
+      "{:.4g}, tail: {:.3g}, quantise: {:.3g}",
       l.sms, l.fixed, l.rate, l.bandwidth, l.prologue, l.tile, l.tail, l.quantise);
+  if (l.resident > 0) {
+    out += fmt::format(", resident: {:.4g}, l2_bandwidth: {:.4g}", l.resident, l.l2_bandwidth);
+  }
+  out += "}\n";
   out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}, source: \"{}\"}}\n",
                      c.input_grad, c.weight_grad, notes.layout_source);
   out += fmt::format(
       "    sustained: {{burst: {:.4g}, long_run: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
       c.burst, c.long_run, c.long_run_deviation, notes.sustained_source);
   if (!notes.grouped_source.empty()) {
-    out += fmt::format("    grouped: {{factor: {:.4g}, source: \"{}\"}}\n", c.grouped,
-                       notes.grouped_source);
+    out += fmt::format("    grouped: {{factor: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
+                       c.grouped, c.grouped_deviation, notes.grouped_source);
+  }
+  if (c.other_library > 0) {
+    out += fmt::format("    other_library: {{deviation: {:.3g}, source: \"{}\"}}\n",
+                       c.other_library, notes.other_library_source);
   }
   out += fmt::format("    residual: {:.3g}\n    held_out:\n", c.residual);
   for (std::size_t i = 0; i < held_out.size(); ++i) {
@@ -73,6 +81,16 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   }
   out += grid_text(l.grid, {"m", "n", "k"});
   return out;
+}
+
+std::string grouped_text(const std::string& dtype, const GroupedCurve& c,
+                         const SizeClass& held_out) {
+  std::string out = fmt::format("  {}:\n    first: {}\n    factor: [", dtype, c.first);
+  for (std::size_t i = 0; i < c.factor.size(); ++i) {
+    out += fmt::format("{}{:.4g}", i == 0 ? "" : ", ", c.factor[i]);
+  }
+  return out + fmt::format("]\n    residual: {:.3g}\n    held_out: {}\n", c.residual,
+                           class_text(held_out));
 }
 
 std::string attention_text(const std::string& kernel, const AttentionCurve& c,

@@ -23,9 +23,13 @@ struct GemmNotes {
   std::string layout_source;
   std::string sustained_source;
   std::string grouped_source;
+  std::string other_library_source{};
 };
 std::string gemm_text(const std::string& dtype, const GemmCurve& curve, const SizeClasses& held_out,
                       const GemmNotes& notes);
+
+std::string grouped_text(const std::string& dtype, const GroupedCurve& curve,
+                         const SizeClass& held_out);
 
 // `held_out` with no points is left out: a curve from published rates instead of a fit.
 std::string attention_text(const std::string& kernel, const AttentionCurve& curve,

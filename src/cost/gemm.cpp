@@ -102,7 +102,12 @@ double quantise_seconds(const GemmLaw& law, const GemmWork& work) {
 
 double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double c = compute_seconds(law, work);
-  const double mem = work.bytes / law.bandwidth;
+  double mem = work.bytes / law.bandwidth;
+  if (law.resident > 0) {
+    const double over2 = (work.bytes / law.resident) * (work.bytes / law.resident);
+    const double over8 = over2 * over2 * over2 * over2;
+    mem *= 1 - (1 - law.bandwidth / law.l2_bandwidth) / (1 + over8);
+  }
   const double c2 = c * c;
   const double m2 = mem * mem;
   const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));

@@ -4,7 +4,9 @@
 //             SMs/rate
 //             + reduction(s)
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs): waves, of which a share `tail` is exposed
-//         M = bytes/bandwidth;  g: a smooth shape-dependent efficiency, trilinear in log m, n, k
+//         M = bytes/bandwidth; where the measured loop leaves operands in L2, the share
+//         h = 1/(1 + (bytes/resident)^8) of them is read at L2's bandwidth instead
+//         g: a smooth shape-dependent efficiency, trilinear in log m, n, k
 //         Q = quantise m k batch/bandwidth: below 16 bits, scaling and casting the activations,
 //         which the tables include
 //         long runs: [t^8 + (FLOPs/cap)^8]^(1/8): the power limit caps what a device sustains; what
@@ -12,7 +14,7 @@
 //         measured in long runs.
 //         Never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
 // SOURCE  parameters are fitted (gemm_fit.h) to measured points: calibration/*/gemm-*.yaml
-// VALID   m 64..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value
+// VALID   m 1..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value
 // COST    no allocation, about 150 ns
 #pragma once
 
@@ -49,6 +51,8 @@ struct GemmLaw {
   double tile = 16;      // operand traffic of an SM: grows as the tile's sides shrink
   double tail = 1;       // share of wave quantisation that is exposed
   double quantise = 0;   // bytes moved for each element of the left operand beforehand
+  double resident = 0;   // bytes of one GEMM's operands that stay in L2 between repeats; 0: none do
+  double l2_bandwidth = 0;  // bytes/s of those
   int sms = 0;
   CorrectionGrid grid;
 };

@@ -18,9 +18,13 @@ constexpr int kDTypes = 9;
 constexpr int kAttentionKernels = 5;
 constexpr int kMemoryOps = 10;
 
-// What one library's curve differs from another's in bf16 (A100, H100, H200, B200: 4 to 5 % in the
-// median), added where a job asks for a library that was not measured on its device.
-constexpr double kLibraryDeviation = 0.05;
+// Added where a job asks for a library that was not measured on its device and the curve that
+// stands in does not say how far libraries lie apart: bf16's 4 to 5 % in the median on A100, H100,
+// H200 and B200, as a standard deviation (calibration/sources.yaml: libraries).
+constexpr double kLibraryDeviation = 0.07;
+// Added where one 8-bit format stands in for another: fp8 and fp8_block on H100 and H200 under
+// TensorRT-LLM lie 12 % apart in the median from 10 GFLOP (calibration/*/gemm-trtllm-points.csv).
+constexpr double kFormatDeviation = 0.18;
 
 // Of one fused attention kernel's speed from another's of the same device (0.87 to 1.05, same
 // issue).
@@ -75,6 +79,8 @@ struct PricedGemm {
   GemmCurve curve;
   CurveId id = 0;
   double peak = 0;  // FLOP/s of the data sheet: a floor
+  GroupedCurve grouped;
+  CurveId grouped_id = 0;
 };
 
 struct PricedAttention {
@@ -102,6 +108,10 @@ struct Kernels::State {
 
   void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  const std::string& library, CurveTable& curves);
+  Priced gemm_time(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32,
+                   bool sustained) const;
+  void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                    const std::string& library, CurveTable& curves);
   void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                       CurveTable& curves);
   void load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -116,16 +126,18 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     entry.peak = peak_flops(device, dtype);
     const CalibrationFile* chosen = nullptr;
     job::DType measured = dtype;
-    double extra = 0;
-    // The library asked for first; then another's table with the spread between libraries added.
-    for (const bool same_library : {true, false}) {
-      for (const job::DType candidate : stand_ins(dtype)) {
+    bool same_library = true;
+    // The format asked for before the library: another library's kernels of it are nearer than this
+    // library's of another format. Of several libraries the first in order of path: cuBLAS, whose
+    // kernels TensorRT-LLM calls too, then TensorRT-LLM, then vLLM with its gaps on the host.
+    for (const job::DType candidate : stand_ins(dtype)) {
+      for (const bool same : {true, false}) {
         for (const auto& file : files) {
           if (chosen == nullptr && file->kind == CalibrationFile::Kind::gemm &&
-              (file->library == library) == same_library && file->gemm.contains(candidate)) {
+              (file->library == library) == same && file->gemm.contains(candidate)) {
             chosen = file.get();
             measured = candidate;
-            extra = same_library ? 0 : kLibraryDeviation;
+            same_library = same;
           }
         }
       }
@@ -141,7 +153,14 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
         c.provenance +=
             fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
       }
-      c.residual = together(together(entry.curve.residual, entry.curve.long_run_deviation), extra);
+      c.residual = together(entry.curve.residual, entry.curve.long_run_deviation);
+      if (!same_library) {
+        const double other = entry.curve.other_library;
+        c.residual = together(c.residual, other > 0 ? other : kLibraryDeviation);
+      }
+      if (measured != dtype && job::bytes_per_element(dtype) < 2) {
+        c.residual = together(c.residual, kFormatDeviation);
+      }
     } else {
       entry.curve = datasheet_gemm(device, dtype);
       c.name = fmt::format("gemm {} {} datasheet", job::to_string(dtype), device.name);
@@ -150,6 +169,36 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       c.residual = entry.curve.residual;
     }
     entry.id = curves.add(c);
+  }
+}
+
+void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                                  const std::string& library, CurveTable& curves) {
+  for (int i = 0; i < kDTypes; ++i) {
+    PricedGemm& entry = gemm[i];
+    const Curve& one = curves.curves()[entry.id];
+    Curve c = one;
+    c.name = "grouped " + one.name;
+    const CalibrationFile* chosen = nullptr;
+    for (const job::DType candidate : stand_ins(static_cast<job::DType>(i))) {
+      for (const auto& file : files) {
+        if (chosen == nullptr && file->kind == CalibrationFile::Kind::grouped &&
+            file->library == library && file->grouped.contains(candidate)) {
+          chosen = file.get();
+          entry.grouped = file->grouped.at(candidate);
+        }
+      }
+    }
+    if (chosen != nullptr) {
+      c.name += fmt::format(", groups {}", library);
+      c.file = chosen->name;
+      c.provenance = chosen->source;
+      c.residual = entry.grouped.residual;  // its fit's own, over the products' errors
+    } else {
+      entry.grouped = {0, {entry.curve.grouped}, entry.curve.grouped_deviation};
+      c.residual = together(one.residual, entry.curve.grouped_deviation);
+    }
+    entry.grouped_id = curves.add(c);
   }
 }
 
@@ -227,6 +276,7 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
   state_->load_gemm(files, library, curves);
   state_->load_attention(files, curves);
   state_->load_memory(files, curves);
+  state_->load_grouped(files, library, curves);
   state_->attention_device = {sms_of(device),
                               state_->memory[static_cast<int>(MemoryOp::copy)].bandwidth};
 }
@@ -236,7 +286,17 @@ Kernels::Kernels(Kernels&&) noexcept = default;
 
 Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
                      bool accumulate_fp32) const {
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return state_->gemm_time(shape, dtype, layout, accumulate_fp32, true);
+}
+
+Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                           bool accumulate_fp32) const {
+  return state_->gemm_time(shape, dtype, layout, accumulate_fp32, false);
+}
+
+Priced Kernels::State::gemm_time(const model::Gemm& shape, job::DType dtype, Layout layout,
+                                 bool accumulate_fp32, bool sustained) const {
+  const PricedGemm& p = gemm[static_cast<int>(dtype)];
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
@@ -255,13 +315,13 @@ Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
     // Both operands were cast for the forward and input-gradient products.
     burst -= quantise_seconds(p.curve.law, work);
   }
-  double t = sustained_seconds(burst, flops, p.curve.cap);
+  double t = sustained ? sustained_seconds(burst, flops, p.curve.cap) : burst;
   if (layout == Layout::input_grad) {
     t *= p.curve.input_grad;
   } else if (layout == Layout::weight_grad) {
     t *= p.curve.weight_grad;
   }
-  const double floor = std::max(flops / p.peak, (bytes - state_->l2) / state_->memory_bandwidth);
+  const double floor = std::max(flops / p.peak, (bytes - l2) / memory_bandwidth);
   return {seconds(std::max(t, floor)), p.id};
 }
 
@@ -270,9 +330,10 @@ Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dty
   // All groups' tiles fill the SMs together, as those of a batch do.
   model::Gemm all = each;
   all.batch = each.batch * groups;
-  Priced p = gemm(all, dtype, layout);
-  p.time = seconds(to_seconds(p.time) * state_->gemm[static_cast<int>(dtype)].curve.grouped);
-  return p;
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  const double rows = static_cast<double>(layout == Layout::weight_grad ? each.k : each.m);
+  const Time one = gemm(all, dtype, layout).time;
+  return {seconds(to_seconds(one) * p.grouped.at(rows)), p.grouped_id};
 }
 
 Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKernel kernel,

@@ -28,6 +28,8 @@ class Kernels {
   Kernels(Kernels&&) noexcept;
 
   Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
+  // Alone or among few, at the highest clock: what short benchmarks time.
+  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
   Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
