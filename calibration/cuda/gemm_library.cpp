@@ -1,0 +1,202 @@
+#include "gemm_library.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+#include <stdexcept>
+
+#include "../harness/device.h"
+
+namespace stepcast::harness::cuda {
+namespace {
+
+using interop::GemmCase;
+using job::DType;
+
+template <typename T>
+void set(cublasLtMatmulDesc_t desc, cublasLtMatmulDescAttributes_t attribute, const T& value,
+         const char* what) {
+  check(cublasLtMatmulDescSetAttribute(desc, attribute, &value, sizeof value), what);
+}
+
+// Of Hopper's and later default in PyTorch (CUBLAS_WORKSPACE_CONFIG :4096:8), and of Ampere's.
+constexpr std::size_t kWorkspaceHopper = std::size_t{32} << 20;
+constexpr std::size_t kWorkspaceAmpere = (std::size_t{4096} * 2 + 16 * 8) << 10;
+
+cublasLtMatmulMatrixScale_t library_mode(ScaleMode mode) {
+  switch (mode) {
+    case ScaleMode::vec16:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+    case ScaleMode::vec32:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
+#if CUBLAS_VERSION >= 120900
+    case ScaleMode::vec128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
+    case ScaleMode::block128:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+#else
+    case ScaleMode::vec128:
+    case ScaleMode::block128:
+      throw Unsupported("block scales need the cublasLt of CUDA 12.9 or later");
+#endif
+    default:
+      return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  }
+}
+
+}  // namespace
+
+void check(cublasStatus_t status, const char* what) {
+  switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+      return;
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+    case CUBLAS_STATUS_ARCH_MISMATCH:
+      throw Unsupported(fmt::format("{}: not supported by cublasLt", what));
+    case CUBLAS_STATUS_ALLOC_FAILED:
+      throw Unsupported(fmt::format("{}: cublasLt has not enough memory", what));
+    default:
+      throw std::runtime_error(fmt::format("{}: {}", what, cublasLtGetStatusString(status)));
+  }
+}
+
+cublasLtHandle_t library_handle(int gpu) {
+  // Never destroyed: the driver may be gone when static objects are.
+  static std::mutex mutex;
+  static auto& handles = *new std::map<int, cublasLtHandle_t>;
+  const std::lock_guard lock(mutex);
+  cublasLtHandle_t& handle = handles[gpu];
+  if (handle == nullptr) {
+    check(cublasLtCreate(&handle), "cublasLtCreate");
+  }
+  return handle;
+}
+
+std::size_t workspace_bytes(double compute_capability) {
+  return compute_capability >= 9 ? kWorkspaceHopper : kWorkspaceAmpere;
+}
+
+cudaDataType_t data_type(DType storage) {
+  switch (storage) {
+    case DType::bf16:
+      return CUDA_R_16BF;
+    case DType::fp16:
+      return CUDA_R_16F;
+    case DType::fp8:
+    case DType::fp8_block:
+    case DType::mxfp8:
+      return CUDA_R_8F_E4M3;
+    case DType::nvfp4:
+      return CUDA_R_4F_E2M1;
+    case DType::int8:
+      return CUDA_R_8I;
+    case DType::fp32:
+    case DType::tf32:
+      break;
+  }
+  return CUDA_R_32F;
+}
+
+GemmDescription::Owned<cublasLtMatrixLayout_t> GemmDescription::layout(DType type,
+                                                                       const MatrixView& matrix,
+                                                                       std::int64_t batch) {
+  cublasLtMatrixLayout_t made = nullptr;
+  check(cublasLtMatrixLayoutCreate(&made, data_type(type), static_cast<std::uint64_t>(matrix.rows),
+                                   static_cast<std::uint64_t>(matrix.cols), matrix.ld),
+        "matrix layout");
+  Owned<cublasLtMatrixLayout_t> owned(made);
+  if (batch > 1) {
+    const auto count = static_cast<std::int32_t>(batch);
+    const std::int64_t stride = matrix.elements();
+    check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count,
+                                           sizeof count),
+          "batch count");
+    check(cublasLtMatrixLayoutSetAttribute(made, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                           &stride, sizeof stride),
+          "batch stride");
+  }
+  return owned;
+}
+
+GemmDescription::GemmDescription(const GemmCase& what, const GemmView& view)
+    : accumulate_(what.accumulate_fp32) {
+  const cublasComputeType_t compute =
+      what.dtype == DType::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F;
+  cublasLtMatmulDesc_t made = nullptr;
+  check(cublasLtMatmulDescCreate(&made, compute, CUDA_R_32F), "matmul descriptor");
+  operation_.reset(made);
+  const auto op = [](const MatrixView& matrix) -> std::int32_t {
+    return matrix.transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
+  };
+  set(made, CUBLASLT_MATMUL_DESC_TRANSA, op(view.a), "transposition of A");
+  set(made, CUBLASLT_MATMUL_DESC_TRANSB, op(view.b), "transposition of B");
+  const Scales scales = scale_modes(what);
+  if (scales.a != ScaleMode::none) {
+    const std::int32_t a = library_mode(scales.a);
+    const std::int32_t b = library_mode(scales.b);
+    set(made, CUBLASLT_MATMUL_DESC_A_SCALE_MODE, a, "scale mode of A");
+    set(made, CUBLASLT_MATMUL_DESC_B_SCALE_MODE, b, "scale mode of B");
+  }
+  // Transformer Engine's recipes: per-tensor forward products stay in the tensor cores' short
+  // accumulator, gradients are promoted to fp32 on the way.
+  const std::int8_t fast =
+      what.dtype == DType::fp8 && what.layout == interop::GemmLayout::forward ? 1 : 0;
+  set(made, CUBLASLT_MATMUL_DESC_FAST_ACCUM, fast, "fast accumulation");
+
+  const DType in = operand_type(what.dtype);
+  a_ = layout(in, view.a, view.batch);
+  b_ = layout(in, view.b, view.batch);
+  d_ = layout(output_type(what), view.d, view.batch);
+}
+
+void GemmDescription::set_scales(const void* a, const void* b) {
+  if (a != nullptr) {
+    set(operation_.get(), CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, a, "scales of A");
+  }
+  if (b != nullptr) {
+    set(operation_.get(), CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, b, "scales of B");
+  }
+}
+
+cublasLtMatmulAlgo_t GemmDescription::choose(cublasLtHandle_t handle, std::size_t workspace) const {
+  struct DestroyPreference {
+    void operator()(cublasLtMatmulPreference_t p) const { cublasLtMatmulPreferenceDestroy(p); }
+  };
+  cublasLtMatmulPreference_t made = nullptr;
+  check(cublasLtMatmulPreferenceCreate(&made), "matmul preference");
+  const std::unique_ptr<std::remove_pointer_t<cublasLtMatmulPreference_t>, DestroyPreference> owned(
+      made);
+  const std::uint64_t bytes = workspace;
+  check(cublasLtMatmulPreferenceSetAttribute(made, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
+                                             sizeof bytes),
+        "workspace size");
+  // Operands start at multiples of 256 bytes, which is the preference's default alignment.
+  cublasLtMatmulHeuristicResult_t found{};
+  int count = 0;
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      handle, operation_.get(), a_.get(), b_.get(), d_.get(), d_.get(), made, 1, &found, &count);
+  // Which sizes and types go together is the library's to say, and it says so in either way.
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_INVALID_VALUE ||
+      (status == CUBLAS_STATUS_SUCCESS && (count == 0 || found.state != CUBLAS_STATUS_SUCCESS))) {
+    const cublasStatus_t why = status != CUBLAS_STATUS_SUCCESS ? status
+                               : count == 0                    ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                               : found.state;
+    throw Unsupported(
+        fmt::format("cublasLt has no kernel for it ({})", cublasLtGetStatusString(why)));
+  }
+  check(status, "cublasLtMatmulAlgoGetHeuristic");
+  return found.algo;
+}
+
+void GemmDescription::run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm,
+                          const void* a, const void* b, void* d, void* workspace,
+                          std::size_t workspace_size, cudaStream_t stream) const {
+  const float alpha = 1;
+  const float beta = accumulate_ ? 1 : 0;
+  check(cublasLtMatmul(handle, operation_.get(), &alpha, a, a_.get(), b, b_.get(), &beta, d,
+                       d_.get(), d, d_.get(), &algorithm, workspace, workspace_size, stream),
+        "cublasLtMatmul");
+}
+
+}  // namespace stepcast::harness::cuda

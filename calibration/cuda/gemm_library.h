@@ -1,0 +1,61 @@
+// cublasLt: its handles, descriptors and the choice of a kernel. Descriptors need no device.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+#include "gemm_layout.h"
+
+namespace stepcast::harness::cuda {
+
+// Throws Unsupported where the library has no such product, std::runtime_error on other failures.
+void check(cublasStatus_t status, const char* what);
+
+// One handle for each GPU, made on first use with that GPU current, kept to the end of the program.
+cublasLtHandle_t library_handle(int gpu);
+
+// As PyTorch and Transformer Engine give cuBLAS: 32 MiB from Hopper on; before, :4096:2:16:8.
+std::size_t workspace_bytes(double compute_capability);
+
+cudaDataType_t data_type(job::DType storage);
+
+// One product: what cublasLtMatmul is told apart from pointers.
+class GemmDescription {
+ public:
+  GemmDescription(const interop::GemmCase& what, const GemmView& view);
+
+  // Device pointers to the scale factors; null where there are none.
+  void set_scales(const void* a, const void* b);
+
+  // The heuristic's first answer, as frameworks take it. Throws Unsupported.
+  cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, std::size_t workspace) const;
+
+  // D = A B, or D += A B where the case accumulates.
+  void run(cublasLtHandle_t handle, const cublasLtMatmulAlgo_t& algorithm, const void* a,
+           const void* b, void* d, void* workspace, std::size_t workspace_size,
+           cudaStream_t stream) const;
+
+  cublasLtMatmulDesc_t operation() const { return operation_.get(); }
+  cublasLtMatrixLayout_t a() const { return a_.get(); }
+  cublasLtMatrixLayout_t b() const { return b_.get(); }
+  cublasLtMatrixLayout_t d() const { return d_.get(); }
+
+ private:
+  struct Destroy {
+    void operator()(cublasLtMatmulDesc_t p) const { cublasLtMatmulDescDestroy(p); }
+    void operator()(cublasLtMatrixLayout_t p) const { cublasLtMatrixLayoutDestroy(p); }
+  };
+  template <typename Pointer>
+  using Owned = std::unique_ptr<std::remove_pointer_t<Pointer>, Destroy>;
+  static Owned<cublasLtMatrixLayout_t> layout(job::DType type, const MatrixView& matrix,
+                                              std::int64_t batch);
+
+  Owned<cublasLtMatmulDesc_t> operation_;
+  Owned<cublasLtMatrixLayout_t> a_, b_, d_;  // C is D
+  bool accumulate_ = false;
+};
+
+}  // namespace stepcast::harness::cuda
