@@ -45,29 +45,39 @@ double attention_flops(const model::AttentionShape& s, bool backward) {
   return backward ? forward * kBackwardFlops : forward;
 }
 
-double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& s, bool backward,
-                         const AttentionDevice& device, double bytes_per_element) {
+double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, bool backward,
+                    double ratio, const AttentionDevice& device, double bytes_per_element) {
   const auto q = static_cast<double>(s.query_length);
   const auto sequences = static_cast<double>(s.sequences);
   const double tiles = sequences * s.heads * std::ceil(q / kTile);
   const double exact = tiles / device.sms;
-  const double waves = exact + curve.tail * (std::ceil(exact - 1e-12) - exact);
+  const double waves = exact + pass.tail * (std::ceil(exact - 1e-12) - exact);
   const double keys = keys_per_query(s) + (s.causal ? kTile / 2 : 0);
-  double rate = rate_at(curve.rate, std::max(s.qk_dim, s.v_dim));
-  double flops = 2 * std::min(kTile, q) * (keys + curve.prologue) * (s.qk_dim + s.v_dim);
+  const double rate = ratio * rate_at(pass.rate, std::max(s.qk_dim, s.v_dim));
+  double flops = 2 * std::min(kTile, q) * (keys + pass.prologue) * (s.qk_dim + s.v_dim);
   double passes = 1;
   if (backward) {
     flops *= kBackwardFlops;
-    rate *= curve.backward;
     passes = 2;  // q, k, v, o and do are read, dq, dk, dv written: twice the forward's traffic
+  }
+  if (!s.causal) {
+    flops *= pass.full;
   }
   const double compute = waves * flops * device.sms / rate;
   const double elements =
       sequences * (q * s.heads * (s.qk_dim + s.v_dim) +
                    static_cast<double>(s.key_length) * s.kv_heads * (s.qk_dim + s.v_dim));
   const double moved = passes * elements * bytes_per_element / device.bandwidth;
-  const double shape = curve.grid.at(sequences * s.heads, q, std::max(s.qk_dim, s.v_dim));
-  return curve.fixed + std::max(compute, moved) * std::exp(shape);
+  const double shape = pass.grid.at(sequences * s.heads, q, std::max(s.qk_dim, s.v_dim));
+  return pass.fixed + std::max(compute, moved) * std::exp(shape);
+}
+
+double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& s, bool backward,
+                         const AttentionDevice& device, double bytes_per_element) {
+  if (backward && curve.backward_pass) {
+    return pass_seconds(*curve.backward_pass, s, true, 1, device, bytes_per_element);
+  }
+  return pass_seconds(curve, s, backward, backward ? curve.backward : 1, device, bytes_per_element);
 }
 
 }  // namespace stepcast::cost

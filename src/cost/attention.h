@@ -2,7 +2,9 @@
 //         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
 //         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
-//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward.
+//         C * full without a causal mask.
+//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward, or with
+//         all parameters of its own.
 // SOURCE  rates fitted to calibration/*/attention-points.csv; form after FlashAttention-2
 //         (arXiv 2307.08691)
 // VALID   512 to 128k tokens, head dimensions 32 to 512, interpolated between measured ones
@@ -20,6 +22,10 @@ struct AttentionDevice {
 
 // Multiply-adds count two; causal attention counts the half that is needed.
 double attention_flops(const model::AttentionShape& shape, bool backward);
+
+// One pass with its own parameters; `ratio` scales its rate.
+double pass_seconds(const AttentionPass& pass, const model::AttentionShape& shape, bool backward,
+                    double ratio, const AttentionDevice& device, double bytes_per_element);
 
 double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& shape,
                          bool backward, const AttentionDevice& device, double bytes_per_element);

@@ -2,74 +2,110 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <stdexcept>
 
 #include "correction_fit.h"
+#include "folds.h"
 #include "least_squares.h"
 
 namespace stepcast::cost {
 namespace {
 
 constexpr int kMinPoints = 40;
+constexpr std::size_t kMinPassPoints = 16;
+constexpr std::size_t kMinRatioPoints = 4;
+constexpr std::size_t kMinFullPoints = 8;  // on either side of the causal mask
 constexpr double kHuber = 0.2;
 constexpr double kBf16Bytes = 2;
 
-AttentionCurve unpack(const Eigen::VectorXd& x, const std::set<int>& dims) {
-  AttentionCurve c;
+struct Shape {
+  std::set<int> dims;
+  bool backward = false;
+  bool full = false;  // points with and without a causal mask
+};
+
+AttentionPass unpack(const Eigen::VectorXd& x, const Shape& shape) {
+  AttentionPass c;
   c.fixed = std::exp(x[0]);
   c.prologue = std::exp(x[1]);
   c.tail = 1 / (1 + std::exp(-x[2]));
   Eigen::Index i = 3;
-  for (const int dim : dims) {
+  for (const int dim : shape.dims) {
     c.rate[dim] = std::exp(x[i++]);
+  }
+  if (shape.full) {
+    c.full = std::exp(x[i]);
   }
   return c;
 }
 
-std::vector<double> log_ratios(const AttentionCurve& curve,
+std::vector<double> log_ratios(const AttentionPass& pass, bool backward, double ratio,
                                const std::vector<AttentionPoint>& points,
                                const AttentionDevice& device) {
   std::vector<double> r;
   r.reserve(points.size());
   for (const AttentionPoint& p : points) {
-    r.push_back(std::log(attention_seconds(curve, p.shape, false, device, kBf16Bytes) / p.seconds));
+    r.push_back(
+        std::log(pass_seconds(pass, p.shape, backward, ratio, device, kBf16Bytes) / p.seconds));
   }
   return r;
 }
 
-AttentionCurve fit_once(const std::vector<AttentionPoint>& points, double rate,
-                        const AttentionDevice& device) {
-  std::set<int> dims;
+Shape shape_of(const std::vector<AttentionPoint>& points, bool backward) {
+  Shape shape;
+  shape.backward = backward;
   for (const AttentionPoint& p : points) {
-    dims.insert(p.shape.qk_dim);
+    shape.dims.insert(std::max(p.shape.qk_dim, p.shape.v_dim));
   }
-  const auto count = static_cast<Eigen::Index>(3 + dims.size());
+  const auto causal = static_cast<std::size_t>(std::count_if(
+      points.begin(), points.end(), [](const AttentionPoint& p) { return p.shape.causal; }));
+  shape.full = causal >= kMinFullPoints && points.size() - causal >= kMinFullPoints;
+  return shape;
+}
+
+CorrectionGrid fit_grid(const AttentionPass& pass, bool backward,
+                        const std::vector<AttentionPoint>& points, const AttentionDevice& device) {
+  std::vector<CorrectionSample> samples;
+  samples.reserve(points.size());
+  for (const AttentionPoint& p : points) {
+    const double body = pass_seconds(pass, p.shape, backward, 1, device, kBf16Bytes) - pass.fixed;
+    const double above = std::max(p.seconds - pass.fixed, 0.2 * p.seconds);
+    samples.push_back({{static_cast<double>(p.shape.sequences) * p.shape.heads,
+                        static_cast<double>(p.shape.query_length),
+                        static_cast<double>(std::max(p.shape.qk_dim, p.shape.v_dim))},
+                       std::log(above / body)});
+  }
+  return fit_correction(samples, {1.0, 1.0, 1.0});
+}
+
+AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, const Shape& shape,
+                       const AttentionDevice& device) {
+  const auto count = static_cast<Eigen::Index>(3 + shape.dims.size() + (shape.full ? 1 : 0));
   Eigen::VectorXd start = Eigen::VectorXd::Constant(count, std::log(rate));
   Bounds bounds{Eigen::VectorXd::Constant(count, std::log(0.05 * rate)),
                 Eigen::VectorXd::Constant(count, std::log(10 * rate))};
   start.head(3) << std::log(10e-6), std::log(500.0), 0;
   bounds.low.head(3) << std::log(1e-6), std::log(10.0), -4;
   bounds.high.head(3) << std::log(50e-6), std::log(4000.0), 4;
+  if (shape.full) {
+    start[count - 1] = 0;
+    bounds.low[count - 1] = std::log(0.5);
+    bounds.high[count - 1] = std::log(2.0);
+  }
   const Eigen::VectorXd x =
       least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
-        const std::vector<double> r = log_ratios(unpack(y, dims), points, device);
+        const std::vector<double> r =
+            log_ratios(unpack(y, shape), shape.backward, 1, points, device);
         return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
       });
-  AttentionCurve curve = unpack(x, dims);
-  std::vector<CorrectionSample> samples;
-  samples.reserve(points.size());
-  for (const AttentionPoint& p : points) {
-    const double body = attention_seconds(curve, p.shape, false, device, kBf16Bytes) - curve.fixed;
-    const double above = std::max(p.seconds - curve.fixed, 0.2 * p.seconds);
-    samples.push_back(
-        {{static_cast<double>(p.shape.sequences) * p.shape.heads,
-          static_cast<double>(p.shape.query_length), static_cast<double>(p.shape.qk_dim)},
-         std::log(above / body)});
+  AttentionPass pass = unpack(x, shape);
+  if (points.size() >= kMinPoints * (kFolds - 1) / kFolds) {
+    pass.grid = fit_grid(pass, shape.backward, points, device);
   }
-  curve.grid = fit_correction(samples, {1.0, 1.0, 1.0});
-  return curve;
+  return pass;
 }
 
 bool is_held_out(const AttentionPoint& p) {
@@ -77,11 +113,43 @@ bool is_held_out(const AttentionPoint& p) {
                                p.shape.kv_heads, p.shape.sequences, p.seconds});
 }
 
+int fold(const AttentionPoint& p) {
+  return fold_of({p.shape.query_length, p.shape.qk_dim, p.shape.heads, p.shape.kv_heads,
+                  p.shape.sequences, p.shape.causal ? 1 : 0});
+}
+
+struct Split {
+  std::vector<AttentionPoint> seen, held;
+};
+
+Split split(const std::vector<AttentionPoint>& points, int held_fold) {
+  Split s;
+  for (const AttentionPoint& p : points) {
+    (fold(p) == held_fold ? s.held : s.seen).push_back(p);
+  }
+  return s;
+}
+
+// The rates' ratio at which the middle point is met.
+double fit_ratio(const AttentionPass& forward, const std::vector<AttentionPoint>& points,
+                 const AttentionDevice& device) {
+  double low = std::log(0.05);
+  double high = std::log(2.0);
+  for (int i = 0; i < 40; ++i) {
+    const double middle = (low + high) / 2;
+    auto r = log_ratios(forward, true, std::exp(middle), points, device);
+    std::nth_element(r.begin(), r.begin() + static_cast<std::ptrdiff_t>(r.size() / 2), r.end());
+    // Too slow a prediction wants a higher rate.
+    (r[r.size() / 2] > 0 ? low : high) = middle;
+  }
+  return std::exp((low + high) / 2);
+}
+
 }  // namespace
 
 SizeClass errors(const AttentionCurve& curve, const std::vector<AttentionPoint>& points,
                  const AttentionDevice& device) {
-  return summary(log_ratios(curve, points, device));
+  return summary(log_ratios(curve, false, 1, points, device));
 }
 
 AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rate,
@@ -95,10 +163,70 @@ AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rat
   for (const AttentionPoint& p : points) {
     (is_held_out(p) ? held : seen).push_back(p);
   }
+  const Shape shape = shape_of(points, false);
   AttentionFit fit;
-  fit.held_out = errors(fit_once(seen, rate, device), held, device);
-  fit.curve = fit_once(points, rate, device);
+  fit.held_out = summary(log_ratios(fit_once(seen, rate, shape, device), false, 1, held, device));
+  static_cast<AttentionPass&>(fit.curve) = fit_once(points, rate, shape, device);
   fit.curve.residual = fit.held_out.deviation;
+  return fit;
+}
+
+PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, double rate,
+                 const AttentionDevice& device) {
+  if (points.size() < kMinPassPoints) {
+    throw std::invalid_argument(fmt::format(
+        "{} points are too few for a fit: at least {} are needed", points.size(), kMinPassPoints));
+  }
+  const auto [low, high] = std::minmax_element(
+      points.begin(), points.end(), [](const AttentionPoint& a, const AttentionPoint& b) {
+        return attention_flops(a.shape, false) < attention_flops(b.shape, false);
+      });
+  if (attention_flops(high->shape, false) < kLeastSpan * attention_flops(low->shape, false)) {
+    throw std::invalid_argument(fmt::format(
+        "all points are of nearly one size: their FLOPs must span a factor of {:g}", kLeastSpan));
+  }
+  const Shape shape = shape_of(points, backward);
+  PassFit fit;
+  std::vector<double> unseen;
+  for (int f = 0; f < kFolds; ++f) {
+    const Split s = split(points, f);
+    if (s.held.empty() || s.seen.empty()) {
+      continue;
+    }
+    const auto r = log_ratios(fit_once(s.seen, rate, shape, device), backward, 1, s.held, device);
+    unseen.insert(unseen.end(), r.begin(), r.end());
+  }
+  fit.held_out = summary(unseen);
+  fit.pass = fit_once(points, rate, shape, device);
+  fit.pass.residual = fit.held_out.deviation;
+  fit.outliers = count_outliers(log_ratios(fit.pass, backward, 1, points, device));
+  return fit;
+}
+
+BackwardFit fit_backward(const AttentionPass& forward, const std::vector<AttentionPoint>& points,
+                         const AttentionDevice& device) {
+  if (points.size() < kMinRatioPoints) {
+    throw std::invalid_argument(fmt::format(
+        "{} points are too few for a fit: at least {} are needed", points.size(), kMinRatioPoints));
+  }
+  BackwardFit fit;
+  fit.ratio = fit_ratio(forward, points, device);
+  std::vector<double> unseen;
+  for (int f = 0; f < kFolds; ++f) {
+    const Split s = split(points, f);
+    if (s.held.empty() || s.seen.empty()) {
+      continue;
+    }
+    const auto r = log_ratios(forward, true, fit_ratio(forward, s.seen, device), s.held, device);
+    unseen.insert(unseen.end(), r.begin(), r.end());
+  }
+  fit.ratio_held_out = summary(unseen);
+  try {
+    fit.own = fit_pass(points, true, fit.ratio * forward.rate.rbegin()->second, device);
+    fit.own_is_better = fit.own->held_out.median < fit.ratio_held_out.median;
+  } catch (const std::invalid_argument&) {
+    // The ratio stands.
+  }
   return fit;
 }
 

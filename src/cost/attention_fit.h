@@ -1,6 +1,7 @@
-// Fits the attention law to measured forward times of one kernel.
+// Fits the attention law to measured times of one kernel.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "attention.h"
@@ -24,5 +25,30 @@ AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rat
 
 SizeClass errors(const AttentionCurve& curve, const std::vector<AttentionPoint>& points,
                  const AttentionDevice& device);
+
+struct PassFit {
+  AttentionPass pass;
+  SizeClass held_out;  // every point once, in four folds
+  int outliers = 0;
+};
+
+// One pass by itself: the shape-dependent correction is fitted with 40 points or more. Throws
+// std::invalid_argument with fewer than 16, or where their lengths cannot tell a fixed time from a
+// rate.
+PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, double rate,
+                 const AttentionDevice& device);
+
+// The backward pass of a kernel whose forward pass is known: the ratio of the rates, and parameters
+// of its own where they predict unseen points better.
+struct BackwardFit {
+  double ratio = 0;
+  SizeClass ratio_held_out;
+  std::optional<PassFit> own;  // absent: too few points
+  bool own_is_better = false;
+};
+
+// Throws std::invalid_argument with fewer than 4 points.
+BackwardFit fit_backward(const AttentionPass& forward, const std::vector<AttentionPoint>& points,
+                         const AttentionDevice& device);
 
 }  // namespace stepcast::cost

@@ -13,6 +13,9 @@
 namespace stepcast::cost {
 namespace {
 
+// Of a coefficient of overlap: a kernel that loses four times what it shares would be broken.
+constexpr double kMostOverlap = 4;
+
 template <class T>
 struct Named {
   const char* name;
@@ -37,6 +40,19 @@ constexpr std::array kMemoryOps = {
     Named{"dropout", MemoryOp::dropout},     Named{"elementwise", MemoryOp::elementwise},
     Named{"embedding", MemoryOp::embedding}, Named{"cross_entropy", MemoryOp::cross_entropy},
     Named{"optimizer", MemoryOp::optimizer}, Named{"permute", MemoryOp::permute}};
+
+struct NamedCopy {
+  const char* name;
+  CopyDirection direction;
+  bool pinned;
+};
+constexpr std::array kCopies = {NamedCopy{"h2d", CopyDirection::host_to_device, true},
+                                NamedCopy{"h2d_pageable", CopyDirection::host_to_device, false},
+                                NamedCopy{"d2h", CopyDirection::device_to_host, true},
+                                NamedCopy{"d2h_pageable", CopyDirection::device_to_host, false},
+                                NamedCopy{"both", CopyDirection::both, true},
+                                NamedCopy{"both_pageable", CopyDirection::both, false},
+                                NamedCopy{"d2d", CopyDirection::device_to_device, true}};
 
 template <class Table>
 auto find_name(const Table& table, const std::string& text)
@@ -154,7 +170,7 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
 
 GemmCurve read_gemm(const text::Value& v) {
   expect_map(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
-                 "grid", "correction"});
+                 "grid", "correction", "casts"});
   GemmCurve c;
   const text::Value& law =
       expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail",
@@ -195,6 +211,10 @@ GemmCurve read_gemm(const text::Value& v) {
     expect_map(*other, {"deviation", "source"});
     c.other_library = number_in(*other, "deviation", 0, 2);
   }
+  if (const text::Value* casts = v.find("casts")) {
+    expect_map(*casts, {"bytes", "source"});
+    c.casts = number_in(*casts, "bytes", 0, 100);
+  }
   c.residual = number_in(v, "residual", 0, 2);
   read_grid(v, {"m", "n", "k"}, c.law.grid);
   return c;
@@ -219,14 +239,14 @@ GroupedCurve read_grouped(const text::Value& v) {
   return c;
 }
 
-AttentionCurve read_attention(const text::Value& v) {
-  expect_map(v, {"fixed", "prologue", "tail", "rate", "backward", "residual", "held_out", "source",
-                 "grid", "correction"});
-  AttentionCurve c;
+// The keys of a pass.
+void read_pass(const text::Value& v, AttentionPass& c) {
   c.fixed = number_in(v, "fixed", 0, 1e-2);
   c.prologue = number_in(v, "prologue", 0, 1e5);
   c.tail = number_in(v, "tail", 0, 1);
-  c.backward = number_in(v, "backward", 0.05, 2);
+  if (v.find("full") != nullptr) {
+    c.full = number_in(v, "full", 0.1, 10);
+  }
   c.residual = number_in(v, "residual", 0, 2);
   const text::Value& rate = need(v, "rate");
   if (rate.kind != text::Value::Kind::map || rate.entries.empty()) {
@@ -242,16 +262,84 @@ AttentionCurve read_attention(const text::Value& v) {
     c.rate[dim] = number_in(rate, entry.key, 1e9, 1e18);
   }
   read_grid(v, {"heads", "length", "dimension"}, c.grid);
+}
+
+AttentionCurve read_attention(const text::Value& v) {
+  expect_map(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass",
+                 "residual", "held_out", "source", "grid", "correction"});
+  AttentionCurve c;
+  read_pass(v, c);
+  c.backward = number_in(v, "backward", 0.05, 2);
+  if (const text::Value* own = v.find("backward_pass")) {
+    expect_map(*own, {"fixed", "prologue", "tail", "full", "rate", "residual", "held_out", "grid",
+                      "correction"});
+    read_pass(*own, c.backward_pass.emplace());
+  }
   return c;
 }
 
 MemoryCurve read_memory(const text::Value& v) {
-  expect_map(v, {"fixed", "share", "residual", "held_out", "source"});
+  expect_map(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source"});
   MemoryCurve c;
   c.fixed = number_in(v, "fixed", 0, 1e-2);
   c.share = number_in(v, "share", 0.01, 1);
   c.residual = number_in(v, "residual", 0, 2);
+  if (v.find("ramp") != nullptr) {
+    c.ramp = number_in(v, "ramp", 1, 16);
+  }
+  if (v.find("resident") != nullptr) {
+    c.resident = number_in(v, "resident", 0, 1e12);
+    c.gain = number_in(v, "gain", 1, 100);
+  }
   return c;
+}
+
+CopyCurve read_copy(const text::Value& v) {
+  expect_map(v, {"latency", "bandwidth", "residual", "held_out", "source"});
+  CopyCurve c;
+  c.latency = number_in(v, "latency", 0, 1);
+  c.bandwidth = number_in(v, "bandwidth", 1e6, 1e15);
+  c.residual = number_in(v, "residual", 0, 2);
+  return c;
+}
+
+// {value, residual} of one coefficient, or its default.
+void read_coefficient(const text::Value& curves, const char* key, double& value, double& residual) {
+  if (const text::Value* v = curves.find(key)) {
+    expect_map(*v, {"coefficient", "residual", "points", "source"});
+    value = number_in(*v, "coefficient", 0, kMostOverlap);
+    residual = number_in(*v, "residual", 0, 2);
+  }
+}
+
+OverlapCurve read_overlap(const text::Value& curves) {
+  expect_map(curves, {"arithmetic", "memory", "collective"});
+  OverlapCurve c;
+  double spread = 0;
+  read_coefficient(curves, "arithmetic", c.arithmetic, c.arithmetic_residual);
+  read_coefficient(curves, "memory", c.memory, c.memory_residual);
+  read_coefficient(curves, "collective", c.collective, spread);
+  return c;
+}
+
+LaunchCurve read_launch(const text::Value& curves) {
+  expect_map(curves, {"host", "graph", "residual"});
+  LaunchCurve c;
+  c.host = number_in(curves, "host", 0, 1);
+  if (curves.find("graph") != nullptr) {
+    c.graph = number_in(curves, "graph", 0, 1);
+  }
+  c.residual = number_in(curves, "residual", 0, 2);
+  return c;
+}
+
+std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text) {
+  for (const NamedCopy& c : kCopies) {
+    if (text == c.name) {
+      return std::pair{c.direction, c.pinned};
+    }
+  }
+  return std::nullopt;
 }
 
 template <class Map, class Parse, class Read>
@@ -324,7 +412,9 @@ bool names(const CalibrationFile& file, const std::string& device) {
 // here.
 bool is_kernel_file(const std::string& text) {
   return text.starts_with("kind: gemm") || text.starts_with("kind: grouped") ||
-         text.starts_with("kind: attention") || text.starts_with("kind: memory");
+         text.starts_with("kind: attention") || text.starts_with("kind: memory") ||
+         text.starts_with("kind: copy") || text.starts_with("kind: overlap") ||
+         text.starts_with("kind: launch");
 }
 
 }  // namespace
@@ -347,6 +437,15 @@ std::optional<MemoryOp> parse_memory_op(const std::string& text) {
 }
 const char* to_string(job::AttentionKernel k) { return name_of(kAttention, k); }
 const char* to_string(MemoryOp op) { return name_of(kMemoryOps, op); }
+std::string copy_name(CopyDirection direction, bool pinned) {
+  for (const NamedCopy& c : kCopies) {
+    const bool one_kind = direction == CopyDirection::device_to_device;
+    if (c.direction == direction && (c.pinned == pinned || one_kind)) {
+      return c.name;
+    }
+  }
+  return "?";
+}
 
 CalibrationFile to_calibration(const text::Value& document) {
   CalibrationFile file;
@@ -358,6 +457,9 @@ CalibrationFile to_calibration(const text::Value& document) {
               : kind == "grouped"   ? CalibrationFile::Kind::grouped
               : kind == "attention" ? CalibrationFile::Kind::attention
               : kind == "memory"    ? CalibrationFile::Kind::memory
+              : kind == "copy"      ? CalibrationFile::Kind::copy
+              : kind == "overlap"   ? CalibrationFile::Kind::overlap
+              : kind == "launch"    ? CalibrationFile::Kind::launch
                                     : CalibrationFile::Kind::other;
   if (file.kind == CalibrationFile::Kind::other) {
     return file;
@@ -386,6 +488,15 @@ CalibrationFile to_calibration(const text::Value& document) {
       break;
     case CalibrationFile::Kind::memory:
       read_curves(curves, file.memory, parse_memory_op, read_memory, "memory-bound operator");
+      break;
+    case CalibrationFile::Kind::copy:
+      read_curves(curves, file.copy, parse_copy, read_copy, "copy");
+      break;
+    case CalibrationFile::Kind::overlap:
+      file.overlap = read_overlap(curves);
+      break;
+    case CalibrationFile::Kind::launch:
+      file.launch = read_launch(curves);
       break;
     case CalibrationFile::Kind::other:
       break;

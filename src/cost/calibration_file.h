@@ -1,10 +1,10 @@
 // Calibration files of kernels: calibration/<device>/<what>-<library>.yaml, written by fit_kernels.
 //
-//   kind: gemm | grouped | attention | memory
+//   kind: gemm | grouped | attention | memory | copy | overlap | launch
 //   devices: [a100-sxm-80, a100-sxm-40]      # that the curves hold for
 //   library: cublas
 //   source: one line of provenance
-//   curves: ...                              # by dtype, kernel or operator
+//   curves: ...                              # by dtype, kernel, operator or direction
 //
 // Parsed files are kept for the life of the process, by path and modification time; access is
 // thread-safe.
@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "gemm.h"
@@ -41,6 +42,9 @@ struct GemmCurve {
   // kernels were not measured (GroupedCurve), and how sure that is.
   double grouped = 1;
   double grouped_deviation = 0;
+  // Bytes moved for each element of the left operand that a job casts below 16 bits beforehand,
+  // where the points are of products alone; 0: the law holds the casts (quantise).
+  double casts = 0;
   // What another library's time may be off from this curve's, where it stands in for it.
   double other_library = 0;
 };
@@ -54,24 +58,63 @@ struct GroupedCurve {
   double at(double rows) const;
 };
 
-struct AttentionCurve {
+// Parameters of the attention law for one pass.
+struct AttentionPass {
   double fixed = 5e-6;         // seconds
   double prologue = 500;       // of a tile of 128 queries, in keys
   double tail = 0.5;           // share of wave quantisation that is exposed
-  std::map<int, double> rate;  // head dimension -> FLOP/s of the forward pass, at infinite length
+  double full = 1;             // time without a causal mask over what the causal rate predicts
+  std::map<int, double> rate;  // head dimension -> FLOP/s at infinite length
   CorrectionGrid grid;         // over sequences x heads, queries, head dimension
-  double backward = 0.8;       // rate of the backward pass over the forward's
   double residual = 0;
+};
+
+// The forward pass, and the backward one: by a ratio, or with parameters of its own.
+struct AttentionCurve : AttentionPass {
+  double backward = 0.8;  // rate of the backward pass over the forward's
+  std::optional<AttentionPass> backward_pass;
 };
 
 struct MemoryCurve {
   double fixed = 2e-6;  // seconds
   double share = 0.8;   // of the data sheet's bandwidth
   double residual = 0;
+  double ramp = 1;      // exponent that joins the fixed time and the transfer (memory.h)
+  double resident = 0;  // bytes that stay in L2
+  double gain = 1;      // speed of those over the rest
+};
+
+struct CopyCurve {
+  double latency = 0;    // seconds
+  double bandwidth = 0;  // bytes/s
+  double residual = 0;
+};
+
+// Coefficients of lower/slowdown.h.
+struct OverlapCurve {
+  double arithmetic = 1;  // of the share of SMs held
+  double memory = 1;      // of the share of memory bandwidth taken
+  double collective = 0;  // share of its speed that a collective loses beside kernels
+  double arithmetic_residual = 0, memory_residual = 0;  // of the time lost
+};
+
+struct LaunchCurve {
+  double host = 0;   // seconds of host time to issue one kernel
+  double graph = 0;  // seconds between kernels inside a CUDA graph; 0: not measured
+  double residual = 0;
 };
 
 struct CalibrationFile {
-  enum class Kind { gemm, grouped, attention, memory, other } kind = Kind::other;
+  enum class Kind {
+    gemm,
+    grouped,
+    attention,
+    memory,
+    copy,
+    overlap,
+    launch,
+    other
+  } kind = Kind::other;
   std::string name;  // "a100-sxm-80/gemm-cublas.yaml"
   std::vector<std::string> devices;
   std::string library;
@@ -80,17 +123,21 @@ struct CalibrationFile {
   std::map<job::DType, GroupedCurve> grouped;
   std::map<job::AttentionKernel, AttentionCurve> attention;
   std::map<MemoryOp, MemoryCurve> memory;
+  std::map<std::pair<CopyDirection, bool>, CopyCurve> copy;  // by direction, pinned
+  std::optional<OverlapCurve> overlap;
+  std::optional<LaunchCurve> launch;
 };
 
 // Throws InputError: unreadable, unknown keys, missing or non-finite numbers, a correction of
 // another length than its grid. A file of another kind (a collective's) gives Kind::other.
 std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file);
 
-// All kernel files below `directory` that name the device, in order of path; with `only`, those
-// files, which must name it (else InputError).
+// All kernel files below `directory` that name the device, in order of path. `given`, when not
+// empty, restricts to those files, which must name the device, and to those of folders that do;
+// with "auto" among them they come first and the others after them. Throws InputError.
 std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     const std::filesystem::path& directory, const std::string& device,
-    const std::vector<std::string>& only);
+    const std::vector<std::string>& given);
 
 // Text as in job files ("bf16", "flash2", "norm"); nullopt when unknown.
 std::optional<job::DType> parse_dtype(const std::string& text);
@@ -98,6 +145,8 @@ std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& te
 std::optional<MemoryOp> parse_memory_op(const std::string& text);
 const char* to_string(job::AttentionKernel k);
 const char* to_string(MemoryOp op);
+// "h2d", "h2d_pageable".
+std::string copy_name(CopyDirection direction, bool pinned);
 
 // The reader of a file already parsed, for tests and tools.
 CalibrationFile to_calibration(const text::Value& document);

@@ -14,25 +14,26 @@ std::string axis_text(const CorrectionGrid::Axis& a) {
   return fmt::format("{{first: {}, step: {}, nodes: {}}}", a.first, a.step, a.nodes);
 }
 
-std::string correction_text(const CorrectionGrid& grid) {
+std::string correction_text(const CorrectionGrid& grid, const std::string& indent) {
   // One line per (m, n), k along the line.
   std::string out;
   const auto width = static_cast<std::size_t>(grid.axes[2].nodes);
   for (std::size_t i = 0; i < grid.values.size(); ++i) {
-    out += i % width == 0 ? "\n      " : " ";
+    out += i % width == 0 ? "\n" + indent + "  " : " ";
     out += fmt::format("{}", std::lround(1e3 * static_cast<double>(grid.values[i])));
   }
   return out;
 }
 
-std::string grid_text(const CorrectionGrid& grid, const std::array<const char*, 3>& names) {
-  std::string out = "    grid: {";
+std::string grid_text(const CorrectionGrid& grid, const std::array<const char*, 3>& names,
+                      const std::string& indent) {
+  std::string out = indent + "grid: {";
   for (std::size_t d = 0; d < 3; ++d) {
     out += fmt::format("{}{}: {}", d == 0 ? "" : ", ", names[d], axis_text(grid.axes[d]));
   }
-  out += fmt::format("}}\n    # thousandths of ln(time): a line per ({}, {}), {} along it\n",
+  out += fmt::format("}}\n{}# thousandths of ln(time): a line per ({}, {}), {} along it\n", indent,
                      names[0], names[1], names[2]);
-  return out + "    correction: |" + correction_text(grid) + "\n";
+  return out + indent + "correction: |" + correction_text(grid, indent) + "\n";
 }
 
 std::string class_text(const SizeClass& c) {
@@ -42,12 +43,21 @@ std::string class_text(const SizeClass& c) {
 
 }  // namespace
 
+std::string quoted(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += c == '\n' ? ' ' : c;
+  }
+  return out + '"';
+}
+
 std::string head_text(const FileHead& head) {
-  return fmt::format(
-      "kind: {}\n# Written by fit_kernels from the points beside it; edit calibration/sources.yaml "
-      "instead.\n"
-      "devices: [{}]\nlibrary: {}\nsource: \"{}\"\ncurves:\n",
-      head.kind, fmt::join(head.devices, ", "), head.library, head.source);
+  return fmt::format("kind: {}\n# {}\ndevices: [{}]\nlibrary: {}\nsource: {}\ncurves:\n", head.kind,
+                     head.comment, fmt::join(head.devices, ", "), head.library,
+                     quoted(head.source));
 }
 
 std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeClasses& held_out,
@@ -75,11 +85,15 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
     out += fmt::format("    other_library: {{deviation: {:.3g}, source: \"{}\"}}\n",
                        c.other_library, notes.other_library_source);
   }
+  if (c.casts > 0) {
+    out += fmt::format("    casts: {{bytes: {:.3g}, source: {}}}\n", c.casts,
+                       quoted(notes.casts_source));
+  }
   out += fmt::format("    residual: {:.3g}\n    held_out:\n", c.residual);
   for (std::size_t i = 0; i < held_out.size(); ++i) {
     out += fmt::format("      {}: {}\n", kClassNames[i], class_text(held_out[i]));
   }
-  out += grid_text(l.grid, {"m", "n", "k"});
+  out += grid_text(l.grid, {"m", "n", "k"}, "    ");
   return out;
 }
 
@@ -93,29 +107,85 @@ std::string grouped_text(const std::string& dtype, const GroupedCurve& c,
                            class_text(held_out));
 }
 
-std::string attention_text(const std::string& kernel, const AttentionCurve& c,
-                           const SizeClass& held_out, const std::string& source) {
-  std::string out = fmt::format("  {}:\n    source: \"{}\"\n", kernel, source);
-  out += fmt::format("    fixed: {:.4g}\n    prologue: {:.4g}\n    tail: {:.3g}\n    rate: {{",
-                     c.fixed, c.prologue, c.tail);
+namespace {
+
+// The keys of a pass, each line behind `indent`.
+std::string pass_text(const AttentionPass& c, const std::string& indent) {
+  std::string out = fmt::format("{0}fixed: {1:.4g}\n{0}prologue: {2:.4g}\n{0}tail: {3:.3g}\n",
+                                indent, c.fixed, c.prologue, c.tail);
+  if (c.full != 1) {
+    out += fmt::format("{}full: {:.4g}\n", indent, c.full);
+  }
+  out += indent + "rate: {";
   std::string separator;
   for (const auto& [dim, rate] : c.rate) {
     out += fmt::format("{}{}: {:.4g}", separator, dim, rate);
     separator = ", ";
   }
-  out += fmt::format("}}\n    backward: {:.3g}\n    residual: {:.3g}\n", c.backward, c.residual);
+  return out + fmt::format("}}\n{}residual: {:.3g}\n", indent, c.residual);
+}
+
+}  // namespace
+
+std::string attention_text(const std::string& kernel, const AttentionCurve& c,
+                           const SizeClass& held_out, const std::string& source,
+                           const SizeClass& backward_held_out) {
+  const std::array<const char*, 3> names = {"heads", "length", "dimension"};
+  std::string out = fmt::format("  {}:\n    source: {}\n", kernel, quoted(source));
+  out += pass_text(c, "    ");
+  out += fmt::format("    backward: {:.3g}\n", c.backward);
   if (held_out.points > 0) {
     out += fmt::format("    held_out: {}\n", class_text(held_out));
   }
   if (!c.grid.values.empty()) {
-    out += grid_text(c.grid, {"heads", "length", "dimension"});
+    out += grid_text(c.grid, names, "    ");
+  }
+  if (c.backward_pass) {
+    out += "    backward_pass:\n" + pass_text(*c.backward_pass, "      ");
+    if (backward_held_out.points > 0) {
+      out += fmt::format("      held_out: {}\n", class_text(backward_held_out));
+    }
+    if (!c.backward_pass->grid.values.empty()) {
+      out += grid_text(c.backward_pass->grid, names, "      ");
+    }
   }
   return out;
 }
 
 std::string memory_text(const std::string& op, const MemoryCurve& c, const std::string& source) {
-  return fmt::format("  {}: {{fixed: {:.3g}, share: {:.3g}, residual: {:.3g}, source: \"{}\"}}\n",
-                     op, c.fixed, c.share, c.residual, source);
+  std::string out = fmt::format("  {}: {{fixed: {:.3g}, share: {:.3g}, residual: {:.3g}", op,
+                                c.fixed, c.share, c.residual);
+  if (c.ramp != 1) {
+    out += fmt::format(", ramp: {:.3g}", c.ramp);
+  }
+  if (c.resident > 0) {
+    out += fmt::format(", resident: {:.4g}, gain: {:.3g}", c.resident, c.gain);
+  }
+  return out + fmt::format(", source: {}}}\n", quoted(source));
+}
+
+std::string copy_text(CopyDirection direction, bool pinned, const CopyCurve& c,
+                      const SizeClass& held_out, const std::string& source) {
+  std::string out = fmt::format("  {}: {{latency: {:.3g}, bandwidth: {:.4g}, residual: {:.3g}",
+                                copy_name(direction, pinned), c.latency, c.bandwidth, c.residual);
+  if (held_out.points > 0) {
+    out += ", held_out: " + class_text(held_out);
+  }
+  return out + fmt::format(", source: {}}}\n", quoted(source));
+}
+
+std::string coefficient_text(const std::string& key, double value, double residual, int points,
+                             const std::string& source) {
+  return fmt::format("  {}: {{coefficient: {:.4g}, residual: {:.3g}, points: {}, source: {}}}\n",
+                     key, value, residual, points, quoted(source));
+}
+
+std::string launch_text(const LaunchCurve& c) {
+  std::string out = fmt::format("  host: {:.4g}\n", c.host);
+  if (c.graph > 0) {
+    out += fmt::format("  graph: {:.4g}\n", c.graph);
+  }
+  return out + fmt::format("  residual: {:.3g}\n", c.residual);
 }
 
 }  // namespace stepcast::cost

@@ -15,6 +15,8 @@ struct FileHead {
   std::vector<std::string> devices;
   std::string library;
   std::string source;
+  std::string comment =
+      "Written by fit_kernels from the points beside it; edit calibration/sources.yaml instead.";
 };
 
 std::string head_text(const FileHead& head);
@@ -24,6 +26,7 @@ struct GemmNotes {
   std::string sustained_source;
   std::string grouped_source;
   std::string other_library_source{};
+  std::string casts_source;
 };
 std::string gemm_text(const std::string& dtype, const GemmCurve& curve, const SizeClasses& held_out,
                       const GemmNotes& notes);
@@ -33,7 +36,17 @@ std::string grouped_text(const std::string& dtype, const GroupedCurve& curve,
 
 // `held_out` with no points is left out: a curve from published rates instead of a fit.
 std::string attention_text(const std::string& kernel, const AttentionCurve& curve,
-                           const SizeClass& held_out, const std::string& source);
+                           const SizeClass& held_out, const std::string& source,
+                           const SizeClass& backward_held_out = {});
 std::string memory_text(const std::string& op, const MemoryCurve& curve, const std::string& source);
+std::string copy_text(CopyDirection direction, bool pinned, const CopyCurve& curve,
+                      const SizeClass& held_out, const std::string& source);
+// `key`: arithmetic, memory or collective.
+std::string coefficient_text(const std::string& key, double value, double residual, int points,
+                             const std::string& source);
+std::string launch_text(const LaunchCurve& curve);
+
+// In double quotes, as YAML reads it back.
+std::string quoted(const std::string& text);
 
 }  // namespace stepcast::cost

@@ -20,6 +20,24 @@ constexpr double kGemmShareFp32 = 0.85;
 // 0.82 (B200): Azure and SuperBench stream tests.
 constexpr double kStreamShare = 0.82;
 
+// Share of a host link's rate that pinned copies reach: 26.0 to 26.3 of 31.5 GB/s (A100), 51 to
+// 55.4 of 63 (H100, H200), 12.4 of 15.75 (V100), 359 to 377 of 450 (NVLink-C2C): nvbandwidth in
+// Azure's AI-benchmarking-guide, NVIDIA's README, ml-engineering and SuperBench's fixtures.
+constexpr double kPinnedShare = 0.83;
+constexpr double kPinnedResidual = 0.06;
+// Each way with the other at once, of one way alone: 18.6 of 26.0 GB/s over PCIe (NVIDIA's README),
+// 175 of 359 over NVLink-C2C (ml-engineering).
+constexpr double kBothShare = 0.72;
+constexpr double kBothShareC2c = 0.49;
+constexpr double kBothResidual = 0.15;
+// Pageable memory goes through a pinned buffer that the CPU fills first. No table of ours: two
+// copies one after another, the CPU's not faster than the link.
+constexpr double kPageableShare = 0.4;
+constexpr double kPageableResidual = 0.4;
+// One transfer's start: cudaMemcpyAsync and the copy engine (nvbandwidth's small sizes).
+constexpr double kCopyLatency = 8e-6;
+constexpr double kC2cRate = 2e11;  // bytes/s: no PCIe link of today is as fast
+
 bool is_nvidia(const job::Device& d) { return d.compute_capability > 0; }
 
 }  // namespace
@@ -130,6 +148,29 @@ MemoryCurve datasheet_memory(MemoryOp op) {
     case MemoryOp::permute:
       c.share = 0.6 * kStreamShare;
       break;
+  }
+  return c;
+}
+
+CopyCurve datasheet_copy(const job::Device& device, CopyDirection direction, bool pinned) {
+  CopyCurve c;
+  c.latency = kCopyLatency;
+  if (direction == CopyDirection::device_to_device) {
+    // Read and written: a stream copy of twice the bytes.
+    c.bandwidth = device.memory_bandwidth.count() * kStreamShare / 2;
+    c.residual = kDatasheetMemoryResidual;
+    return c;
+  }
+  const double link = device.pcie.count();
+  c.bandwidth = link * kPinnedShare;
+  c.residual = kPinnedResidual;
+  if (direction == CopyDirection::both) {
+    c.bandwidth *= link > kC2cRate ? kBothShareC2c : kBothShare;
+    c.residual = kBothResidual;
+  }
+  if (!pinned) {
+    c.bandwidth *= kPageableShare;
+    c.residual = kPageableResidual;
   }
   return c;
 }

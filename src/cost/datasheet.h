@@ -6,8 +6,8 @@
 
 namespace stepcast::cost {
 
-// Relative standard deviations of a prediction from a data sheet: what these shares are off by on the
-// devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.21), rounded up.
+// Relative standard deviations of a prediction from a data sheet: what these shares are off by on
+// the devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.21), rounded up.
 inline constexpr double kDatasheetGemmResidual = 0.22;
 inline constexpr double kDatasheetAttentionResidual = 0.25;
 inline constexpr double kDatasheetMemoryResidual = 0.15;
@@ -16,6 +16,8 @@ GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype);
 AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKernel kernel,
                                    job::DType dtype);
 MemoryCurve datasheet_memory(MemoryOp op);
+// Of the device's host link; bandwidth 0 where none is stated.
+CopyCurve datasheet_copy(const job::Device& device, CopyDirection direction, bool pinned);
 
 // The data sheet's dense peak; a dtype it lacks runs at that of the next wider one the device has.
 double peak_flops(const job::Device& device, job::DType dtype);

@@ -8,8 +8,10 @@
 
 #include "attention.h"
 #include "calibration_file.h"
+#include "copy_fit.h"
 #include "datasheet.h"
 #include "gemm.h"
+#include "memory.h"
 
 namespace stepcast::cost {
 namespace {
@@ -17,6 +19,7 @@ namespace {
 constexpr int kDTypes = 9;
 constexpr int kAttentionKernels = 5;
 constexpr int kMemoryOps = 10;
+constexpr int kCopyDirections = 4;
 
 // Added where a job asks for a library that was not measured on its device and the curve that
 // stands in does not say how far libraries lie apart: bf16's 4 to 5 % in the median on A100, H100,
@@ -86,11 +89,16 @@ struct PricedGemm {
 struct PricedAttention {
   AttentionCurve curve;
   CurveId id = 0;
+  CurveId backward_id = 0;
 };
 
 struct PricedMemory {
-  double fixed = 0;
-  double bandwidth = 0;
+  MemoryCurve curve;
+  CurveId id = 0;
+};
+
+struct PricedCopy {
+  CopyCurve curve;
   CurveId id = 0;
 };
 
@@ -102,6 +110,9 @@ struct Kernels::State {
   // By kernel; fp8 attention is priced at twice the rate of bf16 only where measured: not yet.
   std::array<PricedAttention, kAttentionKernels> attention;
   std::array<PricedMemory, kMemoryOps> memory;
+  std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
+  Overlap overlap;
+  Launch launch;
   AttentionDevice attention_device;
   double memory_bandwidth = 0;
   double l2 = 0;
@@ -116,6 +127,10 @@ struct Kernels::State {
                       CurveTable& curves);
   void load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                    CurveTable& curves);
+  void load_copies(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                   CurveTable& curves);
+  void load_host(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                 CurveTable& curves);
 };
 
 void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -236,7 +251,13 @@ void Kernels::State::load_attention(
       c.provenance = device.source;
     }
     c.residual = entry.curve.residual;
-    entry.id = curves.add(c);
+    entry.id = entry.backward_id = curves.add(c);
+    if (entry.curve.backward_pass) {
+      c.name += ", backward";
+      c.residual = together(entry.curve.backward_pass->residual,
+                            chosen != nullptr && measured != kernel ? kKernelDeviation : 0);
+      entry.backward_id = curves.add(c);
+    }
   }
 }
 
@@ -259,7 +280,58 @@ void Kernels::State::load_memory(const std::vector<std::shared_ptr<const Calibra
       }
     }
     c.residual = curve.residual;
-    memory[i] = {curve.fixed, curve.share * memory_bandwidth, curves.add(c)};
+    memory[i] = {curve, curves.add(c)};
+  }
+}
+
+void Kernels::State::load_copies(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                                 CurveTable& curves) {
+  for (int i = 0; i < kCopyDirections; ++i) {
+    for (const bool pinned : {true, false}) {
+      const auto direction = static_cast<CopyDirection>(i);
+      Curve c;
+      c.device = device.name;
+      c.name = fmt::format("copy {} {}", copy_name(direction, pinned), device.name);
+      c.file = "datasheet";
+      c.provenance = device.source;
+      PricedCopy& entry = copies[i][pinned ? 1 : 0];
+      entry.curve = datasheet_copy(device, direction, pinned);
+      for (const auto& file : files) {
+        const auto it =
+            file->copy.find({direction, pinned || direction == CopyDirection::device_to_device});
+        if (it != file->copy.end()) {
+          entry.curve = it->second;
+          c.file = file->name;
+          c.provenance = file->source;
+          break;
+        }
+      }
+      c.residual = entry.curve.residual;
+      entry.id = curves.add(c);
+    }
+  }
+}
+
+// Curves of overlap are the collectives' own unless this device's was measured.
+void Kernels::State::load_host(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
+                               CurveTable& curves) {
+  for (const auto& file : files) {
+    if (file->overlap && !overlap.measured) {
+      const OverlapCurve& o = *file->overlap;
+      Curve c;
+      c.device = device.name;
+      c.file = file->name;
+      c.provenance = file->source;
+      c.name = fmt::format("kernels beside communication: SMs held, {}", device.name);
+      c.residual = o.arithmetic_residual;
+      const CurveId arithmetic = curves.add(c);
+      c.name = fmt::format("kernels beside communication: memory bandwidth taken, {}", device.name);
+      c.residual = o.memory_residual;
+      overlap = {o.arithmetic, o.memory, o.collective, true, arithmetic, curves.add(c)};
+    }
+    if (file->launch && launch.host.count() == 0) {
+      launch = {seconds(file->launch->host), seconds(file->launch->graph)};
+    }
   }
 }
 
@@ -277,8 +349,10 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
   state_->load_attention(files, curves);
   state_->load_memory(files, curves);
   state_->load_grouped(files, library, curves);
-  state_->attention_device = {sms_of(device),
-                              state_->memory[static_cast<int>(MemoryOp::copy)].bandwidth};
+  state_->load_copies(files, curves);
+  state_->load_host(files, curves);
+  const MemoryCurve& stream = state_->memory[static_cast<int>(MemoryOp::copy)].curve;
+  state_->attention_device = {sms_of(device), stream.share * state_->memory_bandwidth};
 }
 
 Kernels::~Kernels() = default;
@@ -316,6 +390,10 @@ Priced Kernels::State::gemm_time(const model::Gemm& shape, job::DType dtype, Lay
     burst -= quantise_seconds(p.curve.law, work);
   }
   double t = sustained ? sustained_seconds(burst, flops, p.curve.cap) : burst;
+  if (sustained && layout != Layout::weight_grad) {
+    // As the casts that are part of a law: of curves from products alone, for a job's operands.
+    t += p.curve.casts * m * k * batch / p.curve.law.bandwidth;
+  }
   if (layout == Layout::input_grad) {
     t *= p.curve.input_grad;
   } else if (layout == Layout::weight_grad) {
@@ -352,7 +430,7 @@ Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKern
     t *= std::max(1.0,
                   peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
   }
-  return {seconds(t), p.id};
+  return {seconds(t), backward ? p.backward_id : p.id};
 }
 
 Priced Kernels::memory(MemoryOp op, Bytes moved) const {
@@ -360,7 +438,23 @@ Priced Kernels::memory(MemoryOp op, Bytes moved) const {
   if (moved.count() <= 0) {
     return {Time{0}, p.id};
   }
-  return {seconds(p.fixed + static_cast<double>(moved.count()) / p.bandwidth), p.id};
+  return {seconds(memory_seconds(p.curve, state_->memory_bandwidth,
+                                 static_cast<double>(moved.count()))),
+          p.id};
 }
+
+Priced Kernels::copy(CopyDirection direction, bool pinned, Bytes bytes) const {
+  const PricedCopy& p = state_->copies[static_cast<int>(direction)][pinned ? 1 : 0];
+  if (bytes.count() <= 0) {
+    return {Time{0}, p.id};
+  }
+  STEPCAST_CHECK(p.curve.bandwidth > 0,
+                 "device '" + state_->device.name + "' has no link to its host");
+  return {seconds(copy_seconds(p.curve, static_cast<double>(bytes.count()))), p.id};
+}
+
+Overlap Kernels::overlap() const { return state_->overlap; }
+
+Launch Kernels::launch() const { return state_->launch; }
 
 }  // namespace stepcast::cost

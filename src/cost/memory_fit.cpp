@@ -2,45 +2,118 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <set>
 #include <stdexcept>
 
+#include "folds.h"
 #include "least_squares.h"
 
 namespace stepcast::cost {
 namespace {
 
 constexpr int kMinPoints = 20;
+constexpr std::size_t kMinSizes = 8;
 constexpr double kHuber = 0.1;
+// A term must cut the mean held-out error by this share to be kept.
+constexpr double kWorthwhile = 0.1;
+constexpr double kMostRamp = 8;
+constexpr double kMostGain = 10;  // L2 over HBM: 2 to 4 on A100 to B200
 
-std::vector<double> log_ratios(double fixed, double rate, const std::vector<MemoryPoint>& points) {
+struct Terms {
+  bool ramp = false;
+  double l2 = 0;  // bytes; 0: no resident part
+};
+
+std::vector<double> log_ratios(const MemoryCurve& curve, double bandwidth,
+                               const std::vector<MemoryPoint>& points) {
   std::vector<double> r;
   r.reserve(points.size());
   for (const MemoryPoint& p : points) {
-    r.push_back(std::log((fixed + p.bytes / rate) / p.seconds));
+    r.push_back(std::log(memory_seconds(curve, bandwidth, p.bytes) / p.seconds));
   }
   return r;
 }
 
-MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth) {
-  Eigen::VectorXd start = Eigen::VectorXd::Zero(2);
-  Bounds bounds{start, start};
-  start << std::log(3e-6), std::log(0.7 * bandwidth);
-  bounds.low << std::log(1e-6), std::log(0.02 * bandwidth);
-  bounds.high << std::log(30e-6), std::log(bandwidth);
-  const Eigen::VectorXd x =
-      least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
-        const std::vector<double> r = log_ratios(std::exp(y[0]), std::exp(y[1]), points);
-        return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
-      });
+// Parameters: ln fixed, ln share; then ln ramp; then ln resident, ln gain.
+MemoryCurve unpack(const Eigen::VectorXd& x, Terms terms) {
   MemoryCurve c;
   c.fixed = std::exp(x[0]);
-  c.share = std::exp(x[1]) / bandwidth;
+  c.share = std::exp(x[1]);
+  Eigen::Index i = 2;
+  if (terms.ramp) {
+    c.ramp = std::exp(x[i++]);
+  }
+  if (terms.l2 > 0) {
+    c.resident = std::exp(x[i]);
+    c.gain = std::exp(x[i + 1]);
+  }
   return c;
 }
 
+MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, double shortest,
+                     Terms terms) {
+  const Eigen::Index count = 2 + (terms.ramp ? 1 : 0) + (terms.l2 > 0 ? 2 : 0);
+  Eigen::VectorXd start = Eigen::VectorXd::Zero(count);
+  Bounds bounds{start, start};
+  start.head(2) << std::log(3e-6), std::log(0.7);
+  bounds.low.head(2) << std::log(shortest), std::log(0.02);
+  bounds.high.head(2) << std::log(30e-6), 0;
+  Eigen::Index i = 2;
+  if (terms.ramp) {
+    start[i] = std::log(1.5);
+    bounds.low[i] = 0;
+    bounds.high[i++] = std::log(kMostRamp);
+  }
+  if (terms.l2 > 0) {
+    start.tail(2) << std::log(terms.l2 / 2), std::log(2.0);
+    bounds.low.tail(2) << std::log(terms.l2 / 16), 0;
+    bounds.high.tail(2) << std::log(terms.l2), std::log(kMostGain);
+  }
+  const Eigen::VectorXd x =
+      least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
+        const std::vector<double> r = log_ratios(unpack(y, terms), bandwidth, points);
+        return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
+      });
+  return unpack(x, terms);
+}
+
+std::int64_t whole(double x) { return static_cast<std::int64_t>(x); }
+
 bool is_held_out(const MemoryPoint& p) {
-  return is_held_out(GemmPoint{static_cast<std::int64_t>(p.bytes), 1, 1, 1, p.seconds});
+  return is_held_out(GemmPoint{whole(p.bytes), 1, 1, 1, p.seconds});
+}
+
+// Start to end of a kernel that does nothing, at least: tables timed from the host, and events.
+constexpr double kHostShortest = 1e-6;
+constexpr double kDeviceShortest = 0.3e-6;
+
+// Log ratios of every point under a fit that did not see it.
+std::vector<double> cross_validated(const std::vector<MemoryPoint>& points, double bandwidth,
+                                    Terms terms) {
+  std::vector<double> all;
+  for (int fold = 0; fold < kFolds; ++fold) {
+    std::vector<MemoryPoint> seen;
+    std::vector<MemoryPoint> held;
+    for (const MemoryPoint& p : points) {
+      (fold_of({whole(p.bytes)}) == fold ? held : seen).push_back(p);
+    }
+    if (held.empty() || seen.empty()) {
+      continue;
+    }
+    const auto r = log_ratios(fit_once(seen, bandwidth, kDeviceShortest, terms), bandwidth, held);
+    all.insert(all.end(), r.begin(), r.end());
+  }
+  return all;
+}
+
+double mean_size(const std::vector<double>& x) {
+  double sum = 0;
+  for (const double v : x) {
+    sum += std::min(std::abs(v), 3 * kHuber);  // no single outlier chooses the law
+  }
+  return sum / static_cast<double>(x.size());
 }
 
 }  // namespace
@@ -56,9 +129,45 @@ MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth) {
     (is_held_out(p) ? held : seen).push_back(p);
   }
   MemoryFit fit;
-  const MemoryCurve blind = fit_once(seen, bandwidth);
-  fit.held_out = summary(log_ratios(blind.fixed, blind.share * bandwidth, held));
-  fit.curve = fit_once(points, bandwidth);
+  fit.held_out = summary(log_ratios(fit_once(seen, bandwidth, kHostShortest, {}), bandwidth, held));
+  fit.curve = fit_once(points, bandwidth, kHostShortest, {});
+  fit.curve.residual = fit.held_out.deviation;
+  return fit;
+}
+
+MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwidth, double l2) {
+  std::set<double> sizes;
+  for (const MemoryPoint& p : points) {
+    sizes.insert(p.bytes);
+  }
+  if (sizes.size() < kMinSizes) {
+    throw std::invalid_argument(fmt::format(
+        "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinSizes));
+  }
+  if (*sizes.rbegin() < kLeastSpan * *sizes.begin()) {
+    throw std::invalid_argument(
+        fmt::format("sizes from {:g} to {:g} bytes cannot tell a fixed time from a rate: they must "
+                    "span a factor of {:g}",
+                    *sizes.begin(), *sizes.rbegin(), kLeastSpan));
+  }
+  // L2's part needs sizes inside it and beyond.
+  const bool reaches_l2 = l2 > 0 && *sizes.begin() < l2 / 8 && *sizes.rbegin() > 4 * l2;
+  Terms best;
+  std::vector<double> error = cross_validated(points, bandwidth, best);
+  for (const Terms more : {Terms{true, 0}, Terms{false, l2}, Terms{true, l2}}) {
+    if (more.l2 > 0 && !reaches_l2) {
+      continue;
+    }
+    auto trial = cross_validated(points, bandwidth, more);
+    if (mean_size(trial) < (1 - kWorthwhile) * mean_size(error)) {
+      error = std::move(trial);
+      best = more;
+    }
+  }
+  MemoryFit fit;
+  fit.held_out = summary(error);
+  fit.curve = fit_once(points, bandwidth, kDeviceShortest, best);
+  fit.outliers = count_outliers(log_ratios(fit.curve, bandwidth, points));
   fit.curve.residual = fit.held_out.deviation;
   return fit;
 }

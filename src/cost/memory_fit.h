@@ -1,10 +1,10 @@
-// Fits t = fixed + bytes/(share * bandwidth) to measured times of one memory-bound operator.
+// Fits the law of memory-bound kernels (memory.h) to measured times of one operator.
 #pragma once
 
 #include <vector>
 
-#include "calibration_file.h"
 #include "gemm_fit.h"
+#include "memory.h"
 
 namespace stepcast::cost {
 
@@ -15,10 +15,18 @@ struct MemoryPoint {
 
 struct MemoryFit {
   MemoryCurve curve;   // fitted to all points; its residual that of the held-out ones
-  SizeClass held_out;  // on a quarter that a separate fit did not see
+  SizeClass held_out;  // on points that separate fits did not see
+  int outliers = 0;
 };
 
-// `bandwidth`: the data sheet's. Throws std::invalid_argument with fewer than 20 points.
+// t = fixed + bytes/(share * bandwidth), for tables timed from the host. `bandwidth`: the data
+// sheet's. Throws std::invalid_argument with fewer than 20 points.
 MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth);
+
+// With the ramp at small sizes and the part that stays in an L2 of `l2` bytes, each only where it
+// cuts the held-out error; every point is held out once, in four folds. Throws
+// std::invalid_argument with fewer than 8 points, or where their sizes cannot tell a fixed time
+// from a rate.
+MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwidth, double l2);
 
 }  // namespace stepcast::cost

@@ -34,8 +34,6 @@ struct MemorySample {
   double seconds = 0;
 };
 
-enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
-
 struct CopySample {
   CopyDirection direction = CopyDirection::host_to_device;
   bool pinned = true;
@@ -70,6 +68,7 @@ struct FitRow {
   int held_out = 0;
   double median = 0;  // of |predicted / measured - 1|, held out
   double p95 = 0;
+  int outliers = 0;  // that the fit bounds in their pull: far beyond the spread of the others
 };
 
 struct FittedFile {

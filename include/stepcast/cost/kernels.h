@@ -17,6 +17,28 @@ enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
+enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
+
+// What kernels lose beside communication: with shares s of the SMs and h of the memory bandwidth
+// taken, arithmetic runs at 1 - arithmetic * s and memory at 1 - memory * h. `collective`: the share
+// of its speed that the collective loses, measured and reported; the engine slows kernels alone.
+struct Overlap {
+  double arithmetic = 1;
+  double memory = 1;
+  double collective = 0;
+  bool measured = false;  // false: no file of this device; the curves are the collectives' own
+  CurveId arithmetic_curve = 0;
+  CurveId memory_curve = 0;
+};
+
+// Host side of kernels. System::launch holds a framework's cost per kernel, so `host` is a floor of
+// it; `graph` is what a kernel costs at least inside a CUDA graph, for jobs with kernels.cuda_graph.
+// Zero: not measured on this device.
+struct Launch {
+  Time host{0};
+  Time graph{0};
+};
+
 // LAW and VALID range stand in src/cost/gemm.cpp and src/cost/attention.cpp.
 class Kernels {
  public:
@@ -35,6 +57,11 @@ class Kernels {
   Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
+  // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's host link where the
+  // device has no measurements; a device without a stated link is an error there.
+  Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
+  Overlap overlap() const;
+  Launch launch() const;
 
  private:
   struct State;

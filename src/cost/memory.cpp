@@ -1,0 +1,23 @@
+#include "memory.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::cost {
+
+double memory_seconds(const MemoryCurve& curve, double bandwidth, double bytes) {
+  const double rate = curve.share * bandwidth;
+  const double inside = std::min(bytes, curve.resident);
+  const double stream = inside / (curve.gain * rate) + (bytes - inside) / rate;
+  if (curve.ramp == 1) {
+    return curve.fixed + stream;
+  }
+  const double longer = std::max(curve.fixed, stream);
+  if (longer <= 0) {
+    return 0;
+  }
+  const double part = std::min(curve.fixed, stream) / longer;
+  return longer * std::pow(1 + std::pow(part, curve.ramp), 1 / curve.ramp);
+}
+
+}  // namespace stepcast::cost
