@@ -1,10 +1,12 @@
-// Files of measured collectives: which kind they are, CSV, and what stands beside them.
+// Files of measured collectives: which kind they are (a log, CSV, lines of calibrate-gpu), CSV, and
+// what stands beside them.
 #include <fmt/format.h>
 
 #include <cmath>
 #include <fstream>
 #include <sstream>
 
+#include "gpu_collectives.h"
 #include "nccl_line.h"
 #include "nccl_parse.h"
 #include "stepcast/interop/nccl_log.h"
@@ -157,6 +159,9 @@ Beside facts_beside(const fs::path& path) {
 CollectiveLog read_collectives(const fs::path& file) {
   const std::string text = read_text(file);
   check_is_text(text, file.string());
+  if (is_json_lines(text)) {
+    return collectives_of(parse_gpu_measurements(text, file.string()));
+  }
   const std::string_view first = std::string_view(text).substr(0, text.find('\n'));
   const bool csv =
       first.find(',') != std::string_view::npos &&

@@ -41,10 +41,10 @@ struct CollectiveLog {
 };
 
 // A log, or CSV with the columns collective, size_bytes, time_us (and inplace, dtype where they
-// stand). Nodes and GPUs of each node come from the log's list of devices, else from FILE.yaml's
-// `nodes` and `gpus_per_node` beside FILE.EXT; `nccl_version` and `gpu` there too. Throws
-// InputError with the line of what is no measurement: binary text, no table, a row or a table cut
-// short.
+// stand), or lines of calibrate-gpu. Nodes and GPUs of each node come from the log's list of
+// devices, else from FILE.yaml's `nodes` and `gpus_per_node` beside FILE.EXT; `nccl_version` and
+// `gpu` there too. Throws InputError with the line of what is no measurement: binary text, no
+// table, a row or a table cut short.
 CollectiveLog read_collectives(const std::filesystem::path& file);
 
 // The same from a text in memory, logs only.
