@@ -22,10 +22,9 @@ std::size_t stride(DType type, const MatrixView& matrix, std::int64_t batch) {
 
 Buffer random_matrices(Context& context, std::size_t bytes, DType type, std::uint64_t seed) {
   Buffer buffer(bytes);
-  // Two 4-bit numbers a byte: any byte will do, and those of normal deviates as fp8 are at hand.
-  const DType filled = type == DType::nvfp4 ? DType::fp8 : type;
-  fill_random(context, buffer.data(), bytes / static_cast<std::size_t>(storage_bytes(filled, 1)),
-              filled, seed);
+  const std::size_t elements =
+      type == DType::nvfp4 ? 2 * bytes : bytes / static_cast<std::size_t>(storage_bytes(type, 1));
+  fill_random(context, buffer.data(), elements, type, seed);
   return buffer;
 }
 
