@@ -334,6 +334,7 @@ struct Party::Group {
   MPI_Comm comm = MPI_COMM_NULL;
 };
 
+Party::Party() = default;
 Party::Party(bool in) {
   if (state().world.size < 2) {
     return;
@@ -344,7 +345,7 @@ Party::Party(bool in) {
 }
 
 Party::~Party() {
-  if (group_ && group_->comm != MPI_COMM_NULL && !state().broken) {
+  if (group_ && group_->comm != MPI_COMM_NULL) {
     MPI_Comm_free(&group_->comm);
   }
 }
@@ -379,6 +380,7 @@ void Party::agree(const std::string& refusal) const {
 #else
 
 struct Party::Group {};
+Party::Party() = default;
 Party::Party(bool) {}
 Party::~Party() = default;
 void Party::barrier() const {}

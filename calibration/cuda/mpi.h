@@ -76,6 +76,7 @@ class Party {
  public:
   // Collective over all processes. `in`: this one takes part; else only destroy it.
   explicit Party(bool in);
+  Party();  // this process alone
   ~Party();
   Party(const Party&) = delete;
   Party& operator=(const Party&) = delete;

@@ -158,6 +158,11 @@ std::int64_t whole_size(const std::string& op, std::int64_t bytes, int ranks) {
   return bytes / unit * unit;
 }
 
+bool in_shares(const std::string& op) {
+  const Op* known = op_of(op);
+  return known != nullptr && in_shares(*known);
+}
+
 double bus_factor(const std::string& op, int ranks) {
   const Op* known = op_of(op);
   if (known == nullptr || ranks < 1) {

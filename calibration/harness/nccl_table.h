@@ -23,6 +23,8 @@ struct CollectiveCounts {
 };
 // nullopt: no such collective or type here, or the bytes are no whole elements a rank.
 std::optional<CollectiveCounts> counts_of(const interop::CollectiveCase& what);
+// The size column is of all shares together.
+bool in_shares(const std::string& op);
 // The largest size of at most `bytes` that nccl-tests would run: shares of whole 16 bytes.
 std::int64_t whole_size(const std::string& op, std::int64_t bytes, int ranks);
 
