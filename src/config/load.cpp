@@ -166,6 +166,12 @@ Value with_system(Reader& reader, Value doc) {
   return merge(system_document(reader, name), doc, job_spec());
 }
 
+// Whether a key was written anywhere but in a preset.
+bool by_user(const Loaded& loaded, const std::string& key) {
+  const auto found = loaded.origins.find(key);
+  return found != loaded.origins.end() && !is_preset(found->second.file);
+}
+
 Loaded finish(Reader& reader, Value doc, const Origin& start,
               const std::vector<std::string>& overrides) {
   Loaded loaded;
@@ -189,6 +195,8 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
   if (reader.clean()) {
     reader.record(start);
     loaded.origins = std::move(reader.origins());
+    loaded.job.system.launch_stated = by_user(loaded, "system.launch");
+    loaded.job.system.layer_overhead_stated = by_user(loaded, "system.layer_overhead");
     derive(loaded);
     for (const Infeasible& why : check(loaded)) {
       const Fault fault = fault_of(loaded, why);

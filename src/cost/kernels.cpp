@@ -169,6 +169,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
             fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
       }
       c.residual = together(entry.curve.residual, entry.curve.long_run_deviation);
+      c.shared = entry.curve.long_run_deviation;
       if (!same_library) {
         const double other = entry.curve.other_library;
         c.residual = together(c.residual, other > 0 ? other : kLibraryDeviation);
@@ -182,7 +183,9 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       c.file = "datasheet";
       c.provenance = device.source;
       c.residual = entry.curve.residual;
+      c.shared = kDatasheetClockDeviation;
     }
+    c.common = Common::clock;
     entry.id = curves.add(c);
   }
 }
@@ -251,6 +254,7 @@ void Kernels::State::load_attention(
       c.provenance = device.source;
     }
     c.residual = entry.curve.residual;
+    c.common = Common::clock;
     entry.id = entry.backward_id = curves.add(c);
     if (entry.curve.backward_pass) {
       c.name += ", backward";
@@ -353,6 +357,23 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
   state_->load_host(files, curves);
   const MemoryCurve& stream = state_->memory[static_cast<int>(MemoryOp::copy)].curve;
   state_->attention_device = {sms_of(device), stream.share * state_->memory_bandwidth};
+}
+
+void Kernels::scale_clock(double factor) {
+  for (PricedGemm& p : state_->gemm) {
+    p.curve.law.rate *= factor;
+    p.curve.cap *= factor;
+  }
+  for (PricedAttention& p : state_->attention) {
+    for (auto& [head_dimension, rate] : p.curve.rate) {
+      rate *= factor;
+    }
+    if (p.curve.backward_pass) {
+      for (auto& [head_dimension, rate] : p.curve.backward_pass->rate) {
+        rate *= factor;
+      }
+    }
+  }
 }
 
 Kernels::~Kernels() = default;

@@ -43,8 +43,26 @@ struct Forecaster::State {
   cost::CurveTable curves;
   std::map<std::string, cost::Kernels> kernels;
 
-  const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job) {
-    std::string key = device_key(device, job.kernels.library);
+  std::map<std::vector<std::string>, std::pair<std::vector<std::string>, std::optional<cost::Site>>>
+      sites;
+
+  // The site among a job's calibration files, and the list without it.
+  const std::pair<std::vector<std::string>, std::optional<cost::Site>>& site_of(
+      const std::vector<std::string>& files) {
+    auto it = sites.find(files);
+    if (it == sites.end()) {
+      auto rest = files;
+      auto site = cost::take_site(rest, calibration);
+      if (site && rest == std::vector<std::string>{"auto"}) {
+        rest.clear();
+      }
+      it = sites.emplace(files, std::make_pair(std::move(rest), std::move(site))).first;
+    }
+    return it->second;
+  }
+
+  const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job, double clock) {
+    std::string key = fmt::format("{}|{}", device_key(device, job.kernels.library), clock);
     for (const std::string& file : job.calibration) {
       key += "|" + file;
     }
@@ -54,6 +72,9 @@ struct Forecaster::State {
                .emplace(key, cost::Kernels(device, job.kernels.library, calibration,
                                            job.calibration, curves))
                .first;
+      if (clock != 1) {
+        it->second.scale_clock(clock);
+      }
     }
     return &it->second;
   }
@@ -90,14 +111,23 @@ job::Job with_distinct_devices(const job::Job& job) {
 
 // What a forecast needs before anything is simulated.
 struct Prepared {
+  SiteUse site;
   strategy::Plan plan;
   cluster::Topology topology;
   std::unique_ptr<cost::Collectives> collectives;
   lower::Prices prices;
 };
 
-std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated) {
+std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job stated,
+                                           const cost::Site* given) {
+  const auto& [files, named] = state.site_of(stated.calibration);
+  stated.calibration = files;
+  SiteUse use = use_of(given != nullptr ? given : named ? &*named : nullptr, stated);
+  const job::Cluster cluster = stated.cluster;  // which calibration holds: by its stated figures
+  stated = at_site(use, stated);
   const job::Job job = with_distinct_devices(stated);
+  const double clock =
+      use.has(cost::SiteParameter::clock) ? use.value(cost::SiteParameter::clock) : 1;
   auto plan = strategy::resolve(job);
   if (auto* why = std::get_if<Infeasible>(&plan)) {
     return *why;
@@ -106,19 +136,68 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
   if (auto* why = std::get_if<Infeasible>(&topology)) {
     return *why;
   }
-  Prepared out{std::get<strategy::Plan>(std::move(plan)),
+  Prepared out{std::move(use),
+               std::get<strategy::Plan>(std::move(plan)),
                std::get<cluster::Topology>(std::move(topology)),
-               std::make_unique<cost::Collectives>(job.cluster, job.nccl, state.calibration,
+               std::make_unique<cost::Collectives>(cluster, job.nccl, state.calibration,
                                                    job.calibration, state.curves),
                {}};
   out.prices.collectives = out.collectives.get();
   out.prices.curves = &state.curves;
-  out.prices.kernels[job.cluster.device.name] = state.kernels_for(job.cluster.device, job);
+  out.prices.kernels[job.cluster.device.name] = state.kernels_for(job.cluster.device, job, clock);
   for (std::size_t i = 0; i < job.cluster.overrides.size(); ++i) {
     out.prices.kernels[job.cluster.overrides[i].device.name] =
-        state.kernels_for(stated.cluster.overrides[i].device, job);
+        state.kernels_for(stated.cluster.overrides[i].device, job, clock);
   }
   return out;
+}
+
+// The programs of all ranks, as the site slows them.
+program::World world_of(const Prepared& p, bool merge) {
+  program::World world = lower::build_world(p.plan, p.topology, p.prices, {.merge = merge});
+  if (p.site.has(cost::SiteParameter::overlap)) {
+    if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
+      scale_slowdowns(world, factor);
+    }
+  }
+  return world;
+}
+
+// Whether any stage waits for its host: only then do launch and layer matter.
+bool waits_for_host(const program::Timeline& t) {
+  constexpr double kShare = 1e-3;
+  return std::any_of(t.ranks.begin(), t.ranks.end(), [&](const program::RankResult& r) {
+    return static_cast<double>(r.breakdown[static_cast<std::size_t>(program::Category::host)]) >
+           kShare * static_cast<double>(t.period);
+  });
+}
+
+// What one deviation more of launch or layer adds to the step: their cost is no curve's, so the
+// step is simulated again.
+double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse& use,
+                    cost::SiteParameter p, double period) {
+  if (!use.sure(p)) {
+    return 0;
+  }
+  cost::Site more = *use.site;
+  cost::SiteValue& v = more[p];
+  const double stated =
+      to_seconds(p == cost::SiteParameter::launch ? job.system.launch : job.system.layer_overhead);
+  const double base = v.determined ? v.value : stated;
+  v.value = p == cost::SiteParameter::layer ? base + v.deviation : base * std::exp(v.deviation);
+  v.determined = true;
+  auto prepared = prepare(state, job, &more);
+  const auto* q = std::get_if<Prepared>(&prepared);
+  if (q == nullptr) {
+    return 0;
+  }
+  program::World world = world_of(*q, true);
+  if (auto folded = lower::fold(world)) {
+    world = std::move(folded->world);
+  }
+  const auto outcome = engine::run(world, {});
+  const auto* t = std::get_if<program::Timeline>(&outcome);
+  return t == nullptr ? 0 : std::max(0.0, static_cast<double>(t->period) * 1e-12 - period);
 }
 
 // Usable memory of the GPU behind each rank of the simulated world.
@@ -188,7 +267,7 @@ void scale(program::World& world, const std::vector<double>& factor) {
 
 std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job,
                                                               const Options& options) {
-  auto prepared = prepare(*state_, job);
+  auto prepared = prepare(*state_, job, options.site);
   if (auto* why = std::get_if<Infeasible>(&prepared)) {
     return *why;
   }
@@ -212,8 +291,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     note_days(job, report);
     return report;
   }
-  const program::World full =
-      lower::build_world(p.plan, p.topology, p.prices, {.merge = !options.trace});
+  program::World full = world_of(p, !options.trace);
+  const std::vector<cost::Curve> curves = sharpen(p.site, state_->curves.curves(), full);
   std::optional<lower::Folded> folded;
   if (options.fidelity != Fidelity::full) {
     folded = lower::fold(full);
@@ -230,14 +309,28 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   auto& timeline = std::get<program::Timeline>(outcome);
 
+  // What one deviation of each of the site's parameters adds to the step.
+  auto site_seconds = parameter_seconds(p.site, curves, world, curve_seconds(world, timeline));
+  for (std::size_t i = 0; i < site_seconds.size(); ++i) {
+    const auto parameter = static_cast<cost::SiteParameter>(i);
+    site_seconds[i] *= p.site.sure(parameter) ? (*p.site.site)[parameter].deviation : 0;
+  }
+  if (waits_for_host(timeline)) {
+    for (const auto parameter : {cost::SiteParameter::launch, cost::SiteParameter::layer}) {
+      site_seconds[static_cast<std::size_t>(parameter)] = host_seconds(
+          *state_, job, p.site, parameter, static_cast<double>(timeline.period) * 1e-12);
+    }
+  }
   result::Report report;
-  fill_report({&p.plan, &world, &timeline, &state_->curves, &job.cluster.device,
-               capacities(p, folded, world.ranks.size())},
+  fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device,
+               capacities(p, folded, world.ranks.size()), &p.site, site_seconds},
               report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;
     std::vector<double> steps;
+    // The site's parameters are few and nearly linear: their part is drawn as one.
+    const double of_site = deviation(p.site, site_seconds);
     for (int n = 0; n < options.samples; ++n) {
       std::vector<double> factor(world.curves.size(), 1.0);
       for (std::size_t c = 0; c < factor.size(); ++c) {
@@ -247,7 +340,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       scale(sample, factor);
       auto result = engine::run(sample, {});
       if (auto* t = std::get_if<program::Timeline>(&result)) {
-        steps.push_back(static_cast<double>(t->period) * 1e-12);
+        const double shift = of_site > 0 ? of_site * normal(random) : 0;
+        steps.push_back(static_cast<double>(t->period) * 1e-12 + shift);
       }
     }
     std::sort(steps.begin(), steps.end());
@@ -284,7 +378,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
 }
 
 std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job& job) {
-  auto prepared = prepare(*state_, job);
+  auto prepared = prepare(*state_, job, nullptr);
   if (auto* why = std::get_if<Infeasible>(&prepared)) {
     return *why;
   }

@@ -230,7 +230,9 @@ void fill_report(const Source& s, result::Report& report) {
   const strategy::Plan& plan = *s.plan;
   const program::Timeline& t = *s.timeline;
   const double step = static_cast<double>(t.period) * 1e-12;
-  const double spread = kDeviations90 * relative_deviation(*s.world, t);
+  const double of_site =
+      step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds) / step : 0;
+  const double spread = kDeviations90 * std::hypot(relative_deviation(*s.world, t), of_site);
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
              report);
 
@@ -291,8 +293,8 @@ void fill_report(const Source& s, result::Report& report) {
 
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;
-  for (std::size_t i = 0; i < s.curves->curves().size() && i < seconds.size(); ++i) {
-    const auto& c = s.curves->curves()[i];
+  for (std::size_t i = 0; i < (*s.curves).size() && i < seconds.size(); ++i) {
+    const auto& c = (*s.curves)[i];
     if (seconds[i] <= 0 || c.residual <= 0) {
       continue;
     }
@@ -305,6 +307,11 @@ void fill_report(const Source& s, result::Report& report) {
   }
   for (auto& [key, use] : files) {
     report.calibration.push_back(std::move(use));
+  }
+  if (s.site != nullptr && s.site->site != nullptr && !s.site->site->file.empty()) {
+    report.calibration.push_back(
+        {s.site->site->file, s.device->name, s.site->site->provenance, of_site});
+    report.notes.insert(report.notes.end(), s.site->notes.begin(), s.site->notes.end());
   }
 }
 

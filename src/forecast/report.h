@@ -1,6 +1,10 @@
 // From a timeline to the report's figures.
 #pragma once
 
+#include <array>
+#include <vector>
+
+#include "site.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
 #include "stepcast/lower/fold.h"
@@ -14,9 +18,11 @@ struct Source {
   const strategy::Plan* plan = nullptr;
   const program::World* world = nullptr;
   const program::Timeline* timeline = nullptr;
-  const cost::CurveTable* curves = nullptr;
+  const std::vector<cost::Curve>* curves = nullptr;
   const job::Device* device = nullptr;
   std::vector<Bytes> capacity;  // usable, by rank of the world
+  const SiteUse* site = nullptr;
+  std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
 };
 
 // What a process may use of a device's memory.

@@ -62,6 +62,8 @@ class Kernels {
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
   Overlap overlap() const;
   Launch launch() const;
+  // What a site sustains over what the files hold (site.h): every rate that arithmetic bounds, attention included.
+  void scale_clock(double factor);
 
  private:
   struct State;

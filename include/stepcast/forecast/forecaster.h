@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/cost/site.h"
 #include "stepcast/job/job.h"
 #include "stepcast/result/report.h"
 
@@ -17,6 +18,7 @@ struct Options {
   Fidelity fidelity = Fidelity::folded;
   bool trace = false;   // fill Report::trace
   int samples = 0;      // Monte Carlo over curve residuals instead of sensitivities
+  const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.

@@ -1,0 +1,80 @@
+// What a site's own steps tell about its machines: a few factors on top of curves that were
+// measured elsewhere. A site file is written by `simulate calibrate runs` and named under
+// `calibration:` of a job.
+//
+//   kind: site
+//   name: lab
+//   devices: [h100-sxm]      # that clock and overlap hold for
+//   system: megatron-lm      # that launch and layer hold for
+//   fabric: quantum-2        # that fabric holds for
+//   provenance: "..."
+//   parameters:              # deviation: standard deviation; 0: the file says nothing about it
+//     clock: {value: 0.93, prior: 1, deviation: 0.021, determined: true}
+//     ...
+//   correlations:
+//     - {of: [clock, launch], value: -0.42}
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+
+namespace stepcast::cost {
+
+enum class SiteParameter {
+  clock,    // rates that arithmetic bounds, over the calibration's
+  launch,   // host time to issue one kernel, seconds
+  layer,    // extra host time per layer and pass, seconds
+  overlap,  // time that kernels lose beside communication, over the calibration's
+  fabric,   // bandwidth of the network between nodes, over the calibration's
+};
+inline constexpr int kSiteParameters = 5;
+const char* to_string(SiteParameter p);
+const char* describe(SiteParameter p);  // in words, for reports
+
+struct SiteValue {
+  double value = 0;
+  double prior = 0;
+  // Of ln(value); of layer, which may be 0: of the value, seconds. 0: forecasts are as sure of it
+  // as without the file.
+  double deviation = 0;
+  bool determined = false;  // false: `value` is `prior`
+  std::string reason;       // why it is not determined
+};
+
+struct Site {
+  std::string name;
+  std::string file;                  // as a job names it
+  std::vector<std::string> devices;  // empty: all
+  std::string system;
+  std::string fabric;
+  std::string provenance;
+  std::array<SiteValue, kSiteParameters> values;  // as without any site: see Site()
+  std::array<std::array<double, kSiteParameters>, kSiteParameters> correlation{};
+
+  Site();
+  SiteValue& operator[](SiteParameter p) { return values[static_cast<std::size_t>(p)]; }
+  const SiteValue& operator[](SiteParameter p) const { return values[static_cast<std::size_t>(p)]; }
+};
+
+// What physics allows a value to be.
+struct SiteRange {
+  double low = 0;
+  double high = 0;
+};
+SiteRange range_of(SiteParameter p);
+
+// Throws InputError with the line of what is wrong.
+Site read_site(const std::filesystem::path& file);
+std::string to_yaml(const Site& site);
+
+// The site file in a job's list of calibration files, taken out of the list. Names are looked for
+// as paths, then below `directory`; what is no site file stays. Two site files are an InputError.
+std::optional<Site> take_site(std::vector<std::string>& calibration,
+                              const std::filesystem::path& directory);
+
+}  // namespace stepcast::cost

@@ -1,0 +1,70 @@
+// What `simulate calibrate runs` learned from measured steps.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "stepcast/job/job.h"
+
+namespace stepcast::result {
+
+// One measured step: a job and the seconds it took, however the row stated them.
+struct MeasuredStep {
+  std::string id;  // for reports; the file and line where the row has none
+  std::string file;
+  int line = 0;
+  std::string date;  // as the row states it; empty: it does not
+  job::Job job;
+  std::vector<double> seconds;  // repeats of the same job
+};
+
+struct SiteRow {
+  std::string id, file;
+  int line = 0;
+  int gpus = 0;
+  int repeats = 1;
+  double measured = 0;  // seconds; of repeats: the median
+  double before = 0;    // forecast without the site
+  double after = 0;     // with it
+  double left_out = 0;  // of a fit without this row; 0: fewer than 3 rows
+  double weight = 1;    // below 1: an outlier, counted for less
+};
+
+struct SiteSkipped {
+  std::string id, file;
+  int line = 0;
+  std::string reason;
+};
+
+// Of |forecast / measured - 1|.
+struct SiteError {
+  double median = 0;
+  double worst = 0;
+  double bias = 0;  // median of forecast / measured - 1
+};
+
+struct SiteFitted {
+  std::string name;      // clock, launch, layer, overlap, fabric
+  std::string words;     // "host time per kernel"
+  bool seconds = false;  // its unit; else a factor
+  double prior = 0, value = 0;
+  double prior_deviation = 0, deviation = 0;  // relative; of layer: seconds
+  bool determined = false;
+  std::string reason;  // why it is not
+};
+
+struct SiteCalibration {
+  std::string name, device, system, fabric;
+  std::vector<SiteRow> rows;
+  std::vector<SiteSkipped> skipped;
+  std::vector<SiteFitted> parameters;
+  SiteError before, after, left_out;
+  double noise = 0;             // relative standard deviation taken for one run
+  bool noise_measured = false;  // from repeats; else the usual 2 %
+  double discrepancy = 0;       // of a row from the law, beyond noise
+  std::string refused;          // why nothing was fitted
+  std::string yaml;             // the site file; empty: nothing is determined
+};
+
+}  // namespace stepcast::result

@@ -1,0 +1,163 @@
+#include "runs_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::calibrate {
+namespace {
+
+// Residuals beyond so many deviations pull with bounded force (Huber's constant for 95 % efficiency
+// is 1.345; the forecast's own discrepancy has heavier tails than noise, so ordinary rows reach 2).
+constexpr double kHuber = 2;
+constexpr int kIterations = 12;
+constexpr double kConverged = 0.01;  // prior deviations
+// Wide enough that a difference stands above the picosecond grid and the rule that picks
+// algorithms.
+constexpr double kDifference = 0.2;
+
+double loss_of(const FitProblem& p, const Vector& residual, const Vector& x) {
+  double sum = x.squaredNorm() / 2;
+  for (Eigen::Index i = 0; i < residual.size(); ++i) {
+    const double z = std::abs(residual[i] / p.sigma[i]);
+    sum += z <= kHuber ? z * z / 2 : kHuber * (z - kHuber / 2);
+  }
+  return sum;
+}
+
+Vector weights(const FitProblem& p, const Vector& residual) {
+  Vector w = Vector::Ones(residual.size());
+  for (Eigen::Index i = 0; i < residual.size(); ++i) {
+    const double z = std::abs(residual[i] / p.sigma[i]);
+    w[i] = z <= kHuber ? 1 : kHuber / z;
+  }
+  return w;
+}
+
+Vector column(const FitProblem& p, const Vector& x, const Vector& at_x, Eigen::Index k) {
+  Vector moved = x;
+  const double h = x[k] + kDifference <= p.high[k] ? kDifference : -kDifference;
+  moved[k] = std::clamp(x[k] + h, p.low[k], p.high[k]);
+  const double step = moved[k] - x[k];
+  if (step == 0) {
+    return Vector::Zero(at_x.size());
+  }
+  return (p.forecasts(moved) - at_x) / step;
+}
+
+std::vector<int> indices(const std::vector<bool>& active) {
+  std::vector<int> out;
+  for (std::size_t i = 0; i < active.size(); ++i) {
+    if (active[i]) {
+      out.push_back(static_cast<int>(i));
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Fit fit(const FitProblem& p, const std::vector<bool>& active, Vector start) {
+  const auto chosen = indices(active);
+  const auto n = static_cast<Eigen::Index>(chosen.size());
+  Fit out;
+  out.x = start.cwiseMax(p.low).cwiseMin(p.high);
+  for (Eigen::Index k = 0; k < out.x.size(); ++k) {
+    out.x[k] = active[static_cast<std::size_t>(k)] ? out.x[k] : 0;
+  }
+  Vector at = p.forecasts(out.x);
+  out.residual = at - p.measured;
+  out.loss = loss_of(p, out.residual, out.x);
+  double damping = 1e-3;
+  for (int iteration = 0; iteration < kIterations && n > 0; ++iteration) {
+    out.weight = weights(p, out.residual);
+    Matrix j(at.size(), n);
+    Vector x(n);
+    for (Eigen::Index c = 0; c < n; ++c) {
+      j.col(c) = column(p, out.x, at, chosen[static_cast<std::size_t>(c)]);
+      x[c] = out.x[chosen[static_cast<std::size_t>(c)]];
+    }
+    const Vector inverse = (out.weight.array() / p.sigma.array().square()).matrix();
+    const Matrix h = j.transpose() * inverse.asDiagonal() * j + Matrix::Identity(n, n);
+    const Vector gradient = j.transpose() * inverse.asDiagonal() * out.residual + x;
+    bool better = false;
+    double moved = 0;
+    for (int tries = 0; tries < 5 && !better; ++tries) {
+      const Matrix damped = h + damping * Matrix(h.diagonal().asDiagonal());
+      const Vector step = damped.ldlt().solve(-gradient);
+      Vector next = out.x;
+      for (Eigen::Index c = 0; c < n; ++c) {
+        const auto k = chosen[static_cast<std::size_t>(c)];
+        next[k] = std::clamp(out.x[k] + step[c], p.low[k], p.high[k]);
+      }
+      moved = (next - out.x).cwiseAbs().maxCoeff();
+      if (moved < kConverged / 10) {
+        break;
+      }
+      const Vector there = p.forecasts(next);
+      const double loss = loss_of(p, there - p.measured, next);
+      if (loss < out.loss) {
+        better = true;
+        out.x = next;
+        at = there;
+        out.residual = at - p.measured;
+        out.loss = loss;
+        damping = std::max(1e-6, damping / 5);
+      } else {
+        damping *= 8;
+      }
+    }
+    if (!better || moved < kConverged) {
+      break;
+    }
+  }
+  out.weight = weights(p, out.residual);
+  out.jacobian.resize(at.size(), out.x.size());
+  for (Eigen::Index k = 0; k < out.x.size(); ++k) {
+    out.jacobian.col(k) = column(p, out.x, at, k);
+  }
+  return out;
+}
+
+double scatter(const FitProblem& p, const Fit& f, const std::vector<bool>& active) {
+  const auto free =
+      static_cast<double>(f.residual.size()) - static_cast<double>(indices(active).size());
+  if (free < 1) {
+    return 1;
+  }
+  const double chi = (f.residual.array() / p.sigma.array()).square().matrix().dot(f.weight);
+  return std::max(1.0, std::sqrt(chi / free));
+}
+
+Matrix precision(const FitProblem& p, const Fit& f, const std::vector<int>& chosen,
+                 double scatter) {
+  const auto n = static_cast<Eigen::Index>(chosen.size());
+  Matrix j(f.jacobian.rows(), n);
+  for (Eigen::Index c = 0; c < n; ++c) {
+    j.col(c) = f.jacobian.col(chosen[static_cast<std::size_t>(c)]);
+  }
+  const Vector inverse = (f.weight.array() / (p.sigma.array() * scatter).square()).matrix();
+  return j.transpose() * inverse.asDiagonal() * j + Matrix::Identity(n, n);
+}
+
+Vector left_out(const FitProblem& p, const Fit& f, const std::vector<int>& chosen) {
+  Vector out = f.residual;
+  const Matrix all = precision(p, f, chosen, 1);
+  const auto n = static_cast<Eigen::Index>(chosen.size());
+  for (Eigen::Index i = 0; i < out.size() && n > 0; ++i) {
+    Vector j(n);
+    for (Eigen::Index c = 0; c < n; ++c) {
+      j[c] = f.jacobian(i, chosen[static_cast<std::size_t>(c)]);
+    }
+    const double w = f.weight[i] / (p.sigma[i] * p.sigma[i]);
+    const Vector step = (all - w * j * j.transpose()).ldlt().solve(w * f.residual[i] * j);
+    Vector within = step;
+    for (Eigen::Index c = 0; c < n; ++c) {
+      const auto k = chosen[static_cast<std::size_t>(c)];
+      within[c] = std::clamp(f.x[k] + step[c], p.low[k], p.high[k]) - f.x[k];
+    }
+    out[i] = f.residual[i] + j.dot(within);
+  }
+  return out;
+}
+
+}  // namespace stepcast::calibrate

@@ -1,0 +1,136 @@
+// Rows that users write of their own runs.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "stepcast/calibrate/runs.h"
+#include "stepcast/config/config.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::calibrate {
+namespace {
+
+using text::Value;
+
+const std::vector<std::string> kKeys = {
+    "config", "step_time", "tokens_per_second_per_gpu", "id", "date", "source", "notes", "set"};
+
+[[noreturn]] void fault(const Origin& where, std::string message) {
+  throw InputError(Fault{where, std::move(message)});
+}
+
+// One value, or a list of repeats.
+std::vector<double> positive(const Value& v, const char* key) {
+  std::vector<double> out;
+  const auto add = [&](const Value& one) {
+    const double x = text::to_number(one);
+    if (!(x > 0)) {
+      fault(one.origin, fmt::format("{} is {}; expected a number above 0", key, x));
+    }
+    out.push_back(x);
+  };
+  if (v.kind == Value::Kind::sequence) {
+    for (const Value& one : v.items) {
+      add(one);
+    }
+    if (out.empty()) {
+      fault(v.origin, fmt::format("{} is an empty list; expected measured values", key));
+    }
+  } else {
+    add(v);
+  }
+  return out;
+}
+
+std::string text_of(const Value& row, const char* key) {
+  const Value* v = row.find(key);
+  return v == nullptr || v->kind == Value::Kind::null ? "" : text::to_string(*v);
+}
+
+std::vector<std::string> overrides_of(const Value& row) {
+  std::vector<std::string> out;
+  if (const Value* set = row.find("set")) {
+    if (set->kind != Value::Kind::sequence) {
+      fault(set->origin, "expected a list such as [\"workload.global_batch=512\"]");
+    }
+    for (const Value& one : set->items) {
+      out.push_back(text::to_string(one));
+    }
+  }
+  return out;
+}
+
+result::MeasuredStep own_run(const Value& row, const std::filesystem::path& file) {
+  for (const auto& entry : row.entries) {
+    if (std::find(kKeys.begin(), kKeys.end(), entry.key) == kKeys.end()) {
+      const std::string like = nearest(entry.key, kKeys);
+      fault(entry.origin,
+            fmt::format("unknown key '{}'; expected a key of a measured run{}", entry.key,
+                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
+    }
+  }
+  const Value* time = row.find("step_time");
+  const Value* tokens = row.find("tokens_per_second_per_gpu");
+  if ((time == nullptr) == (tokens == nullptr)) {
+    fault(row.origin,
+          time == nullptr
+              ? "no measured value; expected step_time in seconds, or tokens_per_second_per_gpu"
+              : "step_time and tokens_per_second_per_gpu are both given; expected one");
+  }
+  result::MeasuredStep step;
+  step.file = file.string();
+  step.line = row.origin.line;
+  step.id = text_of(row, "id");
+  if (step.id.empty()) {
+    step.id = fmt::format("line {}", step.line);
+  }
+  step.date = text_of(row, "date");
+  const std::string& config = text::to_string(*row.find("config"));
+  std::error_code error;
+  const std::filesystem::path beside = file.parent_path() / config;
+  step.job =
+      config::load(std::filesystem::is_regular_file(beside, error) ? beside.string() : config,
+                   overrides_of(row))
+          .job;
+  if (time != nullptr) {
+    step.seconds = positive(*time, "step_time");
+  } else {
+    step.seconds = positive(*tokens, "tokens_per_second_per_gpu");
+    const double each = static_cast<double>(step.job.workload.global_batch) *
+                        static_cast<double>(step.job.workload.sequence_length) /
+                        step.job.cluster.ranks();
+    for (double& x : step.seconds) {
+      x = each / x;
+    }
+  }
+  return step;
+}
+
+}  // namespace
+
+std::vector<RunRow> read_runs(const std::filesystem::path& file) {
+  std::vector<RunRow> rows;
+  std::vector<Fault> faults;
+  for (const Value& row : text::read_json_lines(file)) {
+    try {
+      if (row.kind == Value::Kind::map && row.find("config") != nullptr) {
+        rows.emplace_back(own_run(row, file));
+      } else if (row.kind == Value::Kind::map && row.find("metric") == nullptr) {
+        fault(row.origin,
+              "neither 'config' (a job file) nor 'metric' (a row of published data) is given; "
+              "expected "
+              "{\"config\": \"job.yaml\", \"step_time\": 8.5}");
+      } else {
+        rows.emplace_back(interop::take_apart(row, file.string()));
+      }
+    } catch (const InputError& error) {
+      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
+    }
+  }
+  if (!faults.empty()) {
+    throw InputError(std::move(faults));
+  }
+  return rows;
+}
+
+}  // namespace stepcast::calibrate

@@ -1,0 +1,251 @@
+#include "stepcast/cost/site.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "stepcast/text/document.h"
+
+namespace stepcast::cost {
+namespace {
+
+using text::Value;
+
+struct Row {
+  const char* name;
+  const char* words;
+  double usual;  // without a site: seconds of launch and layer stand in the training system
+  SiteRange range;
+};
+
+// Ranges: a sustained clock between half of the calibration's (a hard power cap) and 1.1 (the
+// calibration itself was throttled); 1 us is less than any measured launch on the host, 50 us that
+// of an eager framework under a debugger; a millisecond of Python for each layer and pass is more
+// than the slowest eager framework takes; communication that costs nothing up to four times the
+// calibration's slow-down; a network from a fifth of its rate (TCP) to slightly above the
+// calibration's.
+constexpr std::array<Row, kSiteParameters> kRows = {{
+    {"clock", "sustained clock", 1, {0.5, 1.1}},
+    {"launch", "host time per kernel", 5e-6, {1e-6, 50e-6}},
+    {"layer", "host time per layer and pass", 0, {0, 1e-3}},
+    {"overlap", "slow-down beside communication", 1, {0.02, 4}},
+    {"fabric", "network bandwidth", 1, {0.2, 1.1}},
+}};
+
+const Row& row(SiteParameter p) { return kRows[static_cast<std::size_t>(p)]; }
+
+[[noreturn]] void fault(const Origin& where, std::string message) {
+  throw InputError(Fault{where, std::move(message)});
+}
+
+void expect_keys(const Value& v, const std::string& what, const std::vector<std::string>& keys) {
+  if (v.kind != Value::Kind::map) {
+    fault(v.origin, "expected " + what);
+  }
+  for (const auto& entry : v.entries) {
+    if (std::find(keys.begin(), keys.end(), entry.key) == keys.end()) {
+      const std::string like = nearest(entry.key, keys);
+      fault(entry.origin,
+            fmt::format("unknown key '{}' of {}{}", entry.key, what,
+                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
+    }
+  }
+}
+
+const Value& need(const Value& map, std::string_view key) {
+  const Value* v = map.find(key);
+  if (v == nullptr) {
+    fault(map.origin, fmt::format("key '{}' is missing", key));
+  }
+  return *v;
+}
+
+double number_in(const Value& map, std::string_view key, double low, double high) {
+  const Value& v = need(map, key);
+  const double x = text::to_number(v);
+  if (!(x >= low && x <= high)) {
+    fault(v.origin, fmt::format("{} is {}; expected {} to {}", key, x, low, high));
+  }
+  return x;
+}
+
+SiteParameter parameter_of(const std::string& name, const Origin& where) {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    if (name == kRows[i].name) {
+      return static_cast<SiteParameter>(i);
+    }
+  }
+  fault(where,
+        fmt::format(
+            "'{}' is no parameter of a site; expected clock, launch, layer, overlap or fabric",
+            name));
+}
+
+void read_value(const Value& v, SiteParameter p, Site& site) {
+  expect_keys(v, "a parameter", {"value", "prior", "deviation", "determined", "reason"});
+  SiteValue& out = site[p];
+  const SiteRange range = row(p).range;
+  out.prior = number_in(v, "prior", 0, range.high);
+  out.determined = text::to_bool(need(v, "determined"));
+  out.value = number_in(v, "value", out.determined ? range.low : 0, range.high);
+  out.deviation = number_in(v, "deviation", 0, p == SiteParameter::layer ? 1e-3 : 3);
+  if (const Value* reason = v.find("reason")) {
+    out.reason = text::to_string(*reason);
+  }
+  if (!out.determined && out.value != out.prior) {
+    fault(v.origin, "a value that is not determined differs from its prior");
+  }
+  if (out.determined && out.deviation <= 0) {
+    fault(v.origin, "a value that is determined has a deviation above 0");
+  }
+}
+
+void read_correlations(const Value& list, Site& site) {
+  if (list.kind != Value::Kind::sequence) {
+    fault(list.origin, "expected a list of correlations");
+  }
+  for (const Value& item : list.items) {
+    expect_keys(item, "a correlation", {"of", "value"});
+    const Value& of = need(item, "of");
+    if (of.kind != Value::Kind::sequence || of.items.size() != 2) {
+      fault(of.origin, "expected two parameters");
+    }
+    const auto a =
+        static_cast<std::size_t>(parameter_of(text::to_string(of.items[0]), of.items[0].origin));
+    const auto b =
+        static_cast<std::size_t>(parameter_of(text::to_string(of.items[1]), of.items[1].origin));
+    if (a == b) {
+      fault(of.origin, "a parameter's correlation with itself is 1");
+    }
+    site.correlation[a][b] = site.correlation[b][a] = number_in(item, "value", -1, 1);
+  }
+}
+
+std::string quoted(const std::string& s) {
+  std::string out = "\"";
+  for (const char c : s) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+    }
+    out += static_cast<unsigned char>(c) < ' ' ? ' ' : c;
+  }
+  return out + "\"";
+}
+
+bool is_site_file(const std::filesystem::path& path) {
+  std::ifstream in(path);
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line.empty() || line[0] == '#') {
+      continue;
+    }
+    return line.starts_with("kind: site");
+  }
+  return false;
+}
+
+}  // namespace
+
+const char* to_string(SiteParameter p) { return row(p).name; }
+const char* describe(SiteParameter p) { return row(p).words; }
+SiteRange range_of(SiteParameter p) { return row(p).range; }
+
+Site::Site() {
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    values[i].value = values[i].prior = kRows[i].usual;
+    correlation[i][i] = 1;
+  }
+}
+
+Site read_site(const std::filesystem::path& file) {
+  const Value doc = text::read_yaml(file);
+  expect_keys(
+      doc, "a site calibration",
+      {"kind", "name", "devices", "system", "fabric", "provenance", "parameters", "correlations"});
+  const Value& kind = need(doc, "kind");
+  if (text::to_string(kind) != "site") {
+    fault(kind.origin, "expected the kind 'site'");
+  }
+  Site site;
+  site.file = file.filename().string();
+  site.name = text::to_string(need(doc, "name"));
+  const Value& devices = need(doc, "devices");
+  if (devices.kind != Value::Kind::sequence || devices.items.empty()) {
+    fault(devices.origin, "expected a list of device names");
+  }
+  for (const Value& item : devices.items) {
+    site.devices.push_back(text::to_string(item));
+  }
+  site.system = text::to_string(need(doc, "system"));
+  site.fabric = text::to_string(need(doc, "fabric"));
+  site.provenance = text::to_string(need(doc, "provenance"));
+  const Value& parameters = need(doc, "parameters");
+  if (parameters.kind != Value::Kind::map) {
+    fault(parameters.origin, "expected a map of parameters");
+  }
+  for (const auto& entry : parameters.entries) {
+    read_value(entry.value, parameter_of(entry.key, entry.origin), site);
+  }
+  if (const Value* correlations = doc.find("correlations")) {
+    read_correlations(*correlations, site);
+  }
+  return site;
+}
+
+std::string to_yaml(const Site& site) {
+  std::string out = fmt::format(
+      "kind: site\n"
+      "# Written by simulate calibrate runs; the law of each parameter: src/cost/site.cpp, "
+      "src/forecast/site.cpp.\n"
+      "name: {}\ndevices: [{}]\nsystem: {}\nfabric: {}\nprovenance: {}\nparameters:\n",
+      quoted(site.name), fmt::join(site.devices, ", "), quoted(site.system), quoted(site.fabric),
+      quoted(site.provenance));
+  for (std::size_t i = 0; i < kRows.size(); ++i) {
+    const SiteValue& v = site.values[i];
+    out += fmt::format("  {}: {{value: {:.6g}, prior: {:.6g}, deviation: {:.4g}, determined: {}",
+                       kRows[i].name, v.value, v.determined ? v.prior : v.value, v.deviation,
+                       v.determined);
+    out += v.reason.empty() ? "}\n" : fmt::format(", reason: {}}}\n", quoted(v.reason));
+  }
+  std::string pairs;
+  for (std::size_t a = 0; a < kRows.size(); ++a) {
+    for (std::size_t b = a + 1; b < kRows.size(); ++b) {
+      if (site.values[a].deviation > 0 && site.values[b].deviation > 0 &&
+          site.correlation[a][b] != 0) {
+        pairs += fmt::format("  - {{of: [{}, {}], value: {:.3f}}}\n", kRows[a].name, kRows[b].name,
+                             site.correlation[a][b]);
+      }
+    }
+  }
+  return pairs.empty() ? out : out + "correlations:\n" + pairs;
+}
+
+std::optional<Site> take_site(std::vector<std::string>& calibration,
+                              const std::filesystem::path& directory) {
+  std::optional<Site> found;
+  std::string first;
+  for (auto it = calibration.begin(); it != calibration.end();) {
+    std::filesystem::path path(*it);
+    std::error_code error;
+    if (path.is_relative() && !std::filesystem::exists(path, error)) {
+      path = directory / path;
+    }
+    if (*it == "auto" || !std::filesystem::is_regular_file(path, error) || !is_site_file(path)) {
+      ++it;
+      continue;
+    }
+    if (found) {
+      fault({path.string(), 1, 1},
+            fmt::format("a second site calibration beside {}; expected one", first));
+    }
+    found = read_site(path);
+    found->file = *it;
+    first = path.string();
+    it = calibration.erase(it);
+  }
+  return found;
+}
+
+}  // namespace stepcast::cost
