@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cctype>
 
 #include "named.h"
@@ -213,7 +214,9 @@ Field<Job> calibration() {
   Value paths = type_schema("array");
   tree::put(paths, "items", type_schema("string"));
   f.spec = {"calibration",
-            "Calibration files; auto: chosen by device, kernel library and fabric.",
+            "Calibration files or folders of them; auto: chosen by device, kernel library and "
+            "fabric. A list restricts to what it names; with auto in it, files chosen so price "
+            "what the list does not.",
             any_of({type_schema("string"), std::move(paths)}),
             false,
             false,
@@ -232,9 +235,18 @@ Field<Job> calibration() {
       return;
     }
     for (const Value& one : v.items) {
-      if (auto path = read_string(r, one, "a path")) {
-        j.calibration.push_back(std::move(*path));
+      auto path = read_string(r, one, "a path");
+      if (!path) {
+        continue;
       }
+      if (std::find(j.calibration.begin(), j.calibration.end(), *path) != j.calibration.end()) {
+        r.fault(one, fmt::format("{} names '{}' twice", r.path(), shown(*path)));
+        continue;
+      }
+      j.calibration.push_back(std::move(*path));
+    }
+    if (j.calibration == std::vector<std::string>{"auto"}) {
+      j.calibration.clear();
     }
   };
   f.write = [](const Job& j) -> std::optional<Value> {

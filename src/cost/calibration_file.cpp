@@ -13,6 +13,8 @@
 namespace stepcast::cost {
 namespace {
 
+constexpr const char* kAuto = "auto";  // in a job's list: the files chosen by device
+
 // Of a coefficient of overlap: a kernel that loses four times what it shares would be broken.
 constexpr double kMostOverlap = 4;
 
@@ -417,6 +419,69 @@ bool is_kernel_file(const std::string& text) {
          text.starts_with("kind: launch");
 }
 
+using Files = std::vector<std::shared_ptr<const CalibrationFile>>;
+
+std::vector<std::filesystem::path> yaml_below(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::vector<std::filesystem::path> paths;
+  for (std::filesystem::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".yaml") {
+      paths.push_back(it->path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// With the cache's mutex held, as below. A file whose text does not hold the name cannot name the
+// device: it need not be parsed. False: no kernels' file.
+bool add_if_named(const std::filesystem::path& path, const std::string& device, Files& found) {
+  Entry& e = entry_of(path);
+  if (!is_kernel_file(e.text)) {
+    return false;
+  }
+  if (e.parsed || e.text.find(device) != std::string::npos) {
+    auto parsed = parse_entry(e, path);
+    if (names(*parsed, device)) {
+      found.push_back(std::move(parsed));
+    }
+  }
+  return true;
+}
+
+// A file that a job names: of collectives, or of this device.
+void add_file(const std::filesystem::path& path, const std::string& device, Files& found) {
+  Entry& e = entry_of(path);
+  auto parsed = parse_entry(e, path);
+  if (!is_kernel_file(e.text)) {
+    return;  // collectives have readers of their own; what is no mapping at all was a fault
+  }
+  if (!names(*parsed, device)) {
+    fault({path.string(), 0, 0}, fmt::format("the file is of {}, not of device '{}'",
+                                             fmt::join(parsed->devices, ", "), device));
+  }
+  found.push_back(std::move(parsed));
+}
+
+// A folder that a job names may hold files of other devices, and other YAML.
+void add_folder(const std::filesystem::path& path, const std::string& device, bool restricts,
+                Files& found) {
+  const std::size_t before = found.size();
+  bool kernels = false;
+  bool collectives = false;
+  for (const auto& file : yaml_below(path)) {
+    kernels = add_if_named(file, device, found) || kernels;
+    collectives = collectives || entry_of(file).text.find("kind: nccl") != std::string::npos;
+  }
+  if (!kernels && !collectives) {
+    fault({path.string(), 0, 0}, "the folder holds no calibration files");
+  }
+  if (restricts && kernels && found.size() == before) {
+    fault({path.string(), 0, 0}, fmt::format("no file of the folder is of device '{}'", device));
+  }
+}
+
 }  // namespace
 
 double GroupedCurve::at(double rows) const {
@@ -511,51 +576,28 @@ std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::p
 
 std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     const std::filesystem::path& directory, const std::string& device,
-    const std::vector<std::string>& only) {
+    const std::vector<std::string>& given) {
   std::vector<std::shared_ptr<const CalibrationFile>> found;
   const std::scoped_lock lock(cache().mutex);
-  if (!only.empty()) {
-    for (const std::string& name : only) {
-      std::filesystem::path path(name);
-      if (path.is_relative() && !std::filesystem::exists(path)) {
-        path = directory / name;
-      }
-      Entry& e = entry_of(path);
-      if (!is_kernel_file(e.text)) {
-        // Collectives have readers of their own; what is no mapping at all is a fault here.
-        (void)parse_entry(e, path);
-        continue;
-      }
-      auto parsed = parse_entry(e, path);
-      if (!names(*parsed, device)) {
-        fault({path.string(), 0, 0}, fmt::format("the file is of {}, not of device '{}'",
-                                                 fmt::join(parsed->devices, ", "), device));
-      }
-      found.push_back(std::move(parsed));
-    }
-    if (!found.empty()) {
-      return found;
-    }
-    // Only collectives' files are named: kernels keep theirs.
-  }
-  std::error_code error;
-  std::vector<std::filesystem::path> paths;
-  for (std::filesystem::recursive_directory_iterator it(directory, error), end; !error && it != end;
-       it.increment(error)) {
-    if (it->path().extension() == ".yaml") {
-      paths.push_back(it->path());
-    }
-  }
-  std::sort(paths.begin(), paths.end());
-  for (const auto& path : paths) {
-    Entry& e = entry_of(path);
-    // A file whose text does not hold the name cannot name the device: it need not be parsed.
-    if (!is_kernel_file(e.text) || (!e.parsed && e.text.find(device) == std::string::npos)) {
+  const bool committed = std::find(given.begin(), given.end(), kAuto) != given.end();
+  for (const std::string& name : given) {
+    if (name == kAuto) {
       continue;
     }
-    auto parsed = parse_entry(e, path);
-    if (names(*parsed, device)) {
-      found.push_back(std::move(parsed));
+    std::filesystem::path path(name);
+    if (path.is_relative() && !std::filesystem::exists(path)) {
+      path = directory / name;
+    }
+    if (std::filesystem::is_directory(path)) {
+      add_folder(path, device, !committed, found);
+    } else {
+      add_file(path, device, found);
+    }
+  }
+  // Where only collectives' files are named, kernels keep theirs.
+  if (found.empty() || committed) {
+    for (const auto& path : yaml_below(directory)) {
+      add_if_named(path, device, found);
     }
   }
   return found;

@@ -93,7 +93,9 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   for (std::size_t i = 0; i < held_out.size(); ++i) {
     out += fmt::format("      {}: {}\n", kClassNames[i], class_text(held_out[i]));
   }
-  out += grid_text(l.grid, {"m", "n", "k"}, "    ");
+  if (!l.grid.values.empty()) {
+    out += grid_text(l.grid, {"m", "n", "k"}, "    ");
+  }
   return out;
 }
 

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <sstream>
 
 namespace stepcast::cost {
 namespace {
@@ -59,6 +61,26 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
                   : 0;
 }
 
+// Collectives' files of a folder that a job names, below which other YAML may lie.
+std::vector<std::filesystem::path> yaml_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> paths;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator it(folder, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() != ".yaml") {
+      continue;
+    }
+    std::ifstream in(it->path(), std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    if (text.str().find("kind: nccl") != std::string::npos) {
+      paths.push_back(it->path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
 // A file without logs of an operation lends the nearest relative's: [op][choice].
 constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
                                      {3, -1, -1, -1}, {4, 5, 1, 0},  {5, 4, 2, 0},
@@ -103,6 +125,14 @@ const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
   };
   for (const std::string& path : only) {
     std::error_code error;
+    if (std::filesystem::is_directory(path, error)) {
+      for (const auto& file : yaml_in(path)) {
+        if (const NcclFile* given = read_nccl_file(file)) {
+          offer_file(*given, 0);
+        }
+      }
+      continue;
+    }
     if (std::filesystem::is_regular_file(path, error)) {
       if (const NcclFile* given = read_nccl_file(path)) {
         offer_file(*given, 0);

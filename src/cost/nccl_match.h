@@ -11,8 +11,9 @@
 namespace stepcast::cost {
 
 // Of the files of a scope the one that describes the cluster best; nullptr: none. `only`: paths
-// that a job names, or names of committed files. One of them of this scope is used whatever cluster
-// it speaks of; where none is, all files are open, since a job may name kernels' files alone.
+// that a job names, folders of them, or names of committed files. One of them of this scope is used
+// whatever cluster it speaks of; where none is, all files are open, since a job may name kernels'
+// files alone.
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
                            const job::Cluster& cluster, const std::vector<std::string>& only);
 

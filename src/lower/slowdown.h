@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stepcast/cost/collectives.h"
+#include "stepcast/cost/kernels.h"
 #include "stepcast/job/job.h"
 #include "stepcast/program/program.h"
 
@@ -18,9 +19,12 @@ inline constexpr int kKernelKinds = 9;
 // low byte, 32nds of the memory bandwidth above.
 std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory);
 
-// LAW: with a share s of the SMs and h of the memory bandwidth taken, arithmetic runs at 1 - s and
-// memory at 1 - h; what does not bound a kernel does not slow it. A kind's parts follow each other:
-// 1 / speed = (1 - w) / (1 - s) + w / (1 - h).
-program::Slowdown slowdown_of(const job::Device& device, int kind);
+// LAW: with a share s of the SMs and h of the memory bandwidth taken, arithmetic runs at 1 - a s
+// and memory at 1 - b h; what does not bound a kernel does not slow it. A kind's parts follow each
+// other: 1 / speed = (1 - w) / (1 - a s) + w / (1 - b h). a and b are 1 where the device's overlap
+// was not measured (calibration/<device>/overlap.yaml). The collective is not slowed in return: the
+// engine has one direction, and prices of collectives are of those alone.
+program::Slowdown slowdown_of(const job::Device& device, int kind,
+                              const cost::Overlap& overlap = {});
 
 }  // namespace stepcast::lower

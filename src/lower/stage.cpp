@@ -25,7 +25,9 @@ program::Program lower_stage(const StageContext& context, int stage) {
 
 StageBuilder::StageBuilder(const StageContext& context, int stage)
     : context_(context), plan_(*context.plan), job_(context.plan->job), stage_(stage) {
-  launch_ = job_.kernels.cuda_graph ? 0 : job_.system.launch.count();
+  const cost::Launch measured = context.passes.kernels->launch();
+  launch_ = job_.kernels.cuda_graph ? measured.graph.count()
+                                    : std::max(job_.system.launch.count(), measured.host.count());
 }
 
 program::Program StageBuilder::build() {

@@ -129,7 +129,6 @@ class WorldBuilder {
         used[t.slowdown] = 1;
       }
     }
-    const auto curves = prices_.collectives->slowdown_curves();
     for (std::size_t row = 1; row < world_.slowdowns.size(); ++row) {
       program::Slowdown& s = world_.slowdowns[row];
       if (used[row] == 0) {
@@ -137,7 +136,13 @@ class WorldBuilder {
         continue;
       }
       const int kind = static_cast<int>((row - 1) % kKernelKinds);
-      s = slowdown_of(*devices_[(row - 1) / kKernelKinds], kind);
+      const job::Device& device = *devices_[(row - 1) / kKernelKinds];
+      const cost::Overlap overlap = prices_.kernels.at(device.name)->overlap();
+      auto curves = prices_.collectives->slowdown_curves();
+      if (overlap.measured) {
+        curves = {overlap.arithmetic_curve, overlap.memory_curve};
+      }
+      s = slowdown_of(device, kind, overlap);
       s.curve = kind == kArithmeticBound ? curves.sms
                 : kind == kMemoryBound
                     ? curves.memory

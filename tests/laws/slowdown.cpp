@@ -80,3 +80,41 @@ TEST_CASE("kernels side by side add up") {
   // Four of the largest do not turn into memory bandwidth.
   CHECK(speed(kMemoryBound, 4 * pressure(64, 0)) == 1'000'000);
 }
+
+TEST_CASE("measured coefficients scale what is lost; no kernel stops, more is never faster") {
+  const auto at = [](int kind, int p, const cost::Overlap& o) {
+    const auto s = slowdown_of(a100(), kind, o);
+    return static_cast<double>(
+        s.speed[std::min<std::size_t>(static_cast<std::size_t>(p), s.speed.size() - 1)]);
+  };
+  cost::Overlap half;
+  half.arithmetic = 0.5;
+  half.memory = 1.25;
+  CHECK(at(kArithmeticBound, pressure(24, 0.25), half) == Approx(1e6 * (1 - 0.5 * 24 / 108.0)));
+  CHECK(at(kMemoryBound, pressure(24, 0.25), half) == Approx(1e6 * (1 - 1.25 * 0.25)));
+  const cost::Overlap none{0, 0};
+  for (const double a : {0.0, 0.5, 1.0, 2.0, 4.0}) {
+    for (const double b : {0.0, 0.5, 1.0, 4.0}) {
+      cost::Overlap o;
+      o.arithmetic = a;
+      o.memory = b;
+      for (int kind = 0; kind < kKernelKinds; ++kind) {
+        const auto s = slowdown_of(a100(), kind, o);
+        CHECK(s.speed.front() == 1'000'000);
+        for (std::size_t i = 0; i < s.speed.size(); ++i) {
+          REQUIRE(s.speed[i] >= 100'000);
+          REQUIRE(s.speed[i] <= 1'000'000);
+          REQUIRE((i % 256 == 0 || s.speed[i] <= s.speed[i - 1]));
+          REQUIRE((i < 256 || s.speed[i] <= s.speed[i - 256]));
+        }
+        CHECK(at(kind, pressure(16, 0.25), o) <= at(kind, pressure(16, 0.25), none));
+      }
+    }
+  }
+}
+
+TEST_CASE("an overlap that was not measured is the published law") {
+  for (int kind = 0; kind < kKernelKinds; ++kind) {
+    CHECK(slowdown_of(a100(), kind).speed == slowdown_of(a100(), kind, {1, 1}).speed);
+  }
+}

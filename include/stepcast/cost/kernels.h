@@ -43,7 +43,8 @@ struct Launch {
 class Kernels {
  public:
   // Reads the calibration files for this device and library (all *.yaml below `calibration_dir` that name the device;
-  // `only`, when not empty, restricts to those paths). A device without files is priced from its data sheet.
+  // `only`, when not empty, restricts to those paths, files or folders; with "auto" among them they come before the
+  // others). A device without files is priced from its data sheet.
   Kernels(const job::Device& device, const std::string& library, const std::filesystem::path& calibration_dir,
           const std::vector<std::string>& only, CurveTable& curves);
   ~Kernels();

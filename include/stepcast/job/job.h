@@ -303,7 +303,9 @@ struct Job {
   Kernels kernels;
   Nccl nccl;
   Memory memory;
-  std::vector<std::string> calibration;  // paths; empty: chosen by device, library and fabric
+  // Files, or folders of them; "auto" among them: what they do not speak for is chosen by device, library and fabric, as
+  // all is where this is empty.
+  std::vector<std::string> calibration;
   std::uint64_t seed = 1;
 };
 

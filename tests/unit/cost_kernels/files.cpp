@@ -184,3 +184,112 @@ TEST_CASE("faulty points name every row at fault") {
                  [](const auto& f) { return read_attention_points(f, 1); }),
              ContainsSubstring("'0' is no positive number"));
 }
+
+namespace {
+
+// A file of the toy device whose fixed time tells where a price came from.
+std::string gemm_file(const std::string& device, const std::string& dtype, double fixed) {
+  GemmCurve c;
+  c.law.sms = 4;
+  c.law.fixed = fixed;
+  c.law.rate = 1e14;
+  c.law.bandwidth = 1e12;
+  c.burst = c.long_run = 1e14;
+  return head_text({"gemm", {device}, "cublas", "a test"}) + gemm_text(dtype, c, {}, {});
+}
+
+struct Folders {
+  std::filesystem::path committed, own;
+};
+
+// Committed: bf16 and fp16 of h100-sxm. Own: bf16 of h100-sxm, another device's, and what is no
+// calibration.
+Folders two_folders() {
+  const auto base = std::filesystem::temp_directory_path() / "stepcast-calibration-auto";
+  std::filesystem::remove_all(base);
+  const Folders f{base / "committed", base / "own"};
+  std::filesystem::create_directories(f.committed / "h100-sxm");
+  std::filesystem::create_directories(f.own);
+  std::ofstream(f.committed / "h100-sxm" / "gemm-cublas.yaml")
+      << gemm_file("h100-sxm", "bf16", 1e-3) + "  fp16:" +
+             gemm_file("h100-sxm", "bf16", 2e-3)
+                 .substr(gemm_file("h100-sxm", "bf16", 2e-3).find("  bf16:") + 7);
+  std::ofstream(f.own / "gemm.yaml") << gemm_file("h100-sxm", "bf16", 3e-3);
+  std::ofstream(f.own / "other.yaml") << gemm_file("toy", "bf16", 4e-3);
+  std::ofstream(f.own / "job.yaml") << "workload: {micro_batch: 1}\n";
+  return f;
+}
+
+// Milliseconds of a product so small that its fixed time is all.
+double fixed_of(const Folders& f, const std::vector<std::string>& given, job::DType dtype) {
+  CurveTable curves;
+  const Kernels kernels(h100(), "cublas", f.committed, given, curves);
+  return to_seconds(kernels.gemm({1, 64, 64, 1}, dtype, Layout::forward).time) * 1e3;
+}
+
+}  // namespace
+
+TEST_CASE("a list restricts; with auto it only comes first") {
+  const Folders f = two_folders();
+  const std::string own = (f.own / "gemm.yaml").string();
+  using job::DType;
+  CHECK(fixed_of(f, {}, DType::bf16) == Approx(1).epsilon(0.05));
+  CHECK(fixed_of(f, {}, DType::fp16) == Approx(2).epsilon(0.05));
+  // Restricted: fp16 is priced as the listed bf16.
+  CHECK(fixed_of(f, {own}, DType::bf16) == Approx(3).epsilon(0.05));
+  CHECK(fixed_of(f, {own}, DType::fp16) == Approx(3).epsilon(0.05));
+  // With auto, in either place: what the list speaks for from the list, the rest as committed.
+  for (const auto& given : {std::vector<std::string>{"auto", own}, {own, "auto"}}) {
+    CHECK(fixed_of(f, given, DType::bf16) == Approx(3).epsilon(0.05));
+    CHECK(fixed_of(f, given, DType::fp16) == Approx(2).epsilon(0.05));
+  }
+  CHECK(fixed_of(f, {"auto"}, DType::bf16) == Approx(1).epsilon(0.05));
+}
+
+TEST_CASE("a folder gives the files of the device, and leaves other YAML alone") {
+  const Folders f = two_folders();
+  using job::DType;
+  CHECK(fixed_of(f, {f.own.string()}, DType::fp16) == Approx(3).epsilon(0.05));
+  CHECK(fixed_of(f, {"auto", f.own.string()}, DType::bf16) == Approx(3).epsilon(0.05));
+  CHECK(fixed_of(f, {"auto", f.own.string()}, DType::fp16) == Approx(2).epsilon(0.05));
+  // Below the committed files, by a relative name.
+  CHECK(fixed_of(f, {"h100-sxm"}, DType::bf16) == Approx(1).epsilon(0.05));
+
+  const auto refused = [&](const std::vector<std::string>& given) -> std::string {
+    try {
+      (void)find_calibration(f.committed, "a100-sxm-80", given);
+    } catch (const InputError& e) {
+      return to_string(e.faults().front());
+    }
+    return "accepted";
+  };
+  CHECK_THAT(refused({f.own.string()}),
+             ContainsSubstring("no file of the folder is of device 'a100-sxm-80'"));
+  CHECK(refused({"auto", f.own.string()}) == "accepted");
+  CHECK_THAT(refused({"auto", (f.own / "gemm.yaml").string()}),
+             ContainsSubstring("the file is of h100-sxm, not of device 'a100-sxm-80'"));
+  CHECK_THAT(refused({"auto", (f.own / "none.yaml").string()}),
+             ContainsSubstring("cannot be read"));
+  std::filesystem::create_directories(f.own / "empty");
+  CHECK_THAT(refused({"auto", (f.own / "empty").string()}),
+             ContainsSubstring("the folder holds no calibration files"));
+}
+
+TEST_CASE("curves of copies, overlap and launches: what is refused") {
+  const auto file = [](const std::string& kind, const std::string& curves) {
+    return head_text({kind, {"toy"}, "any", "a test"}) + curves;
+  };
+  CHECK(fault_of(file("copy", "  h2d: {latency: 1e-5, bandwidth: 5e10, residual: 0.1}\n")) ==
+        "accepted");
+  CHECK_THAT(fault_of(file("copy", "  h2e: {latency: 1e-5, bandwidth: 5e10, residual: 0.1}\n")),
+             ContainsSubstring("'h2e' is no copy"));
+  CHECK_THAT(fault_of(file("copy", "  h2d: {latency: 1e-5, bandwidth: 0, residual: 0.1}\n")),
+             ContainsSubstring("bandwidth is 0"));
+  CHECK_THAT(
+      fault_of(file("overlap", "  arithmetic: {coefficient: -1, residual: 0.1, points: 9}\n")),
+      ContainsSubstring("coefficient is -1"));
+  CHECK_THAT(fault_of(file("overlap", "  gemm: {coefficient: 1, residual: 0.1, points: 9}\n")),
+             ContainsSubstring("unknown key 'gemm'"));
+  CHECK_THAT(fault_of(file("launch", "  host: 1e-6\n")),
+             ContainsSubstring("key 'residual' is missing"));
+}
