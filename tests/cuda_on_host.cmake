@@ -1,0 +1,26 @@
+# cuda_on_host(TARGET a.cu...): compiles files that launch CUDA kernels as C++ that runs them on the host
+# (support/cuda_emulator.h). Needs the toolkit's headers and runtime library, no GPU.
+function(cuda_on_host target)
+  foreach(source ${ARGN})
+    get_filename_component(name ${source} NAME_WE)
+    set(rewritten ${CMAKE_CURRENT_BINARY_DIR}/cuda_on_host/${name}.cpp)
+    add_custom_command(
+      OUTPUT ${rewritten}
+      COMMAND
+        sed -zE
+        "s/([A-Za-z_]+(<[^<>;()]*>)?)[[:space:]]*<<<([^;{}]*[^>])>>>\\(/cuda_emulator::launch({\\3}, \\1, /g; s/__shared__/static/g"
+        ${source} > ${rewritten}
+      DEPENDS ${source}
+      VERBATIM)
+    get_filename_component(folder ${source} DIRECTORY)
+    target_sources(${target} PRIVATE ${rewritten})
+    target_include_directories(${target} PRIVATE ${folder})
+    # Written for nvcc: warnings are its business.
+    set_source_files_properties(
+      ${rewritten} PROPERTIES COMPILE_OPTIONS
+                              "-w;-include;${PROJECT_SOURCE_DIR}/tests/support/cuda_emulator.h")
+  endforeach()
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
+  target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/calibration)
+  target_link_libraries(${target} PRIVATE CUDA::cudart Threads::Threads)
+endfunction()
