@@ -335,15 +335,6 @@ LaunchCurve read_launch(const text::Value& curves) {
   return c;
 }
 
-std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text) {
-  for (const NamedCopy& c : kCopies) {
-    if (text == c.name) {
-      return std::pair{c.direction, c.pinned};
-    }
-  }
-  return std::nullopt;
-}
-
 template <class Map, class Parse, class Read>
 void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, const char* what) {
   if (curves.kind != text::Value::Kind::map) {
@@ -502,6 +493,14 @@ std::optional<MemoryOp> parse_memory_op(const std::string& text) {
 }
 const char* to_string(job::AttentionKernel k) { return name_of(kAttention, k); }
 const char* to_string(MemoryOp op) { return name_of(kMemoryOps, op); }
+std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text) {
+  for (const NamedCopy& c : kCopies) {
+    if (text == c.name) {
+      return std::pair{c.direction, c.pinned};
+    }
+  }
+  return std::nullopt;
+}
 std::string copy_name(CopyDirection direction, bool pinned) {
   for (const NamedCopy& c : kCopies) {
     const bool one_kind = direction == CopyDirection::device_to_device;

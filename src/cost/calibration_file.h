@@ -145,7 +145,8 @@ std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& te
 std::optional<MemoryOp> parse_memory_op(const std::string& text);
 const char* to_string(job::AttentionKernel k);
 const char* to_string(MemoryOp op);
-// "h2d", "h2d_pageable".
+// Direction and whether pinned: "h2d", "h2d_pageable".
+std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text);
 std::string copy_name(CopyDirection direction, bool pinned);
 
 // The reader of a file already parsed, for tests and tools.

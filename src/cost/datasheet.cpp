@@ -34,8 +34,6 @@ constexpr double kBothResidual = 0.15;
 // copies one after another, the CPU's not faster than the link.
 constexpr double kPageableShare = 0.4;
 constexpr double kPageableResidual = 0.4;
-// One transfer's start: cudaMemcpyAsync and the copy engine (nvbandwidth's small sizes).
-constexpr double kCopyLatency = 8e-6;
 constexpr double kC2cRate = 2e11;  // bytes/s: no PCIe link of today is as fast
 
 bool is_nvidia(const job::Device& d) { return d.compute_capability > 0; }

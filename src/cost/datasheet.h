@@ -9,11 +9,16 @@ namespace stepcast::cost {
 // Relative standard deviations of a prediction from a data sheet: what these shares are off by on
 // the devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.21), rounded up.
 inline constexpr double kDatasheetGemmResidual = 0.22;
-// Of that, the share of the peak that all large products of one device reach: 0.73 to 0.87 on NVIDIA's (datasheet.cpp),
-// and what a device of another kind adds.
+// Of that, the share of the peak that all large products of one device reach: 0.73 to 0.87 on
+// NVIDIA's (datasheet.cpp), and what a device of another kind adds.
 inline constexpr double kDatasheetClockDeviation = 0.15;
 inline constexpr double kDatasheetAttentionResidual = 0.25;
 inline constexpr double kDatasheetMemoryResidual = 0.15;
+
+// One transfer's start, seconds: cudaMemcpyAsync and the copy engine. Not published for these
+// devices; SuperBench's A100 events take 5.5 to 5.9 us (tests/analyzer/test_results.jsonl), a copy
+// some more.
+inline constexpr double kCopyLatency = 8e-6;
 
 GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype);
 AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKernel kernel,

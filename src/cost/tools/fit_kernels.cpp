@@ -3,11 +3,13 @@
 // Reads sources.yaml there; writes the files it names. --check prints the table and writes nothing.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <map>
 
 #include "../calibration_write.h"
+#include "../datasheet.h"
 #include "../points.h"
 #include "stepcast/text/document.h"
 
@@ -109,6 +111,19 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source, bool 
   write(directory / text::to_string(need(source, "file")), out, check);
 }
 
+// A pass from published rates: the keys of the law, one rate a head dimension.
+cost::AttentionPass published_pass(const text::Value& v) {
+  cost::AttentionPass pass;
+  pass.fixed = text::to_number(need(v, "fixed"));
+  pass.prologue = text::to_number(need(v, "prologue"));
+  pass.tail = text::to_number(need(v, "tail"));
+  pass.residual = text::to_number(need(v, "residual"));
+  for (const auto& rate : need(v, "rate").entries) {
+    pass.rate[std::stoi(rate.key)] = text::to_number(rate.value);
+  }
+  return pass;
+}
+
 void fit_attention_source(const fs::path& directory, const text::Value& source, bool check) {
   const std::string& file = text::to_string(need(source, "file"));
   std::string out = cost::head_text({"attention", strings(need(source, "devices")), "any",
@@ -138,15 +153,16 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
       fmt::print("{:42} {:9} {:6} {:6} | {:5.1f} {:5.1f}\n", file, entry.key, it->second.size(),
                  held_out.points, 100 * held_out.median, 100 * held_out.p95);
     } else {
-      curve.fixed = text::to_number(need(k, "fixed"));
-      curve.prologue = text::to_number(need(k, "prologue"));
-      curve.tail = text::to_number(need(k, "tail"));
-      curve.residual = text::to_number(need(k, "residual"));
-      for (const auto& rate : need(k, "rate").entries) {
-        curve.rate[std::stoi(rate.key)] = text::to_number(rate.value);
-      }
+      static_cast<cost::AttentionPass&>(curve) = published_pass(k);
+    }
+    // Of a relative's points: how much faster this device is.
+    for (auto& [dimension, rate] : curve.rate) {
+      rate *= number_or(k, "scale", 1);
     }
     curve.backward = text::to_number(need(k, "backward"));
+    if (const text::Value* backward = k.find("backward_pass")) {
+      curve.backward_pass = published_pass(*backward);
+    }
     out += cost::attention_text(entry.key, curve, held_out, text::to_string(need(k, "source")));
   }
   write(directory / file, out, check);
@@ -192,6 +208,33 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
   write(directory / file, out, check);
 }
 
+// Rates alone: the middle one of each kind, and how far they lie apart.
+void fit_copy_source(const fs::path& directory, const text::Value& source, bool check) {
+  const text::Table table = text::read_csv(directory / text::to_string(need(source, "points")));
+  std::map<std::string, std::vector<double>> rates;
+  for (const auto& row : table.rows) {
+    const double rate = std::stod(row.at(table.column("bytes_per_second")));
+    rates[row.at(table.column("kind"))].push_back(rate);
+  }
+  std::string out = cost::head_text(
+      {"copy", strings(need(source, "devices")), "any", text::to_string(need(source, "source"))});
+  for (auto& [name, all] : rates) {
+    const auto kind = cost::parse_copy(name);
+    if (!kind) {
+      throw InputError(Fault{source.origin, fmt::format("'{}' is no kind of copy", name)});
+    }
+    std::sort(all.begin(), all.end());
+    cost::CopyCurve curve;
+    curve.latency = cost::kCopyLatency;
+    curve.bandwidth = (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
+    curve.residual = std::max(number_or(source, "residual", 0), all.back() / all.front() - 1);
+    out +=
+        cost::copy_text(kind->first, kind->second, curve, {},
+                        fmt::format("{} published rate{}", all.size(), all.size() == 1 ? "" : "s"));
+  }
+  write(directory / text::to_string(need(source, "file")), out, check);
+}
+
 int run(const fs::path& directory, bool check) {
   const text::Value sources = text::read_yaml(directory / "sources.yaml");
   fmt::print(
@@ -208,6 +251,9 @@ int run(const fs::path& directory, bool check) {
   fmt::print("\nmemory-bound, held-out quarter: |error| in % (median, 95th percentile)\n");
   for (const auto& source : need(sources, "memory").items) {
     fit_memory_source(directory, source, check);
+  }
+  for (const auto& source : need(sources, "copy").items) {
+    fit_copy_source(directory, source, check);
   }
   return 0;
 }
