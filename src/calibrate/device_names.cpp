@@ -1,5 +1,6 @@
 #include "device_names.h"
 
+#include <algorithm>
 #include <cctype>
 #include <cstddef>
 #include <set>
@@ -44,15 +45,15 @@ std::set<std::string> models(const std::string& text) {
 
 }  // namespace
 
-bool may_be(const std::string& printed, const std::string& device) {
+bool same_model(const std::string& printed, const std::string& device) {
   const auto seen = models(printed);
   const auto meant = models(device);
-  for (const std::string& model : seen) {
-    if (meant.count(model) > 0) {
-      return true;
-    }
-  }
-  return seen.empty() || meant.empty();
+  return std::any_of(seen.begin(), seen.end(),
+                     [&](const std::string& model) { return meant.count(model) > 0; });
+}
+
+bool may_be(const std::string& printed, const std::string& device) {
+  return models(printed).empty() || models(device).empty() || same_model(printed, device);
 }
 
 }  // namespace stepcast::calibrate

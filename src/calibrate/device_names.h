@@ -9,4 +9,7 @@ namespace stepcast::calibrate {
 // ("a100-sxm-80"): false where both name a model ("A100") and not the same.
 bool may_be(const std::string& printed, const std::string& device);
 
+// Whether both name the same model: never where one of them names none.
+bool same_model(const std::string& printed, const std::string& device);
+
 }  // namespace stepcast::calibrate

@@ -10,10 +10,10 @@
 namespace stepcast::cli {
 namespace {
 
-// The subcommand that was chosen, or the program itself.
-const CLI::App& active(const CLI::App& app) {
-  const auto chosen = app.get_subcommands();
-  return chosen.empty() ? app : *chosen.front();
+// "simulate calibrate nccl".
+std::string path_of(const CLI::App& command) {
+  const CLI::App* above = command.get_parent();
+  return (above == nullptr ? "" : path_of(*above) + " ") + command.get_name();
 }
 
 std::vector<std::string> option_names(const CLI::App& app) {
@@ -68,35 +68,38 @@ std::string option_in(const CLI::App& command, const std::string& message) {
 
 }  // namespace
 
+const CLI::App& chosen(const CLI::App& app) {
+  const auto below = app.get_subcommands();
+  return below.empty() ? app : chosen(*below.front());
+}
+
 InputError option_fault(const std::string& option, const std::string& message) {
   return InputError(Fault{Origin{option, 0, 0}, message});
 }
 
 InputError explain(const CLI::App& app, const CLI::ParseError& error,
                    const std::vector<std::string>& arguments) {
-  const CLI::App& command = active(app);
+  const CLI::App& command = chosen(app);
   if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) {
     const std::string word = first_unknown(app, command, arguments);
     if (word.size() > 1 && word.front() == '-') {
       const std::string name = word.substr(0, word.find('='));
       return option_fault(
-          name, fmt::format("unknown option; expected one that {} --help lists{}",
-                            &command == &app ? "simulate" : "simulate " + command.get_name(),
+          name, fmt::format("unknown option; expected one that {} --help lists{}", path_of(command),
                             did_you_mean(name, option_names(command))));
     }
-    if (&command == &app) {
-      return option_fault(word, "unknown command; expected one that simulate --help lists" +
-                                    did_you_mean(word, subcommand_names(app)));
+    if (const auto below = subcommand_names(command); !below.empty()) {
+      return option_fault(word, fmt::format("unknown command; expected one that {} --help lists{}",
+                                            path_of(command), did_you_mean(word, below)));
     }
-    return option_fault(word, fmt::format("unexpected argument; simulate {} --help shows how to "
-                                          "call it",
-                                          command.get_name()));
+    return option_fault(
+        word, fmt::format("unexpected argument; {} --help shows how to call it", path_of(command)));
   }
   const std::string option = option_in(command, error.what());
   const std::string name = option.empty() ? "simulate" : option;
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr) {
-    return option_fault(
-        name, fmt::format("missing; expected as simulate {} --help shows", command.get_name()));
+    return option_fault(name,
+                        fmt::format("missing; expected as {} --help shows", path_of(command)));
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const auto given = std::count_if(arguments.begin(), arguments.end(), [&](const std::string& a) {

@@ -9,6 +9,9 @@
 
 namespace stepcast::cli {
 
+// The subcommand that was chosen, or the program itself.
+const CLI::App& chosen(const CLI::App& app);
+
 // "OPTION: error: MESSAGE" as a fault.
 InputError option_fault(const std::string& option, const std::string& message);
 

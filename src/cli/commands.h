@@ -17,6 +17,9 @@ Run add_job(CLI::App& app);  // no subcommand: the main job
 Run add_validate(CLI::App& app);
 Run add_collective(CLI::App& app);
 Run add_calibrate(CLI::App& app);
+Run add_calibrate_nccl(CLI::App& app);
+Run add_calibrate_gpu(CLI::App& app);
+Run add_calibrate_runs(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_schedule(CLI::App& app);
 Run add_schema(CLI::App& app);

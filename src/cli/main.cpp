@@ -28,7 +28,7 @@ constexpr Subcommand subcommands[] = {
     {"validate", "compare forecasts with published measurements", add_validate},
     {"collective", "predict a collective as nccl-tests prints it, or compare with a log",
      add_collective},
-    {"calibrate", "fit collectives to your own nccl-tests logs", add_calibrate},
+    {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "list the training systems that a job may name", add_systems},
@@ -60,8 +60,7 @@ int run(const std::vector<std::string>& arguments) {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    const auto chosen = app.get_subcommands();
-    write_stdout("--help", chosen.empty() ? app.help() : chosen.front()->help());
+    write_stdout("--help", chosen(app).help());
     return done;
   } catch (const CLI::CallForVersion& version) {
     write_stdout("--version", std::string(version.what()) + "\n");

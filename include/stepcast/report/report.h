@@ -7,6 +7,7 @@
 
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
+#include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/report.h"
 #include "stepcast/result/validation.h"
 #include "stepcast/schedule/schedule.h"
@@ -35,6 +36,10 @@ std::string svg(const std::vector<result::CollectiveTable>& tables);
 // Logs, verdicts and curves of a calibration.
 std::string terminal(const result::Calibration& calibration, bool colour);
 std::string json(const result::Calibration& calibration);
+
+// Fits of measured kernels, before and after, and what was left out.
+std::string terminal(const result::KernelCalibration& calibration, bool colour);
+std::string json(const result::KernelCalibration& calibration);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

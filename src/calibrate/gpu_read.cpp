@@ -1,0 +1,50 @@
+// Which kind of file each is.
+#include <fstream>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/calibrate/gpu.h"
+
+namespace stepcast::calibrate {
+namespace {
+
+KernelFile read(const std::string& file) {
+  std::ifstream in(file, std::ios::binary);
+  char first = 0;
+  while (in.get(first) && (first == ' ' || first == '\t' || first == '\r' || first == '\n' ||
+                           static_cast<unsigned char>(first) > 0x7f)) {
+  }
+  std::error_code error;
+  if (in.is_open() && !in && !std::filesystem::is_directory(file, error)) {
+    throw InputError(
+        Fault{{file, 1, 1}, "is empty; expected a file of calibrate-gpu, or a table of kernels"});
+  }
+  if (first == '{' || first == '[') {
+    auto read = interop::read_gpu_measurements(file);
+    if (read.measurements.empty()) {
+      throw InputError(
+          Fault{{file, 1, 1}, "holds no measurements; expected those of calibrate-gpu"});
+    }
+    return read;
+  }
+  return interop::read_kernel_csv(file);
+}
+
+}  // namespace
+
+std::vector<KernelFile> read_kernel_files(const std::vector<std::string>& files) {
+  std::vector<KernelFile> out;
+  std::vector<Fault> faults;
+  for (const std::string& file : files) {
+    try {
+      out.push_back(read(file));
+    } catch (const InputError& error) {
+      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
+    }
+  }
+  if (!faults.empty()) {
+    throw InputError(std::move(faults));
+  }
+  return out;
+}
+
+}  // namespace stepcast::calibrate

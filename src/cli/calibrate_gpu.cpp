@@ -1,0 +1,148 @@
+// simulate calibrate gpu: measured kernels to calibration files.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/calibrate/gpu.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::vector<std::string> files;
+  std::string device, library, output, json;
+};
+
+// It becomes part of a file's name and a YAML scalar.
+void check_library(const std::string& name) {
+  const bool good =
+      !name.empty() && name[0] != '.' && name[0] != '-' &&
+      std::all_of(name.begin(), name.end(), [](char c) {
+        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+      });
+  if (!good) {
+    throw option_fault("--library", fmt::format("'{}' is no name; expected such as cublas", name));
+  }
+}
+
+// Made where it is missing, and taken back unless the files come into it.
+class Folder {
+ public:
+  explicit Folder(const fs::path& path) : path_(path) {
+    std::error_code error;
+    if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
+      throw option_fault("--output",
+                         fmt::format("'{}' is a file; expected a directory", path_.string()));
+    }
+    made_ = fs::create_directories(path_, error);
+    if (error) {
+      throw option_fault("--output",
+                         fmt::format("cannot make '{}': {}", path_.string(), error.message()));
+    }
+  }
+  ~Folder() {
+    std::error_code ignored;
+    if (made_) {
+      fs::remove(path_, ignored);  // only when nothing is in it
+    }
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+
+ private:
+  fs::path path_;
+  bool made_ = false;
+};
+
+std::string advice(const fs::path& directory, const result::KernelCalibration& found) {
+  std::string names;
+  for (const auto& file : found.files) {
+    names += (names.empty() ? "" : ", ") + file.name;
+  }
+  return fmt::format("\n{} written to {}; a job uses them with calibration: [auto, {}]\n", names,
+                     directory.string(), directory.string());
+}
+
+int run(const Options& given) {
+  if (given.files.empty()) {
+    throw option_fault("calibrate gpu",
+                       "missing files; expected those of calibrate-gpu, or tables of kernels");
+  }
+  if (!given.library.empty()) {
+    check_library(given.library);
+  }
+  const auto files = calibrate::read_kernel_files(given.files);
+  const auto found = calibrate::calibrate_gpu(files, {given.device, given.library},
+                                              text::data_directory() / "calibration");
+  const fs::path directory = given.output.empty() ? "calibration-" + found.device : given.output;
+  const std::string json = report::json(found);
+
+  // Every file stands beside its place before the first is put there.
+  std::unique_ptr<OutputFile> json_file;
+  if (!given.json.empty() && given.json != "-") {
+    json_file = std::make_unique<OutputFile>("--json", given.json);
+    json_file->write(json);
+  }
+  std::unique_ptr<Folder> folder;
+  std::vector<std::unique_ptr<OutputFile>> written;
+  if (!found.files.empty()) {
+    folder = std::make_unique<Folder>(directory);
+    for (const auto& file : found.files) {
+      written.push_back(std::make_unique<OutputFile>("--output", directory / file.name));
+      written.back()->write(file.yaml);
+    }
+  }
+  write_stdout("calibrate gpu", given.json == "-"
+                                    ? json
+                                    : report::terminal(found, terminal_colour()) +
+                                          (found.files.empty() ? "" : advice(directory, found)));
+  for (auto& file : written) {
+    file->commit();
+  }
+  if (json_file) {
+    json_file->commit();
+  }
+  if (found.files.empty()) {
+    write_stderr("calibrate gpu: nothing could be fitted; no file is written\n");
+    return cannot_run;
+  }
+  return done;
+}
+
+}  // namespace
+
+Run add_calibrate_gpu(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("file", given->files,
+                 "files of calibrate-gpu, or CSV tables of GEMMs, experts, attention or "
+                 "memory-bound kernels; all of one GPU")
+      ->type_name("FILE...");
+  app.add_option("--device", given->device,
+                 "the GPU as configs/devices has it (what the files name)")
+      ->type_name("NAME");
+  app.add_option("--library", given->library,
+                 "of the GEMMs (cublas of calibrate-gpu; what a table's kernels belong to)")
+      ->type_name("NAME");
+  app.add_option("--output", given->output,
+                 "directory for the calibration files (calibration-DEVICE)")
+      ->type_name("DIR");
+  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate calibrate gpu h200.jsonl\n"
+      "  simulate calibrate gpu gemm.csv attention.csv --device h100-sxm --output my-h100\n"
+      "Exit status 1: nothing could be fitted.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli
