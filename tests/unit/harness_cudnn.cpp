@@ -13,7 +13,7 @@ using namespace stepcast::harness;
 using namespace stepcast::harness::cuda;
 using interop::AttentionCase;
 
-extern "C" const char* stepcast_loaded_kernel();
+extern "C" const char* stepcast_take_loaded_kernel();
 
 namespace {
 
@@ -64,7 +64,7 @@ std::string planned(const AttentionCase& what, const Gpu& gpu) {
     bytes += part.bytes;
   }
   CHECK(bytes < 16 * (attention_elements(what, kQ) + attention_elements(what, kStats)));
-  return stepcast_loaded_kernel();
+  return stepcast_take_loaded_kernel();
 }
 
 bool holds(const std::vector<std::int64_t>& uids, std::int64_t uid) {

@@ -15,7 +15,13 @@ std::string loaded;
 
 extern "C" {
 
-const char* stepcast_loaded_kernel() { return loaded.c_str(); }
+// The kernel loaded last, none after a call.
+const char* stepcast_take_loaded_kernel() {
+  static std::string taken;
+  taken.swap(loaded);
+  loaded.clear();
+  return taken.c_str();
+}
 
 int cuLibraryLoadData(void** library) {
   *library = &object;
