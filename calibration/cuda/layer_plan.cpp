@@ -66,7 +66,6 @@ class Plan {
         break;
       case GemmLayout::weight_grad:
         c.m = g.k, c.n = g.n, c.k = g.m;
-        c.accumulate_fp32 = op.kind != OpKind::batched_gemm;  // no weights, nothing to add to
         break;
     }
     if (op.kind == OpKind::grouped_gemm) {
@@ -131,7 +130,6 @@ std::vector<LayerKernel> layer_kernels(const job::Model& model, const LayerCase&
   shard.sequences = what.sequences;
   shard.sequence_length = what.length;
   shard.tensor = what.tensor;
-  shard.expert_tensor = model.moe ? what.tensor : 1;
   if (what.sequences < 1 || what.length < 1 || what.tensor < 1) {
     throw Unsupported("a layer of no tokens, or on no rank");
   }

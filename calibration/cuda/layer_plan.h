@@ -2,10 +2,10 @@
 // (model::build_layer): what is measured here is what is predicted there, operator by operator.
 //
 // A rank of Megatron with every fusion on and cuDNN's attention, without its collectives:
-//   products   forward, then for the backward input and weight gradient of each, the latter added
-//              to fp32 gradients (gradient accumulation fusion); experts as grouped products. 8-bit
-//              types are of the products alone; activations stay bf16, and the router's product
-//              too.
+//   products   forward; for the backward pass the input and the weight gradient of each, the latter
+//              written in the activations' type and not added to an accumulated one; experts as
+//              grouped products. 8-bit types are of the products alone: activations stay bf16, and
+//              so does the router's product.
 //   attention  one forward, one backward.
 //   the rest   a kernel of its kind that moves the bytes the graph states, in as many launches.
 // Each reads buffers of its own: nothing is found in L2 that the operator before left there. A
