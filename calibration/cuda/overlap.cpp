@@ -21,7 +21,6 @@ namespace {
 
 using interop::OverlapCase;
 
-constexpr int kBuffers = 4;          // of a GEMM's operands, in turn
 constexpr double kShortest = 10e-6;  // s; below, the host cannot keep two streams busy
 constexpr int kFewestKernels = 10;   // repetitions issued
 constexpr int kFewestOthers = 8;
@@ -230,7 +229,7 @@ void make_kernel(Pair& pair, Context& context, const OverlapCase& what) {
     gemm.m = what.m;
     gemm.n = what.n;
     gemm.k = what.k;
-    pair.gemm = std::make_unique<Gemm>(context, gemm, kBuffers);
+    pair.gemm = std::make_unique<Gemm>(context, gemm);
   } else {
     interop::MemoryCase memory;
     memory.op = what.kernel;

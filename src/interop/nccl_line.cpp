@@ -115,6 +115,11 @@ bool read_fields(const Words& w, std::size_t at, std::size_t halves, Row& row, s
   }
   for (std::size_t h = 0; h < halves; ++h) {
     const std::size_t first = at + 4 * h;
+    if (h == 1 && std::all_of(w.begin() + static_cast<std::ptrdiff_t>(first),
+                              w.begin() + static_cast<std::ptrdiff_t>(first) + 4,
+                              [](std::string_view word) { return word == "N/A"; })) {
+      break;  // not run in place
+    }
     const auto time = number<double>(w[first]);
     const auto algorithm = number<double>(w[first + 1]);
     const auto bus = number<double>(w[first + 2]);
