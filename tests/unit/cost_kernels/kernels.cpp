@@ -296,3 +296,58 @@ TEST_CASE("threads that build kernels at once get the same prices") {
     CHECK(t == expected);
   }
 }
+
+TEST_CASE("copies: never faster than the link or the memory, from a file or a data sheet") {
+  constexpr double kBytes = 1e10;
+  const auto rate = [&](const Kernels& k, CopyDirection d, bool pinned) {
+    return kBytes / in_seconds(k.copy(d, pinned, Bytes(static_cast<std::int64_t>(kBytes))));
+  };
+  struct Linked {
+    job::Device device;
+    double link;
+    const char* file;
+  };
+  for (auto [d, link, file] :
+       {Linked{a100(), 31.5e9, "a100-sxm-80/copy.yaml"}, Linked{h200(), 63e9, "h200-sxm/copy.yaml"},
+        Linked{b200(), 63e9, "datasheet"}, Linked{unheard_of(), 450e9, "datasheet"}}) {
+    d.pcie = Bandwidth(link);
+    CurveTable curves;
+    const auto k = made(d, curves);
+    INFO(d.name);
+    const auto h2d = k.copy(CopyDirection::host_to_device, true, Bytes(1));
+    CHECK(curves.curves()[h2d.curve].file == file);
+    CHECK(curves.curves()[h2d.curve].residual > 0);
+    for (const CopyDirection way :
+         {CopyDirection::host_to_device, CopyDirection::device_to_host, CopyDirection::both}) {
+      CHECK(rate(k, way, true) < link);
+      CHECK(rate(k, way, true) > 0.3 * link);
+      CHECK(rate(k, way, false) < rate(k, way, true));
+    }
+    CHECK(rate(k, CopyDirection::both, true) < rate(k, CopyDirection::host_to_device, true));
+    CHECK(rate(k, CopyDirection::device_to_device, true) < d.memory_bandwidth.count() / 2);
+    CHECK(k.copy(CopyDirection::host_to_device, true, Bytes(1'000'000)).time <
+          k.copy(CopyDirection::host_to_device, true, Bytes(2'000'000)).time);
+  }
+  // A host link that nobody stated is no link of a guessed rate.
+  CHECK_THROWS(made(unheard_of()).copy(CopyDirection::host_to_device, true, Bytes(1)));
+}
+
+TEST_CASE("a published backward pass of its own meets the published rates from 512 tokens on") {
+  model::AttentionShape s;
+  s.causal = false;
+  const auto tflops = [&](const Kernels& k, AttentionKernel kernel, std::int64_t length, int dim) {
+    s.query_length = s.key_length = length;
+    s.qk_dim = s.v_dim = dim;
+    s.sequences = 16384 / length;
+    s.heads = s.kv_heads = 2048 / dim;
+    const double flops = 2.5 * 4.0 * static_cast<double>(s.sequences) * s.heads *
+                         static_cast<double>(length) * static_cast<double>(length) * dim;
+    return flops / in_seconds(k.attention(s, kernel, DType::bf16, true)) * 1e-12;
+  };
+  // FlashAttention-2 on H100, head dimension 64, no mask (flash-attention PR 2688).
+  const auto hopper = made(h100());
+  for (const auto& [length, measured] :
+       {std::pair{512, 189.9}, {1024, 238.8}, {2048, 263.7}, {4096, 279.8}, {8192, 299.2}}) {
+    CHECK(tflops(hopper, AttentionKernel::flash2, length, 64) == Approx(measured).epsilon(0.08));
+  }
+}
