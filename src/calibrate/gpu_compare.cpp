@@ -54,6 +54,11 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   const fs::path& path() const { return path_; }
+  // A curve's file as it will be called: the folder's own name says nothing.
+  std::string without(const std::string& file) const {
+    const std::string front = path_.filename().string() + "/";
+    return file.starts_with(front) ? file.substr(front.size()) : file;
+  }
 
  private:
   fs::path path_;
@@ -342,7 +347,11 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
   std::map<std::string, std::unique_ptr<Curves>> before, after;
   for (const std::string& library : libraries) {
     before[library] = curves_of(device, library, calibration_dir, {});
-    after[library] = curves_of(device, library, calibration_dir, {"auto", folder.path().string()});
+    std::vector<std::string> only;
+    if (!out.files.empty()) {
+      only = {"auto", folder.path().string()};
+    }
+    after[library] = curves_of(device, library, calibration_dir, only);
   }
   const std::string& main = libraries.front();
   std::vector<std::pair<std::string, Group>> groups;  // in the order of first use
@@ -368,7 +377,7 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
     at->second.before.push_back(std::abs(to_seconds(old->time) / m.seconds - 1));
     at->second.after.push_back(std::abs(to_seconds(fresh->time) / m.seconds - 1));
     at->second.before_from.insert(before.at(library)->file_of(*old));
-    at->second.after_from.insert(after.at(library)->file_of(*fresh));
+    at->second.after_from.insert(folder.without(after.at(library)->file_of(*fresh)));
   }
   for (const auto& [name, g] : groups) {
     out.comparisons.push_back({name, static_cast<int>(g.before.size()), median(g.before),

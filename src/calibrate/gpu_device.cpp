@@ -134,9 +134,11 @@ std::vector<std::string> devices_named(const std::string& printed, std::int64_t 
       fitting.push_back(device.name);
     }
   }
-  if (form.empty() && gigabytes_of(words) == 0 && memory == 0 && !usual.empty()) {
+  // What says no more than the model means the usual one, where it contradicts nothing stated.
+  if (!usual.empty()) {
     return {usual};
   }
+  std::sort(fitting.begin(), fitting.end());
   return fitting;
 }
 
