@@ -10,8 +10,8 @@ if(STEPCAST_SANITIZE)
   # g++ 12 with sanitizers raises false -Wmaybe-uninitialized inside std::regex and std::function.
   target_compile_options(
     stepcast_options
-    INTERFACE -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
-              $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+    INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all
+              -fno-omit-frame-pointer -Wno-maybe-uninitialized>)
   target_link_options(stepcast_options INTERFACE -fsanitize=address,undefined)
 endif()
 if(STEPCAST_FUZZ)

@@ -1,0 +1,36 @@
+// Kinds of cases that this build cannot measure since their library was not found.
+#include "bench.h"
+
+namespace stepcast::harness::cuda {
+
+#define STEPCAST_NOT_BUILT_IN(function, Case, library)              \
+  Samples function(Context&, const interop::Case&, const Policy&) { \
+    throw Unsupported("not built in: " library " was not found");   \
+  }
+
+#ifdef STEPCAST_ABSENT_GEMM
+STEPCAST_NOT_BUILT_IN(run_gemm, GemmCase, "cublasLt")
+#endif
+#ifdef STEPCAST_ABSENT_ATTENTION
+STEPCAST_NOT_BUILT_IN(run_attention, AttentionCase, "cuDNN")
+#endif
+#ifdef STEPCAST_ABSENT_MEMORY
+STEPCAST_NOT_BUILT_IN(run_memory, MemoryCase, "its source")
+#endif
+#ifdef STEPCAST_ABSENT_COPY
+STEPCAST_NOT_BUILT_IN(run_copy, CopyCase, "its source")
+#endif
+#ifdef STEPCAST_ABSENT_LAUNCH
+STEPCAST_NOT_BUILT_IN(run_launch, LaunchCase, "its source")
+#endif
+#ifdef STEPCAST_ABSENT_COLLECTIVE
+STEPCAST_NOT_BUILT_IN(run_collective, CollectiveCase, "NCCL")
+#endif
+#ifdef STEPCAST_ABSENT_OVERLAP
+STEPCAST_NOT_BUILT_IN(run_overlap, OverlapCase, "NCCL")
+#endif
+#ifdef STEPCAST_ABSENT_LAYER
+STEPCAST_NOT_BUILT_IN(run_layer, LayerCase, "cuDNN")
+#endif
+
+}  // namespace stepcast::harness::cuda

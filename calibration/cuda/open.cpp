@@ -1,0 +1,202 @@
+// A GPU behind harness::Device.
+#include "open.h"
+
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <ctime>
+#include <variant>
+
+#include "bench.h"
+#include "sensors.h"
+#ifdef STEPCAST_HAVE_CUDNN
+#include <cudnn.h>
+#endif
+#ifdef STEPCAST_HAVE_NCCL
+#include <nccl.h>
+
+#include "mpi.h"
+#endif
+
+namespace stepcast::harness {
+namespace cuda {
+namespace {
+
+// Enough to push every operand out of L2, whose two halves may each hold a copy (Hopper).
+constexpr std::size_t kScrubOfL2 = 3;
+constexpr std::size_t kSmallestScrub = std::size_t{64} << 20U;
+
+std::string dotted(long long major, long long minor, long long patch) {
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch);
+}
+
+std::string runtime_version() {
+  int version = 0;  // 13000: 13.0
+  if (cudaRuntimeGetVersion(&version) != cudaSuccess) {
+    return "";
+  }
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string cublas_version() {
+  // From 12 on 10000 a major version, before 1000.
+  const auto v = static_cast<long long>(cublasLtGetVersion());
+  return v >= 100000 ? dotted(v / 10000, v / 100 % 100, v % 100)
+                     : dotted(v / 1000, v / 100 % 10, v % 100);
+}
+
+std::string cudnn_version() {
+#ifdef STEPCAST_HAVE_CUDNN
+  const auto v = static_cast<long long>(cudnnGetVersion());  // 91900: 9.19.0
+  return dotted(v / 10000, v / 100 % 100, v % 100);
+#else
+  return "";
+#endif
+}
+
+std::string nccl_version() {
+#ifdef STEPCAST_HAVE_NCCL
+  int v = 0;  // 22803: 2.28.3
+  if (ncclGetVersion(&v) != ncclSuccess) {
+    return "";
+  }
+  return dotted(v / 10000, v / 100 % 100, v % 100);
+#else
+  return "";
+#endif
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32] = {};
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+std::string driver_of_runtime() {
+  int version = 0;  // the newest CUDA that the driver serves: what is left without NVML
+  if (cudaDriverGetVersion(&version) != cudaSuccess || version == 0) {
+    return "";
+  }
+  return "CUDA " + std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+class CudaDevice final : public Device {
+ public:
+  explicit CudaDevice(int gpu) {
+    context_.gpu = gpu;
+    check(cudaSetDevice(gpu), "cudaSetDevice");
+    check(cudaGetDeviceProperties(&context_.properties, gpu), "cudaGetDeviceProperties");
+    check(cudaStreamCreateWithFlags(&context_.stream, cudaStreamNonBlocking), "cudaStreamCreate");
+    const auto l2 = static_cast<std::size_t>(std::max(context_.properties.l2CacheSize, 0));
+    context_.scrub = Buffer(std::max(kScrubOfL2 * l2, kSmallestScrub));
+  }
+  ~CudaDevice() override { (void)cudaStreamDestroy(context_.stream); }
+  CudaDevice(const CudaDevice&) = delete;
+  CudaDevice& operator=(const CudaDevice&) = delete;
+
+  interop::GpuSession session() const override {
+    const cudaDeviceProp& p = context_.properties;
+    const Limits limits = read_limits(context_.gpu);
+    interop::GpuSession s;
+    s.date = utc_now();
+    s.gpu = p.name;
+    check(cudaGetDeviceCount(&s.gpus), "cudaGetDeviceCount");
+    s.compute_capability = p.major + p.minor / 10.0;
+    s.sms = p.multiProcessorCount;
+    s.memory = static_cast<std::int64_t>(p.totalGlobalMem);
+    s.l2 = p.l2CacheSize;
+    s.sm_clock = limits.sm_clock > 0 ? limits.sm_clock : kilohertz(cudaDevAttrClockRate);
+    s.memory_clock =
+        limits.memory_clock > 0 ? limits.memory_clock : kilohertz(cudaDevAttrMemoryClockRate);
+    s.power_limit = limits.power;
+    s.driver = limits.driver.empty() ? driver_of_runtime() : limits.driver;
+    s.cuda = runtime_version();
+    s.cublas = cublas_version();
+    s.cudnn = cudnn_version();
+    s.nccl = nccl_version();
+    return s;
+  }
+
+  Samples run(const interop::GpuCase& what, const Policy& policy) override {
+    check(cudaSetDevice(context_.gpu), "cudaSetDevice");
+    const Samples samples = std::visit([&](const auto& c) { return dispatch(c, policy); }, what);
+    check(cudaDeviceSynchronize(), "kernel");
+    return samples;
+  }
+
+ private:
+  double kilohertz(cudaDeviceAttr attribute) const {
+    int value = 0;
+    return cudaDeviceGetAttribute(&value, attribute, context_.gpu) == cudaSuccess ? value * 1e3 : 0;
+  }
+
+  Samples dispatch(const interop::GemmCase& c, const Policy& p) { return run_gemm(context_, c, p); }
+  Samples dispatch(const interop::AttentionCase& c, const Policy& p) {
+    return run_attention(context_, c, p);
+  }
+  Samples dispatch(const interop::MemoryCase& c, const Policy& p) {
+    return run_memory(context_, c, p);
+  }
+  Samples dispatch(const interop::CopyCase& c, const Policy& p) { return run_copy(context_, c, p); }
+  Samples dispatch(const interop::LaunchCase& c, const Policy& p) {
+    return run_launch(context_, c, p);
+  }
+  Samples dispatch(const interop::CollectiveCase& c, const Policy& p) {
+    return run_collective(context_, c, p);
+  }
+  Samples dispatch(const interop::OverlapCase& c, const Policy& p) {
+    return run_overlap(context_, c, p);
+  }
+  Samples dispatch(const interop::LayerCase& c, const Policy& p) {
+    return run_layer(context_, c, p);
+  }
+
+  Context context_;
+};
+
+// One line for each way of having no GPU.
+[[noreturn]] void no_device(const std::string& why) { throw NoDevice("no usable GPU: " + why); }
+
+}  // namespace
+}  // namespace cuda
+
+std::unique_ptr<Device> cuda::open_local(int gpu) {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  // Without any driver the runtime says "insufficient driver", not "no device".
+  int driver = 0;
+  if (error == cudaErrorInsufficientDriver &&
+      (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0)) {
+    cuda::no_device("no NVIDIA driver is loaded");
+  }
+  if (error != cudaSuccess && error != cudaErrorNoDevice) {
+    cuda::no_device(cudaGetErrorString(error));
+  }
+  if (count == 0) {
+    cuda::no_device("the driver shows none");
+  }
+  if (gpu < 0 || gpu >= count) {
+    cuda::no_device("--gpu " + std::to_string(gpu) + ": there are " + std::to_string(count) +
+                    ", counted from 0");
+  }
+  try {
+    return std::make_unique<cuda::CudaDevice>(gpu);
+  } catch (const std::runtime_error& e) {
+    cuda::no_device(e.what());
+  }
+}
+
+std::unique_ptr<Device> open_device(int gpu) {
+#ifdef STEPCAST_HAVE_NCCL
+  return cuda::share(cuda::open_local(gpu));
+#else
+  return cuda::open_local(gpu);
+#endif
+}
+
+}  // namespace stepcast::harness

@@ -1,0 +1,187 @@
+// The two timing loops. A sample is timed by events on the device. Before each, a kernel that only
+// waits holds the stream until the host has enqueued the whole sample, so that the host's pace
+// never enters; kernels too short for one pair of events are timed in batches.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "bench.h"
+#include "sensors.h"
+
+namespace stepcast::harness::cuda {
+namespace {
+
+constexpr double kShort = 20e-6;       // s; below, events' own 1-2 us would show: batches
+constexpr double kBatch = 200e-6;      // s; length of a batch
+constexpr int kLongestBatch = 64;      // launches; a stream's queue holds about a thousand
+constexpr double kHoldMargin = 10e-6;  // s, beyond the host's own time
+constexpr double kLongestHold = 5e-3;  // s
+constexpr double kChunk = 50e-3;       // s of work enqueued at once under sustained load
+constexpr int kFewest = 5;             // samples, however slow
+
+class Event {
+ public:
+  Event() { check(cudaEventCreate(&event_), "cudaEventCreate"); }
+  ~Event() { (void)cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream) { check(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  void wait() { check(cudaEventSynchronize(event_), "kernel"); }
+  double seconds_since(const Event& before) const {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, before.event_, event_), "cudaEventElapsedTime");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+__global__ void wait_for(unsigned long long nanoseconds) {
+  unsigned long long start = 0;
+  unsigned long long now = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    __nanosleep(100);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < nanoseconds);
+}
+
+void hold(const Context& context, double seconds) {
+  wait_for<<<1, 1, 0, context.stream>>>(
+      static_cast<unsigned long long>(std::min(seconds, kLongestHold) * 1e9));
+  check(cudaGetLastError(), "launch");
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// Runs `launch` until it is warm; the host's time to issue the last one.
+double warm_up(const Context& context, const Policy& policy,
+               const std::function<void(int rotate)>& launch, int& index) {
+  double issue = 0;
+  const double start = now();
+  for (int i = 0; i < std::max(policy.warmups, 1); ++i) {
+    const double before = now();
+    launch(index++);
+    issue = now() - before;
+    check(cudaGetLastError(), "launch");
+    check(cudaStreamSynchronize(context.stream), "kernel");
+    if (i > 0 && now() - start > policy.budget) {
+      break;
+    }
+  }
+  return issue;
+}
+
+// One sample: seconds of one launch, the mean of `batch`. `before_wait` runs while the device
+// works.
+double sample(const Context& context, const std::function<void(int rotate)>& launch, int batch,
+              double issue, int& index, Event& begin, Event& end,
+              const std::function<void()>& before_wait) {
+  if (context.scrub.size() > 0) {
+    check(cudaMemsetAsync(context.scrub.data(), index & 0xff, context.scrub.size(), context.stream),
+          "cudaMemsetAsync");
+  }
+  hold(context, 1.5 * issue * batch + kHoldMargin);
+  begin.record(context.stream);
+  for (int i = 0; i < batch; ++i) {
+    launch(index++);
+  }
+  check(cudaGetLastError(), "launch");
+  end.record(context.stream);
+  if (before_wait) {
+    before_wait();
+  }
+  end.wait();
+  return end.seconds_since(begin) / batch;
+}
+
+}  // namespace
+
+Samples time_burst(Context& context, const Policy& policy,
+                   const std::function<void(int rotate)>& launch) {
+  int index = 0;
+  const double issue = warm_up(context, policy, launch, index);
+  Event begin;
+  Event end;
+  const double once = sample(context, launch, 1, issue, index, begin, end, nullptr);
+  int batch = 1;
+  if (once < kShort) {
+    batch =
+        std::clamp(static_cast<int>(std::ceil(kBatch / std::max(once, 1e-6))), 2, kLongestBatch);
+  }
+  Samples samples;
+  Sensors sensors;
+  double spent = 0;
+  const int wanted = std::max(policy.samples, kFewest);
+  for (int i = 0; i < wanted && (i < kFewest || spent < policy.budget); ++i) {
+    const double start = now();
+    // The clock is read while the device is at work, once: later reads would cost more than they
+    // say.
+    const bool read = i == kFewest - 1;
+    samples.seconds.push_back(sample(context, launch, batch, issue, index, begin, end, [&] {
+      if (read) {
+        sensors = read_sensors(context.gpu);
+      }
+    }));
+    spent += now() - start;
+  }
+  samples.sm_clock = sensors.sm_clock;
+  samples.power = sensors.power;
+  samples.temperature = sensors.temperature;
+  return samples;
+}
+
+Samples time_sustained(Context& context, const Policy& policy,
+                       const std::function<void(int rotate)>& launch) {
+  int index = 0;
+  const double issue = warm_up(context, policy, launch, index);
+  Event events[3];
+  const double once =
+      std::max(sample(context, launch, 1, issue, index, events[0], events[1], nullptr), 1e-6);
+  const int chunk = std::clamp(static_cast<int>(std::lround(kChunk / once)), 1, 512);
+
+  // Two chunks in flight keep the device busy while the host waits for the older.
+  int recorded = 0;
+  const auto enqueue = [&] {
+    for (int i = 0; i < chunk; ++i) {
+      launch(index++);
+    }
+    check(cudaGetLastError(), "launch");
+    events[recorded++ % 3].record(context.stream);
+  };
+  Samples samples;
+  events[recorded++ % 3].record(context.stream);
+  enqueue();
+  const double start = now();
+  double timed_since = 0;
+  SensorLog log;
+  while (true) {
+    enqueue();
+    Event& older = events[(recorded - 2) % 3];
+    older.wait();
+    const double elapsed = now() - start;
+    if (timed_since == 0) {
+      if (elapsed >= policy.sustained_warmup) {
+        timed_since = now();
+        log.start(context.gpu);
+      }
+      continue;
+    }
+    samples.seconds.push_back(older.seconds_since(events[(recorded - 3) % 3]) / chunk);
+    if (now() - timed_since >= policy.sustained &&
+        static_cast<int>(samples.seconds.size()) >= kFewest) {
+      break;
+    }
+  }
+  const Sensors mean = log.stop();
+  check(cudaStreamSynchronize(context.stream), "kernel");
+  samples.sm_clock = mean.sm_clock;
+  samples.power = mean.power;
+  samples.temperature = mean.temperature;
+  return samples;
+}
+
+}  // namespace stepcast::harness::cuda
