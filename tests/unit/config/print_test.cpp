@@ -114,6 +114,21 @@ TEST_CASE("the odd job differs from the defaults where it says so") {
   CHECK(j.calibration.size() == 2);
 }
 
+TEST_CASE("calibration: auto, a path, a list, and a list with auto in it") {
+  const auto given = [](const std::string& value) {
+    return config::load("llama70b", {"calibration=" + value}).job.calibration;
+  };
+  using List = std::vector<std::string>;
+  CHECK(given("auto").empty());
+  CHECK(given("[auto]").empty());
+  CHECK(given("own.yaml") == List{"own.yaml"});
+  CHECK(given("[auto,own.yaml]") == List{"auto", "own.yaml"});
+  CHECK(given("[own.yaml, folder, auto]") == List{"own.yaml", "folder", "auto"});
+  // What is printed is read back.
+  const auto job = config::load("llama70b", {"calibration=[auto,own.yaml]"}).job;
+  CHECK_THAT(config::to_json(job), ContainsSubstring("\"auto\""));
+}
+
 TEST_CASE("a resolved job has every default filled in") {
   const Value v = text::parse_json(config::to_json(config::load("llama70b").job), "job");
   for (const char* key : {"model", "cluster", "system", "workload", "parallelism", "moe", "kernels",
