@@ -30,16 +30,10 @@ cublasLtMatmulMatrixScale_t library_mode(ScaleMode mode) {
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
     case ScaleMode::vec32:
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0;
-#if CUBLAS_VERSION >= 120900
     case ScaleMode::vec128:
       return CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F;
     case ScaleMode::block128:
       return CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
-#else
-    case ScaleMode::vec128:
-    case ScaleMode::block128:
-      throw Unsupported("block scales need the cublasLt of CUDA 12.9 or later");
-#endif
     default:
       return CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   }

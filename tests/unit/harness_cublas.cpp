@@ -58,19 +58,17 @@ TEST_CASE("the library takes and keeps the description of every product") {
   };
   constexpr auto scalar = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
   const Type types[] = {
-    {DType::bf16, CUDA_R_16BF, CUDA_R_16BF, scalar, scalar},
-    {DType::fp16, CUDA_R_16F, CUDA_R_16F, scalar, scalar},
-    {DType::tf32, CUDA_R_32F, CUDA_R_32F, scalar, scalar},
-    {DType::fp32, CUDA_R_32F, CUDA_R_32F, scalar, scalar},
-    {DType::fp8, CUDA_R_8F_E4M3, CUDA_R_16BF, scalar, scalar},
-#if CUBLAS_VERSION >= 120900
-    {DType::fp8_block, CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
-     CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F},
-#endif
-    {DType::mxfp8, CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0,
-     CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0},
-    {DType::nvfp4, CUDA_R_4F_E2M1, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3,
-     CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3},
+      {DType::bf16, CUDA_R_16BF, CUDA_R_16BF, scalar, scalar},
+      {DType::fp16, CUDA_R_16F, CUDA_R_16F, scalar, scalar},
+      {DType::tf32, CUDA_R_32F, CUDA_R_32F, scalar, scalar},
+      {DType::fp32, CUDA_R_32F, CUDA_R_32F, scalar, scalar},
+      {DType::fp8, CUDA_R_8F_E4M3, CUDA_R_16BF, scalar, scalar},
+      {DType::fp8_block, CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F,
+       CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F},
+      {DType::mxfp8, CUDA_R_8F_E4M3, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0,
+       CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0},
+      {DType::nvfp4, CUDA_R_4F_E2M1, CUDA_R_16BF, CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3,
+       CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3},
   };
   for (const Type& type : types) {
     for (const GemmLayout layout :
