@@ -1,9 +1,6 @@
 #include "memory.h"
 
 #include <algorithm>
-#include <array>
-#include <span>
-#include <vector>
 
 #include "memory_kernels.h"
 
@@ -12,41 +9,8 @@ namespace {
 
 constexpr std::size_t kAlign = 256;                   // as cudaMalloc aligns
 constexpr std::size_t kTensorElements = 4096 * 4096;  // a weight matrix of a 7B model
-constexpr std::array<int, 2> kNormWidths = {8192, 4096};
-constexpr std::array<int, 2> kSwigluWidths = {14336, 4096};
-constexpr std::array<int, 2> kVocabularies = {131072, 32768};
-
-// Bytes that an operation reads and writes: of each element of its rows, each row, each column.
-struct Traffic {
-  std::int64_t element = 0, row = 0, column = 0;
-  std::int64_t of(RowShape shape) const {
-    const auto rows = static_cast<std::int64_t>(shape.rows);
-    return rows * (shape.width * element + row) + shape.width * column;
-  }
-};
-
-// The widest of `widths` that leaves 512 rows; else as many rows of at least 256 columns.
-RowShape choose_rows(std::int64_t bytes, Traffic traffic, std::span<const int> widths, int pack) {
-  constexpr std::int64_t kEnoughRows = 512;
-  for (const int width : widths) {
-    const std::int64_t each = width * traffic.element + traffic.row;
-    const std::int64_t rows = (bytes - width * traffic.column + each / 2) / each;
-    if (rows >= kEnoughRows) {
-      return {static_cast<std::size_t>(rows), width};
-    }
-  }
-  RowShape shape;
-  for (const std::int64_t rows : {kEnoughRows, std::int64_t{64}, std::int64_t{8}}) {
-    const std::int64_t each = rows * traffic.element + traffic.column;
-    const std::int64_t width = (bytes - rows * traffic.row) / each / pack * pack;
-    shape = {static_cast<std::size_t>(rows),
-             static_cast<int>(std::clamp<std::int64_t>(width, pack, widths.back()))};
-    if (width >= 256) {
-      break;
-    }
-  }
-  return shape;
-}
+// More than time_burst launches between two scrubs of L2.
+constexpr std::int64_t kMostSlots = 256;
 
 // One tensor in as many copies as there are slots, one behind the other.
 struct Tensor {
@@ -64,7 +28,7 @@ struct MemoryKernel::State {
   interop::MemoryCase what;
   Launch device;
   std::int64_t moved = 0;
-  std::size_t elements = 0;  // of a tensor, or of the rows together
+  std::size_t elements = 0;
   RowShape shape;
   std::size_t slots = 1;
   std::uint64_t seed = 1;
@@ -74,12 +38,19 @@ struct MemoryKernel::State {
 
   State(Context& c, const interop::MemoryCase& w) : context(c), what(w) {
     device = {c.stream, c.properties.multiProcessorCount, w.dtype};
+    const MemoryShape chosen = memory_shape(w);
+    moved = chosen.moved;
+    elements = chosen.elements;
+    shape = chosen.rows;
+    // Together four times L2: what a launch reads has left the cache since it was last touched.
+    const std::int64_t wanted = 4 * static_cast<std::int64_t>(c.properties.l2CacheSize);
+    slots = static_cast<std::size_t>(
+        std::clamp((wanted + moved - 1) / moved, std::int64_t{1}, kMostSlots));
   }
 
   std::size_t element_size() const {
     return static_cast<std::size_t>(job::bytes_per_element(what.dtype));
   }
-  int pack() const { return static_cast<int>(16 / element_size()); }
 
   Tensor empty(std::size_t bytes, bool shared = false) const {
     Tensor t;
@@ -98,73 +69,42 @@ struct MemoryKernel::State {
     return t;
   }
 
-  // Buffers that together hold four times L2: what a launch reads has left the cache since the
-  // last launch on the same slot.
-  void choose_slots() {
-    const std::int64_t wanted = 4 * static_cast<std::int64_t>(context.properties.l2CacheSize);
-    slots = static_cast<std::size_t>(
-        std::max<std::int64_t>(1, (wanted + moved - 1) / std::max<std::int64_t>(1, moved)));
-  }
-
   void prepare();
-  void prepare_rows(Traffic traffic, std::span<const int> widths);
   void launch(std::size_t slot);
 };
 
-void MemoryKernel::State::prepare_rows(Traffic traffic, std::span<const int> widths) {
-  shape = choose_rows(what.bytes, traffic, widths, pack());
-  elements = shape.rows * static_cast<std::size_t>(shape.width);
-  moved = traffic.of(shape);
-  choose_slots();
-}
-
 void MemoryKernel::State::prepare() {
-  if (what.dtype != job::DType::bf16 && what.dtype != job::DType::fp16 &&
-      what.dtype != job::DType::fp32) {
-    throw Unsupported("memory-bound kernels run in bf16, fp16 and fp32");
-  }
-  if (what.bytes < 1024) {
-    throw Unsupported("memory-bound kernels of less than 1 KiB");
-  }
-  const auto e = static_cast<std::int64_t>(element_size());
+  const std::size_t bytes = elements * element_size();
+  const auto width = static_cast<std::size_t>(shape.width);
   const auto rows_floats = [&] { return empty(shape.rows * sizeof(float)); };
-  const auto width = [&] { return static_cast<std::size_t>(shape.width); };
-  if ((what.op == "copy" || what.op == "add") && !what.backward) {
-    const std::int64_t tensors = what.op == "copy" ? 2 : 3;
-    elements = static_cast<std::size_t>(what.bytes / (tensors * e) / pack() * pack());
-    moved = static_cast<std::int64_t>(elements) * tensors * e;
-    choose_slots();
+  if (what.op == "copy" || what.op == "add") {
     in = random(elements, what.dtype);
     if (what.op == "add") {
       in2 = random(elements, what.dtype);
     }
-    out = empty(elements * element_size());
+    out = empty(bytes);
   } else if (what.op == "norm") {
-    prepare_rows(what.backward ? Traffic{3 * e, 4, 2 * e} : Traffic{2 * e, 4, e}, kNormWidths);
     in = random(elements, what.dtype);
-    weight = random(width(), what.dtype, true);
-    out = empty(elements * element_size());
+    weight = random(width, what.dtype, true);
+    out = empty(bytes);
     row_floats = rows_floats();
     if (what.backward) {
       in2 = random(elements, what.dtype);
-      out2 = empty(width() * element_size(), true);
-      partial = empty(
-          static_cast<std::size_t>(norm_partial_rows(device, shape)) * width() * sizeof(float),
-          true);
+      out2 = empty(width * element_size(), true);
+      const auto rows = static_cast<std::size_t>(norm_partial_rows(device, shape));
+      partial = empty(rows * width * sizeof(float), true);
       for (std::size_t slot = 0; slot < slots; ++slot) {  // 1/rms as the forward pass saved it
         enqueue_rms_norm(device, in.at(slot), weight.at(slot), out.at(slot),
                          row_floats.floats(slot), shape);
       }
     }
   } else if (what.op == "activation") {
-    prepare_rows({(what.backward ? 5 : 3) * e, 0, 0}, kSwigluWidths);
     in = random(2 * elements, what.dtype);
     if (what.backward) {
       in2 = random(elements, what.dtype);
     }
-    out = empty((what.backward ? 2 : 1) * elements * element_size());
+    out = empty((what.backward ? 2 : 1) * bytes);
   } else if (what.op == "cross_entropy") {
-    prepare_rows(what.backward ? Traffic{2 * e, 12, 0} : Traffic{e, 16, 0}, kVocabularies);
     in = random(elements, what.dtype);
     labels = empty(shape.rows * sizeof(std::int64_t));
     row_floats = rows_floats();  // log-sum-exp
@@ -178,25 +118,17 @@ void MemoryKernel::State::prepare() {
       }
     }
     if (what.backward) {
-      out = empty(elements * element_size());
+      out = empty(bytes);
     }
-  } else if (what.op == "optimizer" && !what.backward) {
-    const bool parameter = what.dtype != job::DType::fp32;
-    const std::int64_t each = 28 + (parameter ? e : 0);
-    elements = static_cast<std::size_t>(what.bytes / each / 8 * 8);
-    moved = static_cast<std::int64_t>(elements) * each;
-    choose_slots();
+  } else {  // optimizer
     in = random(elements, job::DType::fp32);
     master = random(elements, job::DType::fp32);
     m = random(elements, job::DType::fp32);
     v = random(elements, job::DType::fp32);
     enqueue_square(device, v.floats(0), v.buffer.size() / sizeof(float));
-    if (parameter) {
-      out = empty(elements * element_size());
+    if (what.dtype != job::DType::fp32) {
+      out = empty(bytes);
     }
-  } else {
-    throw Unsupported("no memory-bound kernel \"" + what.op + "\"" +
-                      (what.backward ? " with a backward pass" : ""));
   }
   check(cudaStreamSynchronize(context.stream), "preparing a memory-bound kernel");
 }

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "memory_shape.h"
 #include "stepcast/job/job.h"
 
 namespace stepcast::harness::cuda {
@@ -15,11 +16,6 @@ struct Launch {
   cudaStream_t stream = nullptr;
   int sms = 0;
   job::DType dtype = job::DType::bf16;  // bf16, fp16, fp32
-};
-
-struct RowShape {
-  std::size_t rows = 0;
-  int width = 0;
 };
 
 void enqueue_copy(const Launch&, const void* x, void* y, std::size_t elements);
