@@ -281,6 +281,7 @@ Collective::Collective(Team& team, const CollectiveCase& what, int channels, std
                       " before");
   }
   counts_ = counts_of(what).value();
+  team.on_failure(abandon_communicator);
   // What NCCL does not support it says when a communicator is made or first used; after that the
   // communicator is of no use.
   const auto or_refused = [&](const auto& attempt) {
@@ -337,30 +338,23 @@ Samples run_collective(Context& context, const CollectiveCase& what, const Polic
   if (!team.in()) {
     return {};
   }
-  try {
-    const Collective collective(team, what, 0, policy.seed);
-    Timer timer(team, collective);
-    timer.warm_up(std::max(policy.warmups, kLeastWarmups));
-    const double once = std::max(timer.batches(1, kLeastWarmups).front(), 1e-7);
-    // As many launches a batch, up to nccl-tests' number, as the budget has room for.
-    const double each = policy.budget / std::max(policy.samples, kFewest);
-    const int batch = std::clamp(static_cast<int>(each / once), 1, kBatch);
-    const int most = std::max(policy.samples, kFewest);
-    const int count =
-        std::clamp(static_cast<int>(std::min(policy.budget / (once * batch), 1e6)), kFewest, most);
-    Samples samples;
-    samples.seconds = timer.batches(count, batch);
-    const Sensors sensors = timer.sensors(batch);
-    samples.sm_clock = sensors.sm_clock;
-    samples.power = sensors.power;
-    samples.temperature = sensors.temperature;
-    return samples;
-  } catch (const Unsupported&) {
-    throw;
-  } catch (...) {
-    abandon_communicator();
-    throw;
-  }
+  const Collective collective(team, what, 0, policy.seed);
+  Timer timer(team, collective);
+  timer.warm_up(std::max(policy.warmups, kLeastWarmups));
+  const double once = std::max(timer.batches(1, kLeastWarmups).front(), 1e-7);
+  // As many launches a batch, up to nccl-tests' number, as the budget has room for.
+  const int most = std::max(policy.samples, kFewest);
+  const double room = policy.budget / most / once;  // launches in one sample's share of it
+  const int batch = static_cast<int>(std::clamp(room, 1.0, static_cast<double>(kBatch)));
+  const int count = static_cast<int>(std::clamp(
+      policy.budget / (once * batch), static_cast<double>(kFewest), static_cast<double>(most)));
+  Samples samples;
+  samples.seconds = timer.batches(count, batch);
+  const Sensors sensors = timer.sensors(batch);
+  samples.sm_clock = sensors.sm_clock;
+  samples.power = sensors.power;
+  samples.temperature = sensors.temperature;
+  return samples;
 }
 
 }  // namespace stepcast::harness::cuda

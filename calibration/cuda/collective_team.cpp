@@ -111,7 +111,7 @@ void Team::run(const std::function<void(Slot&)>& work) {
     other.join();
   }
   // A failed device goes before what a library does not support, and that before its consequences.
-  std::exception_ptr refused, abandoned;
+  std::exception_ptr failed, refused, abandoned;
   for (const std::exception_ptr& failure : failures) {
     if (!failure) {
       continue;
@@ -122,10 +122,17 @@ void Team::run(const std::function<void(Slot&)>& work) {
       abandoned = failure;
     } catch (const Unsupported&) {
       refused = refused ? refused : failure;
-    }  // the rest leaves from here
+    } catch (...) {
+      failed = failed ? failed : failure;
+    }
   }
-  if (refused || abandoned) {
-    std::rethrow_exception(refused ? refused : abandoned);
+  if ((failed || abandoned) && on_failure_) {
+    on_failure_();
+  }
+  for (const std::exception_ptr& failure : {failed, refused, abandoned}) {
+    if (failure) {
+      std::rethrow_exception(failure);
+    }
   }
 }
 

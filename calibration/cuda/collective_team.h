@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "bench.h"
@@ -39,6 +40,10 @@ class Team {
   const std::vector<int>& gpus() const { return gpus_; }  // in the order of the slots
   const Party& party() const { return *party_; }
 
+  // Called when a run has failed, before anything is given back: what still runs on a GPU and waits
+  // for a rank that will not come must end first, or freeing its memory would wait for ever.
+  void on_failure(std::function<void()> end) { on_failure_ = std::move(end); }
+
   // Calls `work` for each slot, its GPU current, and returns when all are through. The first
   // failure is thrown; slots that wait for one that failed are freed.
   void run(const std::function<void(Slot&)>& work);
@@ -59,6 +64,7 @@ class Team {
   std::vector<std::unique_ptr<Slot>> slots_;
   std::vector<int> gpus_;
   std::unique_ptr<Party> party_;
+  std::function<void()> on_failure_;
   std::atomic<bool> failed_{false};
   std::atomic<int> waiting_{0};
   std::atomic<unsigned> round_{0};

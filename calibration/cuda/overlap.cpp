@@ -101,7 +101,7 @@ struct Counts {
 
 // So many of each that both last `seconds`, or longer where one is long.
 Counts counts_for(double seconds, double kernel, double other) {
-  double span = std::max({seconds, kFewestKernels * kernel, kFewestOthers * other});
+  const double span = std::max({seconds, kFewestKernels * kernel, kFewestOthers * other});
   const double shorter = std::min(kernel, other);
   if (span / shorter > kMost) {
     throw Unsupported("one of the two takes too much longer than the other");
@@ -360,16 +360,9 @@ Samples run_overlap(Context& context, const OverlapCase& what, const Policy& pol
   if (!team.in()) {
     return {};
   }
-  try {
-    const Collective collective(team, beside, what.channels, policy.seed);
-    std::vector<Pair> pairs(team.size());
-    return measure(team, context, what, policy, pairs, &collective);
-  } catch (const Unsupported&) {
-    throw;
-  } catch (...) {
-    abandon_communicator();
-    throw;
-  }
+  const Collective collective(team, beside, what.channels, policy.seed);
+  std::vector<Pair> pairs(team.size());
+  return measure(team, context, what, policy, pairs, &collective);
 }
 
 }  // namespace stepcast::harness::cuda
