@@ -36,7 +36,8 @@ __device__ inline void store(T* tensor, std::size_t pack, const Pack<T>& value) 
   reinterpret_cast<Pack<T>*>(tensor)[pack] = value;
 }
 
-// Sum over the block, in every thread; `scratch` of 33 floats. Blocks are whole warps.
+// Sum over the block, in every thread; `scratch` of 33 floats. Blocks are whole warps. May follow
+// itself at once: the total lies apart, and is written again only after the next sum's barrier.
 __device__ inline float block_sum(float value, float* scratch) {
   for (int lane = 16; lane > 0; lane /= 2) {
     value += __shfl_xor_sync(0xffffffffu, value, lane);
@@ -57,9 +58,7 @@ __device__ inline float block_sum(float value, float* scratch) {
     }
   }
   __syncthreads();
-  const float total = scratch[32];
-  __syncthreads();  // the next sum may overwrite the scratch
-  return total;
+  return scratch[32];
 }
 
 // Calls f with a null pointer of the element type.
