@@ -223,8 +223,11 @@ GemmCurve read_gemm(const text::Value& v) {
 }
 
 GroupedCurve read_grouped(const text::Value& v) {
-  expect_map(v, {"first", "factor", "residual", "held_out", "source"});
+  expect_map(v, {"over", "first", "factor", "fixed", "gather", "residual", "held_out"});
   GroupedCurve c;
+  c.over = text::to_string(need(v, "over"));
+  c.fixed = number_in(v, "fixed", 0, 1e-2);
+  c.gather = number_in(v, "gather", 0, 1000);
   c.first = number_in(v, "first", 0, 40);
   const text::Value& factor = need(v, "factor");
   if (factor.kind != text::Value::Kind::sequence || factor.items.empty()) {
@@ -474,15 +477,6 @@ void add_folder(const std::filesystem::path& path, const std::string& device, bo
 }
 
 }  // namespace
-
-double GroupedCurve::at(double rows) const {
-  const double last = static_cast<double>(factor.size()) - 1;
-  const double place = std::clamp(std::log2(std::max(rows, 1.0)) - first, 0.0, last);
-  const auto low = static_cast<std::size_t>(place);
-  const std::size_t high = std::min(low + 1, factor.size() - 1);
-  const double part = place - static_cast<double>(low);
-  return factor[low] * (1 - part) + factor[high] * part;
-}
 
 std::optional<job::DType> parse_dtype(const std::string& text) { return find_name(kDTypes, text); }
 std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& text) {

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "gemm.h"
+#include "grouped.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/job/job.h"
 #include "stepcast/text/document.h"
@@ -47,15 +48,6 @@ struct GemmCurve {
   double casts = 0;
   // What another library's time may be off from this curve's, where it stands in for it.
   double other_library = 0;
-};
-
-// A library's grouped GEMM over the same tiles priced as one batch, by mean rows of a group: linear
-// in their logarithm between powers of two.
-struct GroupedCurve {
-  double first = 0;            // log2 of the first node's rows
-  std::vector<double> factor;  // a node each
-  double residual = 0;
-  double at(double rows) const;
 };
 
 // Parameters of the attention law for one pass.

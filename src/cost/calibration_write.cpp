@@ -101,7 +101,9 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
 
 std::string grouped_text(const std::string& dtype, const GroupedCurve& c,
                          const SizeClass& held_out) {
-  std::string out = fmt::format("  {}:\n    first: {}\n    factor: [", dtype, c.first);
+  std::string out = fmt::format(
+      "  {}:\n    over: {}\n    fixed: {:.4g}\n    gather: {:.4g}\n    first: {}\n    factor: [",
+      dtype, c.over, c.fixed, c.gather, c.first);
   for (std::size_t i = 0; i < c.factor.size(); ++i) {
     out += fmt::format("{}{:.4g}", i == 0 ? "" : ", ", c.factor[i]);
   }

@@ -14,6 +14,9 @@ struct Tile {
 // list).
 constexpr std::array kTiles = {Tile{8, 7}, Tile{7, 8}, Tile{7, 7}, Tile{7, 6},
                                Tile{6, 7}, Tile{6, 6}, Tile{8, 6}, Tile{6, 8}};
+// Those of few rows, from the 16 of one tensor-core instruction.
+constexpr std::array kSkinny = {Tile{4, 6}, Tile{4, 7}, Tile{4, 8}, Tile{5, 6}, Tile{5, 7}};
+constexpr std::int64_t kSkinnyRows = 32;
 // Partial sums of a split k are written and read back in fp32, mostly within L2, whose bandwidth is
 // about three times that of HBM on these devices; the second kernel or semaphore costs about a
 // microsecond.
@@ -35,7 +38,7 @@ double compute_seconds(const GemmLaw& law, const GemmWork& w) {
   const double sms = law.sms;
   const double per_sm = law.rate / sms;
   double best = 1e300;
-  for (const Tile t : kTiles) {
+  const auto consider = [&](const Tile t) {
     const std::int64_t rows = (m + (1LL << t.a_shift) - 1) >> t.a_shift;
     const std::int64_t columns = (n + (1LL << t.b_shift) - 1) >> t.b_shift;
     const double tiles = static_cast<double>(rows * columns) * w.batch;
@@ -49,6 +52,11 @@ double compute_seconds(const GemmLaw& law, const GemmWork& w) {
       best = std::min(
           best, waves(tiles * s, sms, law.tail) * per_k * (w.k / s + law.prologue) + reduction);
     }
+  };
+  if (m <= kSkinnyRows) {
+    std::for_each(kSkinny.begin(), kSkinny.end(), consider);
+  } else {
+    std::for_each(kTiles.begin(), kTiles.end(), consider);
   }
   return best;
 }
@@ -92,6 +100,12 @@ double CorrectionGrid::at(double m, double n, double k) const {
   return sum;
 }
 
+double grid_rows(double m) {
+  return m >= 64   ? m
+         : m >= 16 ? 32 * std::sqrt(m / 16)
+                   : 16 * std::sqrt(std::sqrt(std::max(m, 1.0)));
+}
+
 double gemm_bytes(double m, double n, double k, double batch, double in, double out) {
   return batch * (in * (m * k + k * n) + out * m * n);
 }
@@ -103,7 +117,7 @@ double quantise_seconds(const GemmLaw& law, const GemmWork& work) {
 double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double c = compute_seconds(law, work);
   double mem = work.bytes / law.bandwidth;
-  if (law.resident > 0) {
+  if (work.repeated && law.resident > 0) {
     const double over2 = (work.bytes / law.resident) * (work.bytes / law.resident);
     const double over8 = over2 * over2 * over2 * over2;
     mem *= 1 - (1 - law.bandwidth / law.l2_bandwidth) / (1 + over8);
@@ -113,7 +127,7 @@ double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));
   // A batched GEMM fills the device like one of batch times the rows.
   return law.fixed + quantise_seconds(law, work) +
-         both * std::exp(law.grid.at(work.m * work.batch, work.n, work.k));
+         both * std::exp(law.grid.at(grid_rows(work.m * work.batch), work.n, work.k));
 }
 
 double sustained_seconds(double burst, double flops, double cap) {

@@ -43,6 +43,10 @@ struct CorrectionGrid {
   double at(double m, double n, double k) const;
 };
 
+// The grid's coordinate of m. Below 64 rows the weights' traffic decides and little changes with m:
+// 1 and 16, which tables measure, are neighbours at 16 and 32.
+double grid_rows(double m);
+
 struct GemmLaw {
   double fixed = 2e-6;   // seconds from start to end of a kernel that does nothing
   double rate = 0;       // FLOP/s of all SMs in the inner loop of an infinite tile
@@ -60,6 +64,8 @@ struct GemmLaw {
 struct GemmWork {
   double m = 0, n = 0, k = 0, batch = 1;
   double bytes = 0;  // read and written
+  // Timed in a loop that may leave operands in L2; in a job other layers' weights pass in between.
+  bool repeated = false;
 };
 
 // Seconds of one GEMM among few: the clock is at its highest.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <initializer_list>
 #include <stdexcept>
 
 #include "correction_fit.h"
@@ -12,23 +13,27 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kParameters = 7;
+constexpr int kCommon = 6;  // parameters of every law
 constexpr int kMinPoints = 40;
 // Points further off than this (in log time) are bounded in their pull: tables hold outliers of a
 // factor of ten.
 constexpr double kHuber = 0.15;
 
-// The last parameter, quantise, is fitted only below 16 bits: a cast reads 2 bytes, writes 1, and
-// may pass over its input more than once.
+// Quantise is fitted only below 16 bits (else its bounds coincide): a cast reads 2 bytes, writes 1,
+// and may pass over its input more than once.
 constexpr double kMostQuantise = 12;
 // What physics allows: a kernel's start and end, and the share of the data sheet's bandwidth,
 // whatever a table with few memory-bound points would prefer.
 constexpr std::array<double, 2> kFixed = {1e-6, 20e-6};
+constexpr double kFixedShare = 0.85;  // of the shortest times (1st percentile), at most
 constexpr std::array<double, 2> kBandwidth = {0.6, 0.98};
 constexpr double kStartBandwidth = 0.85;
 constexpr std::array<double, 2> kPrologue = {4, 1024};  // elements of k
 constexpr std::array<double, 2> kTile = {0.5, 64};
 constexpr double kLogit = 4;  // the tail stays within 2 and 98 %
+// L2 over HBM: no device here reads L2 more than twelve times as fast.
+constexpr double kMostL2 = 12;
+constexpr double kLeastL2 = 1.05;
 
 double flops(const GemmPoint& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
@@ -40,18 +45,31 @@ GemmWork work_of(const GemmPoint& p, ElementBytes e) {
   const auto n = static_cast<double>(p.n);
   const auto k = static_cast<double>(p.k);
   const auto batch = static_cast<double>(p.batch);
-  return {m, n, k, batch, gemm_bytes(m, n, k, batch, e.in, e.out)};
+  return {m, n, k, batch, gemm_bytes(m, n, k, batch, e.in, e.out), true};
 }
+
+// Which parameters a table determines beyond the common ones.
+struct Fitted {
+  bool quantise = false;
+  bool l2 = false;
+  int count() const { return kCommon + (quantise ? 1 : 0) + (l2 ? 1 : 0); }
+};
 
 // All parameters are positive: they are fitted as logarithms, the tail as a logit.
-Eigen::VectorXd pack(const GemmLaw& l, int count) {
-  Eigen::VectorXd x(kParameters);
-  x << std::log(l.fixed), std::log(l.rate), std::log(l.bandwidth), std::log(l.prologue),
-      std::log(l.tile), std::log(l.tail / (1 - l.tail)), l.quantise;
-  return x.head(count);
+Eigen::VectorXd pack(const GemmLaw& l, Fitted f) {
+  Eigen::VectorXd x(f.count());
+  x.head(kCommon) << std::log(l.fixed), std::log(l.rate), std::log(l.bandwidth),
+      std::log(l.prologue), std::log(l.tile), std::log(l.tail / (1 - l.tail));
+  if (f.quantise) {
+    x[kCommon] = l.quantise;
+  }
+  if (f.l2) {
+    x[x.size() - 1] = std::log(l.l2_bandwidth / l.bandwidth);
+  }
+  return x;
 }
 
-GemmLaw unpack(const Eigen::VectorXd& x, const GemmLaw& like) {
+GemmLaw unpack(const Eigen::VectorXd& x, const GemmLaw& like, Fitted f) {
   GemmLaw l = like;
   l.fixed = std::exp(x[0]);
   l.rate = std::exp(x[1]);
@@ -59,7 +77,8 @@ GemmLaw unpack(const Eigen::VectorXd& x, const GemmLaw& like) {
   l.prologue = std::exp(x[3]);
   l.tile = std::exp(x[4]);
   l.tail = 1 / (1 + std::exp(-x[5]));
-  l.quantise = x.size() > 6 ? x[6] : 0;
+  l.quantise = f.quantise ? x[kCommon] : 0;
+  l.l2_bandwidth = f.l2 ? l.bandwidth * std::exp(x[x.size() - 1]) : 0;
   return l;
 }
 
@@ -77,22 +96,38 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   GemmLaw like = start;
   like.grid = {};
   like.bandwidth = kStartBandwidth * start.bandwidth;
+  like.l2_bandwidth = 3 * like.bandwidth;
+  const Fitted fitted{e.in<2, start.resident> 0};
   Bounds bounds;
-  const int count = e.in < 2 ? kParameters : kParameters - 1;
-  bounds.low.resize(kParameters);
-  bounds.high.resize(kParameters);
-  bounds.low << std::log(kFixed[0]), std::log(0.1 * start.rate),
+  bounds.low = Eigen::VectorXd::Zero(fitted.count());
+  bounds.high = Eigen::VectorXd::Zero(fitted.count());
+  bounds.low.head(kCommon) << std::log(kFixed[0]), std::log(0.1 * start.rate),
       std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTile[0]),
-      -kLogit, 0;
-  bounds.high << std::log(kFixed[1]), std::log(10 * start.rate),
-      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit,
-      kMostQuantise;
-  bounds.low.conservativeResize(count);
-  bounds.high.conservativeResize(count);
+      -kLogit;
+  // Above the shortest time of the table, no correction of the rest could reach those points.
+  std::vector<double> times;
+  for (const GemmPoint& p : points) {
+    times.push_back(p.seconds);
+  }
+  const auto shortest = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 100);
+  std::nth_element(times.begin(), shortest, times.end());
+  const double most_fixed = std::clamp(kFixedShare * *shortest, kFixed[0], kFixed[1]);
+  bounds.high.head(kCommon) << std::log(most_fixed), std::log(10 * start.rate),
+      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit;
+  if (fitted.quantise) {
+    bounds.high[kCommon] = kMostQuantise;
+  }
+  if (fitted.l2) {
+    bounds.high[fitted.count() - 1] = std::log(kMostL2);
+  }
   const Eigen::VectorXd x = least_squares(
-      pack(like, count), bounds, kHuber,
-      [&](const Eigen::VectorXd& y) { return residuals(unpack(y, like), points, e); });
-  return unpack(x, like);
+      pack(like, fitted), bounds, kHuber,
+      [&](const Eigen::VectorXd& y) { return residuals(unpack(y, like, fitted), points, e); });
+  GemmLaw law = unpack(x, like, fitted);
+  if (law.l2_bandwidth < kLeastL2 * law.bandwidth) {
+    law.resident = law.l2_bandwidth = 0;  // nothing of L2 shows in this table
+  }
+  return law;
 }
 
 CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& points,
@@ -104,10 +139,22 @@ CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& po
     const double before = physics.fixed + quantise_seconds(physics, w);
     const double body = gemm_seconds(physics, w) - before;
     // What the correction must explain is the part above the fixed cost.
-    samples.push_back({{w.m * w.batch, w.n, w.k},
+    samples.push_back({{grid_rows(w.m * w.batch), w.n, w.k},
                        std::log(std::max(p.seconds - before, 0.2 * p.seconds) / body)});
   }
   return fit_correction(samples, {1.0, 0.5, 0.5});
+}
+
+// SplitMix64's finaliser over the numbers.
+std::uint64_t hash(std::initializer_list<std::int64_t> numbers) {
+  std::uint64_t h = 0;
+  for (const std::int64_t v : numbers) {
+    h += static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    h = (h ^ (h >> 27)) * 0x94d049bb133111ebULL;
+    h ^= h >> 31;
+  }
+  return h;
 }
 
 GemmLaw fit_once(const std::vector<GemmPoint>& points, const GemmLaw& start, ElementBytes e) {
@@ -144,17 +191,8 @@ SizeClass summary(std::vector<double> log_ratios) {
   return c;
 }
 
-bool is_held_out(const GemmPoint& p) {
-  // SplitMix64's finaliser over the shape.
-  std::uint64_t h = 0;
-  for (const std::int64_t v : {p.m, p.n, p.k, p.batch}) {
-    h += static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL;
-    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    h = (h ^ (h >> 27)) * 0x94d049bb133111ebULL;
-    h ^= h >> 31;
-  }
-  return h % 4 == 0;
-}
+bool is_held_out(const GemmPoint& p) { return hash({p.m, p.n, p.k, p.batch}) % 4 == 0; }
+bool is_weight_held_out(const GemmPoint& p) { return hash({p.n, p.k}) % 4 == 0; }
 
 SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, ElementBytes element) {
   std::array<std::vector<double>, 5> ratios;
@@ -179,13 +217,17 @@ GemmFit fit_gemm(const std::vector<GemmPoint>& points, const GemmLaw& start, Ele
     throw std::invalid_argument(fmt::format(
         "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
   }
-  std::vector<GemmPoint> seen;
-  std::vector<GemmPoint> held;
-  for (const GemmPoint& p : points) {
-    (is_held_out(p) ? held : seen).push_back(p);
-  }
+  const auto without = [&](bool (*held_out)(const GemmPoint&)) {
+    std::vector<GemmPoint> seen;
+    std::vector<GemmPoint> held;
+    for (const GemmPoint& p : points) {
+      (held_out(p) ? held : seen).push_back(p);
+    }
+    return errors(fit_once(seen, start, element), held, element);
+  };
   GemmFit fit;
-  fit.held_out = errors(fit_once(seen, start, element), held, element);
+  fit.held_out = without(is_held_out);
+  fit.held_out_weights = without(is_weight_held_out);
   fit.law = fit_once(points, start, element);
   return fit;
 }

@@ -30,6 +30,8 @@ using SizeClasses = std::array<SizeClass, 5>;
 struct GemmFit {
   GemmLaw law;           // fitted to all points
   SizeClasses held_out;  // on a quarter that a separate fit did not see
+  // The same where the separate fit did not see a quarter of the weights' shapes (n, k) at any m.
+  SizeClasses held_out_weights;
 };
 
 struct ElementBytes {
@@ -49,5 +51,7 @@ SizeClass summary(std::vector<double> log_ratios);
 // Whether a point belongs to the held-out quarter: by a hash of its shape, so that every run holds
 // out the same.
 bool is_held_out(const GemmPoint& p);
+// By a hash of n and k alone.
+bool is_weight_held_out(const GemmPoint& p);
 
 }  // namespace stepcast::cost

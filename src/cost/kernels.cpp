@@ -83,6 +83,7 @@ struct PricedGemm {
   CurveId id = 0;
   double peak = 0;  // FLOP/s of the data sheet: a floor
   GroupedCurve grouped;
+  GemmCurve grouped_over;  // the curve that it multiplies
   CurveId grouped_id = 0;
 };
 
@@ -119,8 +120,9 @@ struct Kernels::State {
 
   void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  const std::string& library, CurveTable& curves);
-  Priced gemm_time(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32,
-                   bool sustained) const;
+  // Seconds of a GEMM by a curve, its burst stretched by `factor`.
+  double gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape, job::DType dtype,
+                   Layout layout, bool accumulate_fp32, bool sustained, double factor) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                     const std::string& library, CurveTable& curves);
   void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -194,16 +196,27 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
                                   const std::string& library, CurveTable& curves) {
   for (int i = 0; i < kDTypes; ++i) {
     PricedGemm& entry = gemm[i];
-    const Curve& one = curves.curves()[entry.id];
+    const Curve one = curves.curves()[entry.id];
     Curve c = one;
     c.name = "grouped " + one.name;
+    entry.grouped_over = entry.curve;
+    entry.grouped = {"", 0, {entry.curve.grouped}, entry.curve.law.fixed, 1, 0};
+    c.residual = together(one.residual, entry.curve.grouped_deviation);
     const CalibrationFile* chosen = nullptr;
     for (const job::DType candidate : stand_ins(static_cast<job::DType>(i))) {
       for (const auto& file : files) {
-        if (chosen == nullptr && file->kind == CalibrationFile::Kind::grouped &&
-            file->library == library && file->grouped.contains(candidate)) {
-          chosen = file.get();
-          entry.grouped = file->grouped.at(candidate);
+        if (chosen != nullptr || file->kind != CalibrationFile::Kind::grouped ||
+            file->library != library || !file->grouped.contains(candidate)) {
+          continue;
+        }
+        const GroupedCurve& grouped = file->grouped.at(candidate);
+        for (const auto& over : files) {
+          if (over->kind == CalibrationFile::Kind::gemm && over->library == grouped.over &&
+              over->gemm.contains(candidate)) {
+            chosen = file.get();
+            entry.grouped = grouped;
+            entry.grouped_over = over->gemm.at(candidate);
+          }
         }
       }
     }
@@ -211,10 +224,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
       c.name += fmt::format(", groups {}", library);
       c.file = chosen->name;
       c.provenance = chosen->source;
-      c.residual = entry.grouped.residual;  // its fit's own, over the products' errors
-    } else {
-      entry.grouped = {0, {entry.curve.grouped}, entry.curve.grouped_deviation};
-      c.residual = together(one.residual, entry.curve.grouped_deviation);
+      c.residual = entry.grouped.residual;  // of whole layers: the products' errors are in it
     }
     entry.grouped_id = curves.add(c);
   }
@@ -363,6 +373,8 @@ void Kernels::scale_clock(double factor) {
   for (PricedGemm& p : state_->gemm) {
     p.curve.law.rate *= factor;
     p.curve.cap *= factor;
+    p.grouped_over.law.rate *= factor;
+    p.grouped_over.cap *= factor;
   }
   for (PricedAttention& p : state_->attention) {
     for (auto& [head_dimension, rate] : p.curve.rate) {
@@ -381,47 +393,53 @@ Kernels::Kernels(Kernels&&) noexcept = default;
 
 Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
                      bool accumulate_fp32) const {
-  return state_->gemm_time(shape, dtype, layout, accumulate_fp32, true);
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return {
+      seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, true, 1)),
+      p.id};
 }
 
 Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
                            bool accumulate_fp32) const {
-  return state_->gemm_time(shape, dtype, layout, accumulate_fp32, false);
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return {
+      seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, false, 1)),
+      p.id};
 }
 
-Priced Kernels::State::gemm_time(const model::Gemm& shape, job::DType dtype, Layout layout,
-                                 bool accumulate_fp32, bool sustained) const {
-  const PricedGemm& p = gemm[static_cast<int>(dtype)];
+double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,
+                                 job::DType dtype, Layout layout, bool accumulate_fp32,
+                                 bool sustained, double factor) const {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
   const auto batch = static_cast<double>(shape.batch);
   if (m * n * k * batch <= 0) {
-    return {Time{0}, p.id};
+    return 0;
   }
   // Accumulation into the fp32 main gradient reads and writes 4 bytes for each element of the
   // result.
   const double out = accumulate_fp32 ? 8 : result_bytes(dtype);
   const double bytes = gemm_bytes(m, n, k, batch, operand_bytes(dtype), out);
   const double flops = 2 * m * n * k * batch;
-  const GemmWork work{m, n, k, batch, bytes};
-  double burst = gemm_seconds(p.curve.law, work);
+  const GemmWork work{m, n, k, batch, bytes, !sustained};
+  double burst = gemm_seconds(curve.law, work);
   if (layout == Layout::weight_grad) {
     // Both operands were cast for the forward and input-gradient products.
-    burst -= quantise_seconds(p.curve.law, work);
+    burst -= quantise_seconds(curve.law, work);
   }
-  double t = sustained ? sustained_seconds(burst, flops, p.curve.cap) : burst;
+  burst *= factor;
+  double t = sustained ? sustained_seconds(burst, flops, curve.cap) : burst;
   if (sustained && layout != Layout::weight_grad) {
     // As the casts that are part of a law: of curves from products alone, for a job's operands.
-    t += p.curve.casts * m * k * batch / p.curve.law.bandwidth;
+    t += curve.casts * m * k * batch / curve.law.bandwidth;
   }
   if (layout == Layout::input_grad) {
-    t *= p.curve.input_grad;
+    t *= curve.input_grad;
   } else if (layout == Layout::weight_grad) {
-    t *= p.curve.weight_grad;
+    t *= curve.weight_grad;
   }
-  const double floor = std::max(flops / p.peak, (bytes - l2) / memory_bandwidth);
-  return {seconds(std::max(t, floor)), p.id};
+  return std::max({t, flops / peak, (bytes - l2) / memory_bandwidth});
 }
 
 Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
@@ -431,8 +449,16 @@ Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dty
   all.batch = each.batch * groups;
   const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
   const double rows = static_cast<double>(layout == Layout::weight_grad ? each.k : each.m);
-  const Time one = gemm(all, dtype, layout).time;
-  return {seconds(to_seconds(one) * p.grouped.at(rows)), p.grouped_id};
+  return {seconds(state_->gemm_time(p.grouped_over, p.peak, all, dtype, layout, false, true,
+                                    p.grouped.at(rows))),
+          p.grouped_id};
+}
+
+Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return {seconds(expert_layer_seconds(p.grouped, p.grouped_over.law, layer, operand_bytes(dtype),
+                                       result_bytes(dtype))),
+          p.grouped_id};
 }
 
 Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKernel kernel,

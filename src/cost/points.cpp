@@ -94,6 +94,22 @@ std::map<std::string, std::vector<GemmPoint>> read_gemm_points(const std::filesy
   return points;
 }
 
+std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
+    const std::filesystem::path& file) {
+  std::map<std::string, std::vector<ExpertPoint>> points;
+  Rows(file,
+       {"dtype", "tokens", "hidden", "inter", "topk", "experts", "tensor", "parallel", "time_us"})
+      .each([&](const auto& key, const auto& x) {
+        ExpertLayer l{whole(x[0]), whole(x[1]), whole(x[2])};
+        l.topk = static_cast<int>(whole(x[3]));
+        l.experts = static_cast<int>(whole(x[4]));
+        l.tensor = static_cast<int>(whole(x[5]));
+        l.parallel = static_cast<int>(whole(x[6]));
+        points[key].push_back({l, x[7] * 1e-6});
+      });
+  return points;
+}
+
 std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
     const std::filesystem::path& file, std::int64_t shortest) {
   std::map<std::string, std::vector<AttentionPoint>> points;

@@ -10,12 +10,17 @@
 
 #include "attention_fit.h"
 #include "gemm_fit.h"
+#include "grouped_fit.h"
 #include "memory_fit.h"
 
 namespace stepcast::cost {
 
 // Columns dtype, m, n, k, batch, time_us.
 std::map<std::string, std::vector<GemmPoint>> read_gemm_points(const std::filesystem::path& file);
+
+// Columns dtype, tokens, hidden, inter, topk, experts, tensor, parallel, time_us.
+std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
+    const std::filesystem::path& file);
 
 // Columns kernel, sequences, length, heads, kv_heads, head_dim, time_us: causal self-attention,
 // forward. Sequences shorter than `shortest` are left out.

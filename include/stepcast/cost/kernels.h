@@ -17,6 +17,14 @@ enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
+// A fused layer of experts on one GPU as inference runs it: rows gathered, gate and up, activation, down, rows summed.
+// Balanced: every expert sees tokens * topk / experts rows.
+struct ExpertLayer {
+  std::int64_t tokens = 0, hidden = 0, inter = 0;  // inter: of one expert, before `tensor` divides it
+  int topk = 1, experts = 1;
+  int tensor = 1, parallel = 1;  // GPUs that share an expert, and the experts
+};
+
 enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
 
 // What kernels lose beside communication: with shares s of the SMs and h of the memory bandwidth
@@ -55,6 +63,8 @@ class Kernels {
   Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
+  // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of memory().
+  Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
   Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
