@@ -26,6 +26,12 @@ KernelFile read(const std::string& file) {
     }
     return read;
   }
+  if (const auto kind = std::filesystem::path(file).extension();
+      kind == ".yaml" || kind == ".yml") {
+    throw InputError(Fault{{file, 1, 1},
+                           "is YAML; expected a file of calibrate-gpu, or a table of kernels (what "
+                           "describes a table is read from beside it)"});
+  }
   return interop::read_kernel_csv(file);
 }
 

@@ -185,7 +185,11 @@ class Reader {
     if (word == "torch-flow") {
       return "trtllm";
     }
-    for (const char* name : {"trtllm", "sglang", "deepgemm"}) {
+    // TensorRT-LLM calls DeepGEMM for block-scaled fp8 and its tables say so.
+    if (word == "deepgemm") {
+      return "trtllm";
+    }
+    for (const char* name : {"trtllm", "sglang"}) {
       if (word == name) {
         return name;
       }
@@ -247,7 +251,7 @@ class Reader {
     const std::int64_t hidden = whole("hidden");
     std::int64_t inter = whole("inter");
     const std::int64_t topk = whole("topk");
-    std::int64_t experts = whole("experts");
+    const std::int64_t experts = whole("experts");
     const std::int64_t tensor = has("tp") ? whole("tp") : 1;
     const std::int64_t expert = has("ep") ? whole("ep") : 1;
     const double time = seconds();
@@ -260,12 +264,16 @@ class Reader {
       return;
     }
     const std::int64_t rows = tokens * topk / experts;
-    if (inter % tensor != 0 || experts % expert != 0 || rows < 1) {
-      leave_out("experts that do not divide, or have no token each");
+    if (expert > 1) {
+      // The rows that stay are few, the work on all tokens (sorting, summing) is not.
+      leave_out("experts spread over GPUs: the time holds work on tokens of all of them");
+      return;
+    }
+    if (inter % tensor != 0 || rows < 1 || experts < 2) {
+      leave_out("experts that do not divide, have no token each, or are one");
       return;
     }
     inter /= tensor;
-    experts /= expert;
     GemmCase c;
     c.dtype = *type;
     c.groups = static_cast<int>(experts);
@@ -387,13 +395,14 @@ class Reader {
       c.bytes = whole("bytes", kMostBytes);
     } else {
       const std::int64_t elements = whole("tokens", 1 << 24) * whole("hidden", 1 << 24);
-      // Read and written; an addition reads two.
-      const int tensors = c.op == "norm" ? 2 : c.op == "add" ? 3 : 0;
-      if (good_ && tensors == 0) {
+      // An addition reads two tensors and writes one. A norm may be one kernel or the several of
+      // eager PyTorch (Vidur's take the time of six tensors).
+      constexpr double kOfAddition = 3;
+      if (good_ && c.op != "add") {
         leave_out(fmt::format("{}: the table does not tell its bytes", cell("op")));
         return;
       }
-      c.bytes = static_cast<std::int64_t>(tensors * static_cast<double>(elements) *
+      c.bytes = static_cast<std::int64_t>(kOfAddition * static_cast<double>(elements) *
                                           job::bytes_per_element(type.value_or(job::DType::bf16)));
     }
     if (!good_) {

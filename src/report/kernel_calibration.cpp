@@ -1,6 +1,7 @@
 // What a calibration of kernels found, for a terminal and as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "format.h"
@@ -16,6 +17,7 @@ using result::KernelFigure;
 using Align = TextTable::Align;
 
 constexpr int kWidth = 120;
+constexpr std::size_t kMostWarnings = 12;
 
 std::string name_of(const std::string& file) {
   return std::filesystem::path(file).filename().string();
@@ -146,8 +148,12 @@ std::string remarks(const KernelCalibration& c, const Paint& paint) {
   }
   if (!c.warnings.empty()) {
     out += heading(paint, "Warnings", "");
-    for (const std::string& w : c.warnings) {
-      out += "  " + wrap(w, kWidth - 2, 4) + "\n";
+    const std::size_t shown = std::min(c.warnings.size(), kMostWarnings);
+    for (std::size_t i = 0; i < shown; ++i) {
+      out += "  " + wrap(c.warnings[i], kWidth - 2, 4) + "\n";
+    }
+    if (shown < c.warnings.size()) {
+      out += fmt::format("  and {} more (--json lists all)\n", c.warnings.size() - shown);
     }
   }
   if (!c.collectives.empty()) {

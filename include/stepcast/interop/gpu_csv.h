@@ -34,7 +34,7 @@ struct KernelTable {
   std::map<std::string, int>
       gpus;            // as the table names them, each with its first line; none: not stated
   std::string source;  // of FILE.yaml; "": none
-  // By the library that a table's kernels belong to: cublas, trtllm, vllm, sglang, deepgemm; ""
+  // By the library that a table's kernels belong to: cublas, trtllm, vllm, sglang; ""
   // where that means nothing (attention, memory-bound) or is not told.
   std::map<std::string, std::vector<GpuMeasurement>> measurements;
   std::vector<LeftOut> left_out;
