@@ -56,6 +56,10 @@ std::vector<int> indices(const std::vector<bool>& active) {
 
 }  // namespace
 
+double loss(const FitProblem& p, const Vector& x) {
+  return loss_of(p, p.forecasts(x) - p.measured, x);
+}
+
 Fit fit(const FitProblem& p, const std::vector<bool>& active, Vector start) {
   const auto chosen = indices(active);
   const auto n = static_cast<Eigen::Index>(chosen.size());

@@ -36,6 +36,8 @@ struct Fit {
   double loss = 0;
 };
 
+double loss(const FitProblem& problem, const Vector& x);
+
 // Only parameters with `active` move; the others stay at 0.
 Fit fit(const FitProblem& problem, const std::vector<bool>& active, Vector start);
 

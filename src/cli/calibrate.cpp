@@ -17,6 +17,8 @@ struct Kind {
 constexpr Kind kinds[] = {
     {"nccl", "collectives, from your own nccl-tests logs", add_calibrate_nccl},
     {"gpu", "kernels, from measurements of calibrate-gpu or published tables", add_calibrate_gpu},
+    {"runs", "a site's clock, host, overlap and fabric, from your own measured steps",
+     add_calibrate_runs},
 };
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include "stepcast/result/collective.h"
 #include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/report.h"
+#include "stepcast/result/site_calibration.h"
 #include "stepcast/result/validation.h"
 #include "stepcast/schedule/schedule.h"
 
@@ -40,6 +41,10 @@ std::string json(const result::Calibration& calibration);
 // Fits of measured kernels, before and after, and what was left out.
 std::string terminal(const result::KernelCalibration& calibration, bool colour);
 std::string json(const result::KernelCalibration& calibration);
+
+// What measured steps tell of a site: parameters, rows before and after, what was refused.
+std::string terminal(const result::SiteCalibration& site, bool colour);
+std::string json(const result::SiteCalibration& site);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

@@ -1,0 +1,693 @@
+// From measured steps to a site calibration. The method stands in this folder's README.
+#include "stepcast/calibrate/runs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+
+#include "runs_fit.h"
+#include "runs_prior.h"
+#include "stepcast/base/median.h"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+
+namespace stepcast::calibrate {
+namespace {
+
+using cost::SiteParameter;
+using result::MeasuredStep;
+using result::SiteCalibration;
+
+constexpr std::array kParameters = {SiteParameter::clock, SiteParameter::launch,
+                                    SiteParameter::layer, SiteParameter::overlap,
+                                    SiteParameter::fabric};
+
+// Run-to-run scatter of one measured step where no row is repeated: NeMo 24.07's three revisions of
+// one table and DGXC's identical runs differ by 1 to 3 %.
+constexpr double kNoise = 0.02;
+// What a forecast is off by beyond a site's factors: the errors of a dozen GEMM shapes, each 5 %
+// (held-out residuals in calibration/*/gemm-*.yaml), averaged over a step.
+constexpr double kDiscrepancy = 0.03;
+// A parameter that the rows leave at more than this share of its prior deviation is not determined.
+constexpr double kDetermined = 0.6;
+// Two parameters whose errors correlate more strongly are one.
+constexpr double kSeparable = 0.9;
+// Of a step: a parameter whose prior deviation moves none by more has no effect.
+constexpr double kTiny = 5e-4;
+
+struct Group {
+  const MeasuredStep* step = nullptr;
+  double measured = 0;  // seconds
+  int repeats = 1;
+};
+
+[[noreturn]] void several(const std::vector<MeasuredStep>& steps, const char* what,
+                          const char* option, std::string (*of)(const MeasuredStep&)) {
+  std::vector<Fault> faults;
+  const std::string first = of(steps.front());
+  for (const MeasuredStep& s : steps) {
+    if (of(s) != first) {
+      faults.push_back(
+          {{s.file, s.line, 1},
+           fmt::format("{} '{}' differs from '{}' of line {}; expected rows of one ({} "
+                       "chooses)",
+                       what, of(s), first, steps.front().line, option)});
+    }
+  }
+  throw InputError(std::move(faults));
+}
+
+std::string device_of(const MeasuredStep& s) { return s.job.cluster.device.name; }
+std::string system_of(const MeasuredStep& s) { return s.job.system.name; }
+
+result::SiteSkipped skip(const MeasuredStep& s, std::string reason) {
+  return {s.id, s.file, s.line, std::move(reason)};
+}
+
+// Rows that an option asks for; all must agree where it does not.
+void choose(std::vector<MeasuredStep>& steps, SiteCalibration& out, const char* what,
+            const char* option, const std::string& wanted, std::string (*of)(const MeasuredStep&)) {
+  if (wanted.empty()) {
+    if (std::any_of(steps.begin(), steps.end(),
+                    [&](const MeasuredStep& s) { return of(s) != of(steps.front()); })) {
+      several(steps, what, option, of);
+    }
+    return;
+  }
+  std::vector<MeasuredStep> kept;
+  for (MeasuredStep& s : steps) {
+    if (of(s) == wanted) {
+      kept.push_back(std::move(s));
+    } else {
+      out.skipped.push_back(skip(s, fmt::format("its {} is '{}'", what, of(s))));
+    }
+  }
+  steps = std::move(kept);
+}
+
+// Forecasts of all rows at once, a Forecaster a thread.
+class Steps {
+ public:
+  Steps(const std::filesystem::path& data, std::function<void(int)> progress)
+      : progress_(std::move(progress)) {
+    const unsigned threads = std::clamp(std::thread::hardware_concurrency(), 1U, 16U);
+    for (unsigned i = 0; i < threads; ++i) {
+      forecasters_.push_back(std::make_unique<forecast::Forecaster>(data));
+    }
+  }
+
+  // Seconds, or why there are none.
+  using Result = std::variant<result::Report, std::string>;
+  std::vector<Result> run(const std::vector<const job::Job*>& jobs, const cost::Site& site) {
+    std::vector<Result> out(jobs.size(), std::string());
+    std::atomic<std::size_t> next{0};
+    std::vector<std::exception_ptr> errors(forecasters_.size());
+    const auto work = [&](std::size_t thread) {
+      try {
+        for (std::size_t i = next++; i < jobs.size(); i = next++) {
+          out[i] = one(*forecasters_[thread], *jobs[i], site);
+        }
+      } catch (...) {
+        errors[thread] = std::current_exception();
+      }
+    };
+    std::vector<std::thread> threads;
+    for (std::size_t t = 1; t < std::min(forecasters_.size(), jobs.size()); ++t) {
+      threads.emplace_back(work, t);
+    }
+    work(0);
+    for (std::thread& t : threads) {
+      t.join();
+    }
+    for (const auto& error : errors) {
+      if (error) {
+        std::rethrow_exception(error);
+      }
+    }
+    if (progress_) {
+      progress_(++evaluations_);
+    }
+    return out;
+  }
+
+ private:
+  static Result one(forecast::Forecaster& forecaster, const job::Job& job, const cost::Site& site) {
+    try {
+      forecast::Options options;
+      options.site = &site;
+      auto outcome = forecaster.forecast(job, options);
+      if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+        return fmt::format("cannot be simulated: {}: {}", why->key, why->reason);
+      }
+      return std::get<result::Report>(std::move(outcome));
+    } catch (const InputError&) {
+      throw;  // a calibration file is at fault, not the row
+    } catch (const std::exception& error) {
+      const std::string text = error.what();
+      return fmt::format("cannot be simulated: {}", text.substr(0, text.find('\n')));
+    }
+  }
+
+  std::vector<std::unique_ptr<forecast::Forecaster>> forecasters_;
+  std::function<void(int)> progress_;
+  int evaluations_ = 0;
+};
+
+// Rows of one job are repeats. Noise of a single run from them, where there are enough.
+std::vector<Group> group(const std::vector<MeasuredStep>& steps, SiteCalibration& out) {
+  std::vector<Group> groups;
+  std::vector<std::vector<double>> seconds;
+  std::map<std::string, std::size_t> at;
+  for (const MeasuredStep& s : steps) {
+    const auto [it, fresh] = at.try_emplace(config::to_json(s.job), groups.size());
+    if (fresh) {
+      groups.push_back({&s, 0, 0});
+      seconds.emplace_back();
+    }
+    seconds[it->second].insert(seconds[it->second].end(), s.seconds.begin(), s.seconds.end());
+  }
+  double squares = 0;
+  std::size_t free = 0;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    groups[i].measured = median(seconds[i]);
+    groups[i].repeats = static_cast<int>(seconds[i].size());
+    double mean = 0;
+    for (const double s : seconds[i]) {
+      mean += std::log(s) / static_cast<double>(seconds[i].size());
+    }
+    for (const double s : seconds[i]) {
+      squares += (std::log(s) - mean) * (std::log(s) - mean);
+    }
+    free += seconds[i].size() - 1;
+  }
+  constexpr std::size_t kEnough = 2;
+  constexpr double kLeast = 0.003;  // even back-to-back steps of one run differ by so much
+  out.noise_measured = free >= kEnough;
+  out.noise = out.noise_measured ? std::max(kLeast, std::sqrt(squares / static_cast<double>(free)))
+                                 : kNoise;
+  return groups;
+}
+
+result::SiteError error_of(const std::vector<result::SiteRow>& rows,
+                           double result::SiteRow::*forecast) {
+  std::vector<double> absolute, relative;
+  for (const auto& r : rows) {
+    relative.push_back(r.*forecast / r.measured - 1);
+    absolute.push_back(std::abs(relative.back()));
+  }
+  return {median(absolute),
+          absolute.empty() ? 0 : *std::max_element(absolute.begin(), absolute.end()),
+          median(relative)};
+}
+
+std::string gpu_counts(const std::vector<result::SiteRow>& rows) {
+  int least = rows.front().gpus;
+  int most = least;
+  for (const auto& r : rows) {
+    least = std::min(least, r.gpus);
+    most = std::max(most, r.gpus);
+  }
+  return least == most ? fmt::format("{} GPUs", least) : fmt::format("{} to {} GPUs", least, most);
+}
+
+std::string dates(const std::vector<MeasuredStep>& steps) {
+  std::set<std::string> all;
+  for (const auto& s : steps) {
+    if (!s.date.empty()) {
+      all.insert(s.date);
+    }
+  }
+  return all.empty()       ? ""
+         : all.size() == 1 ? fmt::format(", {}", *all.begin())
+                           : fmt::format(", {} to {}", *all.begin(), *all.rbegin());
+}
+
+// Raises every row's sigma to the scatter of the residuals, robustly; whether it had to.
+bool widen(FitProblem& problem, const Vector& residual) {
+  constexpr Eigen::Index kEnough = 4;
+  if (residual.size() < kEnough) {
+    return false;
+  }
+  std::vector<double> z;
+  for (Eigen::Index i = 0; i < residual.size(); ++i) {
+    z.push_back(std::abs(residual[i]) / problem.sigma[i]);
+  }
+  constexpr double kMedian = 0.6745;  // of a normal distribution's absolute value
+  const double factor = median(z) / kMedian;
+  if (factor <= 1.1) {
+    return false;
+  }
+  problem.sigma *= factor;
+  return true;
+}
+
+// The loop of fits: parameters leave it until the rows determine all that remain.
+class Selection {
+ public:
+  Selection(FitProblem& problem, const Priors& priors, std::vector<std::string> reasons)
+      : problem_(problem), priors_(priors), reasons_(std::move(reasons)) {
+    active_.resize(kParameters.size());
+    for (std::size_t i = 0; i < kParameters.size(); ++i) {
+      active_[i] = reasons_[i].empty();
+    }
+  }
+
+  void run() {
+    fit_ = best_start();
+    // Rows that the law misses by more than expected are worth less, all of them: else each would
+    // be an outlier.
+    for (int round = 0; round < 2 && widen(problem_, fit_.residual); ++round) {
+      fit_ = best_start();
+    }
+    while (drop()) {
+      fit_ = search_ ? best_start() : fit(problem_, active_, fit_.x);
+      search_ = false;
+    }
+    settle();
+  }
+
+  const Fit& result() const { return fit_; }
+  const std::vector<bool>& active() const { return active_; }
+  const std::vector<std::string>& reasons() const { return reasons_; }
+  std::vector<int> determined() const { return chosen(false); }
+  // Deviations in prior deviations, and correlations, of what is determined and what is held
+  // although the rows tie it to that.
+  const std::vector<int>& known() const { return known_; }
+  const Matrix& covariance() const { return covariance_; }
+
+ private:
+  // Hosts that never bind have no slope: the search starts from slow ones as well.
+  Fit best_start() {
+    Vector start = Vector::Zero(static_cast<Eigen::Index>(kParameters.size()));
+    Fit best = fit(problem_, active_, start);
+    constexpr auto kLaunch = static_cast<Eigen::Index>(SiteParameter::launch);
+    constexpr auto kLayer = static_cast<Eigen::Index>(SiteParameter::layer);
+    Vector slowest = start;
+    double least = loss(problem_, start);
+    for (const auto& [launch, layer] : {std::pair(1, 0), {2, 0}, {3, 0}, {0, 2}, {1, 3}, {2, 4}}) {
+      start[kLaunch] = active_[kLaunch] ? launch : 0;
+      start[kLayer] = active_[kLayer] ? layer : 0;
+      if (const double there = loss(problem_, start); there < least) {
+        least = there;
+        slowest = start;
+      }
+    }
+    if (slowest.squaredNorm() > 0) {
+      Fit other = fit(problem_, active_, slowest);
+      if (other.loss < best.loss - 1e-3) {
+        best = std::move(other);
+      }
+    }
+    return best;
+  }
+
+  std::vector<int> chosen(bool with_tied) const {
+    std::vector<int> out;
+    for (std::size_t i = 0; i < active_.size(); ++i) {
+      if (active_[i] || (with_tied && tied_.count(static_cast<int>(i)) > 0)) {
+        out.push_back(static_cast<int>(i));
+      }
+    }
+    return out;
+  }
+
+  double conditional(int i) const {
+    return 1 / std::sqrt(precision(problem_, fit_, {i}, scatter(problem_, fit_, active_))(0, 0));
+  }
+
+  void hold(int i, std::string reason, int carrier = -1) {
+    active_[static_cast<std::size_t>(i)] = false;
+    reasons_[static_cast<std::size_t>(i)] = std::move(reason);
+    if (carrier >= 0) {
+      tied_[i] = carrier;
+    }
+  }
+
+  // Whether something left.
+  bool drop() {
+    const auto all = chosen(false);
+    bool weak = false;
+    for (const int i : all) {
+      const double share = conditional(i);
+      if (share >= kDetermined) {
+        hold(i, weak_reason(i, share));
+        weak = true;
+      }
+    }
+    if (weak || all.empty()) {
+      return weak;
+    }
+    if (all.size() == 1) {
+      return drop_bounded();
+    }
+    const Matrix cov = precision(problem_, fit_, all, scatter(problem_, fit_, active_)).inverse();
+    int a = -1;
+    int b = -1;
+    double most = 0;
+    Eigen::Index widest = 0;
+    for (Eigen::Index i = 0; i < cov.rows(); ++i) {
+      widest = cov(i, i) > cov(widest, widest) ? i : widest;
+      for (Eigen::Index j = 0; j < i; ++j) {
+        const double r = std::abs(cov(i, j)) / std::sqrt(cov(i, i) * cov(j, j));
+        if (r > most) {
+          most = r;
+          a = static_cast<int>(j);
+          b = static_cast<int>(i);
+        }
+      }
+    }
+    if (most > kSeparable) {
+      return separate(all[static_cast<std::size_t>(a)], all[static_cast<std::size_t>(b)], most);
+    }
+    if (std::sqrt(cov(widest, widest)) >= kDetermined) {
+      // Known only together with another: the nearest is the other.
+      Eigen::Index partner = widest == 0 ? 1 : 0;
+      double nearest_r = 0;
+      for (Eigen::Index j = 0; j < cov.rows(); ++j) {
+        const double r =
+            j == widest ? 0 : std::abs(cov(widest, j)) / std::sqrt(cov(widest, widest) * cov(j, j));
+        if (r > nearest_r) {
+          nearest_r = r;
+          partner = j;
+        }
+      }
+      return separate(all[static_cast<std::size_t>(widest)], all[static_cast<std::size_t>(partner)],
+                      nearest_r);
+    }
+    return drop_bounded();
+  }
+
+  // Of two that only their combination determines, one stays at its prior: the one without which
+  // the rows are met better, else the less physical one.
+  bool separate(int a, int b, double correlation) {
+    const auto without = [&](int i) {
+      auto rest = active_;
+      rest[static_cast<std::size_t>(i)] = false;
+      return fit(problem_, rest, fit_.x).loss;
+    };
+    constexpr double kClear = 2;  // of the loss: odds of seven to one
+    const double difference = without(a) - without(b);
+    const int out = std::abs(difference) > kClear ? (difference < 0 ? a : b)
+                    : rank_of(a) > rank_of(b)     ? a
+                                                  : b;
+    const int stays = out == a ? b : a;
+    hold(out,
+         fmt::format("the rows cannot tell it from the {} (correlation {:.2f}), which carries both",
+                     describe(kParameters[static_cast<std::size_t>(stays)]), correlation),
+         stays);
+    return true;
+  }
+
+  // A best value on its physical bound means that something else moves these rows.
+  bool drop_bounded() {
+    for (const int i : chosen(false)) {
+      const double x = fit_.x[i];
+      if (x <= problem_.low[i] + 1e-6 || x >= problem_.high[i] - 1e-6) {
+        const SiteParameter p = kParameters[static_cast<std::size_t>(i)];
+        const auto range = cost::range_of(p);
+        hold(i, Priors::in_seconds(p)
+                    ? fmt::format(
+                          "its best value lies on the bound of what hosts do ({:g} to {:g} us): "
+                          "something else slows these rows",
+                          1e6 * range.low, 1e6 * range.high)
+                    : fmt::format(
+                          "its best value lies on the bound of what physics allows ({:g} to {:g}): "
+                          "something else moves these rows",
+                          range.low, range.high));
+        // What was held for its sake may carry both in its place.
+        for (auto it = tied_.begin(); it != tied_.end(); ++it) {
+          if (it->second == i) {
+            active_[static_cast<std::size_t>(it->first)] = true;
+            reasons_[static_cast<std::size_t>(it->first)].clear();
+            tied_.erase(it);
+            search_ = true;
+            break;
+          }
+        }
+        return true;
+      }
+    }
+    return false;
+  }
+
+  // The order of trust: what is one number on a data sheet first, bookkeeping of the host last.
+  static int rank_of(int i) {
+    constexpr std::array<int, kParameters.size()> kRank = {0, 1, 4, 3, 2};
+    return kRank[static_cast<std::size_t>(i)];
+  }
+
+  std::string weak_reason(int i, double share) const {
+    const double effect = fit_.jacobian.col(i).cwiseAbs().maxCoeff();
+    const SiteParameter p = kParameters[static_cast<std::size_t>(i)];
+    if (effect < kTiny) {
+      return no_effect(p);
+    }
+    return fmt::format(
+        "it moves no step by more than {:.1f} % within its prior ({}): the rows would leave {:.0f} "
+        "% "
+        "of that",
+        100 * effect, priors_.words(p), 100 * share);
+  }
+
+  static const char* no_effect(SiteParameter p) {
+    switch (p) {
+      case SiteParameter::clock:
+        return "no row's step depends on arithmetic";
+      case SiteParameter::launch:
+        return "no row's step waits for the host: kernels outlast their launches";
+      case SiteParameter::layer:
+        return "no row's step waits for the host";
+      case SiteParameter::overlap:
+        return "no row has communication beside kernels";
+      case SiteParameter::fabric:
+        return "no row has exposed communication between nodes";
+    }
+    return "";
+  }
+
+  void settle() {
+    known_ = chosen(true);
+    if (!known_.empty()) {
+      covariance_ = precision(problem_, fit_, known_, scatter(problem_, fit_, active_)).inverse();
+    }
+  }
+
+  FitProblem& problem_;
+  const Priors& priors_;
+  std::vector<std::string> reasons_;
+  std::vector<bool> active_;
+  bool search_ = false;      // a parameter came back: the next fit starts from several points
+  std::map<int, int> tied_;  // what is held, to what carries it
+  Fit fit_;
+  std::vector<int> known_;
+  Matrix covariance_;
+};
+
+// Parameters that the rows' jobs rule out before anything is fitted.
+std::vector<std::string> structural(const std::vector<Group>& groups) {
+  std::vector<std::string> out(kParameters.size());
+  const auto all = [&](auto&& holds) {
+    return std::all_of(groups.begin(), groups.end(),
+                       [&](const Group& g) { return holds(g.step->job); });
+  };
+  auto& launch = out[static_cast<std::size_t>(SiteParameter::launch)];
+  if (all([](const job::Job& j) { return j.system.launch_stated; })) {
+    launch = "every row's job states system.launch";
+  } else if (all([](const job::Job& j) { return j.kernels.cuda_graph; })) {
+    launch = "every row's job runs from CUDA graphs";
+  }
+  if (all([](const job::Job& j) { return j.system.layer_overhead_stated; })) {
+    out[static_cast<std::size_t>(SiteParameter::layer)] =
+        "every row's job states system.layer_overhead";
+  }
+  auto& fabric = out[static_cast<std::size_t>(SiteParameter::fabric)];
+  if (all([](const job::Job& j) { return j.cluster.nodes == 1; })) {
+    fabric = "every row is of a single node";
+  } else {
+    // One node of any fabric says nothing about it: only rows of several nodes must agree.
+    const Group* network = nullptr;
+    for (const Group& g : groups) {
+      if (g.step->job.cluster.nodes == 1) {
+        continue;
+      }
+      if (network != nullptr &&
+          g.step->job.cluster.fabric.name != network->step->job.cluster.fabric.name) {
+        fabric =
+            fmt::format("the rows are of different fabrics ('{}', '{}')",
+                        network->step->job.cluster.fabric.name, g.step->job.cluster.fabric.name);
+      }
+      network = network == nullptr ? &g : network;
+    }
+  }
+  return out;
+}
+
+std::string fabric_of(const std::vector<Group>& groups) {
+  for (const Group& g : groups) {
+    if (g.step->job.cluster.nodes > 1) {
+      return g.step->job.cluster.fabric.name;
+    }
+  }
+  return groups.front().step->job.cluster.fabric.name;
+}
+
+}  // namespace
+
+SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOptions& options,
+                               const std::filesystem::path& data_directory) {
+  SiteCalibration out;
+  out.name = options.name;
+  choose(steps, out, "device", "--device", options.device, device_of);
+  choose(steps, out, "training system", "--system", options.system, system_of);
+
+  Steps forecasts(data_directory, options.progress);
+  cost::Site plain;
+  if (!steps.empty()) {
+    plain.system = system_of(steps.front());
+  }
+  std::vector<MeasuredStep> usable;
+  std::vector<const job::Job*> jobs;
+  for (const MeasuredStep& s : steps) {
+    jobs.push_back(&s.job);
+  }
+  const auto first = forecasts.run(jobs, plain);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    if (const auto* why = std::get_if<std::string>(&first[i])) {
+      out.skipped.push_back(skip(steps[i], *why));
+    } else {
+      usable.push_back(steps[i]);
+    }
+  }
+  const std::vector<Group> groups = group(usable, out);
+  if (!groups.empty()) {
+    out.device = device_of(usable.front());
+    out.system = system_of(usable.front());
+    out.fabric = fabric_of(groups);
+  }
+  if (groups.size() < 2) {
+    out.refused = fmt::format(
+        "{} usable {} of different jobs; at least 2 are needed to tell a site's factors from one "
+        "job's own error",
+        groups.size(), groups.size() == 1 ? "row" : "rows");
+    return out;
+  }
+
+  jobs.clear();
+  for (const Group& g : groups) {
+    jobs.push_back(&g.step->job);
+  }
+  const Priors priors(groups.front().step->job.system);
+  const auto site_at = [&](const Vector& x, const std::vector<bool>* only) {
+    cost::Site site;
+    site.name = options.name;
+    site.devices = {out.device};
+    site.system = out.system;
+    site.fabric = out.fabric;
+    for (std::size_t i = 0; i < kParameters.size(); ++i) {
+      cost::SiteValue& v = site[kParameters[i]];
+      v.prior = priors.value(kParameters[i], 0);
+      const bool moves = only == nullptr ? x[static_cast<Eigen::Index>(i)] != 0 : (*only)[i];
+      v.value = moves ? priors.value(kParameters[i], x[static_cast<Eigen::Index>(i)]) : v.prior;
+      v.determined = moves;
+    }
+    return site;
+  };
+  std::map<std::vector<double>, Vector> known;  // the same point is asked for more than once
+  FitProblem problem;
+  problem.forecasts = [&](const Vector& x) {
+    const std::vector<double> key(x.data(), x.data() + x.size());
+    if (const auto at = known.find(key); at != known.end()) {
+      return at->second;
+    }
+    const auto reports = forecasts.run(jobs, site_at(x, nullptr));
+    Vector steps_at(static_cast<Eigen::Index>(reports.size()));
+    for (std::size_t i = 0; i < reports.size(); ++i) {
+      const auto* report = std::get_if<result::Report>(&reports[i]);
+      STEPCAST_CHECK(report != nullptr, "a row that was simulated no longer is");
+      steps_at[static_cast<Eigen::Index>(i)] = std::log(report->step_time.value);
+    }
+    known.emplace(key, steps_at);
+    return steps_at;
+  };
+  const auto n = static_cast<Eigen::Index>(groups.size());
+  problem.measured.resize(n);
+  problem.sigma.resize(n);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const Group& g = groups[static_cast<std::size_t>(i)];
+    problem.measured[i] = std::log(g.measured);
+    problem.sigma[i] = std::hypot(out.noise / std::sqrt(g.repeats), kDiscrepancy);
+  }
+  priors.bounds(problem.low, problem.high);
+
+  Selection selection(problem, priors, structural(groups));
+  selection.run();
+  const Fit& fit = selection.result();
+  const auto determined = selection.determined();
+  out.discrepancy = median(std::vector<double>(problem.sigma.data(), problem.sigma.data() + n)) *
+                    scatter(problem, fit, selection.active());
+
+  cost::Site site = site_at(fit.x, &selection.active());
+  const auto& kept = selection.known();
+  for (std::size_t a = 0; a < kept.size(); ++a) {
+    const auto ia = static_cast<std::size_t>(kept[a]);
+    const auto index = static_cast<Eigen::Index>(a);
+    const double deviation = std::sqrt(selection.covariance()(index, index));
+    site.values[ia].deviation = deviation * priors.deviation(kParameters[ia]);
+    for (std::size_t b = 0; b < kept.size(); ++b) {
+      const auto other = static_cast<Eigen::Index>(b);
+      site.correlation[ia][static_cast<std::size_t>(kept[b])] =
+          selection.covariance()(index, other) /
+          (deviation * std::sqrt(selection.covariance()(other, other)));
+    }
+  }
+  const Vector before = problem.forecasts(Vector::Zero(fit.x.size()));
+  const Vector left =
+      determined.empty() ? Vector(fit.residual) : left_out(problem, fit, determined);
+  for (Eigen::Index i = 0; i < n; ++i) {
+    const Group& g = groups[static_cast<std::size_t>(i)];
+    result::SiteRow row;
+    row.id = g.step->id;
+    row.file = g.step->file;
+    row.line = g.step->line;
+    row.gpus = g.step->job.cluster.ranks();
+    row.repeats = g.repeats;
+    row.measured = g.measured;
+    row.before = std::exp(before[i]);
+    row.after = g.measured * std::exp(fit.residual[i]);
+    row.left_out = n >= 3 ? g.measured * std::exp(left[i]) : 0;
+    row.weight = fit.weight[i];
+    out.rows.push_back(row);
+  }
+  out.before = error_of(out.rows, &result::SiteRow::before);
+  out.after = error_of(out.rows, &result::SiteRow::after);
+  if (n >= 3) {
+    out.left_out = error_of(out.rows, &result::SiteRow::left_out);
+  }
+  for (std::size_t i = 0; i < kParameters.size(); ++i) {
+    cost::SiteValue& v = site.values[i];
+    v.reason = selection.reasons()[i];
+    out.parameters.push_back(
+        {to_string(kParameters[i]), describe(kParameters[i]), Priors::in_seconds(kParameters[i]),
+         v.prior, v.value, priors.deviation(kParameters[i]), v.deviation, v.determined, v.reason});
+  }
+  if (determined.empty()) {
+    out.refused = "the rows determine no parameter";
+    return out;
+  }
+  site.provenance = fmt::format(
+      "{} measured steps on {}{}; median error {:.1f} % before, {:.1f} % after", out.rows.size(),
+      gpu_counts(out.rows), dates(usable), 100 * out.before.median, 100 * out.after.median);
+  if (n >= 3) {
+    site.provenance += fmt::format(", {:.1f} % of rows left out", 100 * out.left_out.median);
+  }
+  out.yaml = cost::to_yaml(site);
+  return out;
+}
+
+}  // namespace stepcast::calibrate

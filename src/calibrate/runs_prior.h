@@ -1,0 +1,30 @@
+// What is known of a site's parameters before any of its steps: normal distributions of the
+// logarithm (of `layer`: of the seconds), as wide as published measurements make them.
+#pragma once
+
+#include <string>
+
+#include "runs_fit.h"
+#include "stepcast/cost/site.h"
+#include "stepcast/job/job.h"
+
+namespace stepcast::calibrate {
+
+class Priors {
+ public:
+  // Centres of launch and layer are the training system's own.
+  explicit Priors(const job::System& system);
+
+  // At `x` prior deviations from the centre.
+  double value(cost::SiteParameter p, double x) const;
+  double deviation(cost::SiteParameter p) const;   // of the logarithm; of layer: seconds
+  std::string words(cost::SiteParameter p) const;  // "1.0 +- 8 %"
+  void bounds(Vector& low, Vector& high) const;    // of x
+  static bool in_seconds(cost::SiteParameter p);
+
+ private:
+  double launch_ = 0;
+  double layer_ = 0;
+};
+
+}  // namespace stepcast::calibrate

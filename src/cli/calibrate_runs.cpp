@@ -1,0 +1,135 @@
+// simulate calibrate runs: measured steps to a site calibration.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/calibrate/runs.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+#include "stepcast/validate/measured_step.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::string output, json, name, device, system;
+};
+
+// Rows as steps; what has none is listed with the reason.
+void read(const std::string& file, forecast::Forecaster& forecaster,
+          std::vector<result::MeasuredStep>& steps, std::vector<result::SiteSkipped>& skipped) {
+  for (auto& row : calibrate::read_runs(file)) {
+    if (auto* own = std::get_if<result::MeasuredStep>(&row)) {
+      steps.push_back(std::move(*own));
+      continue;
+    }
+    const auto& published = std::get<interop::PublishedRow>(row);
+    auto step = validate::measured_step(forecaster, published);
+    if (auto* measured = std::get_if<result::MeasuredStep>(&step)) {
+      steps.push_back(std::move(*measured));
+    } else {
+      skipped.push_back({published.identity.id, published.identity.file, published.identity.line,
+                         std::get<interop::Skipped>(step).text()});
+    }
+  }
+}
+
+int run(const Options& given) {
+  if (given.files.empty()) {
+    throw option_fault("calibrate runs", "missing rows; expected JSON lines of measured steps");
+  }
+  calibrate::SiteOptions options;
+  options.name =
+      given.name.empty() ? std::filesystem::path(given.files.front()).stem().string() : given.name;
+  options.device = given.device;
+  options.system = given.system;
+  const std::string output = given.output.empty() ? options.name + "-site.yaml" : given.output;
+  if (output == "-" && given.json == "-") {
+    throw option_fault("--json", "standard output is the calibration's; expected a file");
+  }
+  if (::isatty(STDERR_FILENO) == 1) {
+    options.progress = [](int evaluation) {
+      write_stderr(fmt::format("\rforecasts of all rows: {} ", evaluation));
+    };
+  }
+  const auto data = text::data_directory();
+  forecast::Forecaster forecaster(data);
+  std::vector<result::MeasuredStep> steps;
+  std::vector<result::SiteSkipped> skipped;
+  for (const std::string& file : given.files) {
+    read(file, forecaster, steps, skipped);
+  }
+  result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
+  found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
+
+  std::vector<std::unique_ptr<OutputFile>> files;
+  std::string written;
+  if (output != "-" && !found.yaml.empty()) {
+    files.push_back(std::make_unique<OutputFile>("--output", output));
+    files.back()->write(found.yaml);
+    written = fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output, output);
+  }
+  const std::string json = report::json(found);
+  if (!given.json.empty() && given.json != "-") {
+    files.push_back(std::make_unique<OutputFile>("--json", given.json));
+    files.back()->write(json);
+  }
+  if (output == "-") {
+    write_stdout("--output -", found.yaml);
+  } else {
+    write_stdout("calibrate runs",
+                 given.json == "-" ? json : report::terminal(found, terminal_colour()) + written);
+  }
+  for (auto& file : files) {
+    file->commit();
+  }
+  if (!found.refused.empty()) {
+    write_stderr(fmt::format("calibrate runs: {}; no file is written\n", found.refused));
+    return cannot_run;
+  }
+  return done;
+}
+
+}  // namespace
+
+Run add_calibrate_runs(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("rows", given->files,
+                 "JSON lines: {\"config\": \"job.yaml\", \"step_time\": 8.5}, or rows of published "
+                 "measurements")
+      ->type_name("ROWS.jsonl...");
+  app.add_option("--output", given->output,
+                 "the site calibration (NAME-site.yaml; - is standard output, without the report)")
+      ->type_name("FILE");
+  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--name", given->name, "of the site (the first file's)")->type_name("SITE");
+  app.add_option("--device", given->device, "use only rows of this device")->type_name("NAME");
+  app.add_option("--system", given->system, "use only rows of this training system")
+      ->type_name("NAME");
+  app.footer(
+      "A row is a job file, or a name in configs/, with what its step took:\n"
+      "  {\"config\": \"job.yaml\", \"step_time\": 8.5}\n"
+      "  {\"config\": \"job.yaml\", \"set\": [\"cluster.nodes=16\"], \"step_time\": [8.7, 8.8, "
+      "8.7], "
+      "\"date\": \"2026-03-01\"}\n"
+      "  {\"config\": \"job.yaml\", \"tokens_per_second_per_gpu\": 410, \"id\": \"night run\"}\n"
+      "Rows that differ (sizes, micro-batches, tensor and data sizes) tell parameters apart; "
+      "repeats\n"
+      "tell the noise. Examples:\n"
+      "  simulate calibrate runs rows.jsonl --output site.yaml\n"
+      "  simulate --config big.yaml --set calibration=[auto,site.yaml]\n"
+      "Exit status 1: too few rows, or none that determines a parameter; nothing is written.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli
