@@ -299,7 +299,9 @@ Descriptor compile(const Descriptor& graph, const CudnnDevice& device) {
       reasons += last_error() + "; ";
     }
   }
-  throw Unsupported("cuDNN has no engine for this: " + reasons.substr(0, 400));
+  throw Unsupported(reasons.empty()
+                        ? "cuDNN has no engine for this shape"
+                        : "no engine of cuDNN could be built: " + reasons.substr(0, 400));
 }
 
 std::int64_t workspace_bytes(const Descriptor& plan) {
