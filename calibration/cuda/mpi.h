@@ -42,7 +42,7 @@ struct Local {
   std::function<std::unique_ptr<Device>(int gpu)> open;
   std::function<void()> close;  // communicators, before MPI ends
 };
-Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local);  // nccl.cpp
+Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local);  // mpi_local.cpp
 
 int in_world(int& argc, char**& argv, const Local& local, const std::function<int()>& lead);
 

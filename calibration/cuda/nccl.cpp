@@ -140,12 +140,4 @@ void abandon_communicator() {
 
 void close_collectives() { kept().reset(); }
 
-Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local) {
-  const auto count = [] {
-    int visible = 0;
-    return cudaGetDeviceCount(&visible) == cudaSuccess ? visible : 0;
-  };
-  return {count, std::move(open_local), close_collectives};
-}
-
 }  // namespace stepcast::harness::cuda
