@@ -8,7 +8,7 @@ function(cuda_on_host target)
       OUTPUT ${rewritten}
       COMMAND
         sed -zE
-        "s/([A-Za-z_]+(<[^<>;()]*>)?)[[:space:]]*<<<([^;{}]*[^>])>>>\\(/cuda_emulator::launch({\\3}, \\1, /g; s/__shared__/static/g"
+        "s/([A-Za-z_]+(<[^<>;()]*>)?)[[:space:]]*<<<([^;{}]*[^>])>>>\\(/cuda_emulator::launch({\\3}, \\1, /g"
         ${source} > ${rewritten}
       DEPENDS ${source}
       VERBATIM)

@@ -51,6 +51,8 @@ inline thread_local int thread = 0;  // within the block
 
 #undef __launch_bounds__
 #define __launch_bounds__(...)
+#undef __shared__
+#define __shared__ static  // blocks run one after the other
 
 inline thread_local uint3 threadIdx{};
 inline thread_local uint3 blockIdx{};

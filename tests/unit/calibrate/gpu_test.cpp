@@ -150,6 +150,8 @@ TEST_CASE("Files with nothing in them") {
   CHECK(faults_of({folder.write("bare.jsonl", kH200)}).at(0).find("holds no measurements") !=
         std::string::npos);
   CHECK(faults_of({"/no/such/file"}).size() == 1);
+  const auto good = folder.write("good.jsonl", kH200 + line(gemm(64), 1e-5));
+  CHECK(faults_of({good, good}).at(0) == "good.jsonl:1 is given twice; expected each file once");
   // All files' faults at once.
   CHECK(faults_of({folder.write("a.jsonl", "{}\n"), folder.write("b.csv", "x\n1\n")}).size() == 2);
 }
