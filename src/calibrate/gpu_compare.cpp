@@ -166,7 +166,15 @@ cost::MemoryOp memory_op(model::OpKind kind) {
   }
 }
 
-// The kernels of one layer, one after another: those that the harness runs.
+// What is kept between products whose operands are narrower (as model::style_of).
+job::DType activation_type(job::DType t) {
+  return t == job::DType::fp16                            ? job::DType::fp16
+         : t == job::DType::fp32 || t == job::DType::tf32 ? job::DType::fp32
+                                                          : job::DType::bf16;
+}
+
+// The kernels of one layer, one after another: those that the harness runs
+// (calibration/cuda/layer_plan.cpp).
 class LayerTime {
  public:
   LayerTime(const cost::Kernels& kernels, const LayerCase& layer, const model::OperatorGraph& graph)
@@ -182,26 +190,33 @@ class LayerTime {
  private:
   void add(const cost::Priced& priced) { sum_ += to_seconds(priced.time); }
   void product(const model::Operator& op, const model::Gemm& shape, cost::Layout layout) {
-    // A burst: one layer is over before the power limit is felt.
-    add(op.kind == model::OpKind::grouped_gemm
-            ? kernels_.grouped_gemm({shape.m, shape.n, shape.k, 1}, static_cast<int>(shape.batch),
-                                    layer_.dtype, layout)
-            : kernels_.burst_gemm(shape, layer_.dtype, layout));
+    using model::OpKind;
+    // Bursts: one layer is over before the power limit is felt.
+    if (op.kind == OpKind::grouped_gemm) {
+      add(kernels_.grouped_gemm({shape.m, shape.n, shape.k, 1}, static_cast<int>(shape.batch),
+                                layer_.dtype, layout));
+    } else if (op.kind == OpKind::gemm || layer_.dtype == job::DType::tf32) {
+      add(kernels_.burst_gemm(shape, layer_.dtype, layout));
+    } else {
+      add(kernels_.burst_gemm(shape, activation_type(layer_.dtype), layout));
+    }
   }
-  void moved(const model::Operator& op, Bytes bytes, int kernels) {
-    if (bytes.count() <= 0 || kernels <= 0) {
+  void attention(const model::Operator& op, bool backward) {
+    add(kernels_.attention(*op.attention, job::AttentionKernel::cudnn,
+                           activation_type(layer_.dtype), backward));
+  }
+  void moved(const model::Operator& op, Bytes bytes, int launches) {
+    if (bytes.count() <= 0 || launches <= 0) {
       return;
     }
-    const Bytes each(bytes.count() / kernels);
-    for (int i = 0; i < kernels; ++i) {
-      add(kernels_.memory(memory_op(op.kind), each));
-    }
+    const cost::Priced one = kernels_.memory(memory_op(op.kind), Bytes(bytes.count() / launches));
+    sum_ += launches * to_seconds(one.time);
   }
   void forward(const model::Operator& op) {
     if (op.gemm) {
       product(op, *op.gemm, cost::Layout::forward);
     } else if (op.attention) {
-      add(kernels_.attention(*op.attention, job::AttentionKernel::cudnn, layer_.dtype, false));
+      attention(op, false);
     } else {
       moved(op, op.forward_moved, op.forward_kernels);
     }
@@ -212,9 +227,12 @@ class LayerTime {
       product(op, {g.m, g.k, g.n, g.batch}, cost::Layout::input_grad);
       product(op, {g.k, g.n, g.m, g.batch}, cost::Layout::weight_grad);
     } else if (op.attention) {
-      add(kernels_.attention(*op.attention, job::AttentionKernel::cudnn, layer_.dtype, true));
+      attention(op, true);
     } else {
-      moved(op, op.backward_moved, op.backward_kernels);
+      // The harness's norm makes both gradients, its input's and its weight's, in one kernel.
+      const bool norm = op.kind == model::OpKind::norm;
+      moved(op, op.backward_moved,
+            norm ? std::max(1, op.backward_kernels / 2) : op.backward_kernels);
     }
   }
 
@@ -240,7 +258,7 @@ result::KernelLayer layer_of(const Measured& m, const LayerCase& c, const cost::
       return out;
     }
     model::Style style;
-    style.dtype = c.dtype;
+    style.dtype = activation_type(c.dtype);
     style.attention = job::AttentionKernel::cudnn;
     const auto graph =
         model::build_layer(model, model::layer_kind(model, model.layers - 1), shard, style);

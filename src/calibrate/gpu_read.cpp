@@ -1,5 +1,6 @@
 // Which kind of file each is.
 #include <fstream>
+#include <set>
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/calibrate/gpu.h"
@@ -40,7 +41,14 @@ KernelFile read(const std::string& file) {
 std::vector<KernelFile> read_kernel_files(const std::vector<std::string>& files) {
   std::vector<KernelFile> out;
   std::vector<Fault> faults;
+  std::set<std::string> seen;
   for (const std::string& file : files) {
+    std::error_code unknown;
+    const auto real = std::filesystem::weakly_canonical(file, unknown);
+    if (!seen.insert(unknown ? file : real.string()).second) {
+      faults.push_back({{file, 1, 1}, "is given twice; expected each file once"});
+      continue;
+    }
     try {
       out.push_back(read(file));
     } catch (const InputError& error) {
