@@ -1,0 +1,124 @@
+#include "harness/plan.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <set>
+#include <utility>
+
+#include "harness/estimate.h"
+
+namespace stepcast::harness {
+namespace {
+
+constexpr double kOfMemory = 0.6;     // of the device that one case may hold
+constexpr double kLongestOnce = 0.5;  // s, one execution
+
+std::uint64_t mix(std::uint64_t z) {  // splitmix64 (Steele, Lea, Flood 2014)
+  z += 0x9e3779b97f4a7c15ULL;
+  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9ULL;
+  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebULL;
+  return z ^ (z >> 31U);
+}
+
+std::uint64_t hash(const std::string& text, std::uint64_t seed) {
+  std::uint64_t h = mix(seed);
+  for (const char c : text) {
+    h = mix(h ^ static_cast<unsigned char>(c));
+  }
+  return h;
+}
+
+void append(std::vector<Strand>& to, std::vector<Strand> from) {
+  for (Strand& strand : from) {
+    to.push_back(std::move(strand));
+  }
+}
+
+}  // namespace
+
+std::string_view kind_of(const interop::GpuCase& what) { return kKinds.at(what.index()); }
+
+void shuffle(std::vector<interop::GpuCase>& cases, std::uint64_t seed) {
+  std::vector<std::pair<std::uint64_t, std::size_t>> order;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    order.emplace_back(hash(interop::to_string(cases[i]), seed), i);
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<interop::GpuCase> shuffled;
+  shuffled.reserve(cases.size());
+  for (const auto& [key, i] : order) {
+    shuffled.push_back(std::move(cases[i]));
+  }
+  cases = std::move(shuffled);
+}
+
+std::vector<Planned> interleave(const std::vector<Strand>& strands, const Abilities& on,
+                                const Policy& policy) {
+  struct State {
+    std::size_t next = 0;
+    double spent = 0;
+  };
+  std::vector<State> states(strands.size());
+  std::vector<Planned> plan;
+  std::set<std::string> seen;
+  const auto most = static_cast<std::int64_t>(kOfMemory * static_cast<double>(on.memory));
+  while (true) {
+    std::size_t best = strands.size();
+    for (std::size_t s = 0; s < strands.size(); ++s) {
+      if (states[s].next < strands[s].cases.size() &&
+          (best == strands.size() ||
+           states[s].spent / strands[s].share < states[best].spent / strands[best].share)) {
+        best = s;
+      }
+    }
+    if (best == strands.size()) {
+      return plan;
+    }
+    const interop::GpuCase& what = strands[best].cases[states[best].next++];
+    if (memory_of(what) > most || seconds_once(what, on) > kLongestOnce) {
+      continue;
+    }
+    std::string key = interop::to_string(what);
+    if (!seen.insert(key).second) {
+      continue;
+    }
+    const double seconds = estimate(what, on, policy);
+    states[best].spent += seconds;
+    plan.push_back({what, std::move(key), seconds});
+  }
+}
+
+std::vector<Planned> make_plan(const Abilities& on, const PlanOptions& options) {
+  const auto wants = [&](std::string_view kind) {
+    return options.only.empty() ||
+           std::find(options.only.begin(), options.only.end(), kind) != options.only.end();
+  };
+  std::vector<Strand> strands;
+  if (wants("launch")) {
+    append(strands, launch_strands());
+  }
+  if (wants("gemm")) {
+    append(strands, gemm_strands(on, options));
+  }
+  if (wants("attention")) {
+    append(strands, attention_strands(on, options));
+  }
+  if (wants("memory")) {
+    append(strands, memory_strands(on, options));
+  }
+  if (wants("copy")) {
+    append(strands, copy_strands());
+  }
+  if (wants("collective") || (wants("overlap") && on.gpus * on.nodes > 1)) {
+    append(strands, collective_strands(on, wants("collective"), wants("overlap")));
+  }
+  if (wants("overlap")) {
+    append(strands, overlap_strands());
+  }
+  if (wants("layer")) {
+    append(strands, layer_strands(on, options));
+  }
+  return interleave(strands, on, options.policy);
+}
+
+}  // namespace stepcast::harness
