@@ -27,7 +27,6 @@ struct State {
   World world;
   std::vector<Member> members;
   Local local;
-  bool mpi = false;     // MPI runs, whatever the number of processes
   bool broken = false;  // a case of several ranks failed here: the others may hang in it
 };
 State& state() {
@@ -256,7 +255,6 @@ int in_mpi(const std::function<int()>& lead) {
     s.local.close();
   }
   MPI_Finalize();
-  s.mpi = false;
   return status;
 }
 
@@ -287,8 +285,16 @@ int in_world([[maybe_unused]] int& argc, [[maybe_unused]] char**& argv, const Lo
       return 2;
     }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    s.mpi = true;
     find_place(s);
+    if (s.world.size < launched()) {  // the launcher and the library do not know each other
+      std::fprintf(
+          stderr,
+          "calibrate-gpu: one of %d processes, but MPI sees %d; expected the launcher of the "
+          "MPI library it was built with\n",
+          launched(), s.world.size);
+      MPI_Finalize();
+      return 2;
+    }
     return in_mpi(lead);
   }
 #else

@@ -1,4 +1,5 @@
 // What needs no second process: who sits where, and a case on its way to the others.
+#include <cstdlib>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,34 @@ TEST_CASE("a case arrives as it was sent, with its policy") {
   CHECK_FALSE(of_all(overlap));
   CHECK_FALSE(of_all(interop::GemmCase{}));
   CHECK_THROWS(to_text({interop::GemmCase{}, policy}));
+}
+
+TEST_CASE("a process alone leads; one of several without MPI does not start") {
+  unsetenv("OMPI_COMM_WORLD_SIZE");
+  int argc = 0;
+  char** argv = nullptr;
+  int closed = 0;
+  const Local local{[] { return 3; }, nullptr, [&] { ++closed; }};
+  const auto lead = [] {
+    share(nullptr);
+    CHECK(gpus_per_node() == std::vector<int>{3});
+    CHECK(seats(members(), 3, 1).size() == 3);
+    CHECK(world().size == 1);
+    const Party party(true);
+    std::vector<double> times{2, 3};
+    party.barrier();
+    party.maximum(times);
+    CHECK(times == std::vector<double>{2, 3});
+    CHECK_NOTHROW(party.agree(""));
+    CHECK_THROWS_AS(party.agree("no"), Unsupported);
+    return 7;
+  };
+  CHECK(in_world(argc, argv, local, lead) == 7);
+  CHECK(closed == 1);
+  setenv("OMPI_COMM_WORLD_SIZE", "3", 1);
+  CHECK(in_world(argc, argv, local, [] { return 0; }) == 2);
+  CHECK(closed == 1);
+  unsetenv("OMPI_COMM_WORLD_SIZE");
 }
 
 TEST_CASE("numbers through a collective of three, by hand") {
