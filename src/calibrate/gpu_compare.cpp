@@ -93,7 +93,9 @@ std::optional<cost::Priced> price(const cost::Kernels& kernels, const interop::G
   }
   if (const auto* a = std::get_if<AttentionCase>(&what)) {
     const auto kernel = interop::attention_named(a->kernel);
-    return kernels.attention(shape_of(*a), kernel.value(), a->dtype, a->backward);
+    // With what writing a paged cache took, where the curve rests on an engine's table.
+    return a->backward ? kernels.attention(shape_of(*a), kernel.value(), a->dtype, true)
+                       : kernels.paged_attention(shape_of(*a), kernel.value(), a->dtype);
   }
   if (const auto* m = std::get_if<MemoryCase>(&what)) {
     return kernels.memory(memory_op(m->op), Bytes(m->bytes));

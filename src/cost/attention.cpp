@@ -12,6 +12,7 @@ constexpr double kTile = 128;  // queries per thread block in FlashAttention's k
 // (FlashAttention-2, section 3.2).
 constexpr double kBackwardFlops = 2.5;
 
+// Between the head dimensions that were measured.
 double rate_at(const std::map<int, double>& rate, int dim) {
   const auto up = rate.lower_bound(dim);
   if (up == rate.end()) {
@@ -70,6 +71,17 @@ double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, b
   const double moved = passes * elements * bytes_per_element / device.bandwidth;
   const double shape = pass.grid.at(sequences * s.heads, q, std::max(s.qk_dim, s.v_dim));
   return pass.fixed + std::max(compute, moved) * std::exp(shape);
+}
+
+double cache_seconds(const AttentionPass& pass, const model::AttentionShape& s,
+                     const AttentionDevice& device, double bytes_per_element) {
+  if (pass.cache.empty()) {
+    return 0;
+  }
+  const double elements = static_cast<double>(s.sequences) * static_cast<double>(s.key_length) *
+                          s.kv_heads * (s.qk_dim + s.v_dim);
+  return rate_at(pass.cache, std::max(s.qk_dim, s.v_dim)) * elements * bytes_per_element /
+         device.bandwidth;
 }
 
 double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& s, bool backward,

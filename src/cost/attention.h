@@ -27,6 +27,10 @@ double attention_flops(const model::AttentionShape& shape, bool backward);
 double pass_seconds(const AttentionPass& pass, const model::AttentionShape& shape, bool backward,
                     double ratio, const AttentionDevice& device, double bytes_per_element);
 
+// What writing keys and values into a paged cache added in the table that the pass was fitted to.
+double cache_seconds(const AttentionPass& pass, const model::AttentionShape& shape,
+                     const AttentionDevice& device, double bytes_per_element);
+
 double attention_seconds(const AttentionCurve& curve, const model::AttentionShape& shape,
                          bool backward, const AttentionDevice& device, double bytes_per_element);
 

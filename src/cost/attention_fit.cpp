@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <set>
 #include <stdexcept>
@@ -20,11 +21,15 @@ constexpr std::size_t kMinRatioPoints = 4;
 constexpr std::size_t kMinFullPoints = 8;  // on either side of the causal mask
 constexpr double kHuber = 0.2;
 constexpr double kBf16Bytes = 2;
+// Reading and writing each element once takes two passes at the rate of a copy; at most ten times
+// as long in small heads.
+constexpr std::array<double, 2> kCachePasses = {0.2, 20};
 
 struct Shape {
   std::set<int> dims;
   bool backward = false;
   bool full = false;  // points with and without a causal mask
+  bool paged = false;
 };
 
 AttentionPass unpack(const Eigen::VectorXd& x, const Shape& shape) {
@@ -37,7 +42,12 @@ AttentionPass unpack(const Eigen::VectorXd& x, const Shape& shape) {
     c.rate[dim] = std::exp(x[i++]);
   }
   if (shape.full) {
-    c.full = std::exp(x[i]);
+    c.full = std::exp(x[i++]);
+  }
+  if (shape.paged) {
+    for (const int dim : shape.dims) {
+      c.cache[dim] = std::exp(x[i++]);
+    }
   }
   return c;
 }
@@ -48,15 +58,17 @@ std::vector<double> log_ratios(const AttentionPass& pass, bool backward, double 
   std::vector<double> r;
   r.reserve(points.size());
   for (const AttentionPoint& p : points) {
-    r.push_back(
-        std::log(pass_seconds(pass, p.shape, backward, ratio, device, kBf16Bytes) / p.seconds));
+    const double t = pass_seconds(pass, p.shape, backward, ratio, device, kBf16Bytes) +
+                     cache_seconds(pass, p.shape, device, kBf16Bytes);
+    r.push_back(std::log(t / p.seconds));
   }
   return r;
 }
 
-Shape shape_of(const std::vector<AttentionPoint>& points, bool backward) {
+Shape shape_of(const std::vector<AttentionPoint>& points, bool backward, bool paged) {
   Shape shape;
   shape.backward = backward;
+  shape.paged = paged;
   for (const AttentionPoint& p : points) {
     shape.dims.insert(std::max(p.shape.qk_dim, p.shape.v_dim));
   }
@@ -72,7 +84,8 @@ CorrectionGrid fit_grid(const AttentionPass& pass, bool backward,
   samples.reserve(points.size());
   for (const AttentionPoint& p : points) {
     const double body = pass_seconds(pass, p.shape, backward, 1, device, kBf16Bytes) - pass.fixed;
-    const double above = std::max(p.seconds - pass.fixed, 0.2 * p.seconds);
+    const double before = pass.fixed + cache_seconds(pass, p.shape, device, kBf16Bytes);
+    const double above = std::max(p.seconds - before, 0.2 * p.seconds);
     samples.push_back({{static_cast<double>(p.shape.sequences) * p.shape.heads,
                         static_cast<double>(p.shape.query_length),
                         static_cast<double>(std::max(p.shape.qk_dim, p.shape.v_dim))},
@@ -83,7 +96,10 @@ CorrectionGrid fit_grid(const AttentionPass& pass, bool backward,
 
 AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, const Shape& shape,
                        const AttentionDevice& device) {
-  const auto count = static_cast<Eigen::Index>(3 + shape.dims.size() + (shape.full ? 1 : 0));
+  const auto dims = static_cast<Eigen::Index>(shape.dims.size());
+  const Eigen::Index full = 3 + dims;
+  const Eigen::Index cache = full + (shape.full ? 1 : 0);
+  const Eigen::Index count = cache + (shape.paged ? dims : 0);
   Eigen::VectorXd start = Eigen::VectorXd::Constant(count, std::log(rate));
   Bounds bounds{Eigen::VectorXd::Constant(count, std::log(0.05 * rate)),
                 Eigen::VectorXd::Constant(count, std::log(10 * rate))};
@@ -91,9 +107,14 @@ AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, c
   bounds.low.head(3) << std::log(1e-6), std::log(10.0), -4;
   bounds.high.head(3) << std::log(50e-6), std::log(4000.0), 4;
   if (shape.full) {
-    start[count - 1] = 0;
-    bounds.low[count - 1] = std::log(0.5);
-    bounds.high[count - 1] = std::log(2.0);
+    start[full] = 0;
+    bounds.low[full] = std::log(0.5);
+    bounds.high[full] = std::log(2.0);
+  }
+  if (shape.paged) {
+    start.tail(dims).setConstant(std::log(3.0));
+    bounds.low.tail(dims).setConstant(std::log(kCachePasses[0]));
+    bounds.high.tail(dims).setConstant(std::log(kCachePasses[1]));
   }
   const Eigen::VectorXd x =
       least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
@@ -153,7 +174,7 @@ SizeClass errors(const AttentionCurve& curve, const std::vector<AttentionPoint>&
 }
 
 AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rate,
-                           const AttentionDevice& device) {
+                           const AttentionDevice& device, bool paged) {
   if (points.size() < kMinPoints) {
     throw std::invalid_argument(fmt::format(
         "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
@@ -163,7 +184,7 @@ AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rat
   for (const AttentionPoint& p : points) {
     (is_held_out(p) ? held : seen).push_back(p);
   }
-  const Shape shape = shape_of(points, false);
+  const Shape shape = shape_of(points, false, paged);
   AttentionFit fit;
   fit.held_out = summary(log_ratios(fit_once(seen, rate, shape, device), false, 1, held, device));
   static_cast<AttentionPass&>(fit.curve) = fit_once(points, rate, shape, device);
@@ -172,7 +193,7 @@ AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rat
 }
 
 PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, double rate,
-                 const AttentionDevice& device) {
+                 const AttentionDevice& device, bool paged) {
   if (points.size() < kMinPassPoints) {
     throw std::invalid_argument(fmt::format(
         "{} points are too few for a fit: at least {} are needed", points.size(), kMinPassPoints));
@@ -185,7 +206,7 @@ PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, doubl
     throw std::invalid_argument(fmt::format(
         "all points are of nearly one size: their FLOPs must span a factor of {:g}", kLeastSpan));
   }
-  const Shape shape = shape_of(points, backward);
+  const Shape shape = shape_of(points, backward, paged);
   PassFit fit;
   std::vector<double> unseen;
   for (int f = 0; f < kFolds; ++f) {

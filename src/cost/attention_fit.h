@@ -19,9 +19,10 @@ struct AttentionFit {
   SizeClass held_out;    // on a quarter that a separate fit did not see
 };
 
-// `rate` is a first guess in FLOP/s. Throws std::invalid_argument with fewer than 40 points.
+// `rate` is a first guess in FLOP/s. `paged`: an inference engine's times, which hold writing keys
+// and values into its cache. Throws std::invalid_argument with fewer than 40 points.
 AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rate,
-                           const AttentionDevice& device);
+                           const AttentionDevice& device, bool paged = false);
 
 SizeClass errors(const AttentionCurve& curve, const std::vector<AttentionPoint>& points,
                  const AttentionDevice& device);
@@ -36,7 +37,7 @@ struct PassFit {
 // std::invalid_argument with fewer than 16, or where their lengths cannot tell a fixed time from a
 // rate.
 PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, double rate,
-                 const AttentionDevice& device);
+                 const AttentionDevice& device, bool paged = false);
 
 // The backward pass of a kernel whose forward pass is known: the ratio of the rates, and parameters
 // of its own where they predict unseen points better.

@@ -244,6 +244,24 @@ GroupedCurve read_grouped(const text::Value& v) {
   return c;
 }
 
+// Head dimension to a number.
+std::map<int, double> read_by_dimension(const text::Value& v, double low, double high) {
+  if (v.kind != text::Value::Kind::map || v.entries.empty()) {
+    fault(v.origin, "expected a map of head dimension to a number");
+  }
+  std::map<int, double> out;
+  for (const auto& entry : v.entries) {
+    int dim = 0;
+    const auto [next, error] =
+        std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
+    if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
+      fault(entry.origin, fmt::format("'{}' is no head dimension", entry.key));
+    }
+    out[dim] = number_in(v, entry.key, low, high);
+  }
+  return out;
+}
+
 // The keys of a pass.
 void read_pass(const text::Value& v, AttentionPass& c) {
   c.fixed = number_in(v, "fixed", 0, 1e-2);
@@ -253,24 +271,15 @@ void read_pass(const text::Value& v, AttentionPass& c) {
     c.full = number_in(v, "full", 0.1, 10);
   }
   c.residual = number_in(v, "residual", 0, 2);
-  const text::Value& rate = need(v, "rate");
-  if (rate.kind != text::Value::Kind::map || rate.entries.empty()) {
-    fault(rate.origin, "expected a map of head dimension to FLOP/s");
-  }
-  for (const auto& entry : rate.entries) {
-    int dim = 0;
-    const auto [next, error] =
-        std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
-    if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
-      fault(entry.origin, fmt::format("'{}' is no head dimension", entry.key));
-    }
-    c.rate[dim] = number_in(rate, entry.key, 1e9, 1e18);
+  c.rate = read_by_dimension(need(v, "rate"), 1e9, 1e18);
+  if (const text::Value* cache = v.find("cache")) {
+    c.cache = read_by_dimension(*cache, 0, 100);
   }
   read_grid(v, {"heads", "length", "dimension"}, c.grid);
 }
 
 AttentionCurve read_attention(const text::Value& v) {
-  expect_map(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass",
+  expect_map(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass", "cache",
                  "residual", "held_out", "source", "grid", "correction"});
   AttentionCurve c;
   read_pass(v, c);

@@ -59,6 +59,9 @@ struct AttentionPass {
   std::map<int, double> rate;  // head dimension -> FLOP/s at infinite length
   CorrectionGrid grid;         // over sequences x heads, queries, head dimension
   double residual = 0;
+  // Of tables that inference engines timed: passes over keys and values that writing them into a
+  // paged cache took, by head dimension. In the table, not in training: prices go without.
+  std::map<int, double> cache;
 };
 
 // The forward pass, and the backward one: by a ratio, or with parameters of its own.

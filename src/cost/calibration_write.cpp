@@ -113,6 +113,14 @@ std::string grouped_text(const std::string& dtype, const GroupedCurve& c,
 
 namespace {
 
+std::string by_dimension(const std::map<int, double>& values) {
+  std::string out = "{";
+  for (const auto& [dim, value] : values) {
+    out += fmt::format("{}{}: {:.4g}", out.size() > 1 ? ", " : "", dim, value);
+  }
+  return out + "}";
+}
+
 // The keys of a pass, each line behind `indent`.
 std::string pass_text(const AttentionPass& c, const std::string& indent) {
   std::string out = fmt::format("{0}fixed: {1:.4g}\n{0}prologue: {2:.4g}\n{0}tail: {3:.3g}\n",
@@ -120,13 +128,13 @@ std::string pass_text(const AttentionPass& c, const std::string& indent) {
   if (c.full != 1) {
     out += fmt::format("{}full: {:.4g}\n", indent, c.full);
   }
-  out += indent + "rate: {";
-  std::string separator;
-  for (const auto& [dim, rate] : c.rate) {
-    out += fmt::format("{}{}: {:.4g}", separator, dim, rate);
-    separator = ", ";
+  out += indent + "rate: " + by_dimension(c.rate) + "\n";
+  if (!c.cache.empty()) {
+    out +=
+        indent + "# passes over keys and values that a paged cache took in the table: not priced\n";
+    out += indent + "cache: " + by_dimension(c.cache) + "\n";
   }
-  return out + fmt::format("}}\n{}residual: {:.3g}\n", indent, c.residual);
+  return out + fmt::format("{}residual: {:.3g}\n", indent, c.residual);
 }
 
 }  // namespace

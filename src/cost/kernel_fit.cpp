@@ -36,7 +36,9 @@ constexpr double kBorrowedDeviation = 0.06;
 // tables hold casts of 2 bytes an element and more, which the law's own term then finds.
 constexpr double kBf16Bytes = 2;
 constexpr double kCastCopies = 2;
-constexpr double kLeastMeasuredCast = 1;  // bytes an element, in the law's term
+constexpr double kLeastMeasuredCast = 1;   // bytes an element, in the law's term
+constexpr double kLeastCachePasses = 1.8;  // two, and the noise of a fit
+constexpr double kWorthwhile = 0.9;        // of the held-out error that a further term must leave
 constexpr double kLongGemm = 50e-6;  // seconds: the class that the harness's own mark is stated for
 
 const char* const kComment = "Written by simulate calibrate gpu; do not edit.";
@@ -413,6 +415,18 @@ class Fitter {
     write("attention", "attention.yaml", "any", curves);
   }
 
+  // A table of an inference engine holds writing keys and values into its cache: read and written,
+  // two passes at least. What is less is the kernel's own.
+  static PassFit fit_forward(const std::vector<AttentionPoint>& points, double rate,
+                             const AttentionDevice& device) {
+    PassFit plain = fit_pass(points, false, rate, device);
+    PassFit paged = fit_pass(points, false, rate, device, true);
+    const bool written =
+        std::all_of(paged.pass.cache.begin(), paged.pass.cache.end(),
+                    [](const auto& of_dim) { return of_dim.second > kLeastCachePasses; });
+    return written && paged.held_out.median < kWorthwhile * plain.held_out.median ? paged : plain;
+  }
+
   std::string one_attention(job::AttentionKernel kernel, const std::vector<AttentionSample>& all,
                             const std::string& name) {
     std::vector<AttentionPoint> forward;
@@ -422,7 +436,7 @@ class Fitter {
     }
     const AttentionDevice device{sms_of(device_), stream_bandwidth()};
     const AttentionCurve sheet = datasheet_attention(device_, kernel, job::DType::bf16);
-    const PassFit fit = fit_pass(forward, false, sheet.rate.at(128), device);
+    const PassFit fit = fit_forward(forward, sheet.rate.at(128), device);
     out_.rows.push_back(row_of(name + " forward", "all", static_cast<int>(forward.size()),
                                fit.held_out, fit.outliers));
     AttentionCurve curve;

@@ -480,6 +480,15 @@ Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKern
   return {seconds(t), backward ? p.backward_id : p.id};
 }
 
+Priced Kernels::paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
+                                job::DType dtype) const {
+  Priced p = attention(shape, kernel, dtype, false);
+  const AttentionPass& pass = state_->attention[static_cast<int>(kernel)].curve;
+  const double bytes = std::max(2.0, job::bytes_per_element(dtype));
+  p.time = p.time + seconds(cache_seconds(pass, shape, state_->attention_device, bytes));
+  return p;
+}
+
 Priced Kernels::memory(MemoryOp op, Bytes moved) const {
   const PricedMemory& p = state_->memory[static_cast<int>(op)];
   if (moved.count() <= 0) {

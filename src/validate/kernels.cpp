@@ -283,7 +283,12 @@ class Comparison {
       add(id,
           fmt::format("{} {} {} {} tokens", job::to_string(*dtype), attention_name(*kernel), way,
                       shape.query_length < kLong ? "below 4096" : "from 4096"),
-          seconds, kernels_.attention(shape, *kernel, *dtype, backward), "");
+          seconds,
+          // vLLM's rows hold writing its paged cache.
+          kernel_name.starts_with("vllm") && !backward
+              ? kernels_.paged_attention(shape, *kernel, *dtype)
+              : kernels_.attention(shape, *kernel, *dtype, backward),
+          "");
     };
     if (cells.has("time_us")) {
       const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;

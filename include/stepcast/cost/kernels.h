@@ -66,6 +66,9 @@ class Kernels {
   // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
   Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
+  // The forward pass as an inference engine's table times it: with what writing keys and values into a paged cache took,
+  // where the curve rests on such a table.
+  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
   // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's host link where the

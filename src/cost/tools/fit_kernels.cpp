@@ -257,7 +257,8 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
       const cost::AttentionFit fit =
           cost::fit_attention(it->second, text::to_number(need(k, "rate")),
                               {static_cast<int>(text::to_integer(need(source, "sms"))),
-                               text::to_number(need(source, "bandwidth"))});
+                               text::to_number(need(source, "bandwidth"))},
+                              text_or(k, "paged", "false") == "true");
       curve = fit.curve;
       held_out = fit.held_out;
       curve.fixed = std::min(curve.fixed, text::to_number(need(k, "fixed")));

@@ -316,6 +316,38 @@ TEST_CASE("attention: both passes are found, the backward by rates of its own wh
   }
 }
 
+TEST_CASE("a paged cache in the times is found, and left out of prices; no cache is invented") {
+  const AttentionDevice device{132, 2.7e12};
+  AttentionPass truth = true_pass(6e14);
+  Noise noise(15);
+  const auto fitted = [&] {
+    KernelSamples samples;
+    for (const auto& shape : attention_shapes()) {
+      const double t =
+          pass_seconds(truth, shape, false, 1, device, 2) + cache_seconds(truth, shape, device, 2);
+      samples.attention[AttentionKernel::flash3].push_back({shape, false, noise(t)});
+    }
+    return on_disk(fit_kernels(h100(), "cublas", samples, "a test"), "attention.yaml");
+  };
+  const auto plain = read_calibration(fitted());
+  CHECK(plain->attention.at(AttentionKernel::flash3).cache.empty());
+  truth.cache = {{64, 7}, {128, 3.5}};
+  const auto path = fitted();
+  const auto paged = read_calibration(path);
+  const auto& found = paged->attention.at(AttentionKernel::flash3).cache;
+  REQUIRE(found.size() == 2);
+  CHECK(found.at(64) == Approx(7).epsilon(0.25));
+  CHECK(found.at(128) == Approx(3.5).epsilon(0.25));
+  CurveTable curves;
+  const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
+  const auto shape = self_attention(4, 2048, 32, 32, 128, true);
+  const double alone = pass_seconds(truth, shape, false, 1, device, 2);
+  CHECK(to_seconds(kernels.attention(shape, AttentionKernel::flash3, DType::bf16, false).time) ==
+        Approx(alone).epsilon(0.06));
+  CHECK(to_seconds(kernels.paged_attention(shape, AttentionKernel::flash3, DType::bf16).time) ==
+        Approx(alone + cache_seconds(truth, shape, device, 2)).epsilon(0.06));
+}
+
 TEST_CASE("attention without a backward pass keeps a published ratio; too few points are refused") {
   const AttentionDevice device{132, 2.7e12};
   KernelSamples samples;
