@@ -17,7 +17,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string device, library = "cublas", compare, json;
+  std::string device, library, compare, json;
 };
 
 job::Device device_option(const std::string& name) {
@@ -39,7 +39,8 @@ int run(const Options& given) {
     throw option_fault("--device", "missing; expected a device such as h100-sxm");
   }
   if (given.compare.empty()) {
-    throw option_fault("--compare", "missing; expected a CSV of measured points");
+    throw option_fault("--compare",
+                       "missing; expected measured points: a CSV, or JSON lines of calibrate-gpu");
   }
   const job::Device device = device_option(given.device);
   std::optional<OutputFile> file;
@@ -73,11 +74,14 @@ Run add_kernels(CLI::App& app) {
   auto given = std::make_shared<Options>();
   app.add_option("--device", given->device, "device, as configs/devices lists them")
       ->type_name("NAME");
-  app.add_option("--library", given->library, "whose GEMM curves: cublas, trtllm, vllm")
-      ->type_name("NAME")
-      ->capture_default_str();
+  app.add_option(
+         "--library", given->library,
+         "whose GEMM curves: cublas, trtllm, vllm; left out: what the table's kernel column "
+         "names, else cublas")
+      ->type_name("NAME");
   app.add_option("--compare", given->compare,
-                 "CSV with gpu, dtype, m, n, k, batch, time_us; or a table of attention")
+                 "CSV with gpu, dtype, m, n, k, batch, time_us; a table of attention, of fused "
+                 "experts or of memory-bound operators; JSON lines of calibrate-gpu")
       ->type_name("FILE");
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
       ->type_name("FILE");

@@ -6,12 +6,16 @@
 #include <cctype>
 #include <charconv>
 #include <cmath>
+#include <fstream>
 #include <map>
 #include <set>
 
+#include "kernel_price.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/kernels.h"
+#include "stepcast/interop/gpu_csv.h"
+#include "stepcast/interop/gpu_measurements.h"
 #include "stepcast/text/document.h"
 #include "stepcast/validate/published.h"
 
@@ -23,6 +27,7 @@ using result::ValidationRow;
 constexpr std::size_t kMostFaults = 20;
 constexpr double kLongestMicroseconds = 1e9;
 constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 constexpr const char* kMetric = "time";
 
 std::string plain(std::string_view name) {
@@ -59,7 +64,6 @@ class Owner {
   }
   bool ours(const std::string& name) const { return ours_.at(name); }
 
- private:
   // "NVIDIA H100 SXM" and "a100-sxm-80g" as configs/ would write them.
   static std::vector<std::string> spellings(const std::string& name) {
     std::string base = plain(name);
@@ -75,6 +79,7 @@ class Owner {
     return out;
   }
 
+ private:
   std::map<std::string, bool> ours_;
 };
 
@@ -96,9 +101,9 @@ class Cells {
   const std::string& text(const char* column) const {
     return table_.rows[row_][static_cast<std::size_t>(table_.column(column))];
   }
-  std::int64_t size(const char* column) {
+  std::int64_t size(const char* column, std::int64_t most = kLargestSize) {
     const auto value = number<std::int64_t>(text(column));
-    if (!value || *value < 1 || *value > kLargestSize) {
+    if (!value || *value < 1 || *value > most) {
       fault(fmt::format("{} is '{}'; expected a whole number from 1", column, text(column)));
       return 1;
     }
@@ -127,38 +132,86 @@ class Cells {
   bool good_ = true;
 };
 
+// NeuSight's and Vidur's names of operators by what reads and writes alike.
+std::string operator_named(const std::string& name) {
+  static const std::map<std::string, const char*> known{{"ln", "norm"},
+                                                        {"input-layernorm", "norm"},
+                                                        {"post-attention-layernorm", "norm"},
+                                                        {"gelu", "activation"},
+                                                        {"relu", "activation"},
+                                                        {"tanh", "activation"},
+                                                        {"addu", "add"},
+                                                        {"mul", "add"},
+                                                        {"mulu", "add"},
+                                                        {"div", "add"},
+                                                        {"divu", "add"},
+                                                        {"elementwise", "add"}};
+  std::string word = plain(name);
+  if (const auto at = known.find(word); at != known.end()) {
+    return at->second;
+  }
+  std::replace(word.begin(), word.end(), '-', '_');
+  return word;
+}
+
 const char* attention_name(job::AttentionKernel kernel) {
   constexpr const char* kNames[] = {"unfused", "flash1", "flash2", "flash3", "cudnn"};
   return kNames[static_cast<int>(kernel)];
 }
 
-class Comparison {
+// Rows of a comparison and the classes of shapes that they belong to.
+class Rows {
  public:
-  Comparison(const job::Device& device, const std::string& library,
-             const std::filesystem::path& calibration, const text::Table& table)
-      : device_(device),
-        kernels_(device, library, calibration, {}, curves_),
-        table_(table),
-        owner_(device, table, table.column("gpu")) {}
+  explicit Rows(const std::string& file) : file_(file) {}
 
-  result::Validation run(bool attention) {
-    for (std::size_t i = 0; i < table_.rows.size(); ++i) {
-      Cells cells(table_, i, faults_);
-      attention ? attention_row(cells) : gemm_row(cells);
+  void add(const Shown& shown, double measured, const std::optional<Price>& price,
+           const std::string& why_not) {
+    ValidationRow row;
+    row.id = shown.id;
+    row.source = std::filesystem::path(file_).stem().string();
+    row.file = file_;
+    row.metric = kMetric;
+    row.published = measured;
+    if (price) {
+      row.predicted = price->seconds;
+      const double half = kDeviations90 * price->residual * row.predicted;
+      row.low = std::max(0.0, row.predicted - half);
+      row.high = row.predicted + half;
+      row.error = (row.predicted - measured) / measured;
+      for (const std::string& name : shown.classes) {
+        auto at = std::find(classes_.begin(), classes_.end(), name);
+        if (at == classes_.end()) {
+          classes_.push_back(name);
+          members_.emplace_back();
+          at = classes_.end() - 1;
+        }
+        members_[static_cast<std::size_t>(at - classes_.begin())].push_back(out_.rows.size());
+      }
+    } else {
+      row.status = "skipped";
+      row.reason = why_not;
     }
-    if (!faults_.empty()) {
-      throw InputError(std::move(faults_));
-    }
+    out_.rows.push_back(std::move(row));
+  }
+
+  // Summaries: all rows, then the classes that do not hold them all.
+  result::Validation finish() {
     if (out_.rows.empty()) {
-      throw InputError(
-          Fault{{table_.file, 1, 1}, "there are no rows; expected one measurement each"});
+      throw InputError(Fault{{file_, 1, 1}, "there are no rows; expected one measurement each"});
     }
     out_.summary = summarize(out_.rows);
-    std::vector<ValidationRow> named = out_.rows;
-    for (std::size_t i = 0; i < named.size(); ++i) {
-      named[i].metric = classes_[i];
-    }
-    if (std::set<std::string>(classes_.begin(), classes_.end()).size() > 1) {
+    std::vector<std::vector<std::size_t>> told;
+    for (std::size_t i = 0; i < classes_.size(); ++i) {
+      if (members_[i].size() == out_.rows.size() ||
+          std::find(told.begin(), told.end(), members_[i]) != told.end()) {
+        continue;
+      }
+      told.push_back(members_[i]);
+      std::vector<ValidationRow> named;
+      for (const std::size_t row : members_[i]) {
+        named.push_back(out_.rows[row]);
+        named.back().metric = classes_[i];
+      }
       for (auto& summary : summarize(named)) {
         out_.summary.push_back(std::move(summary));
       }
@@ -167,57 +220,181 @@ class Comparison {
   }
 
  private:
-  void add(const std::string& id, const std::string& shape_class, double measured,
-           const std::optional<cost::Priced>& priced, const std::string& why_not) {
-    ValidationRow row;
-    row.id = id;
-    row.source = std::filesystem::path(table_.file).stem().string();
-    row.file = table_.file;
-    row.metric = kMetric;
-    row.published = measured;
-    if (priced) {
-      row.predicted = to_seconds(priced->time);
-      const double half = kDeviations90 * curves_.curves()[priced->curve].residual * row.predicted;
-      row.low = std::max(0.0, row.predicted - half);
-      row.high = row.predicted + half;
-      row.error = (row.predicted - measured) / measured;
-    } else {
-      row.status = "skipped";
-      row.reason = why_not;
+  std::string file_;
+  std::vector<std::string> classes_;
+  std::vector<std::vector<std::size_t>> members_;  // rows of each class
+  result::Validation out_;
+};
+
+// Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
+// tables are taken for long runs of the library asked for.
+struct Method {
+  std::string library;  // "": the one asked for
+  bool burst = false;
+};
+
+Method method_of(const std::string& kernel, bool library_given) {
+  std::string word = plain(kernel);
+  const auto within = [&](const char* part) { return word.find(part) != std::string::npos; };
+  std::string library;
+  if (word == "torchnnfunctionallinear" || word == "vllm-default") {
+    library = "cublas";  // vLLM without quantisation calls torch's linear
+  } else if (word == "torch-flow" || word == "trtllm") {
+    library = "trtllm";
+  } else if (within("scaledmm") || within("nvfp4linear") || word.starts_with("vllm-")) {
+    library = "vllm";
+  } else {
+    return {};
+  }
+  return {library_given ? "" : library, true};
+}
+
+enum class TableKind { gemm, attention, experts, memory };
+
+class Comparison {
+ public:
+  Comparison(const job::Device& device, const std::string& library,
+             const std::filesystem::path& calibration, const text::Table& table)
+      : prices_(device, library.empty() ? "cublas" : library, calibration),
+        library_given_(!library.empty()),
+        table_(table),
+        owner_(device, table, table.column("gpu")),
+        out_(table.file) {}
+
+  result::Validation run(TableKind kind) {
+    for (std::size_t i = 0; i < table_.rows.size(); ++i) {
+      Cells cells(table_, i, faults_);
+      switch (kind) {
+        case TableKind::gemm:
+          gemm_row(cells);
+          break;
+        case TableKind::attention:
+          attention_row(cells);
+          break;
+        case TableKind::experts:
+          experts_row(cells);
+          break;
+        case TableKind::memory:
+          memory_row(cells);
+          break;
+      }
     }
-    out_.rows.push_back(std::move(row));
-    classes_.push_back(shape_class);
+    if (!faults_.empty()) {
+      throw InputError(std::move(faults_));
+    }
+    return out_.finish();
+  }
+
+ private:
+  std::string not_ours(Cells& cells, const std::optional<job::DType>& dtype) const {
+    if (!owner_.ours(cells.text("gpu"))) {
+      return fmt::format("measured on {}", cells.text("gpu"));
+    }
+    return dtype ? "" : fmt::format("the format {} is not modelled", cells.text("dtype"));
+  }
+  Method method(Cells& cells) const {
+    return cells.has("kernel") ? method_of(cells.text("kernel"), library_given_) : Method{};
+  }
+
+  // A fused layer of experts.
+  void experts_row(Cells& cells) {
+    cost::ExpertLayer layer{cells.size("num_tokens"), cells.size("hidden"), cells.size("inter")};
+    layer.topk = static_cast<int>(cells.size("topk"));
+    layer.experts = static_cast<int>(cells.size("experts"));
+    layer.tensor = cells.has("tp") ? static_cast<int>(cells.size("tp")) : 1;
+    layer.parallel = cells.has("ep") ? static_cast<int>(cells.size("ep")) : 1;
+    const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
+    if (!cells.good()) {
+      return;
+    }
+    const auto dtype = dtype_named(cells.text("dtype"));
+    const std::string name = dtype ? job::to_string(*dtype) : cells.text("dtype");
+    std::string why = not_ours(cells, dtype);
+    if (why.empty() && cells.has("distribution") && cells.text("distribution") != "balanced") {
+      why = "experts of unequal load";
+    }
+    const double rows = static_cast<double>(layer.tokens) * layer.topk / layer.experts;
+    constexpr double kMany = 128;
+    const Shown shown{
+        fmt::format("{} experts t{} h{} f{} top{} of {} tp{} ep{}", name, layer.tokens,
+                    layer.hidden, layer.inter, layer.topk, layer.experts, layer.tensor,
+                    layer.parallel),
+        {fmt::format("{} experts", name),
+         fmt::format("{} experts {} 128 rows each", name, rows < kMany ? "below" : "from")}};
+    std::optional<Price> price;
+    if (why.empty()) {
+      price = prices_.experts(layer, *dtype, method(cells).library);
+    }
+    out_.add(shown, seconds, price, why);
+  }
+
+  void memory_row(Cells& cells) {
+    const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
+    const bool told = cells.has("bytes_moved");
+    const std::int64_t elements =
+        told ? 0 : std::min(cells.size("tokens"), kLargestSize) * cells.size("hidden");
+    std::int64_t bytes = told ? cells.size("bytes_moved", kMostBytes) : 0;
+    if (!cells.good()) {
+      return;
+    }
+    const auto dtype = dtype_named(cells.text("dtype"));
+    const std::string op = operator_named(cells.text("op"));
+    std::string why = not_ours(cells, dtype);
+    if (why.empty() && !memory_op_named(op)) {
+      why = fmt::format("the operator {} is not modelled", cells.text("op"));
+    }
+    if (why.empty() && !told) {
+      // Read and written; an addition reads two.
+      const int tensors = op == "norm" ? 2 : op == "add" ? 3 : 0;
+      bytes = static_cast<std::int64_t>(static_cast<double>(tensors * elements) *
+                                        job::bytes_per_element(*dtype));
+      if (tensors == 0) {
+        why = "the table does not tell its bytes";
+      }
+    }
+    interop::MemoryCase what;
+    what.op = op;
+    what.bytes = bytes;
+    Shown shown = validate::shown(what);
+    shown.id = fmt::format("{} {} {} bytes", cells.text("dtype"), cells.text("op"), bytes);
+    std::optional<Price> price;
+    if (why.empty()) {
+      price = prices_.memory(op, bytes);
+    }
+    out_.add(shown, seconds, price, why);
   }
 
   void gemm_row(Cells& cells) {
     const model::Gemm shape{cells.size("m"), cells.size("n"), cells.size("k"), cells.size("batch")};
     const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
+    std::string way;
+    auto layout = cost::Layout::forward;
+    if (cells.has("layout")) {
+      const std::string& name = cells.text("layout");
+      if (name == "NN") {
+        layout = cost::Layout::input_grad;
+        way = "input gradient";
+      } else if (name == "NT") {
+        layout = cost::Layout::weight_grad;
+        way = "weight gradient";
+      } else if (name != "TN") {
+        cells.fault(fmt::format("layout is '{}'; expected TN, NN or NT", name));
+      }
+    }
     if (!cells.good()) {
       return;
     }
     const std::string& name = cells.text("dtype");
     const auto dtype = dtype_named(name);
-    const std::string shown = dtype ? job::to_string(*dtype) : name;
-    const std::string id =
-        fmt::format("{} {}{}x{}x{}", shown, shape.batch > 1 ? fmt::format("{}x", shape.batch) : "",
-                    shape.m, shape.n, shape.k);
-    // Where launches and waves stop mattering; the fits are judged on the same side.
-    constexpr double kLarge = 1e9;
-    const double flops = 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
-                         static_cast<double>(shape.k) * static_cast<double>(shape.batch);
-    const std::string shape_class =
-        fmt::format("{} gemm {} 1 GFLOP", shown, flops < kLarge ? "below" : "from");
-    std::string why;
-    if (!owner_.ours(cells.text("gpu"))) {
-      why = fmt::format("measured on {}", cells.text("gpu"));
-    } else if (!dtype) {
-      why = fmt::format("the format {} is not modelled", name);
-    }
-    std::optional<cost::Priced> priced;
+    const std::string why = not_ours(cells, dtype);
+    std::optional<Price> price;
     if (why.empty()) {
-      priced = kernels_.gemm(shape, *dtype, cost::Layout::forward);
+      const Method how = method(cells);
+      const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
+                              dtype_named(cells.text("out_dtype")) == job::DType::fp32;
+      price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, how.library);
     }
-    add(id, shape_class, seconds, priced, why);
+    out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);
   }
 
   void attention_row(Cells& cells) {
@@ -244,7 +421,7 @@ class Comparison {
       const std::string id =
           fmt::format("{} {} b{} s{} h{} d{}", dtype_name, kernel_name, cells.text("batch"),
                       cells.text("seqlen"), cells.text("heads"), cells.text("head_dim"));
-      add(id, "not modelled", 0, std::nullopt, why);
+      out_.add({id, {}}, 0, std::nullopt, why);
       return;
     }
     model::AttentionShape shape;
@@ -280,15 +457,14 @@ class Comparison {
                       shape.sequences, shape.query_length, shape.heads, shape.kv_heads,
                       shape.qk_dim, shape.causal ? " causal" : "");
       constexpr std::int64_t kLong = 4096;
-      add(id,
-          fmt::format("{} {} {} {} tokens", job::to_string(*dtype), attention_name(*kernel), way,
-                      shape.query_length < kLong ? "below 4096" : "from 4096"),
-          seconds,
-          // vLLM's rows hold writing its paged cache.
-          kernel_name.starts_with("vllm") && !backward
-              ? kernels_.paged_attention(shape, *kernel, *dtype)
-              : kernels_.attention(shape, *kernel, *dtype, backward),
-          "");
+      out_.add({id,
+                {fmt::format("{} {} {} {} tokens", job::to_string(*dtype), attention_name(*kernel),
+                             way, shape.query_length < kLong ? "below 4096" : "from 4096")}},
+               seconds,
+               // vLLM's rows hold writing its paged cache.
+               prices_.attention(shape, *kernel, *dtype, backward,
+                                 kernel_name.starts_with("vllm") && !backward),
+               "");
     };
     if (cells.has("time_us")) {
       const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
@@ -314,70 +490,102 @@ class Comparison {
     }
   }
 
-  job::Device device_;
-  cost::CurveTable curves_;
-  cost::Kernels kernels_;
+  KernelPrices prices_;
+  bool library_given_;
   const text::Table& table_;
   Owner owner_;
   std::vector<Fault> faults_;
-  std::vector<std::string> classes_;  // of each row
-  result::Validation out_;
+  Rows out_;
 };
+
+// Measurements of calibrate-gpu. What stands in the file for other purposes is skipped.
+result::Validation compare_records(const job::Device& device, const std::string& library,
+                                   const std::filesystem::path& calibration,
+                                   const std::filesystem::path& file) {
+  const auto read = interop::read_gpu_measurements(file);
+  KernelPrices prices(device, library.empty() ? "cublas" : library, calibration);
+  for (const auto& session : read.sessions) {
+    const auto known = config::list("devices");
+    for (const std::string& stem : Owner::spellings(session.gpu)) {
+      if (std::find(known.begin(), known.end(), stem) != known.end() &&
+          config::device(stem).name != device.name) {
+        throw InputError(
+            Fault{{read.file, 1, 1},
+                  fmt::format("measured on {}; expected {}", session.gpu, device.name)});
+      }
+    }
+  }
+  Rows out(read.file);
+  for (const auto& m : read.measurements) {
+    std::string why = m.skipped;
+    std::optional<Price> price;
+    if (why.empty()) {
+      price = prices.measured(m.what, why);
+    }
+    out.add(shown(m.what), m.time.median, price, why);
+  }
+  return out.finish();
+}
+
+bool starts_as_json(const std::filesystem::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  char first = 0;
+  while (in.get(first) && std::isspace(static_cast<unsigned char>(first)) != 0) {
+  }
+  return in && first == '{';
+}
 
 }  // namespace
 
-std::optional<job::DType> dtype_named(std::string_view name) {
-  using job::DType;
-  static const std::map<std::string, DType> known{
-      {"bf16", DType::bf16},   {"bfloat16", DType::bf16},       {"fp16", DType::fp16},
-      {"half", DType::fp16},   {"float16", DType::fp16},        {"fp32", DType::fp32},
-      {"float", DType::fp32},  {"float32", DType::fp32},        {"tf32", DType::tf32},
-      {"fp8", DType::fp8},     {"fp8-block", DType::fp8_block}, {"float8-e4m3fn", DType::fp8},
-      {"mxfp8", DType::mxfp8}, {"nvfp4", DType::nvfp4},         {"int8", DType::int8}};
-  const auto found = known.find(plain(name));
-  return found == known.end() ? std::nullopt : std::optional(found->second);
-}
+std::optional<job::DType> dtype_named(std::string_view name) { return interop::dtype_named(name); }
 
 std::optional<job::AttentionKernel> attention_named(std::string_view name) {
-  using job::AttentionKernel;
-  // Prefill in FlashInfer's TensorRT-LLM kernels is what the Blackwell curves call cudnn
-  // (calibration/sources.yaml).
-  static const std::map<std::string, AttentionKernel> known{
-      {"fa1", AttentionKernel::flash1},
-      {"flash1", AttentionKernel::flash1},
-      {"fa2", AttentionKernel::flash2},
-      {"flash2", AttentionKernel::flash2},
-      {"vllm-flash-attn", AttentionKernel::flash2},
-      {"fa3", AttentionKernel::flash3},
-      {"flash3", AttentionKernel::flash3},
-      {"vllm-flash-attn-fa3", AttentionKernel::flash3},
-      {"cudnn", AttentionKernel::cudnn},
-      {"vllm-flashinfer-trtllmprefill", AttentionKernel::cudnn}};
-  const auto found = known.find(plain(name));
-  return found == known.end() ? std::nullopt : std::optional(found->second);
+  return interop::attention_named(name);
 }
 
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,
                                    const std::filesystem::path& csv) {
+  const auto calibration = data_directory / "calibration";
+  if (starts_as_json(csv)) {
+    return compare_records(device, library, calibration, csv);
+  }
   const text::Table table = text::read_csv(csv);
-  const bool attention = table.column("seqlen") >= 0;
-  const std::vector<const char*> needed =
-      attention ? std::vector<const char*>{"gpu",    "kernel", "dtype",    "batch",
-                                           "seqlen", "heads",  "head_dim", "causal"}
-                : std::vector<const char*>{"gpu", "dtype", "m", "n", "k", "batch", "time_us"};
+  const auto has = [&](const char* column) { return table.column(column) >= 0; };
+  const TableKind kind = has("seqlen")                         ? TableKind::attention
+                         : has("num_tokens") && has("experts") ? TableKind::experts
+                         : has("op") && !has("m")              ? TableKind::memory
+                                                               : TableKind::gemm;
+  std::vector<const char*> needed;
+  switch (kind) {
+    case TableKind::attention:
+      needed = {"gpu", "kernel", "dtype", "batch", "seqlen", "heads", "head_dim", "causal"};
+      break;
+    case TableKind::experts:
+      needed = {"gpu", "dtype", "num_tokens", "hidden", "inter", "topk", "experts", "time_us"};
+      break;
+    case TableKind::memory:
+      needed = {"gpu", "op", "dtype", "time_us"};
+      break;
+    case TableKind::gemm:
+      needed = {"gpu", "dtype", "m", "n", "k", "batch", "time_us"};
+      break;
+  }
+  if (kind == TableKind::memory && !has("bytes_moved")) {
+    needed.insert(needed.end(), {"tokens", "hidden"});
+  }
   for (const char* column : needed) {
-    if (table.column(column) < 0) {
+    if (!has(column)) {
       throw InputError(Fault{
           {table.file, 1, 1},
           fmt::format("column '{}' is missing; expected {}", column, fmt::join(needed, ", "))});
     }
   }
-  if (attention && table.column("time_us") < 0 && table.column("fwd_tflops") < 0) {
+  if (kind == TableKind::attention && !has("time_us") && !has("fwd_tflops")) {
     throw InputError(
         Fault{{table.file, 1, 1}, "there is no measured column; expected time_us or fwd_tflops"});
   }
-  return Comparison(device, library, data_directory / "calibration", table).run(attention);
+  return Comparison(device, library, calibration, table).run(kind);
 }
 
 }  // namespace stepcast::validate

@@ -47,6 +47,9 @@ struct Launch {
   Time graph{0};
 };
 
+// The libraries whose GEMMs were measured on a device ("": on any), in order of name.
+std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir, const std::string& device);
+
 // LAW and VALID range stand in src/cost/gemm.cpp and src/cost/attention.cpp.
 class Kernels {
  public:

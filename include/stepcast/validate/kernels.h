@@ -11,11 +11,16 @@
 
 namespace stepcast::validate {
 
-// A CSV of GEMMs (gpu, dtype, m, n, k, batch, time_us) or of attention (gpu, kernel, dtype, batch,
-// seqlen, heads, head_dim, causal, and time_us or fwd_tflops and bwd_tflops); more columns are
-// ignored. One row per measured point; those of other devices, and formats and kernels that are not
-// modelled, are skipped with the reason. Summaries: all rows, then per class of shape. Throws
-// InputError with the line of what is no measurement.
+// A CSV of GEMMs (gpu, dtype, m, n, k, batch, time_us; kernel, layout, out_dtype), of attention
+// (gpu, kernel, dtype, batch, seqlen, heads, head_dim, causal, and time_us or fwd_tflops and
+// bwd_tflops), of fused layers of experts (gpu, dtype, num_tokens, hidden, inter, topk, experts,
+// time_us; tp, ep, distribution) or of memory-bound operators (gpu, op, dtype, time_us, and
+// bytes_moved or tokens and hidden); more columns are ignored. Or JSON lines of calibrate-gpu.
+// `library` "": what a row's `kernel` names, else cublas. Kernels of inference frameworks are
+// priced as the short bursts that their tables time, others as in a long run. One row per measured
+// point; those of other devices, and formats and kernels that are not modelled, are skipped with
+// the reason. Summaries: all rows, then per class of shape. Throws InputError with the line of what
+// is no measurement, or naming a library of which nothing was measured.
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,
                                    const std::filesystem::path& csv);
