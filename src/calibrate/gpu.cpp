@@ -64,7 +64,8 @@ bool holds_collectives(const KernelFile& file) {
   const auto* harness = std::get_if<interop::GpuMeasurements>(&file);
   return harness != nullptr &&
          std::any_of(harness->measurements.begin(), harness->measurements.end(), [](const auto& m) {
-           return std::holds_alternative<interop::CollectiveCase>(m.what);
+           const auto* c = std::get_if<interop::CollectiveCase>(&m.what);
+           return c != nullptr && c->ranks > 1 && m.skipped.empty();
          });
 }
 

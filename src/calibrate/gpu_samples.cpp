@@ -144,6 +144,12 @@ class Gatherer {
         why = fmt::format("attention in {} is not modelled", job::to_string(a->dtype));
       }
     }
+    if (const auto* c = std::get_if<CollectiveCase>(&m.what)) {
+      if (c->ranks > 1) {
+        return;  // for `calibrate nccl`, as the report says
+      }
+      why = "collectives of one rank: what a call costs, which no curve holds";
+    }
     if (!why.empty()) {
       leave_out(file, m.line, why);
       return;

@@ -1,5 +1,7 @@
 #include "gpu_collectives.h"
 
+#include <algorithm>
+#include <cctype>
 #include <map>
 #include <tuple>
 
@@ -27,6 +29,12 @@ std::string type_name(job::DType t) {
       return "int8";
   }
   return "";
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
 }
 
 }  // namespace
@@ -58,8 +66,8 @@ CollectiveLog collectives_of(const GpuMeasurements& all) {
       run.devices = {s.gpu};
       run.nccl_version = s.nccl;
       run.date = s.date.substr(0, 10);
-      run.algorithm = c->algo;
-      run.protocol = c->proto;
+      run.algorithm = lower(c->algo);
+      run.protocol = lower(c->proto);
       log.runs.push_back(std::move(run));
     }
     log.runs[at->second].points.push_back(

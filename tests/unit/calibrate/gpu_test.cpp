@@ -209,6 +209,20 @@ TEST_CASE("What no fit takes is left out with its reason") {
   CHECK(memory.left_out[0].why == "may have stayed in the L2 cache from run to run");
 }
 
+TEST_CASE("Collectives are told apart from what a call costs") {
+  const Folder folder;
+  interop::CollectiveCase alone{"all_reduce", job::DType::bf16, 1 << 20, 1, 1, "", ""};
+  const auto one = calibrated({folder.write("one.jsonl", kH200 + line(alone, 1e-5))});
+  CHECK(one.collectives.empty());
+  REQUIRE(one.left_out.size() == 1);
+  CHECK(one.left_out[0].why == "collectives of one rank: what a call costs, which no curve holds");
+  interop::CollectiveCase eight = alone;
+  eight.ranks = 8;
+  const auto two = calibrated({folder.write("two.jsonl", kH200 + line(eight, 1e-5))});
+  CHECK(two.collectives.size() == 1);
+  CHECK(two.left_out.empty());
+}
+
 TEST_CASE("A capped or partial GPU is told") {
   const Folder folder;
   const auto file = folder.write(

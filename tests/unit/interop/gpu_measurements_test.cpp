@@ -361,7 +361,8 @@ TEST_CASE("Collectives of a file are a log of calibrate nccl") {
   std::string text = kSession + gemm_line(1e-3) + to_json_line(timed(c, 5e-5));
   c.bytes = 1 << 21;
   text += to_json_line(timed(c, 7e-5));
-  c.algo = "ring";
+  c.algo = "Ring";
+  c.proto = "LL128";
   text += to_json_line(timed(c, 9e-5));
   std::ofstream(file) << text;
   const CollectiveLog log = read_collectives(file);
@@ -381,4 +382,5 @@ TEST_CASE("Collectives of a file are a log of calibrate nccl") {
   CHECK(run.points[1].type == "bfloat16");
   CHECK(run.points[1].line == 4);
   CHECK(log.runs[1].algorithm == "ring");
+  CHECK(log.runs[1].protocol == "ll128");
 }
