@@ -54,38 +54,47 @@ void shuffle(std::vector<interop::GpuCase>& cases, std::uint64_t seed) {
 
 std::vector<Planned> interleave(const std::vector<Strand>& strands, const Abilities& on,
                                 const Policy& policy) {
-  struct State {
+  struct Ready {  // what of a strand can be measured, and how far it is
+    std::vector<Planned> cases;
     std::size_t next = 0;
     double spent = 0;
   };
-  std::vector<State> states(strands.size());
-  std::vector<Planned> plan;
-  std::set<std::string> seen;
   const auto most = static_cast<std::int64_t>(kOfMemory * static_cast<double>(on.memory));
-  while (true) {
-    std::size_t best = strands.size();
-    for (std::size_t s = 0; s < strands.size(); ++s) {
-      if (states[s].next < strands[s].cases.size() &&
-          (best == strands.size() ||
-           states[s].spent / strands[s].share < states[best].spent / strands[best].share)) {
-        best = s;
+  std::set<std::string> seen;
+  std::vector<Ready> ready(strands.size());
+  std::size_t left = 0;
+  for (std::size_t s = 0; s < strands.size(); ++s) {
+    for (const interop::GpuCase& what : strands[s].cases) {
+      std::string key = interop::to_string(what);
+      if (memory_of(what) <= most && seconds_once(what, on) <= kLongestOnce &&
+          seen.insert(key).second) {
+        ready[s].cases.push_back({what, std::move(key), estimate(what, on, policy)});
+        ++left;
       }
     }
-    if (best == strands.size()) {
-      return plan;
-    }
-    const interop::GpuCase& what = strands[best].cases[states[best].next++];
-    if (memory_of(what) > most || seconds_once(what, on) > kLongestOnce) {
-      continue;
-    }
-    std::string key = interop::to_string(what);
-    if (!seen.insert(key).second) {
-      continue;
-    }
-    const double seconds = estimate(what, on, policy);
-    states[best].spent += seconds;
-    plan.push_back({what, std::move(key), seconds});
   }
+  std::vector<Planned> plan;
+  for (; left > 0; --left) {
+    // The strand whose next case would end first if each ran at its share: long cases wait until
+    // the others have had as much (fair queueing: Demers, Keshav, Shenker 1989).
+    std::size_t best = strands.size();
+    double earliest = 0;
+    for (std::size_t s = 0; s < strands.size(); ++s) {
+      if (ready[s].next == ready[s].cases.size()) {
+        continue;
+      }
+      const double end =
+          (ready[s].spent + ready[s].cases[ready[s].next].seconds) / strands[s].share;
+      if (best == strands.size() || end < earliest) {
+        best = s;
+        earliest = end;
+      }
+    }
+    Planned& planned = ready[best].cases[ready[best].next++];
+    ready[best].spent += planned.seconds;
+    plan.push_back(std::move(planned));
+  }
+  return plan;
 }
 
 std::vector<Planned> make_plan(const Abilities& on, const PlanOptions& options) {

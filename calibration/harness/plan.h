@@ -42,8 +42,8 @@ struct Strand {
   std::vector<interop::GpuCase> cases;
 };
 
-// Round by round the strand that is furthest behind its share; what is too large or too long for
-// the device is left out, and every case but its first.
+// Fair queueing of the strands by their shares; what is too large or too long for the device is
+// left out, and a case that stands twice is there once.
 std::vector<Planned> interleave(const std::vector<Strand>& strands, const Abilities& on,
                                 const Policy& policy);
 
