@@ -192,9 +192,16 @@ GemmCurve read_gemm(const text::Value& v) {
     c.law.l2_bandwidth = number_in(law, "l2_bandwidth", c.law.bandwidth, 1e16);
   }
   if (const text::Value* layout = v.find("layout")) {
-    expect_map(*layout, {"input_grad", "weight_grad", "source"});
+    expect_map(*layout, {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual",
+                         "source"});
     c.input_grad = number_in(*layout, "input_grad", 0.2, 5);
     c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
+    if (layout->find("input_grad_residual") != nullptr) {
+      c.input_grad_residual = number_in(*layout, "input_grad_residual", 0, 2);
+    }
+    if (layout->find("weight_grad_residual") != nullptr) {
+      c.weight_grad_residual = number_in(*layout, "weight_grad_residual", 0, 2);
+    }
   }
   const text::Value& sustained =
       expect_map(need(v, "sustained"), {"burst", "long_run", "deviation", "source"});

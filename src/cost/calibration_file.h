@@ -32,6 +32,9 @@ struct GemmCurve {
   GemmLaw law;
   double input_grad = 1;   // time of the NN layout over that of TN
   double weight_grad = 1;  // NT over TN
+  // Held-out standard deviations of those layouts where they were measured; 0: as the forward's.
+  double input_grad_residual = 0;
+  double weight_grad_residual = 0;
   // FLOP/s of the fastest GEMMs in a burst (as the points) and in long runs, and how sure the
   // latter is.
   double burst = 0;

@@ -72,8 +72,15 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
     out += fmt::format(", resident: {:.4g}, l2_bandwidth: {:.4g}", l.resident, l.l2_bandwidth);
   }
   out += "}\n";
-  out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}, source: \"{}\"}}\n",
-                     c.input_grad, c.weight_grad, notes.layout_source);
+  out += fmt::format("    layout: {{input_grad: {:.4g}, weight_grad: {:.4g}", c.input_grad,
+                     c.weight_grad);
+  if (c.input_grad_residual > 0) {
+    out += fmt::format(", input_grad_residual: {:.3g}", c.input_grad_residual);
+  }
+  if (c.weight_grad_residual > 0) {
+    out += fmt::format(", weight_grad_residual: {:.3g}", c.weight_grad_residual);
+  }
+  out += fmt::format(", source: \"{}\"}}\n", notes.layout_source);
   out += fmt::format(
       "    sustained: {{burst: {:.4g}, long_run: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
       c.burst, c.long_run, c.long_run_deviation, notes.sustained_source);

@@ -246,7 +246,7 @@ class Fitter {
 
   // A factor, and its held-out error: each point by the median of the other folds.
   double factor_of(const std::vector<double>& logs, const std::string& name,
-                   const std::string& what) {
+                   const std::string& what, double* residual = nullptr) {
     std::vector<double> unseen;
     for (std::size_t fold = 0; fold < kFolds; ++fold) {
       std::vector<double> others;
@@ -264,15 +264,19 @@ class Fitter {
     for (double& x : off) {
       x -= middle;
     }
+    const SizeClass held_out = summary(unseen);
+    if (residual != nullptr) {
+      *residual = held_out.deviation;
+    }
     out_.rows.push_back(
-        row_of(name, what, static_cast<int>(logs.size()), summary(unseen), count_outliers(off)));
+        row_of(name, what, static_cast<int>(logs.size()), held_out, count_outliers(off)));
     return std::exp(middle);
   }
 
   void layouts(const std::vector<GemmSample>& all, ElementBytes element, const std::string& name,
                GemmCurve& curve, GemmNotes& notes) {
     std::string source;
-    const auto one = [&](Layout layout, const char* what, double& factor) {
+    const auto one = [&](Layout layout, const char* what, double& factor, double& residual) {
       const auto r = ratios(all, curve.law, element, [layout](const GemmSample& s) {
         return s.layout == layout && s.groups == 1;
       });
@@ -281,12 +285,12 @@ class Fitter {
         source += fmt::format("{}: not measured ({} points), 1 stands in", what, r.size());
         return;
       }
-      factor = std::clamp(factor_of(r, name, what), 0.2, 5.0);
+      factor = std::clamp(factor_of(r, name, what, &residual), 0.2, 5.0);
       source += fmt::format("{}: median of {} points, spread {:.1f} %", what, r.size(),
                             100 * spread_of(r));
     };
-    one(Layout::input_grad, "input_grad", curve.input_grad);
-    one(Layout::weight_grad, "weight_grad", curve.weight_grad);
+    one(Layout::input_grad, "input_grad", curve.input_grad, curve.input_grad_residual);
+    one(Layout::weight_grad, "weight_grad", curve.weight_grad, curve.weight_grad_residual);
     // Accumulation in fp32 is part of the law (its bytes): checked, not fitted.
     auto accumulated = ratios(all, curve.law, element, [](const GemmSample& s) {
       return s.accumulate_fp32 && s.groups == 1;

@@ -81,6 +81,7 @@ std::vector<job::AttentionKernel> stand_ins(job::AttentionKernel k) {
 struct PricedGemm {
   GemmCurve curve;
   CurveId id = 0;
+  std::array<CurveId, 3> layout_ids{};
   double peak = 0;  // FLOP/s of the data sheet: a floor
   GroupedCurve grouped;
   GemmCurve grouped_over;  // the curve that it multiplies
@@ -189,6 +190,20 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     }
     c.common = Common::clock;
     entry.id = curves.add(c);
+    // Layouts that were measured are as sure as their own points.
+    const double added = std::sqrt(
+        std::max(0.0, c.residual * c.residual - entry.curve.residual * entry.curve.residual));
+    const std::string forward = c.name;
+    const auto layout_id = [&](const char* what, double residual) {
+      if (residual <= 0) {
+        return entry.id;
+      }
+      c.name = forward + what;
+      c.residual = together(residual, added);
+      return curves.add(c);
+    };
+    entry.layout_ids = {entry.id, layout_id(", input grad", entry.curve.input_grad_residual),
+                        layout_id(", weight grad", entry.curve.weight_grad_residual)};
   }
 }
 
@@ -396,7 +411,7 @@ Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
   const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
   return {
       seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, true, 1)),
-      p.id};
+      p.layout_ids[static_cast<int>(layout)]};
 }
 
 Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
@@ -404,7 +419,7 @@ Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout la
   const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
   return {
       seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, false, 1)),
-      p.id};
+      p.layout_ids[static_cast<int>(layout)]};
 }
 
 double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,

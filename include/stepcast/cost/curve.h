@@ -28,7 +28,7 @@ struct Curve {
 class CurveTable {
  public:
   CurveTable();
-  CurveId add(const Curve& curve);  // the id of an equal name, or a new one
+  CurveId add(const Curve& curve);  // the id of an equal name and file, or a new one
   const std::vector<Curve>& curves() const { return curves_; }
 
  private:

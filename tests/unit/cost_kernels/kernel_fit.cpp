@@ -194,6 +194,16 @@ TEST_CASE("fit_kernels finds the GEMM law, its layouts, groups and level of long
 
   CurveTable curves;
   const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
+  const model::Gemm any{4096, 4096, 4096, 1};
+  const auto residual = [&](Layout layout) {
+    return curves.curves()[kernels.gemm(any, DType::bf16, layout).curve].residual;
+  };
+  CHECK(residual(Layout::weight_grad) ==
+        Approx(std::hypot(c.weight_grad_residual, c.long_run_deviation)));
+  CHECK(residual(Layout::input_grad) ==
+        Approx(std::hypot(c.input_grad_residual, c.long_run_deviation)));
+  CHECK(c.weight_grad_residual == Approx(kNoise).margin(0.02));
+
   Noise noise(77);
   std::vector<double> off;
   for (int i = 0; i < 200; ++i) {
