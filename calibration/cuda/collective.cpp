@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstddef>
-#include <set>
+#include <map>
 #include <string_view>
 #include <tuple>
 
@@ -168,8 +168,8 @@ Refusal refusal_of(const CollectiveCase& c, int channels) {
   return {c.op,    lower(c.algo) + " " + lower(c.proto), job::to_string(c.dtype), c.ranks, c.nodes,
           channels};
 }
-std::set<Refusal>& refused() {
-  static std::set<Refusal> all;
+std::map<Refusal, std::string>& refused() {
+  static std::map<Refusal, std::string> all;
   return all;
 }
 
@@ -276,9 +276,8 @@ CommunicatorKey key_of(const CollectiveCase& what, int channels, const Team& tea
 
 Collective::Collective(Team& team, const CollectiveCase& what, int channels, std::uint64_t seed)
     : what_(what), send_(team.size()), receive_(team.size()) {
-  if (refused().count(refusal_of(what, channels)) > 0) {
-    throw Unsupported("NCCL refused " + what.op + " by " + what.algo + " " + what.proto +
-                      " before");
+  if (const auto known = refused().find(refusal_of(what, channels)); known != refused().end()) {
+    throw Unsupported(known->second);
   }
   counts_ = counts_of(what).value();
   team.on_failure(abandon_communicator);
@@ -287,8 +286,8 @@ Collective::Collective(Team& team, const CollectiveCase& what, int channels, std
   const auto or_refused = [&](const auto& attempt) {
     try {
       attempt();
-    } catch (const Unsupported&) {
-      refused().insert(refusal_of(what, channels));
+    } catch (const Unsupported& why) {
+      refused().emplace(refusal_of(what, channels), why.what());
       abandon_communicator();
       throw;
     }

@@ -238,7 +238,7 @@ void make_kernel(Pair& pair, Context& context, const OverlapCase& what) {
   }
 }
 
-void make_copy(Pair& pair, const OverlapCase& what) {
+void make_copy(Pair& pair, Context& context, const OverlapCase& what) {
   const auto bytes = static_cast<std::size_t>(what.other_bytes);
   const bool up = what.direction == "h2d";
   const bool down = what.direction == "d2h";
@@ -254,6 +254,9 @@ void make_copy(Pair& pair, const OverlapCase& what) {
   } else {
     pair.from = Buffer(bytes);
     from = pair.from.data();
+  }
+  if (!up) {  // what is read on the device
+    fill_random(context, down ? pair.to.data() : pair.from.data(), bytes / 2, job::DType::bf16, 1);
   }
   pair.other = [=, stream = static_cast<cudaStream_t>(*pair.stream)] {
     check(cudaMemcpyAsync(to, from, bytes, kind, stream), "cudaMemcpyAsync");
@@ -277,7 +280,7 @@ Samples measure(Team& team, const Context& context, const OverlapCase& what, con
         collective->launch(slot, stream);
       };
     } else {
-      make_copy(pair, what);
+      make_copy(pair, *slot.context, what);
     }
     check(cudaDeviceSynchronize(), "preparing an overlap");
   });

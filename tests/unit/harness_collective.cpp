@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,9 @@
 
 #include "catch.hpp"
 #include "cuda/bench.h"
+#include "cuda/gemm.h"
+#include "cuda/launch_kernels.h"
+#include "cuda/memory.h"
 #include "cuda/nccl.h"
 #include "harness/nccl_table.h"
 
@@ -80,9 +84,20 @@ struct CUstream_st {
   std::thread worker;
 };
 
+struct Mark {
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool reached = false;
+  std::chrono::steady_clock::time_point at;
+};
+struct CUevent_st {
+  std::shared_ptr<Mark> mark = std::make_shared<Mark>();  // a stream may still have to reach it
+};
+
 namespace {
 
 constexpr int kGpus = 4;
+constexpr auto kOverlapped = std::chrono::microseconds(500);  // a kernel, a collective beside it
 thread_local int current = 0;
 
 struct Fake {
@@ -99,6 +114,7 @@ struct Fake {
   std::atomic<int> fails_rank{-1};  // a rank whose launches fail
   std::atomic<int> fails_after{0};  // this many launches
   std::atomic<int> wrong_rank{-1};  // a rank that receives a wrong element
+  std::atomic<bool> slow{false};    // collectives take as long as kernels
 };
 Fake& fake() {
   static Fake one;
@@ -178,6 +194,20 @@ cudaError_t cudaMemGetInfo(size_t* available, size_t* total) {
 }
 cudaError_t cudaMemcpy(void* to, const void* from, size_t bytes, cudaMemcpyKind) {
   std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaMalloc(data, bytes); }
+cudaError_t cudaFreeHost(void* data) { return cudaFree(data); }
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t stream) {
+  stream->enqueue([=] { std::memcpy(to, from, bytes); });
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  stream->enqueue([mark = event->mark] {
+    std::unique_lock lock(mark->mutex);
+    mark->changed.wait(lock, [&] { return mark->reached; });
+  });
   return cudaSuccess;
 }
 cudaError_t cudaMemset(void* data, int value, size_t bytes) {
@@ -277,6 +307,9 @@ void together(ncclComm_t comm, cudaStream_t stream, const void* send,
     }
     if (!clique.meet()) {
       return;
+    }
+    if (fake().slow) {
+      std::this_thread::sleep_for(kOverlapped);
     }
     combine(clique.sends);
     if (comm->rank == fake().wrong_rank) {
@@ -495,6 +528,49 @@ void fill_random(Context&, void* data, std::size_t elements, job::DType dtype, s
               elements * static_cast<std::size_t>(nccl_type_bytes(dtype)));
 }
 Sensors read_sensors(int) { return {1.98e9, 700, 60}; }
+
+Stream::Stream() { cudaStreamCreateWithFlags(&stream_, 0); }
+Stream::~Stream() { cudaStreamDestroy(stream_); }
+Event::Event(unsigned) : event_(new CUevent_st) {}
+Event::~Event() { delete event_; }
+void Event::record(cudaStream_t stream) const {
+  stream->enqueue([mark = event_->mark] {
+    const std::lock_guard lock(mark->mutex);
+    mark->at = std::chrono::steady_clock::now();
+    mark->reached = true;
+    mark->changed.notify_all();
+  });
+}
+double seconds_between(const Event& start, const Event& end) {
+  const cudaEvent_t a = start;
+  const cudaEvent_t b = end;
+  return std::chrono::duration<double>(b->mark->at - a->mark->at).count();
+}
+void enqueue_hold(cudaStream_t stream, double seconds) {
+  stream->enqueue(
+      [seconds] { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); });
+}
+
+// A kernel that sleeps. Both must be made and used on their own GPU's thread.
+struct Gemm::State {
+  cudaStream_t stream;
+  int gpu;
+};
+Gemm::Gemm(Context& context, const interop::GemmCase&, int, std::uint64_t)
+    : state_(new State{context.stream, context.gpu}) {}
+Gemm::~Gemm() = default;
+void Gemm::launch(int) {
+  if (current != state_->gpu) {
+    throw std::logic_error("a kernel on another GPU's thread");
+  }
+  state_->stream->enqueue([] { std::this_thread::sleep_for(kOverlapped); });
+}
+struct MemoryKernel::State {};
+MemoryKernel::MemoryKernel(Context& context, const interop::MemoryCase&) {
+  throw Unsupported("no memory on GPU " + std::to_string(context.gpu));
+}
+MemoryKernel::~MemoryKernel() = default;
+void MemoryKernel::launch(int) {}
 }  // namespace stepcast::harness::cuda
 
 // ---------------------------------------------------------------------------------------- tests
@@ -516,6 +592,7 @@ struct Machine {
     f.refuses.clear();
     f.fails_rank = f.wrong_rank = -1;
     f.fails_after = 0;
+    f.slow = false;
     f.available = std::size_t{64} << 30;
     context.gpu = gpu;
     cudaSetDevice(gpu);
@@ -667,6 +744,42 @@ TEST_CASE("a rank that fails ends the run: the others, waiting on their GPUs, ar
       CHECK(fake().aborted == 4);
     }
   }
+}
+
+TEST_CASE("a GEMM beside a collective of four GPUs") {
+  Machine machine;
+  interop::OverlapCase what;
+  what.kernel = "gemm";
+  what.m = what.n = what.k = 1024;
+  what.op = "reduce_scatter";
+  what.other_bytes = 1 << 16;
+  what.ranks = 4;
+  what.channels = 8;
+  Policy policy;
+  policy.budget = 0.02;
+  fake().slow = true;
+  const Samples samples = run_overlap(machine.context, what, policy);
+  const double slept = std::chrono::duration<double>(kOverlapped).count();
+  CHECK(samples.seconds.size() >= 5);
+  CHECK(*std::min_element(samples.seconds.begin(), samples.seconds.end()) >= slept);
+  CHECK(samples.alone >= slept);
+  CHECK(samples.other_alone >= slept);
+  CHECK(samples.other_together >= slept);
+  CHECK(fake().settings == std::vector<std::string>{"- - 8"});
+  // The kernel is refused on every GPU: so is the case, and the communicator stays.
+  what.kernel = "norm";
+  what.bytes = 1 << 20;
+  CHECK_THROWS_AS(run_overlap(machine.context, what, policy), Unsupported);
+  CHECK(fake().aborted == 0);
+  CHECK(fake().made == 4);
+  what.kernel = "gemm";
+  what.channels = 65;
+  CHECK_THROWS_AS(run_overlap(machine.context, what, policy), Unsupported);
+  what.channels = 8;
+  fake().fails_rank = 2;
+  fake().fails_after = 12;  // among the repetitions
+  CHECK_THROWS_AS(run_overlap(machine.context, what, policy), std::runtime_error);
+  CHECK(fake().aborted == 4);
 }
 
 TEST_CASE("the GPU that the session is on always takes part") {
