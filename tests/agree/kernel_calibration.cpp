@@ -18,6 +18,7 @@
 #include "stepcast/cost/kernels.h"
 #include "stepcast/interop/gpu_measurements.h"
 #include "stepcast/text/document.h"
+#include "stepcast/validate/kernels.h"
 
 using namespace stepcast;
 using interop::AttentionCase;
@@ -372,6 +373,30 @@ TEST_CASE("Held-out errors are those of the noise; the installed curves were wor
   CHECK(first.after_median < first.before_median);
   CHECK(first.before_from == "h200-sxm/gemm-cublas.yaml");
   CHECK(first.after_from == "gemm-cublas.yaml");
+}
+
+TEST_CASE("kernels --compare on the same file, once the new curves are installed") {
+  const fs::path data = loop().folder.path() / "data";
+  const fs::path curves = data / "calibration" / "h200-sxm";
+  fs::create_directories(curves);
+  for (const auto& f : loop().found.files) {
+    std::ofstream(curves / f.name, std::ios::binary) << f.yaml;
+  }
+  const auto file = loop().folder.path() / "h200.jsonl";
+  const auto median_of = [&](const fs::path& directory) {
+    std::vector<double> errors;
+    for (const auto& row :
+         validate::compare_kernels(loop().device, "cublas", directory, file).rows) {
+      if (row.status == "ok" && row.metric == "time") {
+        errors.push_back(std::abs(row.error));
+      }
+    }
+    REQUIRE(errors.size() > 300);
+    return stepcast::median(errors);
+  };
+  const double after = median_of(data);
+  CHECK(after < 0.05);
+  CHECK(after < median_of(text::data_directory()));
 }
 
 TEST_CASE("A layer is predicted, not fitted") {
