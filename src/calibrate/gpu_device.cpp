@@ -103,8 +103,8 @@ std::vector<std::string> devices_named(const std::string& printed, std::int64_t 
   // As configs write it: "NVIDIA H200", "h100_sxm", "a100-sxm-80g".
   std::string spelled = fmt::format("{}", fmt::join(words, "-"));
   const auto matches_memory = [&](const std::string& name) {
-    const double stated =
-        gigabytes_of(words) > 0 ? gigabytes_of(words) * 1e9 : static_cast<double>(memory);
+    // The driver's figure before the name's: "NVIDIA GH200 480GB" counts its processor's memory.
+    const double stated = memory > 0 ? static_cast<double>(memory) : gigabytes_of(words) * 1e9;
     const auto has = static_cast<double>(config::device(name).memory.count());
     return stated <= 0 || std::abs(stated / has - 1) < kSameMemory;
   };

@@ -103,6 +103,9 @@ TEST_CASE("GPUs by the names that drivers and tables give them") {
   CHECK(only("Tesla V100-SXM2-32GB") == "v100-sxm2-32");
   CHECK(only("NVIDIA B200") == "b200-sxm");
   CHECK(only("NVIDIA GB200") == "gb200");
+  CHECK(only("NVIDIA GH200 480GB", 101'468'602'368) == "gh200");
+  CHECK(only("NVIDIA H20") == "h20");
+  CHECK(only("NVIDIA A800-SXM4-80GB") == "a800-sxm-80");
   CHECK(only("NVIDIA L40S") == "l40s");
   CHECK(only("NVIDIA GeForce RTX 4090") == "rtx4090");
   CHECK(only("NVIDIA RTX PRO 6000 Blackwell Server Edition") == "rtx-pro-6000");
