@@ -3,228 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <cmath>
 #include <fstream>
 #include <map>
-#include <set>
 
+#include "kernel_cells.h"
 #include "kernel_price.h"
-#include "stepcast/base/interval.h"
+#include "kernel_rows.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/interop/gpu_csv.h"
-#include "stepcast/interop/gpu_measurements.h"
 #include "stepcast/text/document.h"
-#include "stepcast/validate/published.h"
 
 namespace stepcast::validate {
 namespace {
 
-using result::ValidationRow;
-
-constexpr std::size_t kMostFaults = 20;
 constexpr double kLongestMicroseconds = 1e9;
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-constexpr const char* kMetric = "time";
-
-std::string plain(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (c == '-' || c == '_' || c == ' ') {
-      out += '-';
-    }
-  }
-  return out;
-}
-
-// The `gpu` column against the device asked for. A name that configs/ does not know is believed to
-// be it where the file has no other.
-class Owner {
- public:
-  Owner(const job::Device& device, const text::Table& table, int column) {
-    std::set<std::string> names;
-    for (const auto& row : table.rows) {
-      names.insert(row[static_cast<std::size_t>(column)]);
-    }
-    const auto known = config::list("devices");
-    for (const std::string& name : names) {
-      ours_[name] = names.size() == 1;
-      for (const std::string& stem : spellings(name)) {
-        if (std::find(known.begin(), known.end(), stem) != known.end()) {
-          ours_[name] = config::device(stem).name == device.name;
-          break;
-        }
-      }
-    }
-  }
-  bool ours(const std::string& name) const { return ours_.at(name); }
-
-  // "NVIDIA H100 SXM" and "a100-sxm-80g" as configs/ would write them.
-  static std::vector<std::string> spellings(const std::string& name) {
-    std::string base = plain(name);
-    if (base.starts_with("nvidia-")) {
-      base.erase(0, 7);
-    }
-    std::vector<std::string> out{base};
-    for (const std::string_view unit : {"gb", "g"}) {
-      if (base.ends_with(unit)) {
-        out.push_back(base.substr(0, base.size() - unit.size()));
-      }
-    }
-    return out;
-  }
-
- private:
-  std::map<std::string, bool> ours_;
-};
-
-template <class T>
-std::optional<T> number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
-
-// The cells of one row by column name; what is wrong is collected.
-class Cells {
- public:
-  Cells(const text::Table& table, std::size_t row, std::vector<Fault>& faults)
-      : table_(table), row_(row), faults_(faults) {}
-
-  bool has(const char* column) const { return table_.column(column) >= 0; }
-  const std::string& text(const char* column) const {
-    return table_.rows[row_][static_cast<std::size_t>(table_.column(column))];
-  }
-  std::int64_t size(const char* column, std::int64_t most = kLargestSize) {
-    const auto value = number<std::int64_t>(text(column));
-    if (!value || *value < 1 || *value > most) {
-      fault(fmt::format("{} is '{}'; expected a whole number from 1", column, text(column)));
-      return 1;
-    }
-    return *value;
-  }
-  double positive(const char* column, double most) {
-    const auto value = number<double>(text(column));
-    if (!value || !(*value > 0) || *value > most) {
-      fault(fmt::format("{} is '{}'; expected a positive number", column, text(column)));
-      return 1;
-    }
-    return *value;
-  }
-  void fault(std::string message) {
-    good_ = false;
-    if (faults_.size() < kMostFaults) {
-      faults_.push_back({{table_.file, static_cast<int>(row_) + 2, 1}, std::move(message)});
-    }
-  }
-  bool good() const { return good_; }
-
- private:
-  const text::Table& table_;
-  std::size_t row_;
-  std::vector<Fault>& faults_;
-  bool good_ = true;
-};
-
-// NeuSight's and Vidur's names of operators by what reads and writes alike.
-std::string operator_named(const std::string& name) {
-  static const std::map<std::string, const char*> known{{"ln", "norm"},
-                                                        {"input-layernorm", "norm"},
-                                                        {"post-attention-layernorm", "norm"},
-                                                        {"gelu", "activation"},
-                                                        {"relu", "activation"},
-                                                        {"tanh", "activation"},
-                                                        {"addu", "add"},
-                                                        {"mul", "add"},
-                                                        {"mulu", "add"},
-                                                        {"div", "add"},
-                                                        {"divu", "add"},
-                                                        {"elementwise", "add"}};
-  std::string word = plain(name);
-  if (const auto at = known.find(word); at != known.end()) {
-    return at->second;
-  }
-  std::replace(word.begin(), word.end(), '-', '_');
-  return word;
-}
 
 const char* attention_name(job::AttentionKernel kernel) {
   constexpr const char* kNames[] = {"unfused", "flash1", "flash2", "flash3", "cudnn"};
   return kNames[static_cast<int>(kernel)];
 }
-
-// Rows of a comparison and the classes of shapes that they belong to.
-class Rows {
- public:
-  explicit Rows(const std::string& file) : file_(file) {}
-
-  void add(const Shown& shown, double measured, const std::optional<Price>& price,
-           const std::string& why_not) {
-    ValidationRow row;
-    row.id = shown.id;
-    row.source = std::filesystem::path(file_).stem().string();
-    row.file = file_;
-    row.metric = kMetric;
-    row.published = measured;
-    if (price) {
-      row.predicted = price->seconds;
-      const double half = kDeviations90 * price->residual * row.predicted;
-      row.low = std::max(0.0, row.predicted - half);
-      row.high = row.predicted + half;
-      row.error = (row.predicted - measured) / measured;
-      for (const std::string& name : shown.classes) {
-        auto at = std::find(classes_.begin(), classes_.end(), name);
-        if (at == classes_.end()) {
-          classes_.push_back(name);
-          members_.emplace_back();
-          at = classes_.end() - 1;
-        }
-        members_[static_cast<std::size_t>(at - classes_.begin())].push_back(out_.rows.size());
-      }
-    } else {
-      row.status = "skipped";
-      row.reason = why_not;
-    }
-    out_.rows.push_back(std::move(row));
-  }
-
-  // Summaries: all rows, then the classes that do not hold them all.
-  result::Validation finish() {
-    if (out_.rows.empty()) {
-      throw InputError(Fault{{file_, 1, 1}, "there are no rows; expected one measurement each"});
-    }
-    out_.summary = summarize(out_.rows);
-    std::vector<std::vector<std::size_t>> told;
-    for (std::size_t i = 0; i < classes_.size(); ++i) {
-      if (members_[i].size() == out_.rows.size() ||
-          std::find(told.begin(), told.end(), members_[i]) != told.end()) {
-        continue;
-      }
-      told.push_back(members_[i]);
-      std::vector<ValidationRow> named;
-      for (const std::size_t row : members_[i]) {
-        named.push_back(out_.rows[row]);
-        named.back().metric = classes_[i];
-      }
-      for (auto& summary : summarize(named)) {
-        out_.summary.push_back(std::move(summary));
-      }
-    }
-    return std::move(out_);
-  }
-
- private:
-  std::string file_;
-  std::vector<std::string> classes_;
-  std::vector<std::vector<std::size_t>> members_;  // rows of each class
-  result::Validation out_;
-};
 
 // Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
 // tables are taken for long runs of the library asked for.
@@ -497,35 +296,6 @@ class Comparison {
   std::vector<Fault> faults_;
   Rows out_;
 };
-
-// Measurements of calibrate-gpu. What stands in the file for other purposes is skipped.
-result::Validation compare_records(const job::Device& device, const std::string& library,
-                                   const std::filesystem::path& calibration,
-                                   const std::filesystem::path& file) {
-  const auto read = interop::read_gpu_measurements(file);
-  KernelPrices prices(device, library.empty() ? "cublas" : library, calibration);
-  for (const auto& session : read.sessions) {
-    const auto known = config::list("devices");
-    for (const std::string& stem : Owner::spellings(session.gpu)) {
-      if (std::find(known.begin(), known.end(), stem) != known.end() &&
-          config::device(stem).name != device.name) {
-        throw InputError(
-            Fault{{read.file, 1, 1},
-                  fmt::format("measured on {}; expected {}", session.gpu, device.name)});
-      }
-    }
-  }
-  Rows out(read.file);
-  for (const auto& m : read.measurements) {
-    std::string why = m.skipped;
-    std::optional<Price> price;
-    if (why.empty()) {
-      price = prices.measured(m.what, why);
-    }
-    out.add(shown(m.what), m.time.median, price, why);
-  }
-  return out.finish();
-}
 
 bool starts_as_json(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);

@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/config/config.h"
+#include "stepcast/interop/gpu_measurements.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 #include "stepcast/validate/collective.h"
@@ -201,4 +202,125 @@ TEST_CASE("a faulty CSV of kernels: every line that is wrong") {
               "h100-sxm,bf16,1,1,1,1,nan\n") == std::vector<int>{2, 4});
   CHECK(lines("gpu,dtype,m,n,k,time_us\nh100-sxm,bf16,1,1,1,1\n") == std::vector<int>{1});
   CHECK(lines("gpu,dtype,m,n,k,batch,time_us\n") == std::vector<int>{1});
+}
+
+TEST_CASE("fused experts and memory-bound operators: what is not modelled is left out") {
+  const auto experts = csv(
+      "gpu,kernel,dtype,num_tokens,hidden,inter,topk,experts,tp,ep,distribution,time_us\n"
+      "h100_sxm,vllm_unquantizedfusedmoe_triton,bfloat16,4096,4096,1536,8,128,1,4,balanced,800\n"
+      "h100_sxm,vllm_unquantizedfusedmoe_triton,bfloat16,4096,4096,1536,8,128,1,4,power_law_1.2,"
+      "9\n");
+  const auto device = config::device("h100-sxm");
+  const auto layers = validate::compare_kernels(device, "", text::data_directory(), experts);
+  fs::remove(experts);
+  REQUIRE(layers.rows.size() == 2);
+  CHECK(layers.rows[0].id == "bf16 experts t4096 h4096 f1536 top8 of 128 tp1 ep4");
+  CHECK(layers.rows[0].predicted > 300e-6);
+  CHECK(layers.rows[0].predicted < 2e-3);
+  CHECK(layers.rows[1].reason == "experts of unequal load");
+
+  const auto memory =
+      csv("gpu,op,dtype,tokens,hidden,time_us\n"
+          "h100,add,fp16,8192,8192,160\n"
+          "h100,attn_rope,fp16,8192,8192,160\n"
+          "h100,emb,fp16,8192,8192,160\n");
+  const auto moved = validate::compare_kernels(device, "", text::data_directory(), memory);
+  fs::remove(memory);
+  REQUIRE(moved.rows.size() == 3);
+  CHECK(moved.rows[0].id == "fp16 add 402653184 bytes");
+  CHECK(std::abs(moved.rows[0].error) < 0.15);
+  CHECK(moved.rows[1].reason == "the operator attn_rope is not modelled");
+  CHECK(moved.rows[2].status == "skipped");
+}
+
+TEST_CASE("a table of a framework is priced as the burst that it timed, by the library it names") {
+  const auto rows = [](const std::string& kernel, const std::string& library) {
+    const auto file =
+        csv("gpu,dtype,m,n,k,batch,time_us,kernel\nh100-sxm,bf16,8192,8192,8192,1,1500," + kernel +
+            "\n");
+    auto out = validate::compare_kernels(config::device("h100-sxm"), library,
+                                         text::data_directory(), file);
+    fs::remove(file);
+    return out.rows.at(0).predicted;
+  };
+  CHECK(rows("torch.nn.functional.linear", "") < 0.97 * rows("x", ""));  // the power limit
+  CHECK(rows("torch.nn.functional.linear", "") != rows("torch_flow", ""));
+  CHECK(rows("torch_flow", "cublas") == rows("torch.nn.functional.linear", ""));
+}
+
+TEST_CASE("a library that nothing was measured of is refused, with those that were") {
+  const auto file = csv("gpu,dtype,m,n,k,batch,time_us\nh100-sxm,bf16,64,64,64,1,5\n");
+  std::string message;
+  try {
+    validate::compare_kernels(config::device("h100-sxm"), "cubals", text::data_directory(), file);
+  } catch (const InputError& error) {
+    message = to_string(error.faults().at(0));
+  }
+  fs::remove(file);
+  CHECK(
+      message ==
+      "--library: error: no measurements of 'cubals'; of h100-sxm there are cublas, trtllm, vllm");
+}
+
+TEST_CASE("records of calibrate-gpu: every kernel alone, layers as the sum of theirs") {
+  using namespace interop;
+  GpuSession session;
+  session.harness = "0.1.0";
+  session.date = "2026-11-20T21:43:15Z";
+  session.gpu = "NVIDIA H200";
+  session.gpus = 1;
+  session.compute_capability = 9.0;
+  session.sms = 132;
+  session.memory = 150'000'000'000;
+  session.l2 = 60'000'000;
+  session.sm_clock = 1.98e9;
+  session.memory_clock = 3.2e9;
+  session.power_limit = 700;
+  session.driver = session.cuda = session.cublas = session.cudnn = session.nccl = "1";
+  std::string text = to_json_line(session);
+  const auto add = [&](const GpuCase& what, double seconds) {
+    GpuMeasurement m;
+    m.what = what;
+    m.time = {seconds, seconds, seconds, 5};
+    text += to_json_line(m);
+  };
+  GemmCase gemm;
+  gemm.m = gemm.n = gemm.k = 8192;
+  add(gemm, 1.4e-3);
+  gemm.sustained = true;
+  add(gemm, 1.5e-3);
+  add(MemoryCase{"add", job::DType::bf16, 1 << 28, false}, 70e-6);
+  AttentionCase attention;
+  attention.length = 8192;
+  attention.heads = 32;
+  attention.kv_heads = 8;
+  attention.head_dim = 128;
+  add(attention, 1e-3);
+  LayerCase layer;
+  layer.model = "llama-3-8b";
+  layer.length = 8192;
+  add(layer, 7e-3);
+  layer.backward = true;
+  add(layer, 15e-3);
+  add(LaunchCase{"launch"}, 3e-6);
+  const auto file = csv(text);
+  const auto out =
+      validate::compare_kernels(config::device("h200-sxm"), "", text::data_directory(), file);
+  std::string other;
+  try {
+    validate::compare_kernels(config::device("a100-sxm-80"), "", text::data_directory(), file);
+  } catch (const InputError& error) {
+    other = error.faults().at(0).message;
+  }
+  fs::remove(file);
+  REQUIRE(out.rows.size() == 7);
+  for (std::size_t i = 0; i < 6; ++i) {
+    INFO(out.rows[i].id);
+    CHECK(out.rows[i].status == "ok");
+    CHECK(std::abs(out.rows[i].error) < 0.5);
+  }
+  CHECK(out.rows[1].predicted > out.rows[0].predicted);
+  CHECK(out.rows[5].predicted > 1.5 * out.rows[4].predicted);
+  CHECK(out.rows[6].reason == "no kernel alone on the device");
+  CHECK(other == "measured on NVIDIA H200; expected a100-sxm-80");
 }

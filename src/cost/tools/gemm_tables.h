@@ -1,0 +1,26 @@
+// GEMM tables to curves: plain products, groups of them, and how far libraries lie apart. Each
+// prints its held-out errors.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "../gemm_fit.h"
+#include "sources.h"
+
+namespace stepcast::tools {
+
+// How far libraries lie apart in each format on the devices of one generation.
+struct Spread {
+  std::vector<std::string> devices;
+  std::map<std::string, cost::SizeClass> dtypes;
+};
+
+std::vector<Spread> measure_spreads(const fs::path& directory, const text::Value& sources);
+
+// The table of held-out errors, one line a device, library and format; `check`: writes nothing.
+void fit_gemm_sources(const fs::path& directory, const text::Value& sources, bool check);
+void fit_grouped_source(const fs::path& directory, const text::Value& source, bool check);
+
+}  // namespace stepcast::tools

@@ -1,0 +1,40 @@
+// Measured kernels beside their prices, and summaries by class of shape.
+#pragma once
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernel_price.h"
+#include "stepcast/base/interval.h"
+#include "stepcast/result/validation.h"
+#include "stepcast/validate/published.h"
+
+namespace stepcast::validate {
+
+class Rows {
+ public:
+  explicit Rows(std::string file) : file_(std::move(file)) {}
+  // Without a price: skipped, and why not.
+  void add(const Shown& shown, double measured, const std::optional<Price>& price,
+           const std::string& why_not);
+  // Summaries: all rows, then the classes that do not hold them all. Throws InputError where there
+  // are no rows.
+  result::Validation finish();
+
+ private:
+  std::string file_;
+  std::vector<std::string> classes_;
+  std::vector<std::vector<std::size_t>> members_;  // rows of each class
+  result::Validation out_;
+};
+
+// Records of calibrate-gpu.
+result::Validation compare_records(const job::Device& device, const std::string& library,
+                                   const std::filesystem::path& calibration,
+                                   const std::filesystem::path& file);
+
+}  // namespace stepcast::validate
