@@ -22,8 +22,9 @@ namespace stepcast::cost {
 namespace {
 
 constexpr std::size_t kMinGemmShapes = 40;
-constexpr std::size_t kMinLayout = 8;     // points of a layout for a factor of its own
-constexpr std::size_t kMinSustained = 3;  // for a level of long runs
+constexpr std::size_t kMinLayout = 8;      // points of a layout for a factor of its own
+constexpr std::size_t kManySustained = 3;  // long runs whose spread says how sure their level is
+constexpr double kFewSustainedDeviation = 0.05;  // of fewer
 constexpr std::size_t kMinGrouped = 4;
 constexpr double kGemmSpan = 100;  // in FLOPs
 // A level of long runs that was not measured: what the measured devices reach of their bursts, 0.88
@@ -349,8 +350,8 @@ class Fitter {
                          flops_of(s.shape), s.seconds});
       }
     }
-    if (longs.size() < kMinSustained) {
-      borrow_long_run(dtype, longs.size(), curve, notes);
+    if (longs.empty()) {
+      borrow_long_run(dtype, curve, notes);
       return;
     }
     const auto errors_at = [&](double cap) {
@@ -378,15 +379,15 @@ class Fitter {
     const auto r = errors_at(cap);
     curve.long_run = std::min(curve.burst, 1 / sustained_seconds(1 / curve.burst, 1, cap));
     curve.cap = power_cap(curve.burst, curve.long_run);
-    curve.long_run_deviation = std::max(spread_of(r), 0.01);
-    notes.sustained_source =
-        fmt::format("{} products over seconds at the power limit", longs.size());
+    curve.long_run_deviation =
+        std::max(spread_of(r), r.size() < kManySustained ? kFewSustainedDeviation : 0.01);
+    notes.sustained_source = fmt::format("{} product{} over seconds at the power limit",
+                                         longs.size(), longs.size() == 1 ? "" : "s");
     out_.rows.push_back(row_of(name, "sustained", static_cast<int>(longs.size()), summary(r)));
   }
 
-  void borrow_long_run(job::DType dtype, std::size_t measured, GemmCurve& curve,
-                       GemmNotes& notes) const {
-    const std::string missing = fmt::format("no long runs were measured ({} points)", measured);
+  void borrow_long_run(job::DType dtype, GemmCurve& curve, GemmNotes& notes) const {
+    const std::string missing = "no long runs were measured";
     for (const auto& file :
          find_calibration(text::data_directory() / "calibration", device_.name, {})) {
       const auto it = file->gemm.find(dtype);
