@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "cost/calibration_file.h"
 #include "cost/calibration_write.h"
+#include "cost/nccl_match.h"
 #include "cost/points.h"
 #include "devices.h"
 
@@ -274,6 +275,26 @@ TEST_CASE("a folder gives the files of the device, and leaves other YAML alone")
   std::filesystem::create_directories(f.own / "empty");
   CHECK_THAT(refused({"auto", (f.own / "empty").string()}),
              ContainsSubstring("the folder holds no calibration files"));
+}
+
+TEST_CASE("collectives: a folder's files are offered as if listed; auto alone changes nothing") {
+  job::Cluster cluster;
+  cluster.device = h100();
+  cluster.device.nvlink = Bandwidth(450e9);
+  cluster.node.gpus = 8;
+  const auto files = read_nccl_files(kCalibration);
+  const NcclFile* chosen = match_file(*files, Scope::domain, cluster, {});
+  REQUIRE(chosen != nullptr);
+  CHECK(match_file(*files, Scope::domain, cluster, {"auto"}) == chosen);
+
+  const Folders f = two_folders();
+  // Kernels' files alone: collectives keep theirs.
+  CHECK(match_file(*files, Scope::domain, cluster, {"auto", f.own.string()}) == chosen);
+  std::filesystem::copy_file(kCalibration / "nccl" / "a100-sxm.yaml", f.own / "mine.yaml");
+  const NcclFile* given = match_file(*files, Scope::domain, cluster, {"auto", f.own.string()});
+  REQUIRE(given != nullptr);
+  CHECK(given->system == "a100-sxm");
+  CHECK(given != chosen);
 }
 
 TEST_CASE("curves of copies, overlap and launches: what is refused") {
