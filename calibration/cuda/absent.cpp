@@ -5,23 +5,11 @@ namespace stepcast::harness::cuda {
 
 #define STEPCAST_NOT_BUILT_IN(function, Case, library)              \
   Samples function(Context&, const interop::Case&, const Policy&) { \
-    throw Unsupported("not built in: " library " was not found");   \
+    throw NotBuiltIn("not built in: " library " was not found");    \
   }
 
-#ifdef STEPCAST_ABSENT_GEMM
-STEPCAST_NOT_BUILT_IN(run_gemm, GemmCase, "cublasLt")
-#endif
 #ifdef STEPCAST_ABSENT_ATTENTION
 STEPCAST_NOT_BUILT_IN(run_attention, AttentionCase, "cuDNN")
-#endif
-#ifdef STEPCAST_ABSENT_MEMORY
-STEPCAST_NOT_BUILT_IN(run_memory, MemoryCase, "its source")
-#endif
-#ifdef STEPCAST_ABSENT_COPY
-STEPCAST_NOT_BUILT_IN(run_copy, CopyCase, "its source")
-#endif
-#ifdef STEPCAST_ABSENT_LAUNCH
-STEPCAST_NOT_BUILT_IN(run_launch, LaunchCase, "its source")
 #endif
 #ifdef STEPCAST_ABSENT_COLLECTIVE
 STEPCAST_NOT_BUILT_IN(run_collective, CollectiveCase, "NCCL")

@@ -55,7 +55,8 @@ __global__ void normal(T* data, unsigned long long elements, unsigned long long 
     // Both in (0, 1): 24 bits each, so that the logarithm is finite.
     const float u = (static_cast<float>(bits >> 40) + 0.5F) * 0x1p-24F;
     const float v = (static_cast<float>((bits >> 8) & 0xffffffU) + 0.5F) * 0x1p-24F;
-    const float radius = sqrtf(-2.0F * __logf(u));
+    // The fast logarithm may be a little above 0 where u is nearly 1.
+    const float radius = sqrtf(fmaxf(-2.0F * __logf(u), 0.0F));
     float sine = 0;
     float cosine = 0;
     sincospif(2.0F * v, &sine, &cosine);

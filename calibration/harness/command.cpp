@@ -113,6 +113,10 @@ void summary(const RunResult& r, const Output& output, const Options& o, std::os
     err << fmt::format(", {} not possible here", r.skipped);
   }
   err << fmt::format(": {}\n", output.file().string());
+  if (r.not_built_in > 0) {
+    err << fmt::format("calibrate-gpu: {} need a library that this build was made without\n",
+                       r.not_built_in);
+  }
   if (r.wide > 0) {
     err << fmt::format(
         "calibrate-gpu: warning: {} with repetitions more than 25 % apart: is the GPU in other "

@@ -22,6 +22,11 @@ struct Unsupported : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// This build lacks the library: not kept, since another build may have it.
+struct NotBuiltIn : Unsupported {
+  using Unsupported::Unsupported;
+};
+
 // Every repetition of one case, seconds each (mean of a batch of launches where one is too short to
 // time), after warm-up.
 struct Samples {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <exception>
 
@@ -11,7 +12,7 @@
 namespace stepcast::harness {
 namespace {
 
-// Data sheets say little about the host: what has been run corrects what is to come.
+// Data sheets say little about the host: what has been run of a kind corrects what is to come.
 class Pace {
  public:
   double of(double estimated) const {
@@ -23,7 +24,7 @@ class Pace {
   }
 
  private:
-  static constexpr double kEnough = 5;  // s
+  static constexpr double kEnough = 2;  // s
   double estimated_ = 0, spent_ = 0;
 };
 
@@ -33,13 +34,14 @@ RunResult run(Device& device, const std::vector<Planned>& plan, const Policy& po
               Output& output, Progress& progress, const std::function<bool()>& stop,
               const std::function<double()>& clock) {
   RunResult result;
-  Pace pace;
+  std::array<Pace, kKinds.size()> paces;
   const double start = clock();
   for (const Planned& planned : plan) {
     if (output.has(planned.key)) {
       ++result.before;
       continue;
     }
+    Pace& pace = paces.at(planned.what.index());
     const double begun = clock() - start;
     if (result.interrupted || !result.failure.empty() ||
         begun + pace.of(planned.seconds) > budget) {
@@ -69,6 +71,10 @@ RunResult run(Device& device, const std::vector<Planned>& plan, const Policy& po
       if (is_wide(m.time)) {
         ++result.wide;
       }
+      pace.add(planned.seconds, clock() - start - begun);
+    } catch (const NotBuiltIn&) {
+      ++result.not_built_in;
+      continue;
     } catch (const Unsupported& e) {
       m.skipped = e.what();
       ++result.skipped;
@@ -81,7 +87,6 @@ RunResult run(Device& device, const std::vector<Planned>& plan, const Policy& po
       m.sm_clock = m.power = m.temperature = 0;
     }
     output.append(m);
-    pace.add(planned.seconds, clock() - start - begun);
   }
   result.elapsed = clock() - start;
   progress.clear();

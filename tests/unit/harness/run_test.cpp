@@ -215,6 +215,25 @@ TEST_CASE("what a device cannot do is in the file with its reason, and not tried
   CHECK(world.runs == 0);
 }
 
+TEST_CASE("what a build lacks the library for is left to another build") {
+  const Folder folder;
+  World world;
+  world.before = [](const interop::GpuCase& what, int) {
+    if (!std::get<interop::CopyCase>(what).pinned) {
+      throw NotBuiltIn("not built in");
+    }
+  };
+  const std::vector<std::string> arguments = {"--only", "copy",     "--minutes",
+                                              "60",     "--output", folder.file()};
+  const Outcome o = calibrate(world, arguments);
+  CHECK(o.status == 0);
+  CHECK(o.err.find("20 need a library") != std::string::npos);
+  CHECK(interop::read_gpu_measurements(folder.file()).measurements.size() == 40);
+  world.before = nullptr;
+  REQUIRE(calibrate(world, arguments).status == 0);
+  CHECK(interop::read_gpu_measurements(folder.file()).measurements.size() == 60);
+}
+
 TEST_CASE("a device that fails ends the run; the same command goes on behind the case") {
   const Folder folder;
   World world;
