@@ -1,0 +1,182 @@
+// Which calibration files of kernels speak for a device: those below calibration/, and those that a
+// job names.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <sstream>
+#include <system_error>
+
+#include "calibration_file.h"
+
+namespace stepcast::cost {
+namespace {
+
+constexpr const char* kAuto = "auto";  // in a job's list: the files chosen by device
+
+[[noreturn]] void fault(const std::filesystem::path& file, std::string message) {
+  throw InputError(Fault{{file.string(), 0, 0}, std::move(message)});
+}
+
+// A file seen before; `parsed` is empty until someone asks for a device that the text names.
+struct Entry {
+  std::filesystem::file_time_type time;
+  std::string text;
+  std::shared_ptr<const CalibrationFile> parsed;
+};
+
+struct Cache {
+  std::mutex mutex;
+  std::map<std::string, Entry> entries;
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+std::string short_name(const std::filesystem::path& file) {
+  return file.has_parent_path() ? (file.parent_path().filename() / file.filename()).generic_string()
+                                : file.filename().generic_string();
+}
+
+// With the cache's mutex held.
+Entry& entry_of(const std::filesystem::path& file) {
+  std::error_code error;
+  const auto time = std::filesystem::last_write_time(file, error);
+  if (error) {
+    fault(file, "cannot be read: " + error.message());
+  }
+  Entry& e = cache().entries[file.string()];
+  if (e.text.empty() || e.time != time) {
+    std::ifstream in(file, std::ios::binary);
+    std::ostringstream text;
+    text << in.rdbuf();
+    e = {time, text.str(), nullptr};
+  }
+  return e;
+}
+
+std::shared_ptr<const CalibrationFile> parse_entry(Entry& e, const std::filesystem::path& file) {
+  if (!e.parsed) {
+    CalibrationFile parsed = to_calibration(text::read_yaml(file));
+    parsed.name = short_name(file);
+    e.parsed = std::make_shared<const CalibrationFile>(std::move(parsed));
+  }
+  return e.parsed;
+}
+
+bool names(const CalibrationFile& file, const std::string& device) {
+  return std::find(file.devices.begin(), file.devices.end(), device) != file.devices.end();
+}
+
+// Kernel files declare themselves in their first line, so that files of other kinds are not parsed
+// here.
+bool is_kernel_file(const std::string& text) {
+  return text.starts_with("kind: gemm") || text.starts_with("kind: grouped") ||
+         text.starts_with("kind: attention") || text.starts_with("kind: memory") ||
+         text.starts_with("kind: copy") || text.starts_with("kind: overlap") ||
+         text.starts_with("kind: launch");
+}
+
+using Files = std::vector<std::shared_ptr<const CalibrationFile>>;
+
+std::vector<std::filesystem::path> yaml_below(const std::filesystem::path& directory) {
+  std::error_code error;
+  std::vector<std::filesystem::path> paths;
+  for (std::filesystem::recursive_directory_iterator it(directory, error), end; !error && it != end;
+       it.increment(error)) {
+    if (it->path().extension() == ".yaml") {
+      paths.push_back(it->path());
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+// With the cache's mutex held, as below. A file whose text does not hold the name cannot name the
+// device: it need not be parsed. False: no kernels' file.
+bool add_if_named(const std::filesystem::path& path, const std::string& device, Files& found) {
+  Entry& e = entry_of(path);
+  if (!is_kernel_file(e.text)) {
+    return false;
+  }
+  if (e.parsed || e.text.find(device) != std::string::npos) {
+    auto parsed = parse_entry(e, path);
+    if (names(*parsed, device)) {
+      found.push_back(std::move(parsed));
+    }
+  }
+  return true;
+}
+
+// A file that a job names: of collectives, or of this device.
+void add_file(const std::filesystem::path& path, const std::string& device, Files& found) {
+  Entry& e = entry_of(path);
+  auto parsed = parse_entry(e, path);
+  if (!is_kernel_file(e.text)) {
+    return;  // collectives have readers of their own; what is no mapping at all was a fault
+  }
+  if (!names(*parsed, device)) {
+    fault(path, fmt::format("the file is of {}, not of device '{}'",
+                            fmt::join(parsed->devices, ", "), device));
+  }
+  found.push_back(std::move(parsed));
+}
+
+// A folder that a job names may hold files of other devices, and other YAML.
+void add_folder(const std::filesystem::path& path, const std::string& device, bool restricts,
+                Files& found) {
+  const std::size_t before = found.size();
+  bool kernels = false;
+  bool collectives = false;
+  for (const auto& file : yaml_below(path)) {
+    kernels = add_if_named(file, device, found) || kernels;
+    collectives = collectives || entry_of(file).text.find("kind: nccl") != std::string::npos;
+  }
+  if (!kernels && !collectives) {
+    fault(path, "the folder holds no calibration files");
+  }
+  if (restricts && kernels && found.size() == before) {
+    fault(path, fmt::format("no file of the folder is of device '{}'", device));
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file) {
+  const std::scoped_lock lock(cache().mutex);
+  return parse_entry(entry_of(file), file);
+}
+
+std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
+    const std::filesystem::path& directory, const std::string& device,
+    const std::vector<std::string>& given) {
+  std::vector<std::shared_ptr<const CalibrationFile>> found;
+  const std::scoped_lock lock(cache().mutex);
+  const bool committed = std::find(given.begin(), given.end(), kAuto) != given.end();
+  for (const std::string& name : given) {
+    if (name == kAuto) {
+      continue;
+    }
+    std::filesystem::path path(name);
+    if (path.is_relative() && !std::filesystem::exists(path)) {
+      path = directory / name;
+    }
+    if (std::filesystem::is_directory(path)) {
+      add_folder(path, device, !committed, found);
+    } else {
+      add_file(path, device, found);
+    }
+  }
+  // Where only collectives' files are named, kernels keep theirs.
+  if (found.empty() || committed) {
+    for (const auto& path : yaml_below(directory)) {
+      add_if_named(path, device, found);
+    }
+  }
+  return found;
+}
+
+}  // namespace stepcast::cost
