@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
-#include <set>
 #include <stdexcept>
 
 #include "attention_fit.h"
@@ -12,88 +10,17 @@
 #include "calibration_write.h"
 #include "copy_fit.h"
 #include "datasheet.h"
-#include "folds.h"
-#include "gemm_fit.h"
+#include "kernel_fit_gemm.h"
 #include "memory_fit.h"
 #include "overlap_fit.h"
-#include "stepcast/text/document.h"
 
 namespace stepcast::cost {
 namespace {
 
-constexpr std::size_t kMinGemmShapes = 40;
-constexpr std::size_t kMinLayout = 8;      // points of a layout for a factor of its own
-constexpr std::size_t kManySustained = 3;  // long runs whose spread says how sure their level is
-constexpr double kFewSustainedDeviation = 0.05;  // of fewer
-constexpr std::size_t kMinGrouped = 4;
-constexpr double kGemmSpan = 100;  // in FLOPs
-// A level of long runs that was not measured: what the measured devices reach of their bursts, 0.88
-// (A100, H100) to 0.90 (GB300), and how sure a borrowed one is (calibration/sources.yaml).
-constexpr double kUnmeasuredLongRun = 0.89;
-constexpr double kUnmeasuredDeviation = 0.1;
-constexpr double kBorrowedDeviation = 0.06;
-// The fused cast and transpose before a product below 16 bits reads an element in bf16 and writes
-// it twice (Transformer Engine's cast_transpose). calibrate-gpu times products alone; published
-// tables hold casts of 2 bytes an element and more, which the law's own term then finds.
-constexpr double kBf16Bytes = 2;
-constexpr double kCastCopies = 2;
-constexpr double kLeastMeasuredCast = 1;   // bytes an element, in the law's term
 constexpr double kLeastCachePasses = 1.8;  // two, and the noise of a fit
 constexpr double kWorthwhile = 0.9;        // of the held-out error that a further term must leave
-constexpr double kLongGemm = 50e-6;  // seconds: the class that the harness's own mark is stated for
 
 const char* const kComment = "Written by simulate calibrate gpu; do not edit.";
-
-double median_of(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
-}
-
-// Half the distance between the outer sixths: a standard deviation that outliers do not move.
-double spread_of(std::vector<double> x) {
-  std::sort(x.begin(), x.end());
-  const auto last = static_cast<double>(x.size() - 1);
-  const auto at = [&](double q) { return x[static_cast<std::size_t>(std::lround(q * last))]; };
-  return (at(0.84) - at(0.16)) / 2;
-}
-
-double flops_of(const model::Gemm& g) {
-  return 2.0 * static_cast<double>(g.m) * static_cast<double>(g.n) * static_cast<double>(g.k) *
-         static_cast<double>(g.batch);
-}
-
-ElementBytes element_bytes(job::DType t) {
-  const double in = t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t);
-  return {in, std::max(2.0, job::bytes_per_element(t))};
-}
-
-GemmPoint point_of(const GemmSample& s) {
-  return {s.shape.m, s.shape.n, s.shape.k, s.shape.batch * s.groups, s.seconds};
-}
-
-GemmSample sample_of(const GemmPoint& p) {
-  GemmSample s;
-  s.shape = {p.m, p.n, p.k, p.batch};
-  s.seconds = p.seconds;
-  return s;
-}
-
-// ln(measured / law) of one sample alone on the device.
-double log_ratio(const GemmLaw& law, const GemmSample& s, ElementBytes e) {
-  const auto m = static_cast<double>(s.shape.m);
-  const auto n = static_cast<double>(s.shape.n);
-  const auto k = static_cast<double>(s.shape.k);
-  const auto batch = static_cast<double>(s.shape.batch) * s.groups;
-  const double out = s.accumulate_fp32 ? 8 : e.out;
-  const GemmWork work{m, n, k, batch, gemm_bytes(m, n, k, batch, e.in, out)};
-  return std::log(s.seconds / gemm_seconds(law, work));
-}
-
-FitRow row_of(std::string curve, std::string size, int points, const SizeClass& c,
-              int outliers = 0) {
-  return {std::move(curve), std::move(size), points, c.points, c.median, c.p95, outliers};
-}
 
 class Fitter {
  public:
@@ -133,277 +60,14 @@ class Fitter {
     for (const auto& [dtype, all] : samples_.gemm) {
       const std::string name = std::string("gemm ") + job::to_string(dtype);
       try {
-        curves += one_gemm(dtype, all, name);
+        GemmCurveFit fit = fit_gemm_curve(device_, dtype, all, name);
+        curves += fit.yaml;
+        out_.rows.insert(out_.rows.end(), fit.rows.begin(), fit.rows.end());
       } catch (const std::invalid_argument& e) {
         refuse(name, e.what());
       }
     }
     write("gemm", "gemm-" + library_ + ".yaml", library_, curves);
-  }
-
-  std::string one_gemm(job::DType dtype, const std::vector<GemmSample>& all,
-                       const std::string& name) {
-    const ElementBytes element = element_bytes(dtype);
-    std::vector<GemmPoint> points;
-    std::set<std::array<std::int64_t, 4>> shapes;
-    double least = INFINITY;
-    double most = 0;
-    for (const GemmSample& s : all) {
-      if (s.layout == Layout::forward && !s.accumulate_fp32 && s.groups == 1 && !s.sustained) {
-        points.push_back(point_of(s));
-        shapes.insert({s.shape.m, s.shape.n, s.shape.k, s.shape.batch});
-        least = std::min(least, flops_of(s.shape));
-        most = std::max(most, flops_of(s.shape));
-      }
-    }
-    if (shapes.size() < kMinGemmShapes) {
-      throw std::invalid_argument(
-          fmt::format("{} shapes of the forward layout are too few for a fit: at least {} are "
-                      "needed",
-                      shapes.size(), kMinGemmShapes));
-    }
-    if (most < kGemmSpan * least) {
-      throw std::invalid_argument(fmt::format(
-          "all shapes are of nearly one size, {:.3g} to {:.3g} FLOPs: they must span a factor of "
-          "{:g}",
-          least, most, kGemmSpan));
-    }
-    GemmLaw start;
-    start.sms = sms_of(device_);
-    start.bandwidth = device_.memory_bandwidth.count();
-    start.rate = peak_flops(device_, dtype);
-    start.fixed = 3e-6;
-    start.tail = 0.8;
-    const GemmFit fit = fit_gemm(points, start, element);
-    GemmCurve curve;
-    curve.law = fit.law;
-    curve.residual =
-        fit.held_out[4].points > 0 ? fit.held_out[4].deviation : fit.held_out[0].deviation;
-    gemm_rows(name, points, fit, start, element);
-    GemmNotes notes;
-    layouts(all, element, name, curve, notes);
-    grouped(all, element, name, curve, notes);
-    long_runs(dtype, all, element, name, curve, notes);
-    if (element.in < kBf16Bytes && curve.law.quantise < kLeastMeasuredCast) {
-      curve.casts = kBf16Bytes + kCastCopies * element.in;
-      notes.casts_source =
-          "not measured: products were timed alone; one fused cast and transpose of each "
-          "activation";
-    }
-    return gemm_text(job::to_string(dtype), curve, fit.held_out, notes);
-  }
-
-  void gemm_rows(const std::string& name, const std::vector<GemmPoint>& points, const GemmFit& fit,
-                 const GemmLaw& start, ElementBytes element) {
-    static const std::array<const char*, 5> kSizes = {
-        "below 1 GFLOP", "1 to 10 GFLOP", "10 to 100 GFLOP", "above 100 GFLOP", "from 1 GFLOP"};
-    const SizeClasses seen = errors(fit.law, points, element);
-    std::vector<double> off;
-    for (const GemmPoint& p : points) {
-      off.push_back(log_ratio(fit.law, sample_of(p), element));
-    }
-    for (std::size_t i = 0; i < kSizes.size(); ++i) {
-      if (fit.held_out[i].points > 0) {
-        // Of all sizes: the fit bounds their pull together.
-        const int outliers = i + 1 == kSizes.size() ? count_outliers(off) : 0;
-        out_.rows.push_back(row_of(name, kSizes[i], seen[i].points, fit.held_out[i], outliers));
-      }
-    }
-    // By time: a fit without the held-out quarter, judged on its long kernels.
-    std::vector<GemmPoint> rest;
-    std::vector<GemmPoint> held;
-    int longs = 0;
-    for (const GemmPoint& p : points) {
-      longs += p.seconds > kLongGemm ? 1 : 0;
-      if (!is_held_out(p)) {
-        rest.push_back(p);
-      } else if (p.seconds > kLongGemm) {
-        held.push_back(p);
-      }
-    }
-    if (held.empty() || rest.size() < kMinGemmShapes) {
-      return;
-    }
-    const GemmLaw blind = fit_gemm(rest, start, element).law;
-    std::vector<double> ratios;
-    for (const GemmPoint& p : held) {
-      ratios.push_back(-log_ratio(blind, sample_of(p), element));
-    }
-    out_.rows.push_back(row_of(name, "above 50 us", longs, summary(ratios)));
-  }
-
-  // ln(measured/law) of the samples that `take` accepts.
-  template <class Take>
-  static std::vector<double> ratios(const std::vector<GemmSample>& all, const GemmLaw& law,
-                                    ElementBytes element, Take take) {
-    std::vector<double> r;
-    for (const GemmSample& s : all) {
-      if (!s.sustained && take(s)) {
-        r.push_back(log_ratio(law, s, element));
-      }
-    }
-    return r;
-  }
-
-  // A factor, and its held-out error: each point by the median of the other folds.
-  double factor_of(const std::vector<double>& logs, const std::string& name,
-                   const std::string& what, double* residual = nullptr) {
-    std::vector<double> unseen;
-    for (std::size_t fold = 0; fold < kFolds; ++fold) {
-      std::vector<double> others;
-      for (std::size_t i = 0; i < logs.size(); ++i) {
-        if (i % kFolds != fold) {
-          others.push_back(logs[i]);
-        }
-      }
-      for (std::size_t i = fold; i < logs.size() && !others.empty(); i += kFolds) {
-        unseen.push_back(median_of(others) - logs[i]);
-      }
-    }
-    const double middle = median_of(logs);
-    std::vector<double> off = logs;
-    for (double& x : off) {
-      x -= middle;
-    }
-    const SizeClass held_out = summary(unseen);
-    if (residual != nullptr) {
-      *residual = held_out.deviation;
-    }
-    out_.rows.push_back(
-        row_of(name, what, static_cast<int>(logs.size()), held_out, count_outliers(off)));
-    return std::exp(middle);
-  }
-
-  void layouts(const std::vector<GemmSample>& all, ElementBytes element, const std::string& name,
-               GemmCurve& curve, GemmNotes& notes) {
-    std::string source;
-    const auto one = [&](Layout layout, const char* what, double& factor, double& residual) {
-      const auto r = ratios(all, curve.law, element, [layout](const GemmSample& s) {
-        return s.layout == layout && s.groups == 1;
-      });
-      source += source.empty() ? "" : "; ";
-      if (r.size() < kMinLayout) {
-        source += fmt::format("{}: not measured ({} points), 1 stands in", what, r.size());
-        return;
-      }
-      factor = std::clamp(factor_of(r, name, what, &residual), 0.2, 5.0);
-      source += fmt::format("{}: median of {} points, spread {:.1f} %", what, r.size(),
-                            100 * spread_of(r));
-    };
-    one(Layout::input_grad, "input_grad", curve.input_grad, curve.input_grad_residual);
-    one(Layout::weight_grad, "weight_grad", curve.weight_grad, curve.weight_grad_residual);
-    // Accumulation in fp32 is part of the law (its bytes): checked, not fitted.
-    auto accumulated = ratios(all, curve.law, element, [](const GemmSample& s) {
-      return s.accumulate_fp32 && s.groups == 1;
-    });
-    if (accumulated.size() >= kMinLayout) {
-      for (double& r : accumulated) {
-        r = std::log(curve.weight_grad) - r;
-      }
-      out_.rows.push_back(row_of(name, "accumulated in fp32", static_cast<int>(accumulated.size()),
-                                 summary(accumulated), count_outliers(accumulated)));
-    }
-    notes.layout_source = source;
-  }
-
-  void grouped(const std::vector<GemmSample>& all, ElementBytes element, const std::string& name,
-               GemmCurve& curve, GemmNotes& notes) {
-    const auto r =
-        ratios(all, curve.law, element, [](const GemmSample& s) { return s.groups > 1; });
-    if (r.size() < kMinGrouped) {
-      notes.grouped_source =
-          fmt::format("not measured ({} points): as the same tiles in one product", r.size());
-      curve.grouped_deviation = kUnmeasuredDeviation;
-      return;
-    }
-    curve.grouped = std::clamp(factor_of(r, name, "grouped"), 0.2, 20.0);
-    curve.grouped_deviation = spread_of(r);
-    notes.grouped_source =
-        fmt::format("median of {} points, spread {:.1f} %", r.size(), 100 * spread_of(r));
-  }
-
-  // Level of the fastest tenth of large products, FLOP/s.
-  static double burst_level(const std::vector<GemmSample>& all) {
-    std::vector<double> rates;
-    for (const GemmSample& s : all) {
-      if (!s.sustained && s.groups == 1 && s.layout == Layout::forward) {
-        rates.push_back(flops_of(s.shape) / s.seconds);
-      }
-    }
-    std::sort(rates.begin(), rates.end());
-    return rates[(rates.size() - 1) * 95 / 100];
-  }
-
-  void long_runs(job::DType dtype, const std::vector<GemmSample>& all, ElementBytes element,
-                 const std::string& name, GemmCurve& curve, GemmNotes& notes) {
-    curve.burst = burst_level(all);
-    struct Long {
-      double burst, flops, seconds;
-    };
-    std::vector<Long> longs;
-    for (const GemmSample& s : all) {
-      if (s.sustained && s.groups == 1) {
-        const double factor = s.layout == Layout::input_grad    ? curve.input_grad
-                              : s.layout == Layout::weight_grad ? curve.weight_grad
-                                                                : 1;
-        longs.push_back({factor * s.seconds / std::exp(log_ratio(curve.law, s, element)),
-                         flops_of(s.shape), s.seconds});
-      }
-    }
-    if (longs.empty()) {
-      borrow_long_run(dtype, curve, notes);
-      return;
-    }
-    const auto errors_at = [&](double cap) {
-      std::vector<double> r;
-      for (const Long& l : longs) {
-        r.push_back(std::log(sustained_seconds(l.burst, l.flops, cap) / l.seconds));
-      }
-      return r;
-    };
-    // The cap that meets them best, by the sum of |ln|: on a fine grid, since the sum is no smooth
-    // function.
-    double best = INFINITY;
-    double cap = 0;
-    for (double x = std::log(0.3); x <= std::log(1.5); x += 0.002) {
-      double sum = 0;
-      for (const double r : errors_at(curve.burst * std::exp(x))) {
-        sum += std::min(std::abs(r), 0.3);
-      }
-      // Of equal ones the highest: the points are not capped at all.
-      if (sum <= best) {
-        best = sum;
-        cap = curve.burst * std::exp(x);
-      }
-    }
-    const auto r = errors_at(cap);
-    curve.long_run = std::min(curve.burst, 1 / sustained_seconds(1 / curve.burst, 1, cap));
-    curve.cap = power_cap(curve.burst, curve.long_run);
-    curve.long_run_deviation =
-        std::max(spread_of(r), r.size() < kManySustained ? kFewSustainedDeviation : 0.01);
-    notes.sustained_source = fmt::format("{} product{} over seconds at the power limit",
-                                         longs.size(), longs.size() == 1 ? "" : "s");
-    out_.rows.push_back(row_of(name, "sustained", static_cast<int>(longs.size()), summary(r)));
-  }
-
-  void borrow_long_run(job::DType dtype, GemmCurve& curve, GemmNotes& notes) const {
-    const std::string missing = "no long runs were measured";
-    for (const auto& file :
-         find_calibration(text::data_directory() / "calibration", device_.name, {})) {
-      const auto it = file->gemm.find(dtype);
-      if (file->kind == CalibrationFile::Kind::gemm && it != file->gemm.end()) {
-        const GemmCurve& other = it->second;
-        curve.long_run = curve.burst * other.long_run / other.burst;
-        curve.long_run_deviation = std::hypot(other.long_run_deviation, kBorrowedDeviation);
-        notes.sustained_source = missing + ": the ratio of " + file->name;
-        curve.cap = power_cap(curve.burst, curve.long_run);
-        return;
-      }
-    }
-    curve.long_run = kUnmeasuredLongRun * curve.burst;
-    curve.long_run_deviation = kUnmeasuredDeviation;
-    curve.cap = power_cap(curve.burst, curve.long_run);
-    notes.sustained_source = missing + ": the measured devices' ratio, 0.88 to 0.90";
   }
 
   // ---------------------------------------------------------------- attention
