@@ -39,7 +39,7 @@ constexpr double kDetermined = 0.6;
 // Two parameters whose errors correlate more strongly are one.
 constexpr double kSeparable = 0.9;
 // Of a step: a parameter whose prior deviation moves none by more has no effect.
-constexpr double kTiny = 5e-4;
+constexpr double kTiny = 2e-3;
 
 struct Group {
   const MeasuredStep* step = nullptr;
@@ -194,16 +194,68 @@ std::vector<Group> group(const std::vector<MeasuredStep>& steps, SiteCalibration
   return groups;
 }
 
-result::SiteError error_of(const std::vector<result::SiteRow>& rows,
-                           double result::SiteRow::*forecast) {
+result::SiteError error_of(const std::vector<double>& forecast_over_measured) {
   std::vector<double> absolute, relative;
-  for (const auto& r : rows) {
-    relative.push_back(r.*forecast / r.measured - 1);
-    absolute.push_back(std::abs(relative.back()));
+  for (const double q : forecast_over_measured) {
+    relative.push_back(q - 1);
+    absolute.push_back(std::abs(q - 1));
   }
   return {median(absolute),
           absolute.empty() ? 0 : *std::max_element(absolute.begin(), absolute.end()),
           median(relative)};
+}
+
+// Rows that the fit did not see, without and with the site.
+void check(const std::vector<MeasuredStep>& steps, const cost::Site& plain, const cost::Site& site,
+           Steps& forecasts, SiteCalibration& out) {
+  std::vector<const job::Job*> jobs;
+  std::vector<const MeasuredStep*> rows;
+  for (const MeasuredStep& s : steps) {
+    if (device_of(s) != out.device || system_of(s) != out.system) {
+      out.skipped.push_back(skip(s, "a row to check is of another device or training system"));
+      continue;
+    }
+    rows.push_back(&s);
+    jobs.push_back(&s.job);
+  }
+  const auto before = forecasts.run(jobs, plain);
+  const auto after = forecasts.run(jobs, site);
+  std::vector<double> over_before, over_after;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto* b = std::get_if<result::Report>(&before[i]);
+    const auto* a = std::get_if<result::Report>(&after[i]);
+    if (a == nullptr || b == nullptr) {
+      out.skipped.push_back(
+          skip(*rows[i], std::get<std::string>(a == nullptr ? after[i] : before[i])));
+      continue;
+    }
+    result::SiteCheck row;
+    row.id = rows[i]->id;
+    row.file = rows[i]->file;
+    row.line = rows[i]->line;
+    row.gpus = rows[i]->job.cluster.ranks();
+    row.measured = median(rows[i]->seconds);
+    const auto inside = [&](const result::Estimate& e) {
+      return row.measured >= e.low && row.measured <= e.high ? 1.0 : 0.0;
+    };
+    row.before = b->step_time.value;
+    row.before_low = b->step_time.low;
+    row.before_high = b->step_time.high;
+    row.after = a->step_time.value;
+    row.after_low = a->step_time.low;
+    row.after_high = a->step_time.high;
+    over_before.push_back(row.before / row.measured);
+    over_after.push_back(row.after / row.measured);
+    out.covered_before += inside(b->step_time);
+    out.covered_after += inside(a->step_time);
+    out.checks.push_back(row);
+  }
+  if (!out.checks.empty()) {
+    out.covered_before /= static_cast<double>(out.checks.size());
+    out.covered_after /= static_cast<double>(out.checks.size());
+  }
+  out.check_before = error_of(over_before);
+  out.check_after = error_of(over_after);
 }
 
 std::string gpu_counts(const std::vector<result::SiteRow>& rows) {
@@ -290,7 +342,7 @@ class Selection {
     constexpr auto kLayer = static_cast<Eigen::Index>(SiteParameter::layer);
     Vector slowest = start;
     double least = loss(problem_, start);
-    for (const auto& [launch, layer] : {std::pair(1, 0), {2, 0}, {3, 0}, {0, 2}, {1, 3}, {2, 4}}) {
+    for (const auto& [launch, layer] : {std::pair(1, 0), {2, 0}, {3, 0}, {0, 1}, {0, 2}, {0, 4}}) {
       start[kLaunch] = active_[kLaunch] ? launch : 0;
       start[kLayer] = active_[kLayer] ? layer : 0;
       if (const double there = loss(problem_, start); there < least) {
@@ -633,6 +685,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
                     scatter(problem, fit, selection.active());
 
   cost::Site site = site_at(fit.x, &selection.active());
+  site.scatter = out.discrepancy;
   const auto& kept = selection.known();
   for (std::size_t a = 0; a < kept.size(); ++a) {
     const auto ia = static_cast<std::size_t>(kept[a]);
@@ -664,10 +717,17 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
     row.weight = fit.weight[i];
     out.rows.push_back(row);
   }
-  out.before = error_of(out.rows, &result::SiteRow::before);
-  out.after = error_of(out.rows, &result::SiteRow::after);
+  const auto over = [&](double result::SiteRow::*which) {
+    std::vector<double> q;
+    for (const auto& r : out.rows) {
+      q.push_back(r.*which / r.measured);
+    }
+    return error_of(q);
+  };
+  out.before = over(&result::SiteRow::before);
+  out.after = over(&result::SiteRow::after);
   if (n >= 3) {
-    out.left_out = error_of(out.rows, &result::SiteRow::left_out);
+    out.left_out = over(&result::SiteRow::left_out);
   }
   for (std::size_t i = 0; i < kParameters.size(); ++i) {
     cost::SiteValue& v = site.values[i];
@@ -675,6 +735,19 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
     out.parameters.push_back(
         {to_string(kParameters[i]), describe(kParameters[i]), Priors::in_seconds(kParameters[i]),
          v.prior, v.value, priors.deviation(kParameters[i]), v.deviation, v.determined, v.reason});
+  }
+  check(options.check, plain, site, forecasts, out);
+  // Rows that the law does not describe pull its parameters about: what does not help rows that the
+  // fit did not see does not help a forecast.
+  constexpr double kWorse = 1.1;
+  constexpr double kNoticed = 0.005;
+  if (n >= 3 && out.left_out.median > kWorse * out.before.median + kNoticed) {
+    out.refused = fmt::format(
+        "the parameters do not describe these rows: the median error of a row left out of the fit "
+        "is "
+        "{:.1f} %, without any fit {:.1f} %",
+        100 * out.left_out.median, 100 * out.before.median);
+    return out;
   }
   if (determined.empty()) {
     out.refused = "the rows determine no parameter";

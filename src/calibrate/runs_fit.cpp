@@ -128,7 +128,9 @@ double scatter(const FitProblem& p, const Fit& f, const std::vector<bool>& activ
   if (free < 1) {
     return 1;
   }
-  const double chi = (f.residual.array() / p.sigma.array()).square().matrix().dot(f.weight);
+  // An outlier says nothing of the others' scatter.
+  const double chi =
+      (f.residual.array() / p.sigma.array()).cwiseAbs().cwiseMin(kHuber).square().sum();
   return std::max(1.0, std::sqrt(chi / free));
 }
 

@@ -17,7 +17,7 @@ constexpr double kClock = 0.08;
 constexpr double kLaunch = 0.7;
 // Python and autograd of one layer's pass beyond its kernels' launches: modules and hooks take tens
 // of microseconds, saving and restoring random states for recomputation, or FSDP's hooks, hundreds.
-constexpr double kLayer = 150e-6;  // seconds
+constexpr double kLayer = 300e-6;  // seconds
 // The residual of slow-down curves that no run of the device stands behind (cost/collectives.cpp).
 constexpr double kOverlap = 0.5;
 // Networks reach 0.5 to 1 of what the calibration says: residuals of network curves from 1 MiB are

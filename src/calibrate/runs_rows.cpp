@@ -60,6 +60,22 @@ std::vector<std::string> overrides_of(const Value& row) {
   return out;
 }
 
+// A fault of an option has no line: the row's is where the user looks.
+job::Job load(const std::string& config, const std::vector<std::string>& overrides,
+              const Origin& row) {
+  try {
+    return config::load(config, overrides).job;
+  } catch (const InputError& error) {
+    std::vector<Fault> faults = error.faults();
+    for (Fault& f : faults) {
+      if (f.where.line == 0) {
+        f.where = row;
+      }
+    }
+    throw InputError(std::move(faults));
+  }
+}
+
 result::MeasuredStep own_run(const Value& row, const std::filesystem::path& file) {
   for (const auto& entry : row.entries) {
     if (std::find(kKeys.begin(), kKeys.end(), entry.key) == kKeys.end()) {
@@ -88,10 +104,8 @@ result::MeasuredStep own_run(const Value& row, const std::filesystem::path& file
   const std::string& config = text::to_string(*row.find("config"));
   std::error_code error;
   const std::filesystem::path beside = file.parent_path() / config;
-  step.job =
-      config::load(std::filesystem::is_regular_file(beside, error) ? beside.string() : config,
-                   overrides_of(row))
-          .job;
+  step.job = load(std::filesystem::is_regular_file(beside, error) ? beside.string() : config,
+                  overrides_of(row), row.find("config")->origin);
   if (time != nullptr) {
     step.seconds = positive(*time, "step_time");
   } else {

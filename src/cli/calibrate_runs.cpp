@@ -20,7 +20,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::vector<std::string> files;
+  std::vector<std::string> files, check;
   std::string output, json, name, device, system;
 };
 
@@ -67,6 +67,9 @@ int run(const Options& given) {
   std::vector<result::SiteSkipped> skipped;
   for (const std::string& file : given.files) {
     read(file, forecaster, steps, skipped);
+  }
+  for (const std::string& file : given.check) {
+    read(file, forecaster, options.check, skipped);
   }
   result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
   found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
@@ -116,6 +119,9 @@ Run add_calibrate_runs(CLI::App& app) {
   app.add_option("--device", given->device, "use only rows of this device")->type_name("NAME");
   app.add_option("--system", given->system, "use only rows of this training system")
       ->type_name("NAME");
+  app.add_option("--check", given->check,
+                 "rows that the fit does not see: their error before and after, with intervals")
+      ->type_name("ROWS.jsonl...");
   app.footer(
       "A row is a job file, or a name in configs/, with what its step took:\n"
       "  {\"config\": \"job.yaml\", \"step_time\": 8.5}\n"

@@ -9,9 +9,6 @@ namespace stepcast::cost {
 // Relative standard deviations of a prediction from a data sheet: what these shares are off by on
 // the devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.22), rounded up.
 inline constexpr double kDatasheetGemmResidual = 0.23;
-// Of that, the share of the peak that all large products of one device reach: 0.73 to 0.87 on
-// NVIDIA's (datasheet.cpp), and what a device of another kind adds.
-inline constexpr double kDatasheetClockDeviation = 0.15;
 inline constexpr double kDatasheetAttentionResidual = 0.25;
 inline constexpr double kDatasheetMemoryResidual = 0.15;
 

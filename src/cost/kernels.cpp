@@ -172,7 +172,6 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
             fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
       }
       c.residual = together(entry.curve.residual, entry.curve.long_run_deviation);
-      c.shared = entry.curve.long_run_deviation;
       if (!same_library) {
         const double other = entry.curve.other_library;
         c.residual = together(c.residual, other > 0 ? other : kLibraryDeviation);
@@ -186,7 +185,6 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       c.file = "datasheet";
       c.provenance = device.source;
       c.residual = entry.curve.residual;
-      c.shared = kDatasheetClockDeviation;
     }
     c.common = Common::clock;
     entry.id = curves.add(c);

@@ -311,6 +311,11 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
 
   // What one deviation of each of the site's parameters adds to the step.
   auto site_seconds = parameter_seconds(p.site, curves, world, curve_seconds(world, timeline));
+  const double scattered =
+      p.site.sure(cost::SiteParameter::clock)
+          ? p.site.site->scatter *
+                site_seconds[static_cast<std::size_t>(cost::SiteParameter::clock)]
+          : 0;
   for (std::size_t i = 0; i < site_seconds.size(); ++i) {
     const auto parameter = static_cast<cost::SiteParameter>(i);
     site_seconds[i] *= p.site.sure(parameter) ? (*p.site.site)[parameter].deviation : 0;
@@ -323,14 +328,14 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   result::Report report;
   fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device,
-               capacities(p, folded, world.ranks.size()), &p.site, site_seconds},
+               capacities(p, folded, world.ranks.size()), &p.site, site_seconds, scattered},
               report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;
     std::vector<double> steps;
     // The site's parameters are few and nearly linear: their part is drawn as one.
-    const double of_site = deviation(p.site, site_seconds);
+    const double of_site = deviation(p.site, site_seconds, scattered);
     for (int n = 0; n < options.samples; ++n) {
       std::vector<double> factor(world.curves.size(), 1.0);
       for (std::size_t c = 0; c < factor.size(); ++c) {

@@ -231,7 +231,7 @@ void fill_report(const Source& s, result::Report& report) {
   const program::Timeline& t = *s.timeline;
   const double step = static_cast<double>(t.period) * 1e-12;
   const double of_site =
-      step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds) / step : 0;
+      step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds, s.site_scatter) / step : 0;
   const double spread = kDeviations90 * std::hypot(relative_deviation(*s.world, t), of_site);
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
              report);

@@ -23,6 +23,7 @@ struct Source {
   std::vector<Bytes> capacity;  // usable, by rank of the world
   const SiteUse* site = nullptr;
   std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
+  double site_scatter = 0;                                   // seconds
 };
 
 // What a process may use of a device's memory.

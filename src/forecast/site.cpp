@@ -13,12 +13,6 @@ namespace {
 
 constexpr std::size_t at(SiteParameter p) { return static_cast<std::size_t>(p); }
 
-cost::Common common_of(SiteParameter p) {
-  return p == SiteParameter::clock    ? cost::Common::clock
-         : p == SiteParameter::fabric ? cost::Common::fabric
-                                      : cost::Common::none;
-}
-
 // A parameter that the file leaves as it was has nothing to apply, and nothing to say.
 bool silent(const cost::SiteValue& v) { return !v.determined && v.deviation <= 0; }
 
@@ -119,10 +113,13 @@ std::vector<cost::Curve> sharpen(const SiteUse& use, const std::vector<cost::Cur
   const auto overlap = overlap_curves(world);
   for (std::size_t i = 0; i < out.size() && i < world.curves.size(); ++i) {
     cost::Curve& c = out[i];
-    for (const SiteParameter p : {SiteParameter::clock, SiteParameter::fabric}) {
-      if (use.sure(p) && c.common == common_of(p)) {
-        c.residual = std::sqrt(std::max(0.0, c.residual * c.residual - c.shared * c.shared));
-      }
+    // Steps were measured: what curves of kernels leave open is in the clock's deviation and in the
+    // scatter of steps about it.
+    if (use.sure(SiteParameter::clock) && c.common == cost::Common::clock) {
+      c.residual = 0;
+    }
+    if (use.sure(SiteParameter::fabric) && c.common == cost::Common::fabric) {
+      c.residual = std::sqrt(std::max(0.0, c.residual * c.residual - c.shared * c.shared));
     }
     if (overlap[i] && use.sure(SiteParameter::overlap)) {
       c.residual = 0;
@@ -152,7 +149,8 @@ std::array<double, cost::kSiteParameters> parameter_seconds(
   return out;
 }
 
-double deviation(const SiteUse& use, const std::array<double, cost::kSiteParameters>& added) {
+double deviation(const SiteUse& use, const std::array<double, cost::kSiteParameters>& added,
+                 double scattered) {
   double variance = 0;
   for (std::size_t a = 0; a < added.size(); ++a) {
     for (std::size_t b = 0; b < added.size(); ++b) {
@@ -161,7 +159,7 @@ double deviation(const SiteUse& use, const std::array<double, cost::kSiteParamet
       }
     }
   }
-  return std::sqrt(std::max(0.0, variance));
+  return std::sqrt(std::max(0.0, variance) + scattered * scattered);
 }
 
 }  // namespace stepcast::forecast

@@ -50,7 +50,9 @@ std::array<double, cost::kSiteParameters> parameter_seconds(
     const SiteUse& use, const std::vector<cost::Curve>& curves, const program::World& world,
     const std::vector<double>& curve_seconds);
 
-// Standard deviation of the step, from what one deviation of each parameter adds.
-double deviation(const SiteUse& use, const std::array<double, cost::kSiteParameters>& seconds);
+// Standard deviation of the step, from what one deviation of each parameter adds and what the step
+// scatters about the law, seconds.
+double deviation(const SiteUse& use, const std::array<double, cost::kSiteParameters>& seconds,
+                 double scattered);
 
 }  // namespace stepcast::forecast

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <tuple>
 
 #include "format.h"
 #include "json_writer.h"
@@ -105,6 +106,38 @@ std::string errors(const SiteCalibration& c, const Paint& paint) {
                      percent(c.discrepancy));
 }
 
+std::string checks(const SiteCalibration& c, const Paint& paint) {
+  if (c.checks.empty()) {
+    return "";
+  }
+  TextTable table({{"GPUs"},
+                   {"measured"},
+                   {"before"},
+                   {"error"},
+                   {"after"},
+                   {"error"},
+                   {"90 % interval"},
+                   {"row", Align::left}});
+  for (const auto& r : c.checks) {
+    table.row({thousands(r.gpus), duration(r.measured), duration(r.before),
+               signed_percent(r.before / r.measured - 1), duration(r.after),
+               signed_percent(r.after / r.measured - 1),
+               duration(r.after_low) + " to " + duration(r.after_high), r.id});
+  }
+  TextTable all({{"of all rows", Align::left},
+                 {"median error"},
+                 {"worst"},
+                 {"bias"},
+                 {"inside the interval"}});
+  const auto add = [&](const char* name, const SiteError& e, double covered) {
+    all.row({name, percent(e.median), percent(e.worst), signed_percent(e.bias), percent(covered)});
+  };
+  add("before", c.check_before, c.covered_before);
+  add("after", c.check_after, c.covered_after);
+  return "\n" + paint("1", "Rows that the fit did not see") + "\n" + table.text(paint, kWidth) +
+         "\n" + all.text(paint, kWidth);
+}
+
 std::string skipped(const SiteCalibration& c, const Paint& paint) {
   if (c.skipped.empty()) {
     return "";
@@ -138,7 +171,7 @@ std::string terminal(const SiteCalibration& c, bool colour) {
                                        c.system.empty() ? "no system" : c.system,
                                        c.fabric.empty() ? "" : ", " + c.fabric);
   if (!c.rows.empty()) {
-    out += parameters(c, paint) + rows(c, paint) + errors(c, paint);
+    out += parameters(c, paint) + rows(c, paint) + errors(c, paint) + checks(c, paint);
   }
   out += skipped(c, paint);
   if (!c.refused.empty()) {
@@ -202,6 +235,30 @@ std::string json(const SiteCalibration& c) {
   error(out, "before", c.before);
   error(out, "after", c.after);
   error(out, "left_out", c.left_out);
+  out.key("checks").array();
+  for (const auto& r : c.checks) {
+    out.object(true);
+    out.key("id").text(r.id);
+    out.key("file").text(file_name(r.file));
+    out.key("line").integer(r.line);
+    out.key("gpus").integer(r.gpus);
+    out.key("measured").number(r.measured);
+    for (const auto& [name, value, low, high] :
+         {std::tuple("before", r.before, r.before_low, r.before_high),
+          std::tuple("after", r.after, r.after_low, r.after_high)}) {
+      out.key(name).object(true);
+      out.key("value").number(value);
+      out.key("low").number(low);
+      out.key("high").number(high);
+      out.close();
+    }
+    out.close();
+  }
+  out.close();
+  error(out, "checks_before", c.check_before);
+  error(out, "checks_after", c.check_after);
+  out.key("covered_before").number(c.covered_before);
+  out.key("covered_after").number(c.covered_after);
   out.key("noise").number(c.noise);
   out.key("noise_measured").boolean(c.noise_measured);
   out.key("discrepancy").number(c.discrepancy);

@@ -27,6 +27,8 @@ struct SiteOptions {
   std::string name = "site";
   std::string device;  // use only rows of this device; empty: all must have one
   std::string system;  // likewise
+  std::vector<result::MeasuredStep>
+      check;  // rows that the fit does not see: forecast before and after
   std::function<void(int evaluation)> progress;
 };
 

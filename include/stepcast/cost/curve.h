@@ -21,7 +21,7 @@ struct Curve {
   std::string provenance;  // one line: library, version, date, source
   double residual = 0;     // relative standard deviation of prediction against held-out measurements
   Common common = Common::none;
-  double shared = 0;  // the part of `residual` that the common factor leaves open
+  double shared = 0;  // fabric: the part of `residual` that the common factor leaves open
 };
 
 // All curves of one forecast, in order of first use; id 0 is "exact" with no residual.

@@ -8,6 +8,7 @@
 //   system: megatron-lm      # that launch and layer hold for
 //   fabric: quantum-2        # that fabric holds for
 //   provenance: "..."
+//   scatter: 0.036           # of a step about the law, relative standard deviation
 //   parameters:              # deviation: standard deviation; 0: the file says nothing about it
 //     clock: {value: 0.93, prior: 1, deviation: 0.021, determined: true}
 //     ...
@@ -53,6 +54,8 @@ struct Site {
   std::string system;
   std::string fabric;
   std::string provenance;
+  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged over the step, and noise.
+  double scatter = 0;
   std::array<SiteValue, kSiteParameters> values;  // as without any site: see Site()
   std::array<std::array<double, kSiteParameters>, kSiteParameters> correlation{};
 

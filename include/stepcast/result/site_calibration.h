@@ -31,6 +31,16 @@ struct SiteRow {
   double weight = 1;    // below 1: an outlier, counted for less
 };
 
+// A row that the fit did not see, forecast with 90 % intervals without and with the site.
+struct SiteCheck {
+  std::string id, file;
+  int line = 0;
+  int gpus = 0;
+  double measured = 0;
+  double before = 0, before_low = 0, before_high = 0;
+  double after = 0, after_low = 0, after_high = 0;
+};
+
 struct SiteSkipped {
   std::string id, file;
   int line = 0;
@@ -63,8 +73,11 @@ struct SiteCalibration {
   double noise = 0;             // relative standard deviation taken for one run
   bool noise_measured = false;  // from repeats; else the usual 2 %
   double discrepancy = 0;       // of a row from the law, beyond noise
-  std::string refused;          // why nothing was fitted
-  std::string yaml;             // the site file; empty: nothing is determined
+  std::vector<SiteCheck> checks;
+  SiteError check_before, check_after;
+  double covered_before = 0, covered_after = 0;  // share of checks inside the interval
+  std::string refused;                           // why nothing was fitted
+  std::string yaml;                              // the site file; empty: nothing is determined
 };
 
 }  // namespace stepcast::result
