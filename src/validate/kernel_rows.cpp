@@ -2,13 +2,48 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "kernel_cells.h"
+#include "stepcast/base/median.h"
 #include "stepcast/config/config.h"
 #include "stepcast/interop/gpu_measurements.h"
 
 namespace stepcast::validate {
 
-using result::ValidationRow;
+void Rows::price(ValidationRow& row, const Price& price) const {
+  row.predicted = price.seconds;
+  const double half = kDeviations90 * price.residual * row.predicted;
+  row.low = std::max(0.0, row.predicted - half);
+  row.high = row.predicted + half;
+  row.error = (row.predicted - row.published) / row.published;
+}
+
+void Rows::or_burst(const Price& burst, bool large) {
+  bursts_.push_back({out_.rows.size() - 1, burst, large});
+}
+
+// A table that does not tell whether it timed short bursts or long runs: what its large products
+// are nearer to, in the median.
+void Rows::choose_bursts() {
+  std::vector<double> as_burst;
+  std::vector<double> as_long;
+  for (const Burst& b : bursts_) {
+    if (b.large) {
+      const ValidationRow& row = out_.rows[b.row];
+      as_burst.push_back(std::abs(std::log(b.price.seconds / row.published)));
+      as_long.push_back(std::abs(std::log(row.predicted / row.published)));
+    }
+  }
+  const bool burst = !as_long.empty() && median(as_burst) < median(as_long);
+  for (const Burst& b : bursts_) {
+    ValidationRow& row = out_.rows[b.row];
+    row.source += burst ? " (taken for bursts)" : " (taken for long runs)";
+    if (burst) {
+      price(row, b.price);
+    }
+  }
+}
 
 void Rows::add(const Shown& shown, double measured, const std::optional<Price>& price,
                const std::string& why_not) {
@@ -19,11 +54,7 @@ void Rows::add(const Shown& shown, double measured, const std::optional<Price>& 
   row.metric = "time";
   row.published = measured;
   if (price) {
-    row.predicted = price->seconds;
-    const double half = kDeviations90 * price->residual * row.predicted;
-    row.low = std::max(0.0, row.predicted - half);
-    row.high = row.predicted + half;
-    row.error = (row.predicted - measured) / measured;
+    this->price(row, *price);
     for (const std::string& name : shown.classes) {
       auto at = std::find(classes_.begin(), classes_.end(), name);
       if (at == classes_.end()) {
@@ -44,6 +75,7 @@ result::Validation Rows::finish() {
   if (out_.rows.empty()) {
     throw InputError(Fault{{file_, 1, 1}, "there are no rows; expected one measurement each"});
   }
+  choose_bursts();
   out_.summary = summarize(out_.rows);
   std::vector<std::vector<std::size_t>> told;
   for (std::size_t i = 0; i < classes_.size(); ++i) {

@@ -15,18 +15,31 @@
 
 namespace stepcast::validate {
 
+using result::ValidationRow;
+
 class Rows {
  public:
   explicit Rows(std::string file) : file_(std::move(file)) {}
   // Without a price: skipped, and why not.
   void add(const Shown& shown, double measured, const std::optional<Price>& price,
            const std::string& why_not);
+  // Of the row added last: another price, should the table turn out to be of bursts.
+  void or_burst(const Price& burst, bool large);
   // Summaries: all rows, then the classes that do not hold them all. Throws InputError where there
   // are no rows.
   result::Validation finish();
 
  private:
+  struct Burst {
+    std::size_t row = 0;
+    Price price;
+    bool large = false;
+  };
+  void price(ValidationRow& row, const Price& price) const;
+  void choose_bursts();
+
   std::string file_;
+  std::vector<Burst> bursts_;
   std::vector<std::string> classes_;
   std::vector<std::vector<std::size_t>> members_;  // rows of each class
   result::Validation out_;

@@ -26,10 +26,10 @@ const char* attention_name(job::AttentionKernel kernel) {
 }
 
 // Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
-// tables are taken for long runs of the library asked for.
+// tables are of the library asked for, in bursts or long runs.
 struct Method {
   std::string library;  // "": the one asked for
-  bool burst = false;
+  bool burst = false;   // else the table does not tell
 };
 
 Method method_of(const std::string& kernel, bool library_given) {
@@ -187,13 +187,24 @@ class Comparison {
     const auto dtype = dtype_named(name);
     const std::string why = not_ours(cells, dtype);
     std::optional<Price> price;
+    std::optional<Price> burst;
     if (why.empty()) {
       const Method how = method(cells);
       const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
                               dtype_named(cells.text("out_dtype")) == job::DType::fp32;
       price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, how.library);
+      if (!how.burst) {
+        burst = prices_.gemm(shape, *dtype, layout, accumulate, true, how.library);
+      }
     }
     out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);
+    if (burst) {
+      constexpr double kLarge = 1e10;  // FLOPs, from where the power limit can show
+      out_.or_burst(*burst, 2.0 * static_cast<double>(shape.m) * static_cast<double>(shape.n) *
+                                    static_cast<double>(shape.k) *
+                                    static_cast<double>(shape.batch) >=
+                                kLarge);
+    }
   }
 
   void attention_row(Cells& cells) {

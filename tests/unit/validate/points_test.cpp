@@ -234,16 +234,18 @@ TEST_CASE("fused experts and memory-bound operators: what is not modelled is lef
 }
 
 TEST_CASE("a table of a framework is priced as the burst that it timed, by the library it names") {
-  const auto rows = [](const std::string& kernel, const std::string& library) {
-    const auto file =
-        csv("gpu,dtype,m,n,k,batch,time_us,kernel\nh100-sxm,bf16,8192,8192,8192,1,1500," + kernel +
-            "\n");
+  const auto rows = [](const std::string& kernel, const std::string& library, int us = 1300) {
+    const auto file = csv("gpu,dtype,m,n,k,batch,time_us,kernel\nh100-sxm,bf16,8192,8192,8192,1," +
+                          std::to_string(us) + "," + kernel + "\n");
     auto out = validate::compare_kernels(config::device("h100-sxm"), library,
                                          text::data_directory(), file);
     fs::remove(file);
     return out.rows.at(0).predicted;
   };
-  CHECK(rows("torch.nn.functional.linear", "") < 0.97 * rows("x", ""));  // the power limit
+  // Tables that do not tell: nearer to a long run here, to a burst there.
+  const double burst = rows("torch.nn.functional.linear", "");
+  CHECK(rows("x", "", 1600) > 1.03 * burst);  // the power limit
+  CHECK(rows("x", "", 1100) == burst);
   CHECK(rows("torch.nn.functional.linear", "") != rows("torch_flow", ""));
   CHECK(rows("torch_flow", "cublas") == rows("torch.nn.functional.linear", ""));
 }
