@@ -124,7 +124,7 @@ class CudaDevice final : public Device {
 
   Samples run(const interop::GpuCase& what, const Policy& policy) override {
     check(cudaSetDevice(context_.gpu), "cudaSetDevice");
-    const Samples samples = std::visit([&](const auto& c) { return dispatch(c, policy); }, what);
+    Samples samples = std::visit([&](const auto& c) { return dispatch(c, policy); }, what);
     check(cudaDeviceSynchronize(), "kernel");
     return samples;
   }

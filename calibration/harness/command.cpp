@@ -87,7 +87,7 @@ int dry_run(const Options& o, const Hooks& hooks, std::ostream& out) {
   double used = 0;
   double all = 0;
   std::size_t fit = 0;
-  out << fmt::format("# on {}, {} GPU{}; kind, case, estimated seconds\n", of, on.gpus * on.nodes,
+  out << fmt::format("# on {}, {} GPU{}; case, estimated seconds\n", of, on.gpus * on.nodes,
                      on.gpus * on.nodes == 1 ? "" : "s");
   for (const Planned& planned : plan) {
     all += planned.seconds;
@@ -96,8 +96,7 @@ int dry_run(const Options& o, const Hooks& hooks, std::ostream& out) {
     }
     used += planned.seconds;
     ++fit;
-    out << fmt::format("{:<10} {:<72} {:8.2f}\n", kind_of(planned.what), planned.key,
-                       planned.seconds);
+    out << fmt::format("{:<76} {:8.2f}\n", planned.key, planned.seconds);
   }
   out << fmt::format("# {} measurements in {} min; all {} would take {} min (--minutes {})\n", fit,
                      minutes(used), plan.size(), minutes(all), o.minutes);

@@ -13,7 +13,7 @@ namespace {
 using interop::CollectiveCase;
 using interop::OverlapCase;
 
-constexpr std::int64_t kMiB = 1024 * 1024;
+constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kLargest = 8LL * 1024 * kMiB;
 constexpr std::array kOps = {"all_reduce", "all_gather", "reduce_scatter",
                              "alltoall",   "broadcast",  "sendrecv"};
