@@ -311,21 +311,32 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
 
   // What one deviation of each of the site's parameters adds to the step.
   auto site_seconds = parameter_seconds(p.site, curves, world, curve_seconds(world, timeline));
-  const double scattered =
-      p.site.sure(cost::SiteParameter::clock)
-          ? p.site.site->scatter *
-                site_seconds[static_cast<std::size_t>(cost::SiteParameter::clock)]
-          : 0;
+  // Time that kernels or the host pace scatters as measured steps did; communication has its
+  // curves.
+  double paced = p.site.sure(cost::SiteParameter::clock)
+                     ? -site_seconds[static_cast<std::size_t>(cost::SiteParameter::clock)]
+                     : 0;
   for (std::size_t i = 0; i < site_seconds.size(); ++i) {
     const auto parameter = static_cast<cost::SiteParameter>(i);
     site_seconds[i] *= p.site.sure(parameter) ? (*p.site.site)[parameter].deviation : 0;
   }
+  const double period = static_cast<double>(timeline.period) * 1e-12;
   if (waits_for_host(timeline)) {
     for (const auto parameter : {cost::SiteParameter::launch, cost::SiteParameter::layer}) {
-      site_seconds[static_cast<std::size_t>(parameter)] = host_seconds(
-          *state_, job, p.site, parameter, static_cast<double>(timeline.period) * 1e-12);
+      if (!p.site.sure(parameter)) {
+        continue;
+      }
+      const double added = host_seconds(*state_, job, p.site, parameter, period);
+      site_seconds[static_cast<std::size_t>(parameter)] = added;
+      const cost::SiteValue& v = (*p.site.site)[parameter];
+      const double relative = parameter == cost::SiteParameter::layer
+                                  ? (v.value > 0 ? v.deviation / v.value : 1)
+                                  : std::expm1(v.deviation);
+      paced += v.determined ? added / relative : 0;
     }
   }
+  const double scattered =
+      p.site.site == nullptr ? 0 : p.site.site->scatter * std::min(paced, period);
   result::Report report;
   fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device,
                capacities(p, folded, world.ranks.size()), &p.site, site_seconds, scattered},

@@ -234,3 +234,67 @@ TEST_CASE("collective --svg: lines, bands and rings, text escaped, nothing from 
   REQUIRE(escaped.status == 0);
   CHECK_THAT(escaped.out, ContainsSubstring("&lt;b&gt;&amp;: all_reduce among 8 ranks (1 x 8)"));
 }
+
+TEST_CASE("calibrate runs: a site file from two runs, used by a job") {
+  const Folder folder;
+  const std::string job = folder.write(
+      "job.yaml",
+      "model: {layers: 4, hidden: 4096, heads: 32, ffn: 16384, vocab: 32000}\n"
+      "cluster: {use: dgx-h100, nodes: 1}\n"
+      "workload: {sequence_length: 2048, global_batch: 64, micro_batch: 1, precision: bf16}\n");
+  const auto step = [&](const std::string& more) {
+    const Result r = run("--config " + job + " --json - " + more);
+    INFO(r.err);
+    REQUIRE(r.status == 0);
+    return json::parse(r.out).at("step_time").at("value").get<double>();
+  };
+  const double one = step("");
+  const double two = step("--set workload.micro_batch=2");
+  std::ostringstream rows;
+  rows << "{\"config\": \"job.yaml\", \"step_time\": " << one / 0.88 << "}\n"
+       << "{\"config\": \"job.yaml\", \"set\": [\"workload.micro_batch=2\"], \"step_time\": "
+       << two / 0.88 << "}\n";
+  const std::string file = folder.write("rows.jsonl", rows.str());
+  const std::string site = folder.file("site.yaml");
+  const Result r = run("calibrate runs " + file + " --output " + site + " --json " +
+                       folder.file("r.json") + " --check " + file);
+  INFO(r.out << r.err);
+  REQUIRE(r.status == 0);
+  CHECK(r.out.find("sustained clock") != std::string::npos);
+  CHECK(r.out.find("network bandwidth is not determined: every row is of a single node") !=
+        std::string::npos);
+  CHECK(r.out.find("use it with calibration: [auto, " + site + "]") != std::string::npos);
+  const json report = json::parse(slurp(folder.file("r.json")));
+  CHECK(report.at("checks").size() == 2);
+  CHECK(report.at("after").at("median").get<double>() < 0.05);
+  // The job's step grows towards what was measured, and the report names the file.
+  const double sharp = step("--set 'calibration=[auto, " + site + "]'");
+  CHECK(sharp > 1.08 * one);
+  CHECK(sharp < 1.15 * one);
+  const Result named =
+      run("--config " + job + " --json - --set 'calibration=[auto, " + site + "]'");
+  CHECK(named.out.find("2 measured steps on 8 GPUs") != std::string::npos);
+  // The same rows give the same bytes.
+  const Result again = run("calibrate runs " + file + " --output - --name rows");
+  CHECK(again.out == slurp(site));
+
+  SECTION("one row is refused") {
+    const Result few =
+        run("calibrate runs " +
+            folder.write("few.jsonl", "{\"config\": \"job.yaml\", \"step_time\": 1}\n") +
+            " --output " + folder.file("none.yaml"));
+    CHECK(few.status == 1);
+    CHECK(few.err.find("1 usable row of different jobs; at least 2 are needed") !=
+          std::string::npos);
+    CHECK_FALSE(fs::exists(folder.file("none.yaml")));
+  }
+  SECTION("faults have lines") {
+    const Result bad =
+        run("calibrate runs " +
+            folder.write("bad.jsonl", "{\"config\": \"job.yaml\", \"step_time\": -1}\n"));
+    CHECK(bad.status == 2);
+    CHECK(bad.err.find("bad.jsonl:1:37: error: step_time is -1; expected a number above 0") !=
+          std::string::npos);
+    check_refused("calibrate runs", "calibrate runs: error: missing rows");
+  }
+}
