@@ -96,7 +96,7 @@ void beside(std::vector<interop::GpuCase>& cases, OverlapCase c) {
 }  // namespace
 
 std::vector<Strand> collective_strands(const Abilities& on, bool collectives, bool overlaps) {
-  Strand strand{.share = on.gpus * on.nodes > 1 ? 25.0 : 1.0, .cases = {}};
+  Strand strand{.share = on.gpus * on.nodes > 1 ? 15.0 : 1.0, .cases = {}};
   const std::vector<Group> groups = groups_of(on);
   if (groups.empty()) {
     for (const std::int64_t bytes : {std::int64_t{8}, kMiB}) {

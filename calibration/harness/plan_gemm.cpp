@@ -97,10 +97,16 @@ double halton(std::uint64_t i, std::uint64_t base) {
   return value;
 }
 
+// s, one execution: larger products behave as these. Types that little training uses get by with
+// less, so that each has enough shapes for a fit within the shortest usual run.
+double longest(DType dtype) {
+  const bool major = dtype == DType::bf16 || dtype == DType::fp8 || dtype == DType::fp8_block;
+  return major ? 20e-3 : 4e-3;
+}
+
 // Evenly over log m, log n, log k: what models do not cover, so that a fit need not extrapolate.
 std::vector<GpuCase> sweep(DType dtype, const Abilities& on, std::size_t points,
                            std::uint64_t seed) {
-  constexpr double kLongest = 30e-3;  // s; larger products behave as these
   const std::int64_t align = std::max<std::int64_t>(alignment(dtype), 8);
   const auto between = [](double u, double low, double high) {
     return low * std::pow(high / low, u);
@@ -118,7 +124,7 @@ std::vector<GpuCase> sweep(DType dtype, const Abilities& on, std::size_t points,
     c.m = std::max<std::int64_t>(16, rounded(between(halton(i, 2), 16, 1 << 20), rows));
     c.n = rounded(between(halton(i, 3), 64, 1 << 16), align);
     c.k = rounded(between(halton(i, 5), 64, 1 << 16), align);
-    if (seconds_once(c, on) <= kLongest && memory_of(c) < on.memory / 2) {
+    if (seconds_once(c, on) <= longest(dtype) && memory_of(c) < on.memory / 2) {
       cases.emplace_back(c);
     }
   }
@@ -126,14 +132,15 @@ std::vector<GpuCase> sweep(DType dtype, const Abilities& on, std::size_t points,
 }
 
 Strand of_models(DType dtype, const std::vector<Shape>& shapes, double share, std::size_t most,
-                 const PlanOptions& options, bool accumulate = false) {
+                 const Abilities& on, const PlanOptions& options, bool accumulate = false) {
   Strand strand{.share = share, .cases = {}};
   for (const Shape& shape : shapes) {
     for (const GemmLayout layout : kLayouts) {
       GemmCase c = pass(shape, layout);
       c.dtype = dtype;
       c.accumulate_fp32 = accumulate;
-      if (whole(c, alignment(dtype)) && (!accumulate || layout == GemmLayout::weight_grad)) {
+      if (whole(c, alignment(dtype)) && seconds_once(c, on) <= longest(dtype) &&
+          (!accumulate || layout == GemmLayout::weight_grad)) {
         strand.cases.emplace_back(c);
       }
     }
@@ -193,23 +200,23 @@ std::vector<Strand> gemm_strands(const Abilities& on, const PlanOptions& options
       {DType::bf16, 10, 5, 3, 1200, 500, 200},
       {DType::fp8, 6, 3, 1.5, 600, 300, 100},
       {DType::fp8_block, 4, 2, 0.5, 400, 200, 50},
-      {DType::fp16, 1, 0.5, 0, 150, 80, 0},
-      {DType::tf32, 1, 0.5, 0, 150, 80, 0},
-      {DType::fp32, 0.7, 0.3, 0, 80, 40, 0},
+      {DType::fp16, 1.2, 0.8, 0, 150, 80, 0},
+      {DType::tf32, 1.8, 1, 0, 150, 80, 0},
+      {DType::fp32, 2.2, 1.2, 0, 120, 60, 0},
   }};
   std::vector<Strand> strands;
   for (const Row& row : kRows) {
     if (!on.has(row.dtype)) {
       continue;
     }
-    strands.push_back(of_models(row.dtype, shapes, row.models, row.most, options));
+    strands.push_back(of_models(row.dtype, shapes, row.models, row.most, on, options));
     strands.push_back(
         {.share = row.sweep, .cases = sweep(row.dtype, on, row.most_sweep, options.seed)});
     if (row.experts > 0) {
       strands.push_back(experts(row.dtype, models, row.experts, row.most_experts, options));
     }
   }
-  strands.push_back(of_models(DType::bf16, shapes, 1.5, 150, options, true));
+  strands.push_back(of_models(DType::bf16, shapes, 1.5, 150, on, options, true));
   Strand held{.share = 4, .cases = {}};
   for (const Shape& s :
        {Shape{8192, 8192, 8192}, Shape{16384, 16384, 4096}, Shape{4096, 28672, 8192}}) {

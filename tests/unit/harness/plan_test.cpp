@@ -233,3 +233,29 @@ TEST_CASE("an unknown model is the user's error") {
   options.models = {"llama-9"};
   CHECK_THROWS_AS(make_plan(device("h100-sxm"), options), InputError);
 }
+
+TEST_CASE("five minutes give every type the shapes that a fit needs") {
+  constexpr int kNeeded = 40;  // of the forward layout: cost::fit_kernels
+  for (const std::string name : {"a100-sxm-80", "h200-sxm"}) {
+    for (const int gpus : {1, 8}) {
+      CAPTURE(name, gpus);
+      std::map<job::DType, int> forward;
+      double sum = 0;
+      for (const Planned& p : make_plan(device(name, gpus), {})) {
+        if (sum + p.seconds > 300) {
+          break;
+        }
+        sum += p.seconds;
+        const auto* c = std::get_if<GemmCase>(&p.what);
+        if (c != nullptr && c->layout == GemmLayout::forward && c->groups == 1 && !c->sustained) {
+          ++forward[c->dtype];
+        }
+      }
+      CHECK(forward.size() == (name == "h200-sxm" ? 6 : 4));
+      for (const auto& [dtype, count] : forward) {
+        CAPTURE(job::to_string(dtype));
+        CHECK(count >= kNeeded);
+      }
+    }
+  }
+}
