@@ -10,9 +10,9 @@
 #include "gemm.h"
 #include "gemm_layout.h"
 #include "gemm_operands.h"
-#include "layer_plan.h"
 #include "memory.h"
 #include "stepcast/config/config.h"
+#include "stepcast/measured/kernels.h"
 
 namespace stepcast::harness::cuda {
 namespace {
@@ -20,6 +20,7 @@ namespace {
 using interop::AttentionCase;
 using interop::GemmCase;
 using interop::MemoryCase;
+using measured::LayerKernel;
 
 // Bytes that one pass over the layer touches, to see whether repetitions would find them in L2.
 std::int64_t touched(const Context& context, const std::vector<LayerKernel>& kernels) {
@@ -95,7 +96,13 @@ class Layer {
 }  // namespace
 
 Samples run_layer(Context& context, const interop::LayerCase& what, const Policy& policy) {
-  Layer layer(context, layer_kernels(config::model(what.model), what), policy.seed);
+  const auto kernels = measured::layer_kernels(config::model(what.model), what);
+  if (const auto* impossible = std::get_if<Infeasible>(&kernels)) {
+    throw Unsupported(impossible->reason);
+  }
+  // Each kernel reads buffers of its own: nothing is found in L2 that the one before left there. A
+  // layer's tensors are larger than L2 at the sizes that are measured.
+  Layer layer(context, std::get<0>(kernels), policy.seed);
   return time_burst(context, policy, [&](int rotate) { layer.launch(rotate); });
 }
 

@@ -13,9 +13,9 @@
 #include <set>
 
 #include "gpu_figures.h"
-#include "gpu_layers.h"
 #include "stepcast/base/median.h"
 #include "stepcast/cost/kernels.h"
+#include "stepcast/measured/kernels.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -76,34 +76,34 @@ std::unique_ptr<Curves> curves_of(const job::Device& device, const std::string& 
   return out;
 }
 
-// What was timed, alone on the device: nothing of a job around it. nullopt: no kernel.
-std::optional<cost::Priced> price(const cost::Kernels& kernels, const interop::GpuCase& what,
-                                  const job::Device& device) {
-  if (const auto* g = std::get_if<GemmCase>(&what)) {
-    const auto layout = static_cast<cost::Layout>(g->layout);
-    if (g->groups > 1) {
-      return kernels.grouped_gemm(shape_of(*g), g->groups, g->dtype, layout);
-    }
-    return g->sustained ? kernels.gemm(shape_of(*g), g->dtype, layout, g->accumulate_fp32)
-                        : kernels.burst_gemm(shape_of(*g), g->dtype, layout, g->accumulate_fp32);
+// What the curves say of a case; nothing where it is no kernel alone, or not modelled.
+std::vector<cost::Priced> price(const Curves& curves, const interop::GpuCase& what,
+                                const job::Device& device) {
+  std::string why;
+  return measured::prices(*curves.kernels, device, what, true, why);
+}
+
+double seconds(const std::vector<cost::Priced>& priced) {
+  double sum = 0;
+  for (const cost::Priced& p : priced) {
+    sum += to_seconds(p.time);
   }
-  if (const auto* a = std::get_if<AttentionCase>(&what)) {
-    const auto kernel = interop::attention_named(a->kernel);
-    // With what writing a paged cache took, where the curve rests on an engine's table.
-    return a->backward ? kernels.attention(shape_of(*a), kernel.value(), a->dtype, true)
-                       : kernels.paged_attention(shape_of(*a), kernel.value(), a->dtype);
+  return sum;
+}
+
+// A whole layer by the curves: predicted, never fitted. What is not possible is told in `why`.
+result::KernelLayer layer_of(const Measured& m, const Curves& before, const Curves& after,
+                             const job::Device& device) {
+  result::KernelLayer out;
+  out.name = interop::to_string(m.what).substr(std::string("layer ").size());
+  out.measured = m.seconds;
+  try {
+    out.predicted = seconds(measured::prices(*after.kernels, device, m.what, false, out.why));
+    out.before = seconds(measured::prices(*before.kernels, device, m.what, false, out.why));
+  } catch (const InputError& error) {
+    out.why = error.faults().front().message;
   }
-  if (const auto* m = std::get_if<MemoryCase>(&what)) {
-    return kernels.memory(memory_op(m->op), Bytes(m->bytes));
-  }
-  if (const auto* c = std::get_if<CopyCase>(&what)) {
-    const auto direction = direction_of(c->direction);
-    if (direction != cost::CopyDirection::device_to_device && device.pcie.count() <= 0) {
-      return std::nullopt;
-    }
-    return kernels.copy(direction, c->pinned, Bytes(c->bytes));
-  }
-  return std::nullopt;
+  return out;
 }
 
 // Rows of the comparison.
@@ -158,14 +158,13 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
   std::vector<std::pair<std::string, Group>> groups;  // in the order of first use
   for (const Measured& m : cases) {
     const std::string& library = m.library.empty() ? main : m.library;
-    if (const auto* layer = std::get_if<LayerCase>(&m.what)) {
-      out.layers.push_back(
-          layer_of(m, *layer, *before.at(main)->kernels, *after.at(main)->kernels));
+    if (std::holds_alternative<LayerCase>(m.what)) {
+      out.layers.push_back(layer_of(m, *before.at(main), *after.at(main), device));
       continue;
     }
-    const auto old = price(*before.at(library)->kernels, m.what, device);
-    const auto fresh = price(*after.at(library)->kernels, m.what, device);
-    if (!old || !fresh) {
+    const auto old = price(*before.at(library), m.what, device);
+    const auto fresh = price(*after.at(library), m.what, device);
+    if (old.empty() || fresh.empty()) {
       continue;
     }
     const std::string name = group_of(m.what, library);
@@ -175,10 +174,10 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
       groups.emplace_back(name, Group{});
       at = groups.end() - 1;
     }
-    at->second.before.push_back(std::abs(to_seconds(old->time) / m.seconds - 1));
-    at->second.after.push_back(std::abs(to_seconds(fresh->time) / m.seconds - 1));
-    at->second.before_from.insert(before.at(library)->file_of(*old));
-    at->second.after_from.insert(folder.without(after.at(library)->file_of(*fresh)));
+    at->second.before.push_back(std::abs(seconds(old) / m.seconds - 1));
+    at->second.after.push_back(std::abs(seconds(fresh) / m.seconds - 1));
+    at->second.before_from.insert(before.at(library)->file_of(old.front()));
+    at->second.after_from.insert(folder.without(after.at(library)->file_of(fresh.front())));
   }
   for (const auto& [name, g] : groups) {
     out.comparisons.push_back({name, static_cast<int>(g.before.size()), median(g.before),

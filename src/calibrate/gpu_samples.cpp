@@ -9,6 +9,7 @@
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/base/median.h"
+#include "stepcast/measured/kernels.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -220,40 +221,6 @@ cost::OverlapSample overlap_of(const Measured& m, const OverlapCase& c, const jo
 
 }  // namespace
 
-model::Gemm shape_of(const GemmCase& c) { return {c.m, c.n, c.k, c.batch}; }
-
-model::AttentionShape shape_of(const AttentionCase& c) {
-  model::AttentionShape s;
-  s.sequences = c.sequences;
-  s.query_length = s.key_length = c.length;
-  s.heads = c.heads;
-  s.kv_heads = c.kv_heads;
-  s.qk_dim = s.v_dim = c.head_dim;
-  s.causal = c.causal;
-  return s;
-}
-
-cost::MemoryOp memory_op(const std::string& op) {
-  using cost::MemoryOp;
-  static const std::map<std::string, MemoryOp> known{
-      {"copy", MemoryOp::copy},           {"norm", MemoryOp::norm},
-      {"softmax", MemoryOp::softmax},     {"activation", MemoryOp::activation},
-      {"dropout", MemoryOp::dropout},     {"add", MemoryOp::elementwise},
-      {"embedding", MemoryOp::embedding}, {"cross_entropy", MemoryOp::cross_entropy},
-      {"optimizer", MemoryOp::optimizer}, {"permute", MemoryOp::permute}};
-  const auto at = known.find(op);
-  STEPCAST_CHECK(at != known.end(), "a memory-bound operator that readers let through: " + op);
-  return at->second;
-}
-
-cost::CopyDirection direction_of(const std::string& name) {
-  using cost::CopyDirection;
-  return name == "h2d"    ? CopyDirection::host_to_device
-         : name == "d2h"  ? CopyDirection::device_to_host
-         : name == "both" ? CopyDirection::both
-                          : CopyDirection::device_to_device;
-}
-
 Gathered gather(const std::vector<KernelFile>& files, const job::Device& device,
                 const std::string& library) {
   Gatherer all(device, library);
@@ -270,7 +237,7 @@ cost::KernelSamples samples_of(const std::vector<Measured>& cases, const std::st
     if (const auto* g = std::get_if<GemmCase>(&m.what)) {
       if (m.library == library) {
         cost::GemmSample s;
-        s.shape = shape_of(*g);
+        s.shape = measured::shape_of(*g);
         s.layout = static_cast<cost::Layout>(g->layout);
         s.accumulate_fp32 = g->accumulate_fp32;
         s.groups = g->groups;
@@ -287,12 +254,13 @@ cost::KernelSamples samples_of(const std::vector<Measured>& cases, const std::st
     if (const auto* a = std::get_if<AttentionCase>(&m.what)) {
       const auto kernel = interop::attention_named(a->kernel);
       STEPCAST_CHECK(kernel.has_value(), "an attention kernel that readers let through");
-      out.attention[*kernel].push_back({shape_of(*a), a->backward, m.seconds});
+      out.attention[*kernel].push_back({measured::shape_of(*a), a->backward, m.seconds});
     } else if (const auto* b = std::get_if<MemoryCase>(&m.what)) {
-      out.memory[memory_op(b->op)].push_back({static_cast<double>(b->bytes), m.seconds});
+      out.memory[measured::memory_op_named(b->op).value()].push_back(
+          {static_cast<double>(b->bytes), m.seconds});
     } else if (const auto* c = std::get_if<CopyCase>(&m.what)) {
-      out.copies.push_back(
-          {direction_of(c->direction), c->pinned, static_cast<double>(c->bytes), m.seconds});
+      out.copies.push_back({measured::direction_named(c->direction).value(), c->pinned,
+                            static_cast<double>(c->bytes), m.seconds});
     } else if (const auto* o = std::get_if<OverlapCase>(&m.what)) {
       if (!o->op.empty()) {
         out.overlap.push_back(overlap_of(m, *o, device));

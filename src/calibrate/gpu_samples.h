@@ -32,9 +32,4 @@ Gathered gather(const std::vector<KernelFile>& files, const job::Device& device,
 cost::KernelSamples samples_of(const std::vector<Measured>& cases, const std::string& library,
                                bool with_the_rest, const job::Device& device);
 
-model::Gemm shape_of(const interop::GemmCase& c);
-model::AttentionShape shape_of(const interop::AttentionCase& c);
-cost::MemoryOp memory_op(const std::string& op);
-cost::CopyDirection direction_of(const std::string& name);
-
 }  // namespace stepcast::calibrate

@@ -5,6 +5,28 @@
 
 namespace stepcast::cost {
 
+MemoryOp memory_op(model::OpKind kind) {
+  using model::OpKind;
+  switch (kind) {
+    case OpKind::norm:
+      return MemoryOp::norm;
+    case OpKind::softmax:
+      return MemoryOp::softmax;
+    case OpKind::activation:
+      return MemoryOp::activation;
+    case OpKind::dropout:
+      return MemoryOp::dropout;
+    case OpKind::embedding:
+      return MemoryOp::embedding;
+    case OpKind::cross_entropy:
+      return MemoryOp::cross_entropy;
+    case OpKind::permute:
+      return MemoryOp::permute;
+    default:
+      return MemoryOp::elementwise;
+  }
+}
+
 double memory_seconds(const MemoryCurve& curve, double bandwidth, double bytes) {
   const double rate = curve.share * bandwidth;
   const double inside = std::min(bytes, curve.resident);

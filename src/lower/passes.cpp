@@ -19,28 +19,6 @@ std::int64_t round_512(
   return (bytes + 511) / 512 * 512;
 }
 
-cost::MemoryOp memory_op(OpKind kind) {
-  switch (kind) {
-    case OpKind::norm:
-      return cost::MemoryOp::norm;
-    case OpKind::softmax:
-      return cost::MemoryOp::softmax;
-    case OpKind::activation:
-      return cost::MemoryOp::activation;
-    case OpKind::dropout:
-    case OpKind::residual:
-      return cost::MemoryOp::dropout;
-    case OpKind::embedding:
-      return cost::MemoryOp::embedding;
-    case OpKind::cross_entropy:
-      return cost::MemoryOp::cross_entropy;
-    case OpKind::permute:
-      return cost::MemoryOp::permute;
-    default:
-      return cost::MemoryOp::elementwise;
-  }
-}
-
 class PassBuilder {
  public:
   PassBuilder(const model::OperatorGraph& graph, const PassContext& context, bool selective)
@@ -175,9 +153,9 @@ class PassBuilder {
 
   cost::Priced memory(const Operator& op, Bytes moved, int launches) const {
     if (launches <= 1) {
-      return context_.kernels->memory(memory_op(op.kind), moved);
+      return context_.kernels->memory(cost::memory_op(op.kind), moved);
     }
-    cost::Priced one = context_.kernels->memory(memory_op(op.kind), moved / launches);
+    cost::Priced one = context_.kernels->memory(cost::memory_op(op.kind), moved / launches);
     return {one.time * launches, one.curve};
   }
 

@@ -47,7 +47,6 @@ class KernelPrices {
     std::unique_ptr<cost::Kernels> kernels;
   };
   Curves& of(const std::string& library);
-  Price layer(const interop::LayerCase& layer);
 
   job::Device device_;
   std::string library_;
@@ -57,8 +56,5 @@ class KernelPrices {
 
 Shown shown_gemm(const std::string& dtype, const model::Gemm& shape, const std::string& way);
 Shown shown(const interop::GpuCase& what);
-
-// "copy", "norm", "add"...; nullopt: not modelled.
-std::optional<cost::MemoryOp> memory_op_named(const std::string& op);
 
 }  // namespace stepcast::validate

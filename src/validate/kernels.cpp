@@ -1,4 +1,4 @@
-#include "stepcast/validate/kernels.h"
+#include "stepcast/measured/kernels.h"
 
 #include <fmt/format.h>
 
@@ -13,6 +13,7 @@
 #include "stepcast/cost/kernels.h"
 #include "stepcast/interop/gpu_csv.h"
 #include "stepcast/text/document.h"
+#include "stepcast/validate/kernels.h"
 
 namespace stepcast::validate {
 namespace {
@@ -139,7 +140,7 @@ class Comparison {
     const auto dtype = dtype_named(cells.text("dtype"));
     const std::string op = operator_named(cells.text("op"));
     std::string why = not_ours(cells, dtype);
-    if (why.empty() && !memory_op_named(op)) {
+    if (why.empty() && !measured::memory_op_named(op)) {
       why = fmt::format("the operator {} is not modelled", cells.text("op"));
     }
     if (why.empty() && !told) {

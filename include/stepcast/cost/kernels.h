@@ -17,6 +17,9 @@ enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
+// What an operator that memory bounds is timed as; a residual add is an add, with dropout fused into it or not.
+MemoryOp memory_op(model::OpKind kind);
+
 // A fused layer of experts on one GPU as inference runs it: rows gathered, gate and up, activation, down, rows summed.
 // Balanced: every expert sees tokens * topk / experts rows.
 struct ExpertLayer {

@@ -1,11 +1,9 @@
-#include "layer_plan.h"
-
 #include <algorithm>
+#include <utility>
 
-#include "../harness/device.h"
-#include "stepcast/model/operators.h"
+#include "stepcast/measured/kernels.h"
 
-namespace stepcast::harness::cuda {
+namespace stepcast::measured {
 namespace {
 
 using interop::GemmCase;
@@ -44,7 +42,7 @@ const char* memory_kernel(OpKind kind) {
   }
 }
 
-// The smallest that MemoryKernel takes; below it all kernels take the same time.
+// The smallest that the harness takes; below it all kernels take the same time.
 constexpr std::int64_t kLeastBytes = 1024;
 
 class Plan {
@@ -78,9 +76,6 @@ class Plan {
 
   void attention(const Operator& op, bool backward) {
     const model::AttentionShape& a = *op.attention;
-    if (a.qk_dim != a.v_dim) {
-      throw Unsupported("attention whose queries and values differ in size");
-    }
     interop::AttentionCase c;
     c.dtype = activations_;
     c.sequences = a.sequences;
@@ -125,16 +120,17 @@ class Plan {
 
 }  // namespace
 
-std::vector<LayerKernel> layer_kernels(const job::Model& model, const LayerCase& what) {
+std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Model& model,
+                                                                 const LayerCase& what) {
   model::Shard shard;
   shard.sequences = what.sequences;
   shard.sequence_length = what.length;
   shard.tensor = what.tensor;
   if (what.sequences < 1 || what.length < 1 || what.tensor < 1) {
-    throw Unsupported("a layer of no tokens, or on no rank");
+    return Infeasible{"layer", "a layer of no tokens, or on no rank"};
   }
   if (const auto why = model::check_shard(model, shard)) {
-    throw Unsupported(why->reason);
+    return *why;
   }
   model::Style style;
   style.dtype = activation_type(what.dtype);
@@ -142,6 +138,11 @@ std::vector<LayerKernel> layer_kernels(const job::Model& model, const LayerCase&
   const model::OperatorGraph graph =
       model::build_layer(model, model::layer_kind(model, model.layers - 1), shard, style);
 
+  for (const Operator& op : graph.operators) {
+    if (op.attention && op.attention->qk_dim != op.attention->v_dim) {
+      return Infeasible{"layer", "attention whose queries and values differ in size"};
+    }
+  }
   Plan plan(what);
   if (!what.backward) {
     for (const Operator& op : graph.operators) {
@@ -168,4 +169,4 @@ std::vector<LayerKernel> layer_kernels(const job::Model& model, const LayerCase&
   return std::move(plan.kernels);
 }
 
-}  // namespace stepcast::harness::cuda
+}  // namespace stepcast::measured

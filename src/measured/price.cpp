@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include "stepcast/config/config.h"
+#include "stepcast/interop/gpu_csv.h"
+#include "stepcast/measured/kernels.h"
+
+namespace stepcast::measured {
+namespace {
+
+using interop::AttentionCase;
+using interop::CopyCase;
+using interop::GemmCase;
+using interop::LayerCase;
+using interop::MemoryCase;
+
+class Pricing {
+ public:
+  Pricing(const cost::Kernels& kernels, const job::Device& device, bool paged, std::string& why)
+      : kernels_(kernels), device_(device), paged_(paged), why_(why) {}
+
+  std::vector<cost::Priced> operator()(const GemmCase& c) const {
+    const auto layout = static_cast<cost::Layout>(c.layout);
+    const model::Gemm shape = shape_of(c);
+    if (c.groups > 1) {
+      return {kernels_.grouped_gemm(shape, c.groups, c.dtype, layout)};
+    }
+    return {c.sustained ? kernels_.gemm(shape, c.dtype, layout, c.accumulate_fp32)
+                        : kernels_.burst_gemm(shape, c.dtype, layout, c.accumulate_fp32)};
+  }
+
+  std::vector<cost::Priced> operator()(const AttentionCase& c) const {
+    const auto kernel = interop::attention_named(c.kernel);
+    if (!kernel || *kernel == job::AttentionKernel::unfused) {
+      return none(fmt::format("the kernel {} is not modelled", c.kernel));
+    }
+    return {paged_ && !c.backward ? kernels_.paged_attention(shape_of(c), *kernel, c.dtype)
+                                  : kernels_.attention(shape_of(c), *kernel, c.dtype, c.backward)};
+  }
+
+  std::vector<cost::Priced> operator()(const MemoryCase& c) const {
+    const auto op = memory_op_named(c.op);
+    if (!op) {
+      return none(fmt::format("the operator {} is not modelled", c.op));
+    }
+    return {kernels_.memory(*op, Bytes(c.bytes))};
+  }
+
+  std::vector<cost::Priced> operator()(const CopyCase& c) const {
+    const auto direction = direction_named(c.direction);
+    if (!direction ||
+        (*direction != cost::CopyDirection::device_to_device && device_.pcie.count() <= 0)) {
+      return none("the device's link to the host is not known");
+    }
+    return {kernels_.copy(*direction, c.pinned, Bytes(c.bytes))};
+  }
+
+  std::vector<cost::Priced> operator()(const LayerCase& c) const {
+    const auto found = layer_kernels(config::model(c.model), c);
+    if (const auto* not_possible = std::get_if<Infeasible>(&found)) {
+      return none(not_possible->reason);
+    }
+    std::vector<cost::Priced> out;
+    for (const LayerKernel& kernel : std::get<0>(found)) {
+      const auto one = std::visit(*this, kernel.what);
+      for (int i = 0; i < kernel.launches; ++i) {
+        out.insert(out.end(), one.begin(), one.end());
+      }
+    }
+    return out;
+  }
+
+  template <typename Other>
+  std::vector<cost::Priced> operator()(const Other&) const {
+    return none("no kernel alone on the device");
+  }
+
+ private:
+  std::vector<cost::Priced> none(std::string why) const {
+    why_ = std::move(why);
+    return {};
+  }
+
+  const cost::Kernels& kernels_;
+  const job::Device& device_;
+  bool paged_;
+  std::string& why_;
+};
+
+}  // namespace
+
+std::vector<cost::Priced> prices(const cost::Kernels& kernels, const job::Device& device,
+                                 const interop::GpuCase& what, bool paged, std::string& why) {
+  return std::visit(Pricing(kernels, device, paged, why), what);
+}
+
+}  // namespace stepcast::measured
