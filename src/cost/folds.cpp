@@ -1,7 +1,10 @@
 #include "folds.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 
 namespace stepcast::cost {
 namespace {
@@ -28,6 +31,15 @@ int fold_of(std::initializer_list<std::int64_t> shape) {
     h ^= h >> 31;
   }
   return static_cast<int>(h % kFolds);
+}
+
+void require_law(double deviation, const std::string& of) {
+  if (deviation > 1) {
+    throw std::invalid_argument(
+        fmt::format("{}points scatter about the law by a factor of {:.1f}: is something else "
+                    "running, or were two things measured under one name?",
+                    of.empty() ? "" : of + ": ", std::exp(deviation)));
+  }
 }
 
 int count_outliers(const std::vector<double>& log_ratios) {

@@ -10,6 +10,7 @@
 #include "calibration_write.h"
 #include "copy_fit.h"
 #include "datasheet.h"
+#include "folds.h"
 #include "kernel_fit_gemm.h"
 #include "memory_fit.h"
 #include "overlap_fit.h"
@@ -106,6 +107,7 @@ class Fitter {
     const AttentionDevice device{sms_of(device_), stream_bandwidth()};
     const AttentionCurve sheet = datasheet_attention(device_, kernel, job::DType::bf16);
     const PassFit fit = fit_forward(forward, sheet.rate.at(128), device);
+    require_law(fit.held_out.deviation);
     out_.rows.push_back(row_of(name + " forward", "all", static_cast<int>(forward.size()),
                                fit.held_out, fit.outliers));
     AttentionCurve curve;
@@ -115,6 +117,8 @@ class Fitter {
     SizeClass backward_held_out;
     try {
       const BackwardFit back = fit_backward(fit.pass, backward, device);
+      require_law(back.own && back.own_is_better ? back.own->held_out.deviation
+                                                 : back.ratio_held_out.deviation);
       curve.backward = std::clamp(back.ratio, 0.05, 2.0);
       const int count = static_cast<int>(backward.size());
       out_.rows.push_back(
@@ -170,6 +174,7 @@ class Fitter {
       try {
         const MemoryFit fit =
             fit_memory_sizes(points_of(all), device_.memory_bandwidth.count(), l2());
+        require_law(fit.held_out.deviation);
         curves += memory_text(to_string(op), fit.curve, fmt::format("{} points", all.size()));
         out_.rows.push_back(
             row_of(name, "all", static_cast<int>(all.size()), fit.held_out, fit.outliers));
@@ -190,6 +195,7 @@ class Fitter {
       const std::string name = "copy " + copy_name(kind.first, kind.second);
       try {
         const CopyFit fit = fit_copy(all);
+        require_law(fit.held_out.deviation);
         curves += copy_text(kind.first, kind.second, fit.curve, fit.held_out,
                             fmt::format("{} points", all.size()));
         out_.rows.push_back(
@@ -210,6 +216,7 @@ class Fitter {
       const std::string name = std::string("overlap ") + key;
       try {
         const Coefficient c = fit();
+        require_law(c.residual);
         curves += coefficient_text(key, c.value, c.residual, c.points,
                                    fmt::format("{} kernels beside a collective", c.points));
         SizeClass held;

@@ -131,6 +131,7 @@ class GemmCurveFitter {
     curve.law = fit.law;
     curve.residual =
         fit.held_out[4].points > 0 ? fit.held_out[4].deviation : fit.held_out[0].deviation;
+    require_law(curve.residual);
     gemm_rows(name, points, fit, start, element);
     GemmNotes notes;
     layouts(all, element, name, curve, notes);
@@ -218,6 +219,7 @@ class GemmCurveFitter {
       x -= middle;
     }
     const SizeClass held_out = summary(unseen);
+    require_law(held_out.deviation, what);
     if (residual != nullptr) {
       *residual = held_out.deviation;
     }

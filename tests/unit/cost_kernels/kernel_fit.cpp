@@ -512,6 +512,20 @@ TEST_CASE("copies: latency and bandwidth by direction; outliers are counted and 
   CHECK(kernels.copy(CopyDirection::host_to_device, true, Bytes(0)).time.count() == 0);
 }
 
+TEST_CASE("points that follow no law are refused, not written with a wide residual") {
+  KernelSamples samples;
+  double bytes = 4096;
+  for (int i = 0; i < 10; ++i, bytes *= 4) {
+    samples.copies.push_back(
+        {CopyDirection::host_to_device, false, bytes, i % 2 == 0 ? 1e-7 : 1e-6 + bytes / 20e9});
+  }
+  const auto fit = fit_kernels(h100(), "cublas", samples, "a test");
+  CHECK(fit.files.empty());
+  REQUIRE(fit.refused.size() == 1);
+  CHECK(fit.refused[0].find("copy h2d_pageable: points scatter about the law by a factor of") !=
+        std::string::npos);
+}
+
 TEST_CASE("overlap: coefficients of both kinds of kernels, and what the collective loses") {
   Noise noise(10);
   KernelSamples samples;
