@@ -5,46 +5,26 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <cmath>
 
 #include "gpu_names.h"
+#include "stepcast/text/cells.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::interop {
 namespace {
 
 namespace fs = std::filesystem;
+using text::Cells;
+using text::number;
+using text::plain;
 
-constexpr std::size_t kMostFaults = 20;
 constexpr double kLongestMicroseconds = 1e9;
 constexpr double kFastest = 1e6;  // TFLOP/s
-constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 // flash-attention counts 4 b h s^2 d forward, half of it causal, and 2.5 times as much backward
 // (benchmarks/benchmark_flash_attention.py).
 constexpr double kBackwardFlops = 2.5;
-
-std::string plain(std::string_view name) {
-  std::string out;
-  for (const char c : name) {
-    if (std::isalnum(static_cast<unsigned char>(c)) != 0) {
-      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    } else if (c == '-' || c == '_' || c == ' ') {
-      out += '-';
-    }
-  }
-  return out;
-}
-
-template <class T>
-std::optional<T> number(const std::string& text) {
-  T value{};
-  const char* end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, value);
-  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
-}
 
 bool is_true(const std::string& text) {
   const std::string word = plain(text);
@@ -60,8 +40,8 @@ class Reader {
 
   KernelTable run() {
     const auto take = taker();
-    for (row_ = 0; row_ < table_.rows.size(); ++row_) {
-      good_ = true;
+    for (std::size_t row = 0; row < table_.rows.size(); ++row) {
+      cells_.emplace(table_, row, faults_);
       if (has("gpu")) {
         if (cell("gpu").empty()) {
           fault("gpu is empty; expected its name");
@@ -84,13 +64,11 @@ class Reader {
   using Taker = void (Reader::*)();
 
   bool has(const char* column) const { return table_.column(column) >= 0; }
-  const std::string& cell(const char* column) const {
-    return table_.rows[row_][static_cast<std::size_t>(table_.column(column))];
-  }
+  const std::string& cell(const char* column) const { return cells_->text(column); }
   std::string cell_or(const char* column, const char* otherwise) const {
     return has(column) ? cell(column) : otherwise;
   }
-  int line() const { return static_cast<int>(row_) + 2; }
+  int line() const { return cells_->line(); }
 
   // What the columns say it is a table of.
   Taker taker() {
@@ -133,30 +111,14 @@ class Reader {
     }
   }
 
-  std::int64_t whole(const char* column, std::int64_t most = kLargestSize) {
-    const auto value = number<std::int64_t>(cell(column));
-    if (!value || *value < 1 || *value > most) {
-      fault(fmt::format("{} is '{}'; expected a whole number from 1", column, cell(column)));
-      return 1;
-    }
-    return *value;
+  std::int64_t whole(const char* column, std::int64_t most = Cells::kLargestSize) {
+    return cells_->size(column, most);
   }
-  double positive(const char* column, double most) {
-    const auto value = number<double>(cell(column));
-    if (!value || !(*value > 0) || *value > most) {
-      fault(fmt::format("{} is '{}'; expected a positive number", column, cell(column)));
-      return 1;
-    }
-    return *value;
-  }
+  double positive(const char* column, double most) { return cells_->positive(column, most); }
   double seconds() { return positive("time_us", kLongestMicroseconds) * 1e-6; }
 
-  void fault(std::string message) {
-    good_ = false;
-    if (faults_.size() < kMostFaults) {
-      faults_.push_back({{out_.file, line(), 1}, std::move(message)});
-    }
-  }
+  void fault(std::string message) { cells_->fault(std::move(message)); }
+  bool good() const { return cells_->good(); }
   void leave_out(const std::string& why) {
     for (LeftOut& l : out_.left_out) {
       if (l.why == why) {
@@ -231,7 +193,7 @@ class Reader {
     }
     const bool fp32_out = dtype_named(cell_or("out_dtype", "")) == job::DType::fp32;
     c.accumulate_fp32 = fp32_out && is_true(cell_or("accumulate", "false"));
-    const auto type = good_ ? dtype() : std::nullopt;
+    const auto type = good() ? dtype() : std::nullopt;
     if (!type) {
       return;
     }
@@ -255,7 +217,7 @@ class Reader {
     const std::int64_t tensor = has("tp") ? whole("tp") : 1;
     const std::int64_t expert = has("ep") ? whole("ep") : 1;
     const double time = seconds();
-    const auto type = good_ ? dtype() : std::nullopt;
+    const auto type = good() ? dtype() : std::nullopt;
     if (!type) {
       return;
     }
@@ -336,12 +298,12 @@ class Reader {
       fault(fmt::format("causal is '{}'; expected 0 or 1", causal));
     }
     c.causal = causal == "1";
-    if (good_ && c.heads % c.kv_heads != 0) {
+    if (good() && c.heads % c.kv_heads != 0) {
       fault(fmt::format("{} heads do not share {} kv_heads evenly", c.heads, c.kv_heads));
     }
     if (has("time_us")) {
       const double time = seconds();
-      if (good_) {
+      if (good()) {
         add("", c, time);
       }
       return;
@@ -353,7 +315,7 @@ class Reader {
       const char* column = backward ? "bwd_tflops" : "fwd_tflops";
       if (has(column) && !cell(column).empty()) {
         const double rate = positive(column, kFastest) * 1e12;
-        if (good_) {
+        if (good()) {
           c.backward = backward;
           add("", c, forward * (backward ? kBackwardFlops : 1.0) / rate);
         }
@@ -361,32 +323,11 @@ class Reader {
     }
   }
 
-  // NeuSight's, Vidur's and configs' names of operators by what reads and writes alike.
-  static std::string operator_named(const std::string& name) {
-    static const std::map<std::string, const char*> known{{"ln", "norm"},
-                                                          {"input-layernorm", "norm"},
-                                                          {"post-attention-layernorm", "norm"},
-                                                          {"gelu", "activation"},
-                                                          {"relu", "activation"},
-                                                          {"tanh", "activation"},
-                                                          {"addu", "add"},
-                                                          {"mul", "add"},
-                                                          {"mulu", "add"},
-                                                          {"div", "add"},
-                                                          {"divu", "add"},
-                                                          {"elementwise", "add"}};
-    std::string word = plain(name);
-    if (const auto at = known.find(word); at != known.end()) {
-      return at->second;
-    }
-    std::replace(word.begin(), word.end(), '-', '_');
-    return std::find(kMemoryNames.begin(), kMemoryNames.end(), word) == kMemoryNames.end() ? ""
-                                                                                           : word;
-  }
-
   void memory() {
     MemoryCase c;
-    c.op = operator_named(cell("op"));
+    c.op = memory_operator_named(cell("op"));
+    const bool known =
+        std::find(kMemoryNames.begin(), kMemoryNames.end(), c.op) != kMemoryNames.end();
     const double time = seconds();
     const auto type = has("dtype") ? dtype_named(cell("dtype")) : std::optional(job::DType::bf16);
     if (has("bytes_moved")) {
@@ -398,17 +339,17 @@ class Reader {
       // An addition reads two tensors and writes one. A norm may be one kernel or the several of
       // eager PyTorch (Vidur's take the time of six tensors).
       constexpr double kOfAddition = 3;
-      if (good_ && c.op != "add") {
+      if (good() && c.op != "add") {
         leave_out(fmt::format("{}: the table does not tell its bytes", cell("op")));
         return;
       }
       c.bytes = static_cast<std::int64_t>(kOfAddition * static_cast<double>(elements) *
                                           job::bytes_per_element(type.value_or(job::DType::bf16)));
     }
-    if (!good_) {
+    if (!good()) {
       return;
     }
-    if (c.op.empty()) {
+    if (!known) {
       leave_out(fmt::format("the operator {} is not modelled", cell("op")));
       return;
     }
@@ -440,13 +381,33 @@ class Reader {
   text::Table table_;
   KernelTable out_;
   std::vector<Fault> faults_;
-  std::size_t row_ = 0;
-  bool good_ = true;  // of the row
+  std::optional<Cells> cells_;  // of the row
 };
 
 }  // namespace
 
 KernelTable read_kernel_csv(const fs::path& file) { return Reader(file).run(); }
+
+std::string memory_operator_named(std::string_view name) {
+  static const std::map<std::string, const char*> known{{"ln", "norm"},
+                                                        {"input-layernorm", "norm"},
+                                                        {"post-attention-layernorm", "norm"},
+                                                        {"gelu", "activation"},
+                                                        {"relu", "activation"},
+                                                        {"tanh", "activation"},
+                                                        {"addu", "add"},
+                                                        {"mul", "add"},
+                                                        {"mulu", "add"},
+                                                        {"div", "add"},
+                                                        {"divu", "add"},
+                                                        {"elementwise", "add"}};
+  std::string word = plain(name);
+  if (const auto at = known.find(word); at != known.end()) {
+    return at->second;
+  }
+  std::replace(word.begin(), word.end(), '-', '_');
+  return word;
+}
 
 std::optional<job::DType> dtype_named(std::string_view name) {
   using job::DType;

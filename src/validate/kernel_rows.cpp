@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernel_cells.h"
+#include "owner.h"
 #include "stepcast/base/median.h"
 #include "stepcast/config/config.h"
 #include "stepcast/interop/gpu_measurements.h"

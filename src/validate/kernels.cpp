@@ -6,9 +6,9 @@
 #include <fstream>
 #include <map>
 
-#include "kernel_cells.h"
 #include "kernel_price.h"
 #include "kernel_rows.h"
+#include "owner.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/interop/gpu_csv.h"
@@ -34,7 +34,7 @@ struct Method {
 };
 
 Method method_of(const std::string& kernel, bool library_given) {
-  std::string word = plain(kernel);
+  std::string word = text::plain(kernel);
   const auto within = [&](const char* part) { return word.find(part) != std::string::npos; };
   std::string library;
   if (word == "torchnnfunctionallinear" || word == "vllm-default") {
@@ -63,7 +63,7 @@ class Comparison {
 
   result::Validation run(TableKind kind) {
     for (std::size_t i = 0; i < table_.rows.size(); ++i) {
-      Cells cells(table_, i, faults_);
+      text::Cells cells(table_, i, faults_);
       switch (kind) {
         case TableKind::gemm:
           gemm_row(cells);
@@ -86,18 +86,18 @@ class Comparison {
   }
 
  private:
-  std::string not_ours(Cells& cells, const std::optional<job::DType>& dtype) const {
+  std::string not_ours(text::Cells& cells, const std::optional<job::DType>& dtype) const {
     if (!owner_.ours(cells.text("gpu"))) {
       return fmt::format("measured on {}", cells.text("gpu"));
     }
     return dtype ? "" : fmt::format("the format {} is not modelled", cells.text("dtype"));
   }
-  Method method(Cells& cells) const {
+  Method method(text::Cells& cells) const {
     return cells.has("kernel") ? method_of(cells.text("kernel"), library_given_) : Method{};
   }
 
   // A fused layer of experts.
-  void experts_row(Cells& cells) {
+  void experts_row(text::Cells& cells) {
     cost::ExpertLayer layer{cells.size("num_tokens"), cells.size("hidden"), cells.size("inter")};
     layer.topk = static_cast<int>(cells.size("topk"));
     layer.experts = static_cast<int>(cells.size("experts"));
@@ -107,7 +107,7 @@ class Comparison {
     if (!cells.good()) {
       return;
     }
-    const auto dtype = dtype_named(cells.text("dtype"));
+    const auto dtype = interop::dtype_named(cells.text("dtype"));
     const std::string name = dtype ? job::to_string(*dtype) : cells.text("dtype");
     std::string why = not_ours(cells, dtype);
     if (why.empty() && cells.has("distribution") && cells.text("distribution") != "balanced") {
@@ -128,17 +128,17 @@ class Comparison {
     out_.add(shown, seconds, price, why);
   }
 
-  void memory_row(Cells& cells) {
+  void memory_row(text::Cells& cells) {
     const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
     const bool told = cells.has("bytes_moved");
     const std::int64_t elements =
-        told ? 0 : std::min(cells.size("tokens"), kLargestSize) * cells.size("hidden");
+        told ? 0 : std::min(cells.size("tokens"), text::Cells::kLargestSize) * cells.size("hidden");
     std::int64_t bytes = told ? cells.size("bytes_moved", kMostBytes) : 0;
     if (!cells.good()) {
       return;
     }
-    const auto dtype = dtype_named(cells.text("dtype"));
-    const std::string op = operator_named(cells.text("op"));
+    const auto dtype = interop::dtype_named(cells.text("dtype"));
+    const std::string op = interop::memory_operator_named(cells.text("op"));
     std::string why = not_ours(cells, dtype);
     if (why.empty() && !measured::memory_op_named(op)) {
       why = fmt::format("the operator {} is not modelled", cells.text("op"));
@@ -164,7 +164,7 @@ class Comparison {
     out_.add(shown, seconds, price, why);
   }
 
-  void gemm_row(Cells& cells) {
+  void gemm_row(text::Cells& cells) {
     const model::Gemm shape{cells.size("m"), cells.size("n"), cells.size("k"), cells.size("batch")};
     const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
     std::string way;
@@ -185,14 +185,14 @@ class Comparison {
       return;
     }
     const std::string& name = cells.text("dtype");
-    const auto dtype = dtype_named(name);
+    const auto dtype = interop::dtype_named(name);
     const std::string why = not_ours(cells, dtype);
     std::optional<Price> price;
     std::optional<Price> burst;
     if (why.empty()) {
       const Method how = method(cells);
       const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
-                              dtype_named(cells.text("out_dtype")) == job::DType::fp32;
+                              interop::dtype_named(cells.text("out_dtype")) == job::DType::fp32;
       price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, how.library);
       if (!how.burst) {
         burst = prices_.gemm(shape, *dtype, layout, accumulate, true, how.library);
@@ -208,11 +208,11 @@ class Comparison {
     }
   }
 
-  void attention_row(Cells& cells) {
+  void attention_row(text::Cells& cells) {
     const std::string& kernel_name = cells.text("kernel");
     const std::string& dtype_name = cells.text("dtype");
-    const auto kernel = attention_named(kernel_name);
-    const auto dtype = dtype_named(dtype_name);
+    const auto kernel = interop::attention_named(kernel_name);
+    const auto dtype = interop::dtype_named(dtype_name);
     std::string why;
     if (!owner_.ours(cells.text("gpu"))) {
       why = fmt::format("measured on {}", cells.text("gpu"));
@@ -242,7 +242,7 @@ class Comparison {
     // "2048/d": as many heads as make a width of 2048.
     const std::string& heads = cells.text("heads");
     if (heads.ends_with("/d")) {
-      const auto width = number<std::int64_t>(heads.substr(0, heads.size() - 2));
+      const auto width = text::number<std::int64_t>(heads.substr(0, heads.size() - 2));
       if (!width || *width < shape.qk_dim) {
         cells.fault(
             fmt::format("heads is '{}'; expected a whole number, or such as 2048/d", heads));
@@ -318,12 +318,6 @@ bool starts_as_json(const std::filesystem::path& file) {
 }
 
 }  // namespace
-
-std::optional<job::DType> dtype_named(std::string_view name) { return interop::dtype_named(name); }
-
-std::optional<job::AttentionKernel> attention_named(std::string_view name) {
-  return interop::attention_named(name);
-}
 
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,

@@ -44,6 +44,9 @@ struct KernelTable {
 // positive, tables of several GPUs.
 KernelTable read_kernel_csv(const std::filesystem::path& file);
 
+// NeuSight's and Vidur's names of memory-bound operators by what reads and writes alike, as records
+// have them; another name as it is, in small letters.
+std::string memory_operator_named(std::string_view name);
 // "bfloat16", "half", "float8_e4m3fn" as configs name them.
 std::optional<job::DType> dtype_named(std::string_view name);
 // "fa2", "vllm_flash_attn_fa3" as configs name them.

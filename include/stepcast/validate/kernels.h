@@ -26,9 +26,4 @@ result::Validation compare_kernels(const job::Device& device, const std::string&
                                    const std::filesystem::path& data_directory,
                                    const std::filesystem::path& csv);
 
-// "bfloat16" and its like; nullopt: no element type that has a curve.
-std::optional<job::DType> dtype_named(std::string_view name);
-// "FA2", "vllm_flash_attn_fa3", "cuDNN"; nullopt: a kernel that is not modelled.
-std::optional<job::AttentionKernel> attention_named(std::string_view name);
-
 }  // namespace stepcast::validate
