@@ -5,11 +5,12 @@
 // it. cuBLAS is column-major: a row-major matrix [r, c] is to it a column-major one of c rows and r
 // columns with leading dimension c. So each pass is computed as the transpose of what it is called:
 //
-//   pass         case (m, n, k)   D row-major        cuBLAS: D (M x N) =   op A          op B
-//   forward      (t, o, i)        Y  [m, n]          Y^T  = W X^T          T: W  [n, k]  N: X  [m,
-//   k] input_grad   (t, i, o)        dX [m, n]          dX^T = W^T dY^T       N: W  [k, n]  N: dY
-//   [m, k] weight_grad  (i, o, t)        dW [n, m]          dW^T = X^T dY         N: X  [k, m]  T:
-//   dY [k, n]
+// clang-format off
+//   pass         case (m, n, k)  D row-major  cuBLAS: D (M x N) =  op A          op B
+//   forward      (t, o, i)       Y  [m, n]    Y^T  = W X^T         T: W  [n, k]  N: X  [m, k]
+//   input_grad   (t, i, o)       dX [m, n]    dX^T = W^T dY^T      N: W  [k, n]  N: dY [m, k]
+//   weight_grad  (i, o, t)       dW [n, m]    dW^T = X^T dY        N: X  [k, m]  T: dY [k, n]
+// clang-format on
 //
 // (A and B in the last two columns: row-major, as stored.) M, N = n, m for the first two and m, n
 // for the weight gradient. In every pass D = A B of the case's header, with A and B read as
