@@ -1,11 +1,11 @@
 // Kernels that others measured, as CSV with a header line: the same records as calibrate-gpu's.
 //
-//   GEMM              dtype, m, n, k, time_us; gpu, batch, layout (TN, NN, NT), accumulate,
-//   out_dtype, kernel grouped GEMM      kernel, dtype, num_tokens, hidden, inter, topk, experts,
-//   time_us; gpu, tp, ep, distribution attention         kernel, dtype, batch (or sequences),
-//   seqlen (or length), heads, head_dim, and time_us or
-//                     fwd_tflops and bwd_tflops; gpu, kv_heads, kv_dtype, window, causal
-//   memory-bound      op, bytes_moved (or bytes; or tokens and hidden), time_us; gpu, dtype
+// - GEMM: dtype, m, n, k, time_us; gpu, batch, layout (TN, NN, NT), accumulate, out_dtype, kernel
+// - grouped GEMM: kernel, dtype, num_tokens, hidden, inter, topk, experts, time_us; gpu, tp, ep,
+//   distribution
+// - attention: kernel, dtype, batch (or sequences), seqlen (or length), heads, head_dim, and
+//   time_us or fwd_tflops and bwd_tflops; gpu, kv_heads, kv_dtype, window, causal
+// - memory-bound: op, bytes_moved (or bytes; or tokens and hidden), time_us; gpu, dtype
 //
 // Other columns are ignored. What a table's source was stands in FILE.yaml beside FILE.csv.
 #pragma once
