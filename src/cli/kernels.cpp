@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -18,6 +19,7 @@ namespace {
 
 struct Options {
   std::string device, library, compare, json;
+  std::vector<std::string> calibration;
 };
 
 job::Device device_option(const std::string& name) {
@@ -43,12 +45,19 @@ int run(const Options& given) {
                        "missing; expected measured points: a CSV, or JSON lines of calibrate-gpu");
   }
   const job::Device device = device_option(given.device);
+  for (const std::string& path : given.calibration) {
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) {
+      throw option_fault("--calibration",
+                         "there is no '" + path + "'; expected what simulate calibrate gpu wrote");
+    }
+  }
   std::optional<OutputFile> file;
   if (!given.json.empty() && given.json != "-") {
     file.emplace("--json", given.json);
   }
-  const auto validation =
-      validate::compare_kernels(device, given.library, text::data_directory(), given.compare);
+  const auto validation = validate::compare_kernels(device, given.library, text::data_directory(),
+                                                    given.compare, given.calibration);
   if (given.json == "-") {
     write_stdout("--json -", report::json(validation));
     return done;
@@ -83,11 +92,17 @@ Run add_kernels(CLI::App& app) {
                  "CSV with gpu, dtype, m, n, k, batch, time_us; a table of attention, of fused "
                  "experts or of memory-bound operators; JSON lines of calibrate-gpu")
       ->type_name("FILE");
+  app.add_option("--calibration", given->calibration,
+                 "a file or folder that simulate calibrate gpu wrote, before the committed ones; "
+                 "may come several times")
+      ->type_name("PATH")
+      ->allow_extra_args(false);
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
       ->type_name("FILE");
   app.footer(
       "Examples:\n"
       "  simulate kernels --device h100-sxm --compare points.csv\n"
+      "  simulate kernels --device h200-sxm --compare new.jsonl --calibration my-h200\n"
       "  simulate kernels --device a100-sxm-80 --library trtllm --compare points.csv --json -");
   return [given] { return run(*given); };
 }

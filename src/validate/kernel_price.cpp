@@ -22,8 +22,13 @@ constexpr std::int64_t kLong = 4096;  // tokens
 }  // namespace
 
 KernelPrices::KernelPrices(const job::Device& device, const std::string& library,
-                           const std::filesystem::path& calibration)
-    : device_(device), library_(library), calibration_(calibration) {
+                           const std::filesystem::path& calibration,
+                           const std::vector<std::string>& own)
+    : device_(device), library_(library), calibration_(calibration), only_(own) {
+  if (!own.empty()) {
+    only_.emplace_back("auto");
+    return;  // which may hold a library of its own
+  }
   const auto all = cost::gemm_libraries(calibration, "");
   if (!all.empty() && std::find(all.begin(), all.end(), library) == all.end()) {
     const auto here = cost::gemm_libraries(calibration, device.name);
@@ -40,8 +45,7 @@ KernelPrices::Curves& KernelPrices::of(const std::string& library) {
   const std::string& name = library.empty() ? library_ : library;
   Curves& c = curves_[name];
   if (!c.kernels) {
-    c.kernels = std::make_unique<cost::Kernels>(device_, name, calibration_,
-                                                std::vector<std::string>{}, c.table);
+    c.kernels = std::make_unique<cost::Kernels>(device_, name, calibration_, only_, c.table);
   }
   return c;
 }

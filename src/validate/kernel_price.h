@@ -27,9 +27,10 @@ struct Shown {
 
 class KernelPrices {
  public:
-  // Throws InputError naming `library` where no calibration file is of it.
+  // `own`: a user's files and folders, which come before the committed ones. Throws InputError
+  // naming `library` where no calibration file is of it.
   KernelPrices(const job::Device& device, const std::string& library,
-               const std::filesystem::path& calibration);
+               const std::filesystem::path& calibration, const std::vector<std::string>& own);
 
   // `library` "": the one asked for. `burst`: alone or among few, at the highest clock.
   Price gemm(const model::Gemm& shape, job::DType dtype, cost::Layout layout, bool accumulate,
@@ -51,6 +52,7 @@ class KernelPrices {
   job::Device device_;
   std::string library_;
   std::filesystem::path calibration_;
+  std::vector<std::string> only_;  // as cost::Kernels takes them
   std::map<std::string, Curves> curves_;
 };
 

@@ -99,9 +99,10 @@ result::Validation Rows::finish() {
 // What stands in the file for other purposes is skipped.
 result::Validation compare_records(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& calibration,
+                                   const std::vector<std::string>& own,
                                    const std::filesystem::path& file) {
   const auto read = interop::read_gpu_measurements(file);
-  KernelPrices prices(device, library.empty() ? "cublas" : library, calibration);
+  KernelPrices prices(device, library.empty() ? "cublas" : library, calibration, own);
   for (const auto& session : read.sessions) {
     const auto known = config::list("devices");
     for (const std::string& stem : Owner::spellings(session.gpu)) {

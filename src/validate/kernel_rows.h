@@ -48,6 +48,7 @@ class Rows {
 // Records of calibrate-gpu.
 result::Validation compare_records(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& calibration,
+                                   const std::vector<std::string>& own,
                                    const std::filesystem::path& file);
 
 }  // namespace stepcast::validate

@@ -54,8 +54,9 @@ enum class TableKind { gemm, attention, experts, memory };
 class Comparison {
  public:
   Comparison(const job::Device& device, const std::string& library,
-             const std::filesystem::path& calibration, const text::Table& table)
-      : prices_(device, library.empty() ? "cublas" : library, calibration),
+             const std::filesystem::path& calibration, const std::vector<std::string>& own,
+             const text::Table& table)
+      : prices_(device, library.empty() ? "cublas" : library, calibration, own),
         library_given_(!library.empty()),
         table_(table),
         owner_(device, table, table.column("gpu")),
@@ -321,10 +322,11 @@ bool starts_as_json(const std::filesystem::path& file) {
 
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,
-                                   const std::filesystem::path& csv) {
+                                   const std::filesystem::path& csv,
+                                   const std::vector<std::string>& own) {
   const auto calibration = data_directory / "calibration";
   if (starts_as_json(csv)) {
-    return compare_records(device, library, calibration, csv);
+    return compare_records(device, library, calibration, own, csv);
   }
   const text::Table table = text::read_csv(csv);
   const auto has = [&](const char* column) { return table.column(column) >= 0; };
@@ -361,7 +363,7 @@ result::Validation compare_kernels(const job::Device& device, const std::string&
     throw InputError(
         Fault{{table.file, 1, 1}, "there is no measured column; expected time_us or fwd_tflops"});
   }
-  return Comparison(device, library, calibration, table).run(kind);
+  return Comparison(device, library, calibration, own, table).run(kind);
 }
 
 }  // namespace stepcast::validate

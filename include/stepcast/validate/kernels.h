@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stepcast/job/job.h"
 #include "stepcast/result/validation.h"
@@ -22,8 +23,10 @@ namespace stepcast::validate {
 // measured point; those of other devices, and formats and kernels that are not modelled, are
 // skipped with the reason. Summaries: all rows, then per class of shape. Throws InputError with the
 // line of what is no measurement, or naming a library of which nothing was measured.
+// `own`: a user's calibration files and folders, before the committed ones.
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,
-                                   const std::filesystem::path& csv);
+                                   const std::filesystem::path& csv,
+                                   const std::vector<std::string>& own = {});
 
 }  // namespace stepcast::validate
