@@ -77,10 +77,10 @@ std::unique_ptr<Curves> curves_of(const job::Device& device, const std::string& 
 }
 
 // What the curves say of a case; nothing where it is no kernel alone, or not modelled.
-std::vector<cost::Priced> price(const Curves& curves, const interop::GpuCase& what,
+std::vector<cost::Priced> price(const Curves& curves, const Measured& m,
                                 const job::Device& device) {
   std::string why;
-  return measured::prices(*curves.kernels, device, what, true, why);
+  return measured::prices(*curves.kernels, device, m.what, m.engine, why);
 }
 
 double seconds(const std::vector<cost::Priced>& priced) {
@@ -162,8 +162,8 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
       out.layers.push_back(layer_of(m, *before.at(main), *after.at(main), device));
       continue;
     }
-    const auto old = price(*before.at(library), m.what, device);
-    const auto fresh = price(*after.at(library), m.what, device);
+    const auto old = price(*before.at(library), m, device);
+    const auto fresh = price(*after.at(library), m, device);
     if (old.empty() || fresh.empty()) {
       continue;
     }

@@ -64,7 +64,7 @@ class Gatherer {
       if (!m.skipped.empty()) {
         leave_out(file.file, m.line, "not measured: " + m.skipped);
       } else {
-        add(file.file, library_.empty() ? "cublas" : library_, m, true);
+        add(file.file, library_.empty() ? "cublas" : library_, m, true, false);
       }
     }
   }
@@ -84,7 +84,7 @@ class Gatherer {
           leave_out(table.file, m.line, "may have stayed in the L2 cache from run to run");
         } else {
           // Several shapes of one operator move the same bytes.
-          add(table.file, library, m, memory == nullptr);
+          add(table.file, library, m, memory == nullptr, true);
         }
       }
     }
@@ -135,8 +135,8 @@ class Gatherer {
   }
 
   // `once`: cases of one name are repetitions.
-  void add(const std::string& file, const std::string& library, const GpuMeasurement& m,
-           bool once) {
+  void add(const std::string& file, const std::string& library, const GpuMeasurement& m, bool once,
+           bool engine) {
     std::string why;
     if (const auto* a = std::get_if<AttentionCase>(&m.what)) {
       if (a->kernel == "unfused") {
@@ -157,6 +157,7 @@ class Gatherer {
     }
     Measured measured;
     measured.what = m.what;
+    measured.engine = engine;
     const bool gemm = std::holds_alternative<GemmCase>(m.what);
     measured.library = gemm ? library : "";
     measured.seconds = m.time.median;

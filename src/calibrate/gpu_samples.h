@@ -13,6 +13,7 @@ namespace stepcast::calibrate {
 struct Measured {
   interop::GpuCase what;
   std::string library;  // of GEMMs
+  bool engine = false;  // from a published table: what an inference engine's layer takes
   double seconds = 0;
   double deviation = 0;  // relative, of the repetitions; 0: not known
   double alone = 0, other_alone = 0, other_together = 0;

@@ -70,9 +70,9 @@ struct CurvePair {
   CurveId bandwidth = 0;
 };
 
-// Of a network curve's deviation, the part that a site's operations share: errors of sites that a fit
-// did not see (calibration/nccl/data, from 4 MiB on) correlate by 0.78 between operations, by 0.34
-// without the TCP site; the square root of a half.
+// Of a network curve's deviation, the part that a site's operations share: errors of sites that a
+// fit did not see (calibration/nccl/data, from 4 MiB on) correlate by 0.78 between operations, by
+// 0.34 without the TCP site; the square root of a half.
 constexpr double kSharedByOperations = 0.7;
 
 // How far ECMP's hash may carry a group's network rate from its mean, as relative standard

@@ -123,7 +123,8 @@ struct Kernels::State {
                  const std::string& library, CurveTable& curves);
   // Seconds of a GEMM by a curve, its burst stretched by `factor`.
   double gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape, job::DType dtype,
-                   Layout layout, bool accumulate_fp32, bool sustained, double factor) const;
+                   Layout layout, bool accumulate_fp32, bool sustained, double factor,
+                   bool alone = false) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                     const std::string& library, CurveTable& curves);
   void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -420,9 +421,17 @@ Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout la
       p.layout_ids[static_cast<int>(layout)]};
 }
 
+Priced Kernels::product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                             bool accumulate_fp32, bool sustained) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return {seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32,
+                                    sustained, 1, true)),
+          p.layout_ids[static_cast<int>(layout)]};
+}
+
 double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,
                                  job::DType dtype, Layout layout, bool accumulate_fp32,
-                                 bool sustained, double factor) const {
+                                 bool sustained, double factor, bool alone) const {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
@@ -437,13 +446,18 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const mode
   const double flops = 2 * m * n * k * batch;
   const GemmWork work{m, n, k, batch, bytes, !sustained};
   double burst = gemm_seconds(curve.law, work);
-  if (layout == Layout::weight_grad) {
+  if (layout == Layout::weight_grad || alone) {
     // Both operands were cast for the forward and input-gradient products.
     burst -= quantise_seconds(curve.law, work);
   }
+  if (alone && curve.law.quantise > 0) {
+    // A cast is a kernel of its own: what starts and ends a product is what does so in 16 bits.
+    const GemmLaw& plain = gemm[static_cast<int>(job::DType::bf16)].curve.law;
+    burst -= std::max(0.0, curve.law.fixed - plain.fixed);
+  }
   burst *= factor;
   double t = sustained ? sustained_seconds(burst, flops, curve.cap) : burst;
-  if (sustained && layout != Layout::weight_grad) {
+  if (sustained && !alone && layout != Layout::weight_grad) {
     // As the casts that are part of a law: of curves from products alone, for a job's operands.
     t += curve.casts * m * k * batch / curve.law.bandwidth;
   }

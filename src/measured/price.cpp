@@ -15,14 +15,17 @@ using interop::MemoryCase;
 
 class Pricing {
  public:
-  Pricing(const cost::Kernels& kernels, const job::Device& device, bool paged, std::string& why)
-      : kernels_(kernels), device_(device), paged_(paged), why_(why) {}
+  Pricing(const cost::Kernels& kernels, const job::Device& device, bool engine, std::string& why)
+      : kernels_(kernels), device_(device), engine_(engine), why_(why) {}
 
   std::vector<cost::Priced> operator()(const GemmCase& c) const {
     const auto layout = static_cast<cost::Layout>(c.layout);
     const model::Gemm shape = shape_of(c);
     if (c.groups > 1) {
       return {kernels_.grouped_gemm(shape, c.groups, c.dtype, layout)};
+    }
+    if (!engine_) {
+      return {kernels_.product_gemm(shape, c.dtype, layout, c.accumulate_fp32, c.sustained)};
     }
     return {c.sustained ? kernels_.gemm(shape, c.dtype, layout, c.accumulate_fp32)
                         : kernels_.burst_gemm(shape, c.dtype, layout, c.accumulate_fp32)};
@@ -33,8 +36,8 @@ class Pricing {
     if (!kernel || *kernel == job::AttentionKernel::unfused) {
       return none(fmt::format("the kernel {} is not modelled", c.kernel));
     }
-    return {paged_ && !c.backward ? kernels_.paged_attention(shape_of(c), *kernel, c.dtype)
-                                  : kernels_.attention(shape_of(c), *kernel, c.dtype, c.backward)};
+    return {engine_ && !c.backward ? kernels_.paged_attention(shape_of(c), *kernel, c.dtype)
+                                   : kernels_.attention(shape_of(c), *kernel, c.dtype, c.backward)};
   }
 
   std::vector<cost::Priced> operator()(const MemoryCase& c) const {
@@ -82,15 +85,15 @@ class Pricing {
 
   const cost::Kernels& kernels_;
   const job::Device& device_;
-  bool paged_;
+  bool engine_;
   std::string& why_;
 };
 
 }  // namespace
 
 std::vector<cost::Priced> prices(const cost::Kernels& kernels, const job::Device& device,
-                                 const interop::GpuCase& what, bool paged, std::string& why) {
-  return std::visit(Pricing(kernels, device, paged, why), what);
+                                 const interop::GpuCase& what, bool engine, std::string& why) {
+  return std::visit(Pricing(kernels, device, engine, why), what);
 }
 
 }  // namespace stepcast::measured

@@ -57,10 +57,11 @@ Price with_residual(const cost::Priced& priced, const cost::CurveTable& table) {
 }  // namespace
 
 Price KernelPrices::gemm(const model::Gemm& shape, job::DType dtype, cost::Layout layout,
-                         bool accumulate, bool burst, const std::string& library) {
+                         bool accumulate, bool burst, bool alone, const std::string& library) {
   Curves& c = of(library);
-  return with_residual(burst ? c.kernels->burst_gemm(shape, dtype, layout, accumulate)
-                             : c.kernels->gemm(shape, dtype, layout, accumulate),
+  return with_residual(alone   ? c.kernels->product_gemm(shape, dtype, layout, accumulate, !burst)
+                       : burst ? c.kernels->burst_gemm(shape, dtype, layout, accumulate)
+                               : c.kernels->gemm(shape, dtype, layout, accumulate),
                        c.table);
 }
 

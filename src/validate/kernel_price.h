@@ -33,8 +33,9 @@ class KernelPrices {
                const std::filesystem::path& calibration, const std::vector<std::string>& own);
 
   // `library` "": the one asked for. `burst`: alone or among few, at the highest clock.
+  // `alone`: the product without casting its operands.
   Price gemm(const model::Gemm& shape, job::DType dtype, cost::Layout layout, bool accumulate,
-             bool burst, const std::string& library);
+             bool burst, bool alone, const std::string& library);
   Price experts(const cost::ExpertLayer& layer, job::DType dtype, const std::string& library);
   Price attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype,
                   bool backward, bool paged = false);

@@ -194,9 +194,9 @@ class Comparison {
       const Method how = method(cells);
       const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
                               interop::dtype_named(cells.text("out_dtype")) == job::DType::fp32;
-      price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, how.library);
+      price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, !how.burst, how.library);
       if (!how.burst) {
-        burst = prices_.gemm(shape, *dtype, layout, accumulate, true, how.library);
+        burst = prices_.gemm(shape, *dtype, layout, accumulate, true, true, how.library);
       }
     }
     out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);

@@ -1,7 +1,7 @@
 // Text to job: a ready job from its file, and a row of published data as `validate` writes it.
-#include <benchmark/benchmark.h>
-
 #include "stepcast/config/config.h"
+
+#include <benchmark/benchmark.h>
 
 namespace {
 

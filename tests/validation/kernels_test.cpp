@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "cost/calibration_file.h"
 #include "cost/points.h"
+#include "stepcast/config/config.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -43,7 +44,9 @@ ElementBytes bytes_of(const std::string& dtype) {
 struct Errors {
   double median, p95, bias;
 };
-Errors against(const std::string& csv, const job::Device& device, double least_gflop) {
+// `alone`: products whose operands below 16 bits come cast.
+Errors against(const std::string& csv, const job::Device& device, double least_gflop,
+               bool alone = false) {
   CurveTable curves;
   const Kernels kernels(device, "cublas", kCalibration, {}, curves);
   const text::Table table =
@@ -58,11 +61,12 @@ Errors against(const std::string& csv, const job::Device& device, double least_g
     }
     const std::string layout = cell("layout");
     const bool weight = layout == "NT";
-    const auto price = kernels.gemm(g, *parse_dtype(cell("dtype")),
-                                    weight           ? Layout::weight_grad
-                                    : layout == "NN" ? Layout::input_grad
-                                                     : Layout::forward,
-                                    weight);
+    const auto dtype = *parse_dtype(cell("dtype"));
+    const Layout pass = weight           ? Layout::weight_grad
+                        : layout == "NN" ? Layout::input_grad
+                                         : Layout::forward;
+    const auto price = alone ? kernels.product_gemm(g, dtype, pass, weight, true)
+                             : kernels.gemm(g, dtype, pass, weight);
     const double ratio = to_seconds(price.time) / (std::stod(cell("time_us")) * 1e-6);
     off.push_back(std::abs(ratio - 1));
     bias += std::log(ratio);
@@ -215,5 +219,19 @@ TEST_CASE(
     // 7 to 20 % in the median between libraries in fp8.
     CHECK(residual(other, other_table) > residual(own, own_table) + 0.03);
     CHECK(residual(other, other_table) > 0.1);
+  }
+}
+
+TEST_CASE("8-bit products alone: casts are told apart from products in tables that hold both") {
+  // cublasLt and DeepGEMM times, while the curves rest on inference engines' linear layers.
+  for (const auto& [csv, device, mark] :
+       {std::tuple{"h100-sxm-azure-fp8.csv", config::device("h100-sxm"), 0.15},
+        {"h200-sxm-azure-fp8.csv", config::device("h200-sxm"), 0.15},
+        {"h800-sxm-deepgemm.csv", config::device("h800-sxm"), 0.15}}) {
+    const auto alone = against(csv, device, 0, true);
+    const auto cast = against(csv, device, 0);
+    INFO(csv << " median " << alone.median << " with casts " << cast.median);
+    CHECK(alone.median < mark);
+    CHECK(alone.median < 0.6 * cast.median);
   }
 }

@@ -1,12 +1,13 @@
-// Time of a collective or a point-to-point transfer alone on the machine, with NCCL's structure: algorithm and protocol
-// chosen by NCCL's own tuning model (src/graph/tuning.cc, v2.18 to v2.30), achieved bandwidth from calibration files.
+// Time of a collective or a point-to-point transfer alone on the machine, with NCCL's structure:
+// algorithm and protocol chosen by NCCL's own tuning model (src/graph/tuning.cc, v2.18 to v2.30),
+// achieved bandwidth from calibration files.
 #pragma once
 
 #include <filesystem>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
-#include <span>
 #include <vector>
 
 #include "stepcast/base/quantity.h"
@@ -47,8 +48,9 @@ enum class Protocol { ll, ll128, simple };
 const char* to_string(Algorithm a);
 const char* to_string(Protocol p);
 
-// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink port, each NIC used
-// (per direction), each leaf uplink, over the whole operation: what contention is computed from.
+// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink
+// port, each NIC used (per direction), each leaf uplink, over the whole operation: what contention
+// is computed from.
 struct CollectivePrice {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
@@ -57,8 +59,8 @@ struct CollectivePrice {
   Bytes nvlink;
   Bytes nic;
   Bytes spine;
-  int sms = 0;          // channels that hold an SM each
-  Bytes memory;         // that a member reads and writes in its own memory
+  int sms = 0;   // channels that hold an SM each
+  Bytes memory;  // that a member reads and writes in its own memory
   CurveId latency_curve = 0;
   CurveId curve = 0;
 };
@@ -68,16 +70,18 @@ Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha);
 
 class Collectives {
  public:
-  Collectives(const job::Cluster& cluster, const job::Nccl& forced, const std::filesystem::path& calibration_dir,
-              const std::vector<std::string>& only, CurveTable& curves);
+  Collectives(const job::Cluster& cluster, const job::Nccl& forced,
+              const std::filesystem::path& calibration_dir, const std::vector<std::string>& only,
+              CurveTable& curves);
   ~Collectives();
   Collectives(Collectives&&) noexcept;
 
-  // `bytes` as NCCL counts them: all-reduce, broadcast and reduce the buffer; all-gather and reduce-scatter the FULL
-  // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
-  // of one costs nothing.
+  // `bytes` as NCCL counts them: all-reduce, broadcast and reduce the buffer; all-gather and
+  // reduce-scatter the FULL gathered buffer; all-to-all the whole send buffer of a rank; gather and
+  // scatter the whole buffer of the root. A group of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
-  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
+  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth
+  // that they take.
   struct SlowdownCurves {
     CurveId sms = 0;
     CurveId memory = 0;

@@ -15,15 +15,28 @@ namespace stepcast::cost {
 
 enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
 
-enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
+enum class MemoryOp {
+  copy,
+  norm,
+  softmax,
+  activation,
+  dropout,
+  elementwise,
+  embedding,
+  cross_entropy,
+  optimizer,
+  permute
+};
 
-// What an operator that memory bounds is timed as; a residual add is an add, with dropout fused into it or not.
+// What an operator that memory bounds is timed as; a residual add is an add, with dropout fused
+// into it or not.
 MemoryOp memory_op(model::OpKind kind);
 
-// A fused layer of experts on one GPU as inference runs it: rows gathered, gate and up, activation, down, rows summed.
-// Balanced: every expert sees tokens * topk / experts rows.
+// A fused layer of experts on one GPU as inference runs it: rows gathered, gate and up, activation,
+// down, rows summed. Balanced: every expert sees tokens * topk / experts rows.
 struct ExpertLayer {
-  std::int64_t tokens = 0, hidden = 0, inter = 0;  // inter: of one expert, before `tensor` divides it
+  std::int64_t tokens = 0, hidden = 0,
+               inter = 0;  // inter: of one expert, before `tensor` divides it
   int topk = 1, experts = 1;
   int tensor = 1, parallel = 1;  // GPUs that share an expert, and the experts
 };
@@ -31,8 +44,9 @@ struct ExpertLayer {
 enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
 
 // What kernels lose beside communication: with shares s of the SMs and h of the memory bandwidth
-// taken, arithmetic runs at 1 - arithmetic * s and memory at 1 - memory * h. `collective`: the share
-// of its speed that the collective loses, measured and reported; the engine slows kernels alone.
+// taken, arithmetic runs at 1 - arithmetic * s and memory at 1 - memory * h. `collective`: the
+// share of its speed that the collective loses, measured and reported; the engine slows kernels
+// alone.
 struct Overlap {
   double arithmetic = 1;
   double memory = 1;
@@ -43,46 +57,60 @@ struct Overlap {
 };
 
 // Host side of kernels. System::launch holds a framework's cost per kernel, so `host` is a floor of
-// it; `graph` is what a kernel costs at least inside a CUDA graph, for jobs with kernels.cuda_graph.
-// Zero: not measured on this device.
+// it; `graph` is what a kernel costs at least inside a CUDA graph, for jobs with
+// kernels.cuda_graph. Zero: not measured on this device.
 struct Launch {
   Time host{0};
   Time graph{0};
 };
 
 // The libraries whose GEMMs were measured on a device ("": on any), in order of name.
-std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir, const std::string& device);
+std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir,
+                                        const std::string& device);
 
 // LAW and VALID range stand in src/cost/gemm.cpp and src/cost/attention.cpp.
 class Kernels {
  public:
-  // Reads the calibration files for this device and library (all *.yaml below `calibration_dir` that name the device;
-  // `only`, when not empty, restricts to those paths, files or folders; with "auto" among them they come before the
-  // others). A device without files is priced from its data sheet.
-  Kernels(const job::Device& device, const std::string& library, const std::filesystem::path& calibration_dir,
-          const std::vector<std::string>& only, CurveTable& curves);
+  // Reads the calibration files for this device and library (all *.yaml below `calibration_dir`
+  // that name the device; `only`, when not empty, restricts to those paths, files or folders; with
+  // "auto" among them they come before the others). A device without files is priced from its data
+  // sheet.
+  Kernels(const job::Device& device, const std::string& library,
+          const std::filesystem::path& calibration_dir, const std::vector<std::string>& only,
+          CurveTable& curves);
   ~Kernels();
   Kernels(Kernels&&) noexcept;
 
-  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
+  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+              bool accumulate_fp32 = false) const;
   // Alone or among few, at the highest clock: what short benchmarks time.
-  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
+  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                    bool accumulate_fp32 = false) const;
+  // The product alone, as a benchmark of cublasLt or DeepGEMM times it: operands below 16 bits come
+  // cast and scaled.
+  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                      bool accumulate_fp32, bool sustained) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
-  // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of memory().
+  // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
+  // memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
-  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
-  // The forward pass as an inference engine's table times it: with what writing keys and values into a paged cache took,
-  // where the curve rests on such a table.
-  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype) const;
+  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
+                   job::DType dtype, bool backward) const;
+  // The forward pass as an inference engine's table times it: with what writing keys and values
+  // into a paged cache took, where the curve rests on such a table.
+  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
+                         job::DType dtype) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
-  // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's host link where the
-  // device has no measurements; a device without a stated link is an error there.
+  // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's
+  // host link where the device has no measurements; a device without a stated link is an error
+  // there.
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
   Overlap overlap() const;
   Launch launch() const;
-  // What a site sustains over what the files hold (site.h): every rate that arithmetic bounds, attention included.
+  // What a site sustains over what the files hold (site.h): every rate that arithmetic bounds,
+  // attention included.
   void scale_clock(double factor);
 
  private:

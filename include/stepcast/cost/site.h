@@ -54,7 +54,8 @@ struct Site {
   std::string system;
   std::string fabric;
   std::string provenance;
-  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged over the step, and noise.
+  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged
+  // over the step, and noise.
   double scatter = 0;
   std::array<SiteValue, kSiteParameters> values;  // as without any site: see Site()
   std::array<std::array<double, kSiteParameters>, kSiteParameters> correlation{};

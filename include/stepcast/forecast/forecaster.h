@@ -16,8 +16,8 @@ enum class Fidelity { bound, folded, full };
 
 struct Options {
   Fidelity fidelity = Fidelity::folded;
-  bool trace = false;   // fill Report::trace
-  int samples = 0;      // Monte Carlo over curve residuals instead of sensitivities
+  bool trace = false;                // fill Report::trace
+  int samples = 0;                   // Monte Carlo over curve residuals instead of sensitivities
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
 };
 

@@ -44,10 +44,10 @@ std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Mode
 
 // What `kernels` says of a timed case: one price, or one for each launch of a layer. Empty with the
 // reason in `why`: no kernel alone on the device (launches, collectives, overlaps), or not
-// modelled. GEMMs are bursts unless sustained. `paged`: attention's forward pass as an inference
-// engine's table times it, with what writing a paged cache took (cost::Kernels::paged_attention).
-// Throws InputError: a layer of a model that configs lack.
+// modelled. GEMMs are bursts unless sustained. `engine`: as tables of inference engines have it,
+// products with the casts of their operands, attention's forward pass with what writing a paged
+// cache took; else the kernel alone. Throws InputError: a layer of a model that configs lack.
 std::vector<cost::Priced> prices(const cost::Kernels& kernels, const job::Device& device,
-                                 const interop::GpuCase& what, bool paged, std::string& why);
+                                 const interop::GpuCase& what, bool engine, std::string& why);
 
 }  // namespace stepcast::measured

@@ -1,12 +1,13 @@
 // What the engine executes: types only.
 //
-// A rank runs a program: device streams, each a FIFO of tasks, and a host stream that issues them in order, allocates
-// and frees. Because streams are FIFOs, a recorded event is a position: "stream s has completed its first k tasks of
-// the step". So a wait is {stream, position} and no event objects exist. Programs are cyclic: a step's tasks follow
-// those of the step before on every stream, and a wait may reach back one step.
+// A rank runs a program: device streams, each a FIFO of tasks, and a host stream that issues them
+// in order, allocates and frees. Because streams are FIFOs, a recorded event is a position: "stream
+// s has completed its first k tasks of the step". So a wait is {stream, position} and no event
+// objects exist. Programs are cyclic: a step's tasks follow those of the step before on every
+// stream, and a wait may reach back one step.
 //
-// Peers, communicators and buffers are roles, resolved by a table per rank (World), so that one program serves all
-// ranks that run the same one.
+// Peers, communicators and buffers are roles, resolved by a table per rank (World), so that one
+// program serves all ranks that run the same one.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +29,13 @@ using StreamIndex = std::uint8_t;
 
 constexpr std::uint32_t kNone = 0xffffffffU;
 
-// Where time goes: a task's own category, and what a compute stream's idle time is charged to when it waits for it.
+// Where time goes: a task's own category, and what a compute stream's idle time is charged to when
+// it waits for it.
 enum class Category : std::uint8_t {
   compute,
   recompute,
   optimizer,
-  tensor,    // exposed communication, by the parallelism that caused it
+  tensor,  // exposed communication, by the parallelism that caused it
   pipeline,
   data,
   context,
@@ -50,40 +52,43 @@ const char* to_string(Category c);
 
 enum class TaskKind : std::uint8_t { kernel, collective, exchange, copy };
 
-// "Stream `stream` has completed `position` tasks of step (now - lag)". Lag is 0 or 1; before the first step a wait
-// with lag 1 is satisfied.
+// "Stream `stream` has completed `position` tasks of step (now - lag)". Lag is 0 or 1; before the
+// first step a wait with lag 1 is satisfied.
 struct Wait {
   std::uint32_t position = 0;
   StreamIndex stream = 0;
   std::uint8_t lag = 0;
 };
 
-// One send or receive of an exchange: `channel` is a role (index into the rank's channel table), `key` must be equal on
-// both ends (a mismatch is a fault of the program), `price` indexes World::prices of the channel's shape.
+// One send or receive of an exchange: `channel` is a role (index into the rank's channel table),
+// `key` must be equal on both ends (a mismatch is a fault of the program), `price` indexes
+// World::prices of the channel's shape.
 struct Transfer {
   std::uint32_t channel = 0;  // role
   std::uint32_t key = 0;
-  std::uint32_t price = 0;    // price key, see Shape
+  std::uint32_t price = 0;  // price key, see Shape
   bool send = false;
 };
 
 struct Task {
-  std::int64_t duration = 0;       // kernel: picoseconds alone. Others: unused
-  std::uint32_t first_wait = 0;    // into Program::waits
+  std::int64_t duration = 0;         // kernel: picoseconds alone. Others: unused
+  std::uint32_t first_wait = 0;      // into Program::waits
   std::uint32_t first_transfer = 0;  // exchange: into Program::transfers
-  std::uint32_t communicator = 0;  // collective: role
-  std::uint32_t price = 0;         // collective, copy: price key, see Shape
-  std::uint32_t label = 0;         // into Program::labels
+  std::uint32_t communicator = 0;    // collective: role
+  std::uint32_t price = 0;           // collective, copy: price key, see Shape
+  std::uint32_t label = 0;           // into Program::labels
   std::uint16_t waits = 0;
   std::uint16_t transfers = 0;
-  CurveId curve = 0;               // kernel: the curve that priced it
+  CurveId curve = 0;  // kernel: the curve that priced it
   std::uint16_t micro_batch = 0xffff;
-  std::uint8_t slowdown = 0;       // kernel: row of World::slowdowns. 0: never slowed
+  std::uint8_t slowdown = 0;  // kernel: row of World::slowdowns. 0: never slowed
   StreamIndex stream = 0;
   TaskKind kind = TaskKind::kernel;
-  Category category = Category::compute;   // communication: what waiting for its transfer is charged to
-  Category wait_category = Category::stall;  // communication: what waiting for its peers is charged to
-  std::uint8_t chunk = 0;          // model chunk (virtual stage), for pictures
+  Category category =
+      Category::compute;  // communication: what waiting for its transfer is charged to
+  Category wait_category =
+      Category::stall;     // communication: what waiting for its peers is charged to
+  std::uint8_t chunk = 0;  // model chunk (virtual stage), for pictures
 };
 
 enum class HostKind : std::uint8_t {
@@ -91,20 +96,28 @@ enum class HostKind : std::uint8_t {
   launch,    // issue `count` tasks, the next ones in order, each after `duration` of host time
   sync,      // wait until `wait` holds on the device
   allocate,  // buffer `buffer`
-  release,   // buffer `buffer`; its memory is reusable once the uses issued so far on `streams` have completed
+  release,  // buffer `buffer`; its memory is reusable once the uses issued so far on `streams` have
+            // completed
 };
 
 struct HostOp {
-  std::int64_t duration = 0;   // picoseconds
+  std::int64_t duration = 0;  // picoseconds
   std::uint32_t count = 0;
   std::uint32_t buffer = 0;
   Wait wait;
-  std::uint32_t streams = 0;   // release: bit mask of streams other than its own that used the buffer
+  std::uint32_t streams =
+      0;  // release: bit mask of streams other than its own that used the buffer
   HostKind kind = HostKind::work;
 };
 
 enum class MemoryCategory : std::uint8_t {
-  parameters, gradients, optimizer, activations, communication, workspace, other
+  parameters,
+  gradients,
+  optimizer,
+  activations,
+  communication,
+  workspace,
+  other
 };
 constexpr int kMemoryCategories = 7;
 
@@ -117,23 +130,23 @@ struct Buffer {
 };
 
 struct Stream {
-  std::string name;       // "compute", "tensor", "data", "pipeline send"...
+  std::string name;  // "compute", "tensor", "data", "pipeline send"...
 };
 
 struct Program {
-  std::string name;                 // "stage 3"
-  int stage = 0;                    // pipeline rank
-  std::vector<Stream> streams;      // device streams; 0 is the compute stream
-  std::vector<Task> tasks;          // in issue order
+  std::string name;             // "stage 3"
+  int stage = 0;                // pipeline rank
+  std::vector<Stream> streams;  // device streams; 0 is the compute stream
+  std::vector<Task> tasks;      // in issue order
   std::vector<Wait> waits;
   std::vector<Transfer> transfers;
-  std::vector<HostOp> host;         // the launches add up to tasks.size()
+  std::vector<HostOp> host;  // the launches add up to tasks.size()
   std::vector<Buffer> buffers;
   std::vector<std::string> labels;
   std::uint32_t communicator_roles = 0;
   std::uint32_t channel_roles = 0;
-  Bytes outside_allocator;          // context, NCCL buffers, libraries
-  Bytes first_step_extra;           // transient bytes that only the first step needs
+  Bytes outside_allocator;  // context, NCCL buffers, libraries
+  Bytes first_step_extra;   // transient bytes that only the first step needs
 };
 
 // ---------------------------------------------------------------- the shared world
@@ -146,18 +159,20 @@ struct Resource {
 constexpr std::int64_t kWeightOne = 1 << 16;
 constexpr int kResourceKinds = 4;
 
-// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then `fluid` picoseconds
-// alone at the payload rate `rate` (whole bytes per second). `weight[k]` is what crosses each resource of kind k.
+// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then
+// `fluid` picoseconds alone at the payload rate `rate` (whole bytes per second). `weight[k]` is
+// what crosses each resource of kind k.
 struct Price {
   std::int64_t latency = 0;
   std::int64_t fluid = 0;
   std::int64_t rate = 1;
   std::int64_t weight[kResourceKinds] = {0, 0, 0, 0};
-  std::int64_t bytes = 0;          // as NCCL counts them, for the traffic table
+  std::int64_t bytes = 0;  // as NCCL counts them, for the traffic table
   CurveId latency_curve = 0;
   CurveId curve = 0;
-  std::uint16_t pressure = 0;      // on kernels beside it, from its launch to its end, in the units of World::slowdowns
-  std::uint32_t label = 0;         // into World::labels: "all_reduce ring simple"
+  std::uint16_t pressure =
+      0;  // on kernels beside it, from its launch to its end, in the units of World::slowdowns
+  std::uint32_t label = 0;  // into World::labels: "all_reduce ring simple"
 };
 
 // A use of a resource by a communicator or channel; `count` members use it alike.
@@ -174,10 +189,10 @@ struct Shape {
 
 struct Communicator {
   std::uint32_t shape = 0;
-  std::uint32_t members = 0;        // arrivals that start a collective (in a folded world: classes)
+  std::uint32_t members = 0;  // arrivals that start a collective (in a folded world: classes)
   std::uint32_t first_usage = 0;
   std::uint32_t usages = 0;
-  std::uint32_t size = 0;           // true number of ranks
+  std::uint32_t size = 0;  // true number of ranks
 };
 
 // A directed pair: `sender` and `receiver` pair their posts in FIFO order.
@@ -199,16 +214,17 @@ struct Rank {
 };
 
 struct Curve {
-  std::string name;        // "gemm bf16 a100-sxm-80 cublas"
-  std::string file;        // calibration file, or "datasheet"
-  double residual = 0;     // relative standard deviation of the fit
+  std::string name;     // "gemm bf16 a100-sxm-80 cublas"
+  std::string file;     // calibration file, or "datasheet"
+  double residual = 0;  // relative standard deviation of the fit
   // Merged kernels: shares of their time by other curves; empty for a curve proper.
   std::vector<std::pair<CurveId, double>> parts;
 };
 
-// Speed of a kernel in parts per million when the pressures of the communication kernels on its GPU add up to `pressure`:
-// entry i of `speed` holds for pressure in [i * step, (i + 1) * step); the last entry for all above. Never zero. entry 0
-// is 1'000'000. `curve`: what the time lost hangs on; kNoCurve: the kernel's own.
+// Speed of a kernel in parts per million when the pressures of the communication kernels on its GPU
+// add up to `pressure`: entry i of `speed` holds for pressure in [i * step, (i + 1) * step); the
+// last entry for all above. Never zero. entry 0 is 1'000'000. `curve`: what the time lost hangs on;
+// kNoCurve: the kernel's own.
 inline constexpr CurveId kNoCurve = 0xffff;
 struct Slowdown {
   std::uint16_t step = 1;
@@ -227,10 +243,12 @@ struct World {
   std::vector<Usage> usages;
   std::vector<Resource> resources;
   std::vector<Curve> curves;
-  std::vector<Slowdown> slowdowns;   // row 0 is unused: "never slowed"
-  std::vector<std::int64_t> transfer_speed;  // communication cap in ppm while a kernel of row i runs beside it; empty: 1
+  std::vector<Slowdown> slowdowns;  // row 0 is unused: "never slowed"
+  std::vector<std::int64_t>
+      transfer_speed;  // communication cap in ppm while a kernel of row i runs beside it; empty: 1
   std::vector<std::string> labels;
-  std::vector<std::uint32_t> multiplicity;   // folded: ranks that each entry of `ranks` stands for; empty: 1 each
+  std::vector<std::uint32_t>
+      multiplicity;  // folded: ranks that each entry of `ranks` stands for; empty: 1 each
 };
 
 }  // namespace stepcast::program

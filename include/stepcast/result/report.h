@@ -1,4 +1,5 @@
-// The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the JSON report's keys.
+// The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the
+// JSON report's keys.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,8 @@ struct Estimate {
 struct StageBreakdown {
   int stage = 0;
   Time compute{0}, recompute{0}, slowdown{0};
-  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0}, other{0};  // exposed communication
+  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0},
+      other{0};  // exposed communication
   Time bubble{0}, host{0}, optimizer{0}, stall{0};
 };
 
@@ -32,16 +34,17 @@ struct StageMemory {
   Bytes allocated, active, reserved, process;  // peaks
   Bytes steady;
   Bytes first_step_peak;
-  Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
+  Bytes parameters, gradients, optimizer, activations, communication, workspace,
+      other;  // add up to `allocated`
   Time at{0};
 };
 
 struct Traffic {
-  std::string group;   // "tensor", "data"...
-  std::string op;      // "all_gather ring simple"
+  std::string group;       // "tensor", "data"...
+  std::string op;          // "all_gather ring simple"
   std::int64_t count = 0;  // per step, all ranks of the busiest stage
-  Bytes bytes;         // as NCCL counts them, per rank
-  Time time{0};        // transfer time per rank
+  Bytes bytes;             // as NCCL counts them, per rank
+  Time time{0};            // transfer time per rank
 };
 
 struct CalibrationUse {
@@ -63,14 +66,14 @@ struct EngineFacts {
 };
 
 struct Report {
-  std::string job_json;       // the resolved job, every default filled in (config writes it)
-  std::string title;          // "llama-3-70b on 64 x dgx-h100"
+  std::string job_json;  // the resolved job, every default filled in (config writes it)
+  std::string title;     // "llama-3-70b on 64 x dgx-h100"
   Estimate step_time, tokens_per_second_per_gpu, model_flops_per_gpu, mfu, hfu;
   double bubble_fraction = 0;
   std::vector<StageBreakdown> breakdown;
-  Bytes capacity;             // usable, per GPU
+  Bytes capacity;  // usable, per GPU
   bool fits = true;
-  Estimate peak;              // process memory, bytes
+  Estimate peak;  // process memory, bytes
   std::vector<StageMemory> memory;
   std::vector<Traffic> traffic;
   std::vector<CalibrationUse> calibration;

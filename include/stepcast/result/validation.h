@@ -1,4 +1,5 @@
-// Results of `simulate validate` (and, in the same shape, of `collective --compare` and `kernels --compare`).
+// Results of `simulate validate` (and, in the same shape, of `collective --compare` and `kernels
+// --compare`).
 #pragma once
 
 #include <optional>
@@ -9,10 +10,11 @@ namespace stepcast::result {
 
 struct ValidationRow {
   std::string id, source, file;
-  std::string metric;            // step_time | throughput | mfu | hfu | peak_memory | steady_memory | layer_time | ...
+  std::string metric;  // step_time | throughput | mfu | hfu | peak_memory | steady_memory |
+                       // layer_time | ...
   bool primary = true;
   std::optional<int> stage, rank;
-  std::string status = "ok";     // ok | skipped | oom
+  std::string status = "ok";                                          // ok | skipped | oom
   double published = 0, predicted = 0, low = 0, high = 0, error = 0;  // SI units; error relative
   std::optional<std::string> reason;
 };

@@ -18,12 +18,12 @@ namespace stepcast::validate {
 // time_us; tp, ep, distribution) or of memory-bound operators (gpu, op, dtype, time_us, and
 // bytes_moved or tokens and hidden); more columns are ignored. Or JSON lines of calibrate-gpu.
 // `library` "": what a row's `kernel` names, else cublas. Kernels of inference frameworks are
-// priced as the short bursts that their tables time; a table that names none is taken for bursts or
-// long runs by what its products from 10 GFLOP are nearer to, and says so in `source`. One row per
-// measured point; those of other devices, and formats and kernels that are not modelled, are
-// skipped with the reason. Summaries: all rows, then per class of shape. Throws InputError with the
-// line of what is no measurement, or naming a library of which nothing was measured.
-// `own`: a user's calibration files and folders, before the committed ones.
+// priced as the short bursts that their tables time, casts included; a table that names none is
+// taken for bursts or long runs by what its products from 10 GFLOP are nearer to, and says so in
+// `source`. One row per measured point; those of other devices, and formats and kernels that are
+// not modelled, are skipped with the reason. Summaries: all rows, then per class of shape. Throws
+// InputError with the line of what is no measurement, or naming a library of which nothing was
+// measured. `own`: a user's calibration files and folders, before the committed ones.
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
                                    const std::filesystem::path& data_directory,
                                    const std::filesystem::path& csv,

@@ -4,8 +4,9 @@
 // with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
 // e (achieved share of NCCL's bandwidth, piecewise linear in x, ends constant) come from a fit
 // (fit.h) to nccl-tests logs; without one f = 1 and e is flat. log2 e rises by at most 0.66 per
-// unit of x and a tree's correction by 0.33, so t rises with S; a minimum of continuous rising curves is continuous and rising. The
-// bytes' part of a line is never below its floor: no port beats its line rate, whatever e says.
+// unit of x and a tree's correction by 0.33, so t rises with S; a minimum of continuous rising
+// curves is continuous and rising. The bytes' part of a line is never below its floor: no port
+// beats its line rate, whatever e says.
 #pragma once
 
 #include <array>
