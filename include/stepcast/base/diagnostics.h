@@ -8,8 +8,8 @@
 
 namespace stepcast {
 
-// Where a value was written. Lines and columns count from 1; line 0 means "not from a file": `file`
-// then holds the name of the command-line option ("--set parallelism.tensor=3").
+// Where a value was written. Lines and columns count from 1; line 0 means "not from a file": `file` then holds the
+// name of the command-line option ("--set parallelism.tensor=3").
 struct Origin {
   std::string file;
   int line = 0;
@@ -27,8 +27,7 @@ struct Fault {
 // "FILE:LINE:COLUMN: error: MESSAGE".
 std::string to_string(const Fault& fault);
 
-// All faults of one input, in file order. Caught only by `cli`, which prints one line each and
-// exits 2.
+// All faults of one input, in file order. Caught only by `cli`, which prints one line each and exits 2.
 class InputError : public std::runtime_error {
  public:
   explicit InputError(std::vector<Fault> faults);
@@ -39,8 +38,7 @@ class InputError : public std::runtime_error {
   std::vector<Fault> faults_;
 };
 
-// A plan that cannot be: a value, since a search meets it a million times. `key` is the job's key
-// at fault
+// A plan that cannot be: a value, since a search meets it a million times. `key` is the job's key at fault
 // ("parallelism.tensor").
 struct Infeasible {
   std::string key;
@@ -51,8 +49,7 @@ struct Infeasible {
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
 // Our own bug: states what was broken. Stays on in release builds.
-[[noreturn]] void fail_check(const char* condition, const char* file, int line,
-                             const std::string& what);
+[[noreturn]] void fail_check(const char* condition, const char* file, int line, const std::string& what);
 
 }  // namespace stepcast
 

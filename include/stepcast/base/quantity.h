@@ -1,7 +1,7 @@
 // Quantities as types: time, bytes, FLOPs and rates that do not mix by accident.
 //
-// Time is std::chrono in whole picoseconds (64 bit: about 106 days); Bytes are whole; FLOPs and
-// rates are doubles, since a 405B step needs 4e19 FLOPs. Raw numbers convert explicitly only.
+// Time is std::chrono in whole picoseconds (64 bit: about 106 days); Bytes are whole; FLOPs and rates are
+// doubles, since a 405B step needs 4e19 FLOPs. Raw numbers convert explicitly only.
 #pragma once
 
 #include <chrono>
@@ -28,12 +28,8 @@ class Quantity {
     count_ -= o.count_;
     return *this;
   }
-  friend constexpr Quantity operator+(Quantity a, Quantity b) {
-    return Quantity(a.count_ + b.count_);
-  }
-  friend constexpr Quantity operator-(Quantity a, Quantity b) {
-    return Quantity(a.count_ - b.count_);
-  }
+  friend constexpr Quantity operator+(Quantity a, Quantity b) { return Quantity(a.count_ + b.count_); }
+  friend constexpr Quantity operator-(Quantity a, Quantity b) { return Quantity(a.count_ - b.count_); }
   friend constexpr Quantity operator*(Quantity a, Rep k) { return Quantity(a.count_ * k); }
   friend constexpr Quantity operator*(Rep k, Quantity a) { return Quantity(a.count_ * k); }
   friend constexpr Quantity operator/(Quantity a, Rep k) { return Quantity(a.count_ / k); }
@@ -62,9 +58,8 @@ Time operator/(Flops f, FlopRate r);
 Bandwidth operator/(Bytes b, Time t);
 FlopRate operator/(Flops f, Time t);
 
-// Text to quantity: "1.5 us", "80 GB", "80 GiB", "400 Gb/s", "400 GB/s", "312 TFLOP/s", "700 W". A
-// bare number is in the SI base unit. Throws std::invalid_argument with a message that names what
-// was expected.
+// Text to quantity: "1.5 us", "80 GB", "80 GiB", "400 Gb/s", "400 GB/s", "312 TFLOP/s", "700 W". A bare number is
+// in the SI base unit. Throws std::invalid_argument with a message that names what was expected.
 Time parse_time(const std::string& text);
 Bytes parse_bytes(const std::string& text);
 Bandwidth parse_bandwidth(const std::string& text);
@@ -80,21 +75,11 @@ std::string to_string(Power p);
 
 namespace literals {
 constexpr Bytes operator""_B(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v)); }
-constexpr Bytes operator""_KiB(unsigned long long v) {
-  return Bytes(static_cast<std::int64_t>(v) << 10);
-}
-constexpr Bytes operator""_MiB(unsigned long long v) {
-  return Bytes(static_cast<std::int64_t>(v) << 20);
-}
-constexpr Bytes operator""_GiB(unsigned long long v) {
-  return Bytes(static_cast<std::int64_t>(v) << 30);
-}
-constexpr Bandwidth operator""_GBps(long double v) {
-  return Bandwidth(static_cast<double>(v) * 1e9);
-}
-constexpr Time operator""_us(unsigned long long v) {
-  return Time(static_cast<std::int64_t>(v) * 1000000);
-}
+constexpr Bytes operator""_KiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 10); }
+constexpr Bytes operator""_MiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 20); }
+constexpr Bytes operator""_GiB(unsigned long long v) { return Bytes(static_cast<std::int64_t>(v) << 30); }
+constexpr Bandwidth operator""_GBps(long double v) { return Bandwidth(static_cast<double>(v) * 1e9); }
+constexpr Time operator""_us(unsigned long long v) { return Time(static_cast<std::int64_t>(v) * 1000000); }
 constexpr Time operator""_ps(unsigned long long v) { return Time(static_cast<std::int64_t>(v)); }
 }  // namespace literals
 

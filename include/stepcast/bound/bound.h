@@ -1,5 +1,5 @@
-// A closed-form lower bound of step time and of memory: never above what the engine finds, cheap
-// enough to prune a search with.
+// A closed-form lower bound of step time and of memory: never above what the engine finds, cheap enough to prune
+// a search with.
 //
 // LAW  A step lasts at least as long as (1) the busiest pipeline rank's compute stream (its units'
 // passes for every
@@ -40,8 +40,7 @@ Candidate candidate_of(const strategy::Plan& plan);
 struct Result {
   bool feasible = false;  // sizes divide; memory is not judged here
   Time step{0};
-  Bytes memory{
-      0};  // of allocated memory at its peak, on the fullest rank: states and activations in flight
+  Bytes memory{0};  // of allocated memory at its peak, on the fullest rank: states and activations in flight
 };
 
 class Bound {

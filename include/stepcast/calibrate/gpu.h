@@ -24,8 +24,7 @@ struct GpuOptions {
 };
 
 // Throws InputError: files of several devices, or of none that configs know.
-result::KernelCalibration calibrate_gpu(const std::vector<KernelFile>& files,
-                                        const GpuOptions& options,
+result::KernelCalibration calibrate_gpu(const std::vector<KernelFile>& files, const GpuOptions& options,
                                         const std::filesystem::path& calibration_dir);
 
 }  // namespace stepcast::calibrate

@@ -23,9 +23,7 @@ struct NcclOptions {
 
 // `cluster` is the machine that the logs come from; health is judged by what `calibration_dir`
 // expects of it. Throws InputError: a placement that is not stated or does not fit the cluster.
-result::Calibration calibrate_nccl(const job::Cluster& cluster,
-                                   const std::vector<interop::CollectiveLog>& logs,
-                                   const NcclOptions& options,
-                                   const std::filesystem::path& calibration_dir);
+result::Calibration calibrate_nccl(const job::Cluster& cluster, const std::vector<interop::CollectiveLog>& logs,
+                                   const NcclOptions& options, const std::filesystem::path& calibration_dir);
 
 }  // namespace stepcast::calibrate

@@ -25,17 +25,15 @@ std::vector<RunRow> read_runs(const std::filesystem::path& file);
 
 struct SiteOptions {
   std::string name = "site";
-  std::string device;  // use only rows of this device; empty: all must have one
-  std::string system;  // likewise
-  std::vector<result::MeasuredStep>
-      check;  // rows that the fit does not see: forecast before and after
+  std::string device;                       // use only rows of this device; empty: all must have one
+  std::string system;                       // likewise
+  std::vector<result::MeasuredStep> check;  // rows that the fit does not see: forecast before and after
   std::function<void(int evaluation)> progress;
 };
 
 // Throws InputError where rows are of several devices or training systems. Fewer than two usable
 // rows, and rows that determine nothing, are refused: `refused` says why and `yaml` is empty.
-result::SiteCalibration calibrate_runs(std::vector<result::MeasuredStep> steps,
-                                       const SiteOptions& options,
+result::SiteCalibration calibrate_runs(std::vector<result::MeasuredStep> steps, const SiteOptions& options,
                                        const std::filesystem::path& data_directory);
 
 }  // namespace stepcast::calibrate

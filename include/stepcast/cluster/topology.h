@@ -1,5 +1,5 @@
-// The cluster as a graph of devices, links and switches (Boost.Graph inside, plain vectors
-// outside), the placement of ranks, and what a group of ranks looks like to a collective.
+// The cluster as a graph of devices, links and switches (Boost.Graph inside, plain vectors outside), the placement of
+// ranks, and what a group of ranks looks like to a collective.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ struct Link {
   Time latency{0};
 };
 
-// A capacity that flows share. Kinds are what collectives weigh separately: core and global links
-// count as `spine`, PCIe switches' uplinks and links between sockets as `nvlink`.
+// A capacity that flows share. Kinds are what collectives weigh separately: core and global links count as `spine`,
+// PCIe switches' uplinks and links between sockets as `nvlink`.
 enum class ResourceKind { nvlink = 0, nic_out = 1, nic_in = 2, spine = 3 };
 
 struct Resource {
@@ -55,8 +55,7 @@ struct Path {
   std::vector<int> resources;  // indices into Topology::resources()
 };
 
-// A group of ranks as collectives see it. "Domain" is a set of GPUs joined by NVLink (or by PCIe
-// inside a node).
+// A group of ranks as collectives see it. "Domain" is a set of GPUs joined by NVLink (or by PCIe inside a node).
 struct GroupShape {
   int ranks = 0;
   int domains = 0;
@@ -66,30 +65,25 @@ struct GroupShape {
   Bandwidth nvlink;          // per GPU and direction, slowest member; PCIe when there is no NVLink
   bool has_nvlink = true;
   bool nvls = false;
-  Bandwidth nic_per_rank;  // network bandwidth for each member rank, slowest member: NICs of a
-                           // domain shared by the members in it, after faults and oversubscription
-                           // where it crosses spines
-  Bandwidth nic_per_domain;  // all NICs that the members of one domain can use, each at the pace of
-                             // the slowest of them; slowest domain
-  int nics_per_domain =
-      0;                  // NIC ports that those are, in the domain with the fewest; 0: one domain
-  int nics_per_leaf = 0;  // of those, how many hang on one leaf: one on rails, all in a tree
+  Bandwidth nic_per_rank;    // network bandwidth for each member rank, slowest member: NICs of a domain shared
+                             // by the members in it, after faults and oversubscription where it crosses spines
+  Bandwidth nic_per_domain;  // all NICs that the members of one domain can use, each at the pace of the slowest of
+                             // them; slowest domain
+  int nics_per_domain = 0;   // NIC ports that those are, in the domain with the fewest; 0: one domain
+  int nics_per_leaf = 0;     // of those, how many hang on one leaf: one on rails, all in a tree
   int domains_per_leaf = 0;  // the group's domains below the fullest pod
   bool crosses_spine = false;
-  bool crosses_core = false;  // leaves its pod of a three-level tree, or its group of a dragonfly+
-  bool pairs_cross_spine =
-      false;  // all-to-all does: without PXN, traffic between different rails crosses the spine
+  bool crosses_core = false;         // leaves its pod of a three-level tree, or its group of a dragonfly+
+  bool pairs_cross_spine = false;    // all-to-all does: without PXN, traffic between different rails crosses the spine
   bool crosses_pcie_switch = false;  // members of one domain meet above a PCIe switch
   bool crosses_socket = false;       // and over the link between sockets
   bool sharp = false;                // the switches reduce (SHARP, CollNet)
   bool pxn = true;                   // a GPU may send through another GPU's NIC, over NVLink
-  bool torus = false;  // members are chips of a torus: `nvlink` is the sum of their rings' rates
-  int torus_dimensions = 0;  // dimensions above 1 that the group spans with wrap-around rings
-  Bandwidth
-      pairs_nic_per_domain;  // as nic_per_domain, for all-to-all: each rank sends its own bytes
-  // Share of the network rate that ECMP's hash collisions leave: mean, 5 % and 95 % of draws from
-  // the seed. 1 under adaptive routing, or where nothing crosses. `hash` for rings and trees,
-  // `pairs_hash` for all-to-all.
+  bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
+  int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
+  Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all: each rank sends its own bytes
+  // Share of the network rate that ECMP's hash collisions leave: mean, 5 % and 95 % of draws from the seed. 1 under
+  // adaptive routing, or where nothing crosses. `hash` for rings and trees, `pairs_hash` for all-to-all.
   double hash_mean = 1;
   double hash_low = 1;
   double hash_high = 1;
@@ -104,10 +98,9 @@ struct GroupShape {
 
 class Topology {
  public:
-  // Cost: linear in vertices and links. Faults naming what does not exist are
-  // Infeasible{"cluster.faults", ...}. The seed draws the hash collisions of ECMP.
-  static std::variant<Topology, Infeasible> build(const job::Cluster& cluster,
-                                                  std::uint64_t seed = 1);
+  // Cost: linear in vertices and links. Faults naming what does not exist are Infeasible{"cluster.faults", ...}.
+  // The seed draws the hash collisions of ECMP.
+  static std::variant<Topology, Infeasible> build(const job::Cluster& cluster, std::uint64_t seed = 1);
 
   const std::vector<Vertex>& vertices() const;
   const std::vector<Link>& links() const;
@@ -134,8 +127,8 @@ class Topology {
   std::shared_ptr<const State> state_;
 };
 
-// The process grid: coordinates of a rank, and ranks of a group, under an order such as
-// "tp-cp-ep-dp-pp" (left is nearest). Rank r runs on slot r.
+// The process grid: coordinates of a rank, and ranks of a group, under an order such as "tp-cp-ep-dp-pp" (left is
+// nearest). Rank r runs on slot r.
 struct Grid {
   int tensor = 1;
   int context = 1;

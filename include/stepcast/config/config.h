@@ -14,29 +14,23 @@ namespace stepcast::config {
 
 struct Loaded {
   job::Job job;
-  std::map<std::string, Origin>
-      origins;  // "parallelism.tensor" -> where it was last set (file, preset, or option)
+  std::map<std::string, Origin> origins;  // "parallelism.tensor" -> where it was last set (file, preset, or option)
 };
 
-// Reads a job file (a path, or a name found in configs/), merges the system's defaults below it and
-// `overrides`
+// Reads a job file (a path, or a name found in configs/), merges the system's defaults below it and `overrides`
 // ("parallelism.pipeline=8") above it. Throws InputError with every fault, in file order.
 Loaded load(const std::string& config, const std::vector<std::string>& overrides = {});
 
-// The same from a document in memory: rows of published data and tests use it. `name` stands in
-// fault lines.
-Loaded parse(const std::string& yaml, const std::string& name,
-             const std::vector<std::string>& overrides = {});
+// The same from a document in memory: rows of published data and tests use it. `name` stands in fault lines.
+Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 
-// A cluster without a job, and what is forced upon NCCL there. `nodes` 0: the cluster or an
-// override states the number. Overrides set keys of `cluster` and `nccl`. Throws InputError;
-// `option` names the cluster in fault lines.
+// A cluster without a job, and what is forced upon NCCL there. `nodes` 0: the cluster or an override states the number.
+// Overrides set keys of `cluster` and `nccl`. Throws InputError; `option` names the cluster in fault lines.
 struct Network {
   job::Cluster cluster;
   job::Nccl nccl;
 };
-Network network(const std::string& cluster, int nodes,
-                const std::vector<std::string>& overrides = {},
+Network network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides = {},
                 const std::string& option = "--cluster");
 
 // A model, device, node, fabric, cluster or system by name from configs/.
@@ -44,12 +38,10 @@ job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
 job::System system(const std::string& name);
 
-// The place to blame for an impossible plan: the origin of its key, or of the nearest enclosing key
-// that was written.
+// The place to blame for an impossible plan: the origin of its key, or of the nearest enclosing key that was written.
 Fault fault_of(const Loaded& loaded, const Infeasible& why);
 
-// The resolved job as JSON, every default filled in; and as YAML with the origin of each value as a
-// comment.
+// The resolved job as JSON, every default filled in; and as YAML with the origin of each value as a comment.
 std::string to_json(const job::Job& job);
 std::string show(const Loaded& loaded);
 

@@ -1,6 +1,5 @@
-// Time of a collective or a point-to-point transfer alone on the machine, with NCCL's structure:
-// algorithm and protocol chosen by NCCL's own tuning model (src/graph/tuning.cc, v2.18 to v2.30),
-// achieved bandwidth from calibration files.
+// Time of a collective or a point-to-point transfer alone on the machine, with NCCL's structure: algorithm and protocol
+// chosen by NCCL's own tuning model (src/graph/tuning.cc, v2.18 to v2.30), achieved bandwidth from calibration files.
 #pragma once
 
 #include <filesystem>
@@ -18,16 +17,7 @@
 namespace stepcast::cost {
 
 // gather and scatter are grouped sends and receives, as nccl-tests runs them.
-enum class Collective {
-  all_reduce,
-  all_gather,
-  reduce_scatter,
-  all_to_all,
-  broadcast,
-  reduce,
-  gather,
-  scatter
-};
+enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter };
 inline constexpr int kCollectives = 8;
 const char* to_string(Collective c);
 
@@ -48,9 +38,8 @@ enum class Protocol { ll, ll128, simple };
 const char* to_string(Algorithm a);
 const char* to_string(Protocol p);
 
-// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink
-// port, each NIC used (per direction), each leaf uplink, over the whole operation: what contention
-// is computed from.
+// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink port, each NIC used
+// (per direction), each leaf uplink, over the whole operation: what contention is computed from.
 struct CollectivePrice {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
@@ -70,18 +59,16 @@ Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha);
 
 class Collectives {
  public:
-  Collectives(const job::Cluster& cluster, const job::Nccl& forced,
-              const std::filesystem::path& calibration_dir, const std::vector<std::string>& only,
-              CurveTable& curves);
+  Collectives(const job::Cluster& cluster, const job::Nccl& forced, const std::filesystem::path& calibration_dir,
+              const std::vector<std::string>& only, CurveTable& curves);
   ~Collectives();
   Collectives(Collectives&&) noexcept;
 
-  // `bytes` as NCCL counts them: all-reduce, broadcast and reduce the buffer; all-gather and
-  // reduce-scatter the FULL gathered buffer; all-to-all the whole send buffer of a rank; gather and
-  // scatter the whole buffer of the root. A group of one costs nothing.
+  // `bytes` as NCCL counts them: all-reduce, broadcast and reduce the buffer; all-gather and reduce-scatter the FULL
+  // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
+  // of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
-  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth
-  // that they take.
+  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
   struct SlowdownCurves {
     CurveId sms = 0;
     CurveId memory = 0;

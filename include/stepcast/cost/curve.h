@@ -1,5 +1,4 @@
-// What priced a task: a named curve with its provenance and residual, from a calibration file or a
-// data sheet.
+// What priced a task: a named curve with its provenance and residual, from a calibration file or a data sheet.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,7 @@ namespace stepcast::cost {
 
 using CurveId = std::uint16_t;
 
-// A factor that all curves of its kind share at one site, and that measured steps can tell
-// (site.h).
+// A factor that all curves of its kind share at one site, and that measured steps can tell (site.h).
 enum class Common : std::uint8_t { none, clock, fabric };
 
 struct Curve {
@@ -21,7 +19,7 @@ struct Curve {
   std::string file;  // calibration file's name, or "datasheet"
   std::string device;
   std::string provenance;  // one line: library, version, date, source
-  double residual = 0;  // relative standard deviation of prediction against held-out measurements
+  double residual = 0;     // relative standard deviation of prediction against held-out measurements
   Common common = Common::none;
   double shared = 0;  // fabric: the part of `residual` that the common factor leaves open
 };

@@ -79,13 +79,12 @@ struct FittedFile {
 struct KernelFit {
   std::vector<FittedFile> files;
   std::vector<FitRow> rows;
-  std::vector<std::string>
-      refused;  // one line a curve that the points cannot determine, with what is missing
+  std::vector<std::string> refused;  // one line a curve that the points cannot determine, with what is missing
 };
 
 // `device` gives data-sheet floors and first guesses; `source` the provenance line of every file. A
 // curve with too few points is refused, never guessed.
-KernelFit fit_kernels(const job::Device& device, const std::string& library,
-                      const KernelSamples& samples, const std::string& source);
+KernelFit fit_kernels(const job::Device& device, const std::string& library, const KernelSamples& samples,
+                      const std::string& source);
 
 }  // namespace stepcast::cost

@@ -15,18 +15,7 @@ namespace stepcast::cost {
 
 enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
 
-enum class MemoryOp {
-  copy,
-  norm,
-  softmax,
-  activation,
-  dropout,
-  elementwise,
-  embedding,
-  cross_entropy,
-  optimizer,
-  permute
-};
+enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
 // What an operator that memory bounds is timed as; a residual add is an add, with dropout fused
 // into it or not.
@@ -65,8 +54,7 @@ struct Launch {
 };
 
 // The libraries whose GEMMs were measured on a device ("": on any), in order of name.
-std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir,
-                                        const std::string& device);
+std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir, const std::string& device);
 
 // LAW and VALID range stand in src/cost/gemm.cpp and src/cost/attention.cpp.
 class Kernels {
@@ -75,32 +63,26 @@ class Kernels {
   // that name the device; `only`, when not empty, restricts to those paths, files or folders; with
   // "auto" among them they come before the others). A device without files is priced from its data
   // sheet.
-  Kernels(const job::Device& device, const std::string& library,
-          const std::filesystem::path& calibration_dir, const std::vector<std::string>& only,
-          CurveTable& curves);
+  Kernels(const job::Device& device, const std::string& library, const std::filesystem::path& calibration_dir,
+          const std::vector<std::string>& only, CurveTable& curves);
   ~Kernels();
   Kernels(Kernels&&) noexcept;
 
-  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-              bool accumulate_fp32 = false) const;
+  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
   // Alone or among few, at the highest clock: what short benchmarks time.
-  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                    bool accumulate_fp32 = false) const;
+  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
   // The product alone, as a benchmark of cublasLt or DeepGEMM times it: operands below 16 bits come
   // cast and scaled.
-  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                      bool accumulate_fp32, bool sustained) const;
+  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32, bool sustained) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
   // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
   // memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
-  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
-                   job::DType dtype, bool backward) const;
+  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
   // The forward pass as an inference engine's table times it: with what writing keys and values
   // into a paged cache took, where the curve rests on such a table.
-  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
-                         job::DType dtype) const;
+  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
   // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's

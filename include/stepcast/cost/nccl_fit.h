@@ -1,5 +1,5 @@
-// Calibration of collectives from nccl-tests logs: what `simulate calibrate nccl` and
-// fit_collectives call. The law of a fitted curve stands in src/cost/collective/predict.h.
+// Calibration of collectives from nccl-tests logs: what `simulate calibrate nccl` and fit_collectives call. The law of a
+// fitted curve stands in src/cost/collective/predict.h.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +12,19 @@
 
 namespace stepcast::cost {
 
-enum class NcclScope {
-  domain = 0,
-  network = 1
-};  // inside one NVLink or PCIe domain; across domains
+enum class NcclScope { domain = 0, network = 1 };  // inside one NVLink or PCIe domain; across domains
 
 // A kind of machine that logs come from, and whom its fit speaks for.
 struct NcclSystem {
   std::string name;  // of the calibration file
   NcclScope scope = NcclScope::domain;
-  // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: that of the
-  // committed system with the same fabric, else not known. Domain scope: "profile" where times are
-  // not those of nccl-tests.
+  // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: that of the committed system with
+  // the same fabric, else not known. Domain scope: "profile" where times are not those of nccl-tests.
   std::string link;
   std::vector<std::string> devices;  // device names
   std::vector<std::string> nodes;    // node and cluster names (network scope)
   std::vector<std::string> fabrics;  // fabric names of the same kind
-  job::Cluster cluster;  // facts of its nodes; the number of nodes comes from each point
+  job::Cluster cluster;              // facts of its nodes; the number of nodes comes from each point
 };
 
 struct NcclLog {
@@ -39,8 +35,7 @@ struct NcclLog {
   std::string site;  // logs of one site are repeats of one machine; empty: a site of its own
 };
 
-// One size of one log, as nccl-tests counts it (all-gather and reduce-scatter: the full gathered
-// buffer).
+// One size of one log, as nccl-tests counts it (all-gather and reduce-scatter: the full gathered buffer).
 struct NcclPoint {
   int log = 0;  // index into the logs
   int nodes = 1;
@@ -79,11 +74,9 @@ struct NcclFitted {
   std::vector<Time> predicted;  // of every point given, in their order, by the curve of its series
 };
 
-// Throws InputError: an unknown collective, a point of no positive time, a cluster that cannot be
-// built. Curves are drawn towards those of the same kind of machine in `calibration_dir`, the more
-// so the fewer points there are.
-NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
-                    const std::vector<NcclPoint>& points,
+// Throws InputError: an unknown collective, a point of no positive time, a cluster that cannot be built. Curves are
+// drawn towards those of the same kind of machine in `calibration_dir`, the more so the fewer points there are.
+NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs, const std::vector<NcclPoint>& points,
                     const std::filesystem::path& calibration_dir);
 
 // What the calibration expects of a point: to tell degraded logs from healthy ones.
@@ -103,8 +96,8 @@ struct NcclMeasured {
 };
 std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibration_dir);
 
-// Every point predicted by files that were fitted without its log (or without all logs of its
-// site), chosen and read as for a user's cluster.
+// Every point predicted by files that were fitted without its log (or without all logs of its site), chosen and read as
+// for a user's cluster.
 struct NcclLeftOut {
   int system = 0;  // index into the measurements
   int point = 0;
@@ -115,17 +108,14 @@ struct NcclLeftOut {
 };
 enum class NcclLeave { log, site };
 // `every`: only each so-manieth log or site, for tests.
-std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave,
-                                   int every = 1);
+std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave, int every = 1);
 
-// Calibration files of all systems, and of the kinds that they make up, for clusters that none
-// speaks for.
+// Calibration files of all systems, and of the kinds that they make up, for clusters that none speaks for.
 struct NcclText {
   std::string file;  // relative to the calibration folder
   std::string yaml;
 };
 enum class NcclResiduals { none, left_out };  // none: zeros, in a tenth of the time
-std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured,
-                              NcclResiduals residuals = NcclResiduals::left_out);
+std::vector<NcclText> fit_all(const std::vector<NcclMeasured>& measured, NcclResiduals residuals = NcclResiduals::left_out);
 
 }  // namespace stepcast::cost

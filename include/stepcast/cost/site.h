@@ -54,8 +54,7 @@ struct Site {
   std::string system;
   std::string fabric;
   std::string provenance;
-  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged
-  // over the step, and noise.
+  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged over the step, and noise.
   double scatter = 0;
   std::array<SiteValue, kSiteParameters> values;  // as without any site: see Site()
   std::array<std::array<double, kSiteParameters>, kSiteParameters> correlation{};
@@ -78,7 +77,6 @@ std::string to_yaml(const Site& site);
 
 // The site file in a job's list of calibration files, taken out of the list. Names are looked for
 // as paths, then below `directory`; what is no site file stays. Two site files are an InputError.
-std::optional<Site> take_site(std::vector<std::string>& calibration,
-                              const std::filesystem::path& directory);
+std::optional<Site> take_site(std::vector<std::string>& calibration, const std::filesystem::path& directory);
 
 }  // namespace stepcast::cost

@@ -21,7 +21,6 @@ struct Options {
 // Runs until two successive steps have equal period and equal ledger. Cost: O(tasks log) time,
 // memory per rank a few hundred bytes beside the World. A deadlock is a value that names its wait
 // cycle.
-std::variant<program::Timeline, program::Deadlock> run(const program::World& world,
-                                                       const Options& options = {});
+std::variant<program::Timeline, program::Deadlock> run(const program::World& world, const Options& options = {});
 
 }  // namespace stepcast::engine

@@ -28,8 +28,7 @@ class Forecaster {
   ~Forecaster();
   Forecaster(Forecaster&&) noexcept;
 
-  std::variant<result::Report, Infeasible> forecast(const job::Job& job,
-                                                    const Options& options = {});
+  std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
 
   // Forward and backward of one middle layer for one micro-batch, tensor collectives included
   // (Korthikanti's table 4).

@@ -31,9 +31,8 @@ struct LeftOut {
 
 struct KernelTable {
   std::string file;
-  std::map<std::string, int>
-      gpus;            // as the table names them, each with its first line; none: not stated
-  std::string source;  // of FILE.yaml; "": none
+  std::map<std::string, int> gpus;  // as the table names them, each with its first line; none: not stated
+  std::string source;               // of FILE.yaml; "": none
   // By the library that a table's kernels belong to: cublas, trtllm, vllm, sglang; ""
   // where that means nothing (attention, memory-bound) or is not told.
   std::map<std::string, std::vector<GpuMeasurement>> measurements;

@@ -40,7 +40,7 @@ struct GpuSession {
 };
 
 enum class GemmLayout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
-enum class Scaling { none, tensor, block };  // of fp8: one scale a tensor, or one for each block
+enum class Scaling { none, tensor, block };                  // of fp8: one scale a tensor, or one for each block
 
 // D[m, n] = A[m, k] B[k, n] in a row-major reader's eyes: of a linear layer m tokens, n outputs, k
 // inputs. The three passes of one layer are three shapes: (m, n, k), (m, k, n), (k, n, m).
@@ -48,7 +48,7 @@ struct GemmCase {
   job::DType dtype = job::DType::bf16;  // fp8_block is fp8 with Scaling::block
   GemmLayout layout = GemmLayout::forward;
   std::int64_t m = 0, n = 0, k = 0, batch = 1;
-  int groups = 1;  // > 1: a grouped GEMM, each group of shape m, n, k (m: mean rows of a group)
+  int groups = 1;                // > 1: a grouped GEMM, each group of shape m, n, k (m: mean rows of a group)
   bool accumulate_fp32 = false;  // D += in fp32, as gradient accumulation fusion does
   bool sustained = false;        // timed over seconds at the power limit, not in a short burst
   friend bool operator==(const GemmCase&, const GemmCase&) = default;
@@ -125,8 +125,8 @@ struct LayerCase {
   friend bool operator==(const LayerCase&, const LayerCase&) = default;
 };
 
-using GpuCase = std::variant<GemmCase, AttentionCase, MemoryCase, CopyCase, LaunchCase,
-                             CollectiveCase, OverlapCase, LayerCase>;
+using GpuCase =
+    std::variant<GemmCase, AttentionCase, MemoryCase, CopyCase, LaunchCase, CollectiveCase, OverlapCase, LayerCase>;
 
 struct Timing {
   double median = 0, p10 = 0, p90 = 0;  // seconds
@@ -141,9 +141,9 @@ struct GpuMeasurement {
   double sm_clock = 0;     // Hz while it ran; 0: not known
   double power = 0;        // W
   double temperature = 0;  // Celsius
-  std::string skipped;  // why it could not be measured ("not supported by cublasLt"); no time then
-  int session = 0;      // index into GpuMeasurements::sessions
-  int line = 0;         // of the file; 0: not from one
+  std::string skipped;     // why it could not be measured ("not supported by cublasLt"); no time then
+  int session = 0;         // index into GpuMeasurements::sessions
+  int line = 0;            // of the file; 0: not from one
 };
 
 struct GpuMeasurements {

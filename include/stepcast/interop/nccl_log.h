@@ -32,7 +32,7 @@ struct CollectiveRun {
   std::vector<std::string> devices;  // names of GPUs, each once, as the log has them
   std::string nccl_version;          // as the log states it: 2.26.6+cuda12.8; "": not stated
   std::string date;                  // YYYY-MM-DD of the rows' time stamps; "": none
-  std::string algorithm, protocol;  // what NCCL_ALGO and NCCL_PROTO forced, in lower case; "": free
+  std::string algorithm, protocol;   // what NCCL_ALGO and NCCL_PROTO forced, in lower case; "": free
 };
 
 struct CollectiveLog {

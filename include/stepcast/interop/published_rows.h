@@ -61,14 +61,12 @@ struct RowJob {
   std::string yaml;        // a job file
   std::string experiment;  // the same without the machine: model, parallelism and implementation
   std::vector<Assumption> assumptions;
-  bool micro_batch_open = false;  // not stated and not implied: the largest that fits
-  std::int64_t sequences_per_rank =
-      0;  // global batch over data-parallel ranks: what a micro-batch must divide
-  bool last_stage_only = false;  // memory was read on the last pipeline rank
-  bool first_step_counts =
-      false;                  // peaks since the start of the process: the first step's count too
-  bool timed = true;          // its iteration times mean something
-  double half_width() const;  // of all assumptions together
+  bool micro_batch_open = false;        // not stated and not implied: the largest that fits
+  std::int64_t sequences_per_rank = 0;  // global batch over data-parallel ranks: what a micro-batch must divide
+  bool last_stage_only = false;         // memory was read on the last pipeline rank
+  bool first_step_counts = false;       // peaks since the start of the process: the first step's count too
+  bool timed = true;                    // its iteration times mean something
+  double half_width() const;            // of all assumptions together
 };
 
 // Why a row has no job: `kind` is one of skip_reasons(), `detail` what the row says.
@@ -91,9 +89,8 @@ std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration);
 
 // One measured quantity in SI units, under the name that the validation JSON gives it.
 struct Measurement {
-  std::string
-      metric;        // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, oom
-  std::string unit;  // throughput: flops_per_gpu, tokens_per_gpu, samples, samples_per_gpu
+  std::string metric;  // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, oom
+  std::string unit;    // throughput: flops_per_gpu, tokens_per_gpu, samples, samples_per_gpu
   double value = 0;
   bool primary = false;
   std::string memory_kind;

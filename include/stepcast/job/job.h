@@ -1,6 +1,5 @@
-// What a user can state: plain structs, no behaviour, no files. `config` fills them from text;
-// every other room reads them. A field that the user may leave out is std::optional or has the
-// documented default here.
+// What a user can state: plain structs, no behaviour, no files. `config` fills them from text; every other room reads
+// them. A field that the user may leave out is std::optional or has the documented default here.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +30,8 @@ struct Moe {
   std::int64_t shared_ffn = 0;  // 0: the same as `ffn`
   int dense_layers = 0;         // the first n layers keep a dense MLP of width Model::ffn
   int every = 1;                // one MoE layer in every n
-  bool router_bias =
-      false;  // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
-  bool shared_gate = false;  // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
+  bool router_bias = false;     // a per-expert selection bias (DeepSeek-V3), not trained by gradients but a parameter
+  bool shared_gate = false;     // a sigmoid gate of one output on the shared expert (Qwen2-MoE)
 };
 
 struct Mla {
@@ -101,50 +99,36 @@ struct Node {
   std::string name;
   int gpus = 0;
   enum class Intra { nvswitch, nvlink_mesh, pcie } intra = Intra::nvswitch;
-  bool nvls = false;     // NVLink SHARP in the switches
-  int nics = 0;          // per node
-  Bandwidth nic;         // one NIC, per direction, line rate
-  Time nic_latency{0};   // one way through the NIC and first switch; 0: the fabric's figure
-  bool amd_cpu = false;  // NCCL's latency constants differ on AMD hosts
-  std::vector<NvlinkEdge>
-      nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
+  bool nvls = false;                     // NVLink SHARP in the switches
+  int nics = 0;                          // per node
+  Bandwidth nic;                         // one NIC, per direction, line rate
+  Time nic_latency{0};                   // one way through the NIC and first switch; 0: the fabric's figure
+  bool amd_cpu = false;                  // NCCL's latency constants differ on AMD hosts
+  std::vector<NvlinkEdge> nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
   // The PCIe tree: GPUs in order below switches, switches in order below sockets.
-  int sockets = 1;        // NUMA domains, each with its own root complex
-  int pcie_switches = 0;  // of the node; 0: every GPU on a root port of its own
-  Bandwidth
-      pcie_uplink;  // a switch's link to its root port, per direction; 0: as fast as one GPU's
-  Bandwidth inter_socket;  // between two sockets, per direction; 0: never the narrowest
-  bool peer_to_peer =
-      true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
+  int sockets = 1;           // NUMA domains, each with its own root complex
+  int pcie_switches = 0;     // of the node; 0: every GPU on a root port of its own
+  Bandwidth pcie_uplink;     // a switch's link to its root port, per direction; 0: as fast as one GPU's
+  Bandwidth inter_socket;    // between two sockets, per direction; 0: never the narrowest
+  bool peer_to_peer = true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
   std::string source;
 };
 
 struct Fabric {
   std::string name;
-  enum class Kind {
-    rail_optimized,
-    fat_tree,
-    nvl72,
-    none,
-    dragonfly,
-    torus
-  } kind = Kind::rail_optimized;
-  double oversubscription = 1;  // downlink over uplink capacity at the leaf
-  int nodes_per_leaf = 32;  // nodes below one leaf (rail-optimised: below one group of rail leaves)
-  int nodes_per_pod = 0;  // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
-  double core_oversubscription =
-      1;  // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
-  int spines = 0;  // of one pod; 0: at most 4, which is enough to route over
-  int uplinks_per_leaf =
-      0;  // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
-  int flows_per_nic =
-      2;  // connections that one NIC's traffic is cut into. NCCL: two ring channels per
-          // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
-  std::vector<int>
-      torus;  // chips along each dimension, the first nearest; empty: as cubic as they divide
-  int torus_block = 0;         // dimensions that are a multiple of it close into rings; 0: all do
-  int nvlink_domain_gpus = 0;  // GPUs that share NVLink; 0: those of one node
-  double efficiency = 1;       // reachable share of line rate, measured
+  enum class Kind { rail_optimized, fat_tree, nvl72, none, dragonfly, torus } kind = Kind::rail_optimized;
+  double oversubscription = 1;       // downlink over uplink capacity at the leaf
+  int nodes_per_leaf = 32;           // nodes below one leaf (rail-optimised: below one group of rail leaves)
+  int nodes_per_pod = 0;             // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
+  double core_oversubscription = 1;  // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
+  int spines = 0;                    // of one pod; 0: at most 4, which is enough to route over
+  int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
+  int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
+                                     // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
+  std::vector<int> torus;            // chips along each dimension, the first nearest; empty: as cubic as they divide
+  int torus_block = 0;               // dimensions that are a multiple of it close into rings; 0: all do
+  int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
+  double efficiency = 1;             // reachable share of line rate, measured
   enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
   bool sharp = false;  // switches reduce in the network (SHARP), and NCCL is told so (CollNet)
   bool pxn = true;     // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
@@ -152,9 +136,8 @@ struct Fabric {
 };
 
 struct LinkFault {
-  // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them),
-  // "leaf0/up", "leaf0" (the whole switch), "spine2", "pod1/up" (its core or global links), "rail3"
-  // (NIC 3's leaf port of every node).
+  // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them), "leaf0/up", "leaf0" (the whole
+  // switch), "spine2", "pod1/up" (its core or global links), "rail3" (NIC 3's leaf port of every node).
   std::string target;
   double bandwidth = 1;  // share of capacity that is left, above 0
   bool down = false;     // nothing is left
@@ -215,9 +198,8 @@ struct Parallelism {
   int expert_tensor = 1;
   bool sequence_parallel = false;
   Sharding sharding = Sharding::none;
-  std::optional<int> shard_size;  // ranks that share one copy; left out: all data-parallel ranks
-  std::optional<Schedule>
-      schedule;  // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
+  std::optional<int> shard_size;      // ranks that share one copy; left out: all data-parallel ranks
+  std::optional<Schedule> schedule;   // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
   std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: even
   Overlap overlap;
 };
@@ -239,9 +221,8 @@ struct Kernels {
 };
 
 struct Nccl {
-  std::optional<std::string>
-      algo;  // as NCCL_ALGO: a name, a list, "^nvls", "allreduce:tree;allgather:ring" (nccl.h)
-  std::optional<std::string> proto;         // as NCCL_PROTO, likewise
+  std::optional<std::string> algo;   // as NCCL_ALGO: a name, a list, "^nvls", "allreduce:tree;allgather:ring" (nccl.h)
+  std::optional<std::string> proto;  // as NCCL_PROTO, likewise
   std::optional<std::string> version = {};  // "2.18.3"; left out: the current one
   std::optional<int> min_ctas = {};         // NCCL_MIN_CTAS and NCCL_MAX_CTAS
   std::optional<int> max_ctas = {};
@@ -249,8 +230,7 @@ struct Nccl {
 
 struct Recompute {
   enum class Kind { none, selective, full, every, uniform, block } kind = Kind::none;
-  int layers =
-      1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
+  int layers = 1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
 };
 
 enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16 };
@@ -271,8 +251,8 @@ struct Memory {
 };
 
 // ---------------------------------------------------------------- training system
-// The behaviour of one generation of a framework. `configs/systems/*.yaml` holds these beside
-// defaults for the keys above; a job may override each under `system: {use: NAME, ...}`.
+// The behaviour of one generation of a framework. `configs/systems/*.yaml` holds these beside defaults for the keys
+// above; a job may override each under `system: {use: NAME, ...}`.
 struct System {
   std::string name;
   enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
@@ -289,28 +269,24 @@ struct System {
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
-  std::int64_t bucket_elements = 0;  // 0: Megatron's rule max(40e6, 1e6 * dp)
-  Bytes bucket_bytes{0};             // by bytes instead (DDP: 25 MiB); 0: bucket_elements
-  Bytes first_bucket_bytes{0};       // DDP's first bucket (1 MiB)
-  bool bucket_first_stage_only =
-      false;  // Megatron: only pipeline rank 0, first chunk has several buckets
+  std::int64_t bucket_elements = 0;      // 0: Megatron's rule max(40e6, 1e6 * dp)
+  Bytes bucket_bytes{0};                 // by bytes instead (DDP: 25 MiB); 0: bucket_elements
+  Bytes first_bucket_bytes{0};           // DDP's first bucket (1 MiB)
+  bool bucket_first_stage_only = false;  // Megatron: only pipeline rank 0, first chunk has several buckets
 
   // Tensor parallelism.
-  bool async_tensor_backward =
-      true;  // the input gradient's collective runs beside the weight-gradient GEMM
+  bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
 
   // Pipeline.
   bool batched_p2p = true;          // send and receive posted together, blocking the compute stream
   bool scatter_gather_p2p = false;  // SC21: each tensor rank sends 1/t and re-gathers over NVLink
 
   // Host.
-  Time launch{5000000};    // host time to issue one kernel
-  Time layer_overhead{0};  // extra host time per layer and pass (Python, autograd)
-  bool launch_stated =
-      false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
+  Time launch{5000000};                // host time to issue one kernel
+  Time layer_overhead{0};              // extra host time per layer and pass (Python, autograd)
+  bool launch_stated = false;          // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;  // a site calibration leaves them alone
-  bool sync_before_optimizer =
-      true;  // the host reads the gradient norm (or the loss scale's check) and stalls
+  bool sync_before_optimizer = true;   // the host reads the gradient norm (or the loss scale's check) and stalls
 
   // Memory outside the allocator.
   Bytes context_memory{0};  // CUDA context and libraries; 0: by device (facts in configs/devices)
@@ -327,8 +303,8 @@ struct Job {
   Kernels kernels;
   Nccl nccl;
   Memory memory;
-  // Files, or folders of them; "auto" among them: what they do not speak for is chosen by device,
-  // library and fabric, as all is where this is empty.
+  // Files, or folders of them; "auto" among them: what they do not speak for is chosen by device, library and fabric, as
+  // all is where this is empty.
   std::vector<std::string> calibration;
   std::uint64_t seed = 1;
 };

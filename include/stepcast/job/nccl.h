@@ -29,11 +29,9 @@ struct NcclFault {
   std::string word;
 };
 
-// NCCL's syntax (src/graph/tuning.cc, parseList): rules separated by ';', each "list" or
-// "function:list", a list of names separated by ',', a leading '^' excludes. Any case; '_' and '-'
-// in names do not count.
-std::variant<NcclRules, NcclFault> parse_nccl_rules(std::string_view text,
-                                                    std::span<const std::string_view> names);
+// NCCL's syntax (src/graph/tuning.cc, parseList): rules separated by ';', each "list" or "function:list", a list of names
+// separated by ',', a leading '^' excludes. Any case; '_' and '-' in names do not count.
+std::variant<NcclRules, NcclFault> parse_nccl_rules(std::string_view text, std::span<const std::string_view> names);
 
 // "2.18", "2.23.4": major and minor version as 218 and 223.
 std::optional<int> parse_nccl_version(std::string_view text);

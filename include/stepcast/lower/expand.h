@@ -15,9 +15,9 @@
 namespace stepcast::lower {
 
 enum class StepPattern {
-  ring,          // all_reduce, all_gather, reduce_scatter; broadcast as a chain
-  double_tree,   // all_reduce over NCCL's two binary trees, half of the bytes each
-  hierarchical,  // all_reduce: ring within each NVLink domain, rings across domains, ring within
+  ring,               // all_reduce, all_gather, reduce_scatter; broadcast as a chain
+  double_tree,        // all_reduce over NCCL's two binary trees, half of the bytes each
+  hierarchical,       // all_reduce: ring within each NVLink domain, rings across domains, ring within
   hierarchical_tree,  // the same with double binary trees across domains
   pairwise,           // all_to_all: in step s everyone sends to who is s ahead
 };
@@ -37,8 +37,7 @@ struct ExpandedCollective {
 // share one program; cost: linear in ranks plus the steps of distinct programs. Throws
 // std::invalid_argument on slots that do not exist or repeat, and on patterns that do not fit the
 // operation or the placement.
-program::World expand(const cluster::Topology& topology,
-                      std::span<const ExpandedCollective> collectives);
+program::World expand(const cluster::Topology& topology, std::span<const ExpandedCollective> collectives);
 program::World expand(const cluster::Topology& topology, const ExpandedCollective& collective);
 
 }  // namespace stepcast::lower

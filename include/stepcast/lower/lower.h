@@ -27,8 +27,8 @@ struct Options {
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
 // no resources. Cost: linear in ranks plus tasks of the distinct programs.
-program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology,
-                           const Prices& prices, const Options& options = {});
+program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
+                           const Options& options = {});
 
 // Persistent bytes of a rank that holds `parameters` elements. Gradients are 0 where the framework
 // makes them in the backward pass (DDP, FSDP2). Regimes: facts of each system, tests/laws/plan.cpp.
@@ -37,17 +37,15 @@ struct StateBytes {
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
 };
-StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks,
-                       std::int64_t parameters);
+StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
 
 // One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
 // closed forms add up.
 struct UnitTime {
-  Time forward{0};              // kernels and tensor collectives
-  Time backward{0};             // with recomputation
-  std::int64_t parameters = 0;  // elements on this rank
-  std::int64_t kept =
-      0;  // bytes from forward to backward when nothing, or the attention core, is recomputed
+  Time forward{0};                       // kernels and tensor collectives
+  Time backward{0};                      // with recomputation
+  std::int64_t parameters = 0;           // elements on this rank
+  std::int64_t kept = 0;                 // bytes from forward to backward when nothing, or the attention core, is recomputed
   std::int64_t input = 0;                // bytes kept when the unit is recomputed whole
   std::map<cost::CurveId, Time> curves;  // time under each curve, both passes
 };
@@ -55,7 +53,7 @@ struct UnitTimes {
   UnitTime embedding, dense, moe, head;
 };
 // Reads plan.job, shard, style, grid.tensor and micro_batches only.
-UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology,
-                     const Prices& prices, const job::Device& device);
+UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
+                     const job::Device& device);
 
 }  // namespace stepcast::lower

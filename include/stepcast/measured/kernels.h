@@ -39,15 +39,14 @@ struct LayerKernel {
 
 // In order of execution. The layer is the model's last: of a mixture of experts, one with experts
 // (all of them on this rank).
-std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Model& model,
-                                                                 const interop::LayerCase& what);
+std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Model& model, const interop::LayerCase& what);
 
 // What `kernels` says of a timed case: one price, or one for each launch of a layer. Empty with the
 // reason in `why`: no kernel alone on the device (launches, collectives, overlaps), or not
 // modelled. GEMMs are bursts unless sustained. `engine`: as tables of inference engines have it,
 // products with the casts of their operands, attention's forward pass with what writing a paged
 // cache took; else the kernel alone. Throws InputError: a layer of a model that configs lack.
-std::vector<cost::Priced> prices(const cost::Kernels& kernels, const job::Device& device,
-                                 const interop::GpuCase& what, bool engine, std::string& why);
+std::vector<cost::Priced> prices(const cost::Kernels& kernels, const job::Device& device, const interop::GpuCase& what,
+                                 bool engine, std::string& why);
 
 }  // namespace stepcast::measured

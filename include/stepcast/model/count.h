@@ -33,7 +33,6 @@ enum class FlopConvention {
   palm,
   palm_both_embeddings
 };
-Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences,
-                 FlopConvention convention);
+Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
 
 }  // namespace stepcast::model

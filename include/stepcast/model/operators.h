@@ -86,9 +86,8 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  std::int64_t parameters = 0;  // elements on this rank
-  bool expert_parameters =
-      false;  // sharded by expert parallelism, reduced over the expert-data group
+  std::int64_t parameters = 0;     // elements on this rank
+  bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
 struct OperatorGraph {
@@ -117,9 +116,8 @@ struct Style {
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool compiled = false;  // elementwise chains fused by a compiler, their inputs alone saved
-  bool fused_qkv =
-      true;  // one projection for q, k, v (and gate, up); else Llama-style ones have one each
+  bool compiled = false;           // elementwise chains fused by a compiler, their inputs alone saved
+  bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style ones have one each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
 };
 
@@ -128,8 +126,7 @@ Style style_of(const job::Job& job);
 enum class LayerKind { dense, moe };
 LayerKind layer_kind(const job::Model& model, int layer);
 
-OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard,
-                          const Style& style);
+OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard, const Style& style);
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style);
 // Final norm, output projection, loss.
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style);

@@ -1,13 +1,12 @@
 // What the engine executes: types only.
 //
-// A rank runs a program: device streams, each a FIFO of tasks, and a host stream that issues them
-// in order, allocates and frees. Because streams are FIFOs, a recorded event is a position: "stream
-// s has completed its first k tasks of the step". So a wait is {stream, position} and no event
-// objects exist. Programs are cyclic: a step's tasks follow those of the step before on every
-// stream, and a wait may reach back one step.
+// A rank runs a program: device streams, each a FIFO of tasks, and a host stream that issues them in order, allocates
+// and frees. Because streams are FIFOs, a recorded event is a position: "stream s has completed its first k tasks of
+// the step". So a wait is {stream, position} and no event objects exist. Programs are cyclic: a step's tasks follow
+// those of the step before on every stream, and a wait may reach back one step.
 //
-// Peers, communicators and buffers are roles, resolved by a table per rank (World), so that one
-// program serves all ranks that run the same one.
+// Peers, communicators and buffers are roles, resolved by a table per rank (World), so that one program serves all
+// ranks that run the same one.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +28,7 @@ using StreamIndex = std::uint8_t;
 
 constexpr std::uint32_t kNone = 0xffffffffU;
 
-// Where time goes: a task's own category, and what a compute stream's idle time is charged to when
-// it waits for it.
+// Where time goes: a task's own category, and what a compute stream's idle time is charged to when it waits for it.
 enum class Category : std::uint8_t {
   compute,
   recompute,
@@ -52,17 +50,16 @@ const char* to_string(Category c);
 
 enum class TaskKind : std::uint8_t { kernel, collective, exchange, copy };
 
-// "Stream `stream` has completed `position` tasks of step (now - lag)". Lag is 0 or 1; before the
-// first step a wait with lag 1 is satisfied.
+// "Stream `stream` has completed `position` tasks of step (now - lag)". Lag is 0 or 1; before the first step a wait
+// with lag 1 is satisfied.
 struct Wait {
   std::uint32_t position = 0;
   StreamIndex stream = 0;
   std::uint8_t lag = 0;
 };
 
-// One send or receive of an exchange: `channel` is a role (index into the rank's channel table),
-// `key` must be equal on both ends (a mismatch is a fault of the program), `price` indexes
-// World::prices of the channel's shape.
+// One send or receive of an exchange: `channel` is a role (index into the rank's channel table), `key` must be equal on
+// both ends (a mismatch is a fault of the program), `price` indexes World::prices of the channel's shape.
 struct Transfer {
   std::uint32_t channel = 0;  // role
   std::uint32_t key = 0;
@@ -84,11 +81,9 @@ struct Task {
   std::uint8_t slowdown = 0;  // kernel: row of World::slowdowns. 0: never slowed
   StreamIndex stream = 0;
   TaskKind kind = TaskKind::kernel;
-  Category category =
-      Category::compute;  // communication: what waiting for its transfer is charged to
-  Category wait_category =
-      Category::stall;     // communication: what waiting for its peers is charged to
-  std::uint8_t chunk = 0;  // model chunk (virtual stage), for pictures
+  Category category = Category::compute;     // communication: what waiting for its transfer is charged to
+  Category wait_category = Category::stall;  // communication: what waiting for its peers is charged to
+  std::uint8_t chunk = 0;                    // model chunk (virtual stage), for pictures
 };
 
 enum class HostKind : std::uint8_t {
@@ -96,8 +91,7 @@ enum class HostKind : std::uint8_t {
   launch,    // issue `count` tasks, the next ones in order, each after `duration` of host time
   sync,      // wait until `wait` holds on the device
   allocate,  // buffer `buffer`
-  release,  // buffer `buffer`; its memory is reusable once the uses issued so far on `streams` have
-            // completed
+  release,   // buffer `buffer`; its memory is reusable once the uses issued so far on `streams` have completed
 };
 
 struct HostOp {
@@ -105,20 +99,11 @@ struct HostOp {
   std::uint32_t count = 0;
   std::uint32_t buffer = 0;
   Wait wait;
-  std::uint32_t streams =
-      0;  // release: bit mask of streams other than its own that used the buffer
+  std::uint32_t streams = 0;  // release: bit mask of streams other than its own that used the buffer
   HostKind kind = HostKind::work;
 };
 
-enum class MemoryCategory : std::uint8_t {
-  parameters,
-  gradients,
-  optimizer,
-  activations,
-  communication,
-  workspace,
-  other
-};
+enum class MemoryCategory : std::uint8_t { parameters, gradients, optimizer, activations, communication, workspace, other };
 constexpr int kMemoryCategories = 7;
 
 struct Buffer {
@@ -159,9 +144,8 @@ struct Resource {
 constexpr std::int64_t kWeightOne = 1 << 16;
 constexpr int kResourceKinds = 4;
 
-// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then
-// `fluid` picoseconds alone at the payload rate `rate` (whole bytes per second). `weight[k]` is
-// what crosses each resource of kind k.
+// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then `fluid` picoseconds
+// alone at the payload rate `rate` (whole bytes per second). `weight[k]` is what crosses each resource of kind k.
 struct Price {
   std::int64_t latency = 0;
   std::int64_t fluid = 0;
@@ -170,9 +154,8 @@ struct Price {
   std::int64_t bytes = 0;  // as NCCL counts them, for the traffic table
   CurveId latency_curve = 0;
   CurveId curve = 0;
-  std::uint16_t pressure =
-      0;  // on kernels beside it, from its launch to its end, in the units of World::slowdowns
-  std::uint32_t label = 0;  // into World::labels: "all_reduce ring simple"
+  std::uint16_t pressure = 0;  // on kernels beside it, from its launch to its end, in the units of World::slowdowns
+  std::uint32_t label = 0;     // into World::labels: "all_reduce ring simple"
 };
 
 // A use of a resource by a communicator or channel; `count` members use it alike.
@@ -221,10 +204,9 @@ struct Curve {
   std::vector<std::pair<CurveId, double>> parts;
 };
 
-// Speed of a kernel in parts per million when the pressures of the communication kernels on its GPU
-// add up to `pressure`: entry i of `speed` holds for pressure in [i * step, (i + 1) * step); the
-// last entry for all above. Never zero. entry 0 is 1'000'000. `curve`: what the time lost hangs on;
-// kNoCurve: the kernel's own.
+// Speed of a kernel in parts per million when the pressures of the communication kernels on its GPU add up to `pressure`:
+// entry i of `speed` holds for pressure in [i * step, (i + 1) * step); the last entry for all above. Never zero. entry 0
+// is 1'000'000. `curve`: what the time lost hangs on; kNoCurve: the kernel's own.
 inline constexpr CurveId kNoCurve = 0xffff;
 struct Slowdown {
   std::uint16_t step = 1;
@@ -243,12 +225,10 @@ struct World {
   std::vector<Usage> usages;
   std::vector<Resource> resources;
   std::vector<Curve> curves;
-  std::vector<Slowdown> slowdowns;  // row 0 is unused: "never slowed"
-  std::vector<std::int64_t>
-      transfer_speed;  // communication cap in ppm while a kernel of row i runs beside it; empty: 1
+  std::vector<Slowdown> slowdowns;           // row 0 is unused: "never slowed"
+  std::vector<std::int64_t> transfer_speed;  // communication cap in ppm while a kernel of row i runs beside it; empty: 1
   std::vector<std::string> labels;
-  std::vector<std::uint32_t>
-      multiplicity;  // folded: ranks that each entry of `ranks` stands for; empty: 1 each
+  std::vector<std::uint32_t> multiplicity;  // folded: ranks that each entry of `ranks` stands for; empty: 1 each
 };
 
 }  // namespace stepcast::program

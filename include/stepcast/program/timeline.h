@@ -9,9 +9,9 @@
 
 namespace stepcast::program {
 
-// One executed task. Times are picoseconds from the start of the reported step (a task of the step
-// before may lie below zero). `arrive`: it reached the head of its stream with all waits satisfied;
-// `begin`: its transfer or computation began (after the last peer arrived); `end`.
+// One executed task. Times are picoseconds from the start of the reported step (a task of the step before may lie below
+// zero). `arrive`: it reached the head of its stream with all waits satisfied; `begin`: its transfer or computation began
+// (after the last peer arrived); `end`.
 struct Slice {
   std::int64_t arrive = 0;
   std::int64_t begin = 0;
@@ -47,12 +47,10 @@ struct Timeline {
   std::vector<RankResult> ranks;                 // parallel to World::ranks
   std::vector<Slice> slices;                     // of the reported step, when recorded
   std::vector<std::vector<MemoryEvent>> memory;  // per rank, when recorded: one steady step
-  std::vector<double> sensitivity;  // per curve: seconds of the period on the critical path that
-                                    // grow with it, when asked
+  std::vector<double> sensitivity;  // per curve: seconds of the period on the critical path that grow with it, when asked
 };
 
-// A deadlock: a cycle (or chain) of waits, each "rank 3 stream tensor task 17 (all_gather) waits
-// for …".
+// A deadlock: a cycle (or chain) of waits, each "rank 3 stream tensor task 17 (all_gather) waits for …".
 struct Deadlock {
   std::int64_t time = 0;
   std::vector<std::string> chain;

@@ -23,12 +23,11 @@ std::string json(const schedule::Played& played);
 std::string terminal(const result::Report& report, bool colour, int width = 100);
 std::string terminal(const result::Validation& validation, bool colour);
 
-// A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's
-// choice.
+// A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's choice.
 std::string nccl_tests(const result::CollectiveTable& table);
 std::string json(const result::CollectiveTable& table);
-// The same with the measured time, error and 90 % interval behind each row: one table per
-// collective and placement.
+// The same with the measured time, error and 90 % interval behind each row: one table per collective
+// and placement.
 std::string compared(const std::vector<result::CollectiveTable>& tables);
 // Every measured point beside its prediction, in microseconds.
 std::string points(const result::Validation& validation, bool colour);
@@ -50,8 +49,8 @@ std::string json(const result::SiteCalibration& site);
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);
 
-// Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for
-// memory. Throws std::runtime_error when the file cannot be written; nothing half-written is left.
+// Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for memory.
+// Throws std::runtime_error when the file cannot be written; nothing half-written is left.
 void write_trace(const result::Report& report, const std::filesystem::path& file);
 
 }  // namespace stepcast::report

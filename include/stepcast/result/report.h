@@ -1,5 +1,4 @@
-// The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the
-// JSON report's keys.
+// The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the JSON report's keys.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +23,7 @@ struct Estimate {
 struct StageBreakdown {
   int stage = 0;
   Time compute{0}, recompute{0}, slowdown{0};
-  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0},
-      other{0};  // exposed communication
+  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0}, other{0};  // exposed communication
   Time bubble{0}, host{0}, optimizer{0}, stall{0};
 };
 
@@ -34,8 +32,7 @@ struct StageMemory {
   Bytes allocated, active, reserved, process;  // peaks
   Bytes steady;
   Bytes first_step_peak;
-  Bytes parameters, gradients, optimizer, activations, communication, workspace,
-      other;  // add up to `allocated`
+  Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
   Time at{0};
 };
 

@@ -1,5 +1,4 @@
-// Results of `simulate validate` (and, in the same shape, of `collective --compare` and `kernels
-// --compare`).
+// Results of `simulate validate` (and, in the same shape, of `collective --compare` and `kernels --compare`).
 #pragma once
 
 #include <optional>
@@ -10,8 +9,7 @@ namespace stepcast::result {
 
 struct ValidationRow {
   std::string id, source, file;
-  std::string metric;  // step_time | throughput | mfu | hfu | peak_memory | steady_memory |
-                       // layer_time | ...
+  std::string metric;  // step_time | throughput | mfu | hfu | peak_memory | steady_memory | layer_time | ...
   bool primary = true;
   std::optional<int> stage, rank;
   std::string status = "ok";                                          // ok | skipped | oom

@@ -1,5 +1,4 @@
-// Pipeline schedules: the order of forward, input-gradient and weight-gradient passes on each
-// pipeline rank.
+// Pipeline schedules: the order of forward, input-gradient and weight-gradient passes on each pipeline rank.
 #pragma once
 
 #include <cstdint>
@@ -47,8 +46,7 @@ std::span<const Entry> table();
 // By name ("1f1b"); unknown names and impossible sizes are Infeasible{"parallelism.schedule", ...}.
 std::variant<Order, Infeasible> make(std::string_view name, const Request& request);
 
-// ---------------------------------------------------------------- played on given stage times,
-// without a cluster
+// ---------------------------------------------------------------- played on given stage times, without a cluster
 struct Times {  // of a whole rank; a chunk costs 1/chunks. Any unit; results are in the same unit
   double forward = 1;
   double input_grad = 1;
@@ -74,7 +72,6 @@ struct Played {
 };
 
 // Runs an order with free or constant-time communication; a schedule that deadlocks is Infeasible.
-std::variant<Played, Infeasible> play(const Order& order, const Request& request,
-                                      const Times& times);
+std::variant<Played, Infeasible> play(const Order& order, const Request& request, const Times& times);
 
 }  // namespace stepcast::schedule

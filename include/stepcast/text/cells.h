@@ -33,8 +33,7 @@ class Cells {
   static constexpr std::size_t kMostFaults = 20;
   static constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 
-  Cells(const Table& table, std::size_t row, std::vector<Fault>& faults)
-      : table_(&table), row_(row), faults_(&faults) {}
+  Cells(const Table& table, std::size_t row, std::vector<Fault>& faults) : table_(&table), row_(row), faults_(&faults) {}
 
   int line() const { return static_cast<int>(row_) + 2; }
   bool has(const char* column) const { return table_->column(column) >= 0; }

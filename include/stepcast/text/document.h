@@ -1,5 +1,5 @@
-// A located document: what YAML, JSON, TOML and CSV readers give, with line and column of every
-// value. No other room includes a parser's header.
+// A located document: what YAML, JSON, TOML and CSV readers give, with line and column of every value. No other room
+// includes a parser's header.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,7 @@
 
 namespace stepcast::text {
 
-// A value with its place. Scalars keep their text as written; `quoted` scalars are strings whatever
-// they look like.
+// A value with its place. Scalars keep their text as written; `quoted` scalars are strings whatever they look like.
 struct Value {
   enum class Kind { null, scalar, sequence, map } kind = Kind::null;
   Origin origin;
@@ -33,8 +32,7 @@ struct Value::Entry {
   Value value;
 };
 
-// Throw InputError (missing file, directory, binary garbage, malformed text, duplicate keys, depth
-// beyond 64).
+// Throw InputError (missing file, directory, binary garbage, malformed text, duplicate keys, depth beyond 64).
 Value read_yaml(const std::filesystem::path& file);
 Value parse_yaml(std::string_view text, const std::string& name);
 Value read_json(const std::filesystem::path& file);  // keeps line and column
@@ -50,15 +48,15 @@ struct Table {
 // Comma-separated with one header line and RFC 4180 quotes; a row of another width is InputError.
 Table read_csv(const std::filesystem::path& file);
 
-// Typed views of a scalar; InputError names what was expected. Integers may be written 15e12 and
-// 1_000; octal-looking numbers (010) are faults, as are NaN, infinities and numbers beyond range.
+// Typed views of a scalar; InputError names what was expected. Integers may be written 15e12 and 1_000; octal-looking
+// numbers (010) are faults, as are NaN, infinities and numbers beyond range.
 double to_number(const Value& v);
 std::int64_t to_integer(const Value& v);
 bool to_bool(const Value& v);
 const std::string& to_string(const Value& v);
 
-// The folder that holds configs/ and calibration/: $STEPCAST_DATA, beside the binary
-// (../share/stepcast), or the source tree it was built from. Throws InputError when there is none.
+// The folder that holds configs/ and calibration/: $STEPCAST_DATA, beside the binary (../share/stepcast), or the source
+// tree it was built from. Throws InputError when there is none.
 std::filesystem::path data_directory();
 
 }  // namespace stepcast::text

@@ -41,8 +41,8 @@ class CollectiveModel {
 
 // Sizes min, min * factor, ... max as nccl-tests rounds them: sharded operations to 16 bytes a
 // rank.
-std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes,
-                                     std::int64_t max_bytes, int factor);
+std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes, std::int64_t max_bytes,
+                                     int factor);
 
 // A log beside the model: one row per collective, placement and size, and the same as tables, one
 // per collective and placement.
@@ -54,12 +54,11 @@ struct Comparison {
 // Measured is the median of a size's repeats, out of place where that was run. Summaries: all rows,
 // then per collective below and from 1 MiB. A run that does not state its ranks takes
 // `ranks_per_node`; `op` names the collective where the log does not.
-Comparison compare_log(CollectiveModel& model, const interop::CollectiveLog& log,
-                       const std::vector<int>& ranks_per_node, const std::string& op = "");
+Comparison compare_log(CollectiveModel& model, const interop::CollectiveLog& log, const std::vector<int>& ranks_per_node,
+                       const std::string& op = "");
 
 // The rows and summaries alone.
 result::Validation compare_collectives(CollectiveModel& model, const interop::CollectiveLog& log,
-                                       const std::vector<int>& ranks_per_node,
-                                       const std::string& op = "");
+                                       const std::vector<int>& ranks_per_node, const std::string& op = "");
 
 }  // namespace stepcast::validate

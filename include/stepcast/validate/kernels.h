@@ -25,8 +25,7 @@ namespace stepcast::validate {
 // InputError with the line of what is no measurement, or naming a library of which nothing was
 // measured. `own`: a user's calibration files and folders, before the committed ones.
 result::Validation compare_kernels(const job::Device& device, const std::string& library,
-                                   const std::filesystem::path& data_directory,
-                                   const std::filesystem::path& csv,
+                                   const std::filesystem::path& data_directory, const std::filesystem::path& csv,
                                    const std::vector<std::string>& own = {});
 
 }  // namespace stepcast::validate

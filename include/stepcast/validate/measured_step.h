@@ -11,7 +11,7 @@ namespace stepcast::validate {
 
 // The row's job and its step time, converted from whatever it printed (throughput, MFU). A row
 // without a time of a whole step has none.
-std::variant<result::MeasuredStep, interop::Skipped> measured_step(
-    forecast::Forecaster& forecaster, const interop::PublishedRow& row);
+std::variant<result::MeasuredStep, interop::Skipped> measured_step(forecast::Forecaster& forecaster,
+                                                                   const interop::PublishedRow& row);
 
 }  // namespace stepcast::validate

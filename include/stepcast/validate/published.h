@@ -20,26 +20,23 @@ struct RowForecast {
   std::optional<result::Estimate> layer;  // filled when asked for
 };
 
-std::variant<RowForecast, interop::Skipped> forecast_row(
-    forecast::Forecaster& forecaster, const interop::RowConfiguration& configuration,
-    bool with_layer = false);
+std::variant<RowForecast, interop::Skipped> forecast_row(forecast::Forecaster& forecaster,
+                                                         const interop::RowConfiguration& configuration,
+                                                         bool with_layer = false);
 
 // What the forecast says about a measured quantity, in its unit and convention; nothing when it
 // does not say. Memory read on one rank is that rank's; else the largest of all pipeline ranks.
-std::optional<result::Estimate> predict(const RowForecast& forecast,
-                                        const interop::Measurement& measured,
+std::optional<result::Estimate> predict(const RowForecast& forecast, const interop::Measurement& measured,
                                         const interop::RowOutput& output);
 
 struct Options {
-  bool distinct =
-      false;  // of rows with the same model, parallelism and implementation only the first
+  bool distinct = false;  // of rows with the same model, parallelism and implementation only the first
   std::function<void(std::size_t done, std::size_t all)> progress;
 };
 
 // One result per quantity that a row measured and the forecast gives; summaries per file and
 // quantity, and over all.
-result::Validation compare(forecast::Forecaster& forecaster,
-                           std::span<const interop::PublishedRow> rows,
+result::Validation compare(forecast::Forecaster& forecaster, std::span<const interop::PublishedRow> rows,
                            const Options& options = {});
 
 // Summaries of results whose `published` is a measurement: per file and metric in order of
