@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "calibration_file.h"
+#include "stepcast/cost/calibration_list.h"
 
 namespace stepcast::cost {
 namespace {
@@ -143,6 +144,12 @@ void add_folder(const std::filesystem::path& path, const std::string& device, bo
   }
 }
 
+// As a job names it: from where it runs, else below the committed files.
+std::filesystem::path located(const std::string& name, const std::filesystem::path& directory) {
+  const std::filesystem::path path(name);
+  return path.is_relative() && !std::filesystem::exists(path) ? directory / name : path;
+}
+
 }  // namespace
 
 std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file) {
@@ -160,10 +167,7 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     if (name == kAuto) {
       continue;
     }
-    std::filesystem::path path(name);
-    if (path.is_relative() && !std::filesystem::exists(path)) {
-      path = directory / name;
-    }
+    const std::filesystem::path path = located(name, directory);
     if (std::filesystem::is_directory(path)) {
       add_folder(path, device, !committed, found);
     } else {
@@ -177,6 +181,28 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     }
   }
   return found;
+}
+
+void check_folders(const std::vector<std::string>& list, const std::vector<std::string>& devices,
+                   const std::filesystem::path& directory) {
+  const std::scoped_lock lock(cache().mutex);
+  for (const std::string& name : list) {
+    const std::filesystem::path path = located(name, directory);
+    if (name == kAuto || !std::filesystem::is_directory(path)) {
+      continue;
+    }
+    Files found;
+    bool kernels = false;
+    for (const auto& file : yaml_below(path)) {
+      for (const std::string& device : devices) {
+        kernels = add_if_named(file, device, found) || kernels;
+      }
+    }
+    if (kernels && found.empty()) {
+      fault(path,
+            fmt::format("no file of the folder is of device '{}'", fmt::join(devices, "' or '")));
+    }
+  }
 }
 
 }  // namespace stepcast::cost

@@ -11,6 +11,7 @@
 #include "report.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/bound/bound.h"
+#include "stepcast/cost/calibration_list.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lower.h"
@@ -128,6 +129,13 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job st
   const job::Job job = with_distinct_devices(stated);
   const double clock =
       use.has(cost::SiteParameter::clock) ? use.value(cost::SiteParameter::clock) : 1;
+  if (!stated.calibration.empty()) {
+    std::vector<std::string> devices{stated.cluster.device.name};
+    for (const auto& other : stated.cluster.overrides) {
+      devices.push_back(other.device.name);
+    }
+    cost::check_folders(stated.calibration, devices, state.calibration);
+  }
   auto plan = strategy::resolve(job);
   if (auto* why = std::get_if<Infeasible>(&plan)) {
     return *why;

@@ -12,27 +12,14 @@
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/config/config.h"
 #include "stepcast/text/document.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 namespace {
 
 using namespace stepcast;
 using namespace stepcast::calibrate;
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-gpu-" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return (path_ / name).string();
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string session(const std::string& gpu, std::int64_t memory, int sms = 132,
                     double power = 700) {

@@ -17,28 +17,14 @@
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 using namespace stepcast;
 
 namespace {
 
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-runs-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string job_text(int nodes, int micro_batch, const std::string& more = "",
                      const std::string& cluster = "dgx-h100") {
@@ -258,7 +244,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
   CHECK(back[cost::SiteParameter::launch].value == 1e-5);
   CHECK(back.correlation[0][1] == -0.4);
 
-  std::vector<std::string> list = {"auto", path.string()};
+  std::vector<std::string> list = {"auto", path};
   CHECK(cost::take_site(list, "nowhere").has_value());
   CHECK(list == std::vector<std::string>{"auto"});
 
@@ -279,7 +265,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
             .find("unknown key 'scater' of a site calibration (did you mean "
                   "'scatter'?)") != std::string::npos);
   CHECK(fault("[clock, launch]", "[clock, clock]").find("with itself") != std::string::npos);
-  list = {path.string(), folder.write("second.yaml", cost::to_yaml(site)).string()};
+  list = {path, folder.write("second.yaml", cost::to_yaml(site))};
   CHECK(faults_of([&] {
           cost::take_site(list, "nowhere");
         }).find("a second site calibration beside") != std::string::npos);

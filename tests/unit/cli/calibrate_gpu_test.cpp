@@ -8,8 +8,10 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "support/folder.h"
 #include "unit/cli/run.h"
 
+using stepcast::test::Folder;
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,23 +19,6 @@ using nlohmann::json;
 using stepcast::test::check_refused;
 using stepcast::test::Result;
 using stepcast::test::run;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-cgpu-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return file(name);
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string slurp(const std::string& file) {
   std::ostringstream text;

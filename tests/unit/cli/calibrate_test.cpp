@@ -9,8 +9,10 @@
 #include <sstream>
 
 #include "catch.hpp"
+#include "support/folder.h"
 #include "unit/cli/run.h"
 
+using stepcast::test::Folder;
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,27 +23,6 @@ using stepcast::test::run;
 
 const std::string kLogs = "tests/unit/calibrate/logs/";
 const std::string kTables = "tests/unit/interop/nccl_logs/";
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-cal-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-  std::string write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return file(name);
-  }
-  std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(path_), fs::directory_iterator()));
-  }
-
- private:
-  fs::path path_;
-};
 
 std::string slurp(const std::string& file) {
   std::ostringstream text;

@@ -14,7 +14,9 @@
 
 #include "catch.hpp"
 #include "run.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 namespace {
 
 namespace fs = std::filesystem;
@@ -27,23 +29,6 @@ std::string slurp(const fs::path& file) {
   text << in.rdbuf();
   return text.str();
 }
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-cli-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path operator/(const std::string& name) const { return path_ / name; }
-  std::size_t files() const {
-    return static_cast<std::size_t>(
-        std::distance(fs::directory_iterator(path_), fs::directory_iterator{}));
-  }
-
- private:
-  fs::path path_;
-};
 
 void check_refused(const std::string& arguments, const std::string& line) {
   INFO(arguments);

@@ -8,6 +8,7 @@
 #include "cost/nccl_match.h"
 #include "cost/points.h"
 #include "devices.h"
+#include "stepcast/cost/calibration_list.h"
 
 using namespace stepcast;
 using namespace stepcast::cost;
@@ -268,6 +269,10 @@ TEST_CASE("a folder gives the files of the device, and leaves other YAML alone")
   CHECK_THAT(refused({f.own.string()}),
              ContainsSubstring("no file of the folder is of device 'a100-sxm-80'"));
   CHECK(refused({"auto", f.own.string()}) == "accepted");
+  // Where a job has no other device, the folder would say nothing.
+  const std::vector<std::string> list{"auto", f.own.string()};
+  CHECK_NOTHROW(check_folders(list, {"a100-sxm-80", "h100-sxm"}, f.committed));
+  CHECK_THROWS_AS(check_folders(list, {"a100-sxm-80"}, f.committed), InputError);
   CHECK_THAT(refused({"auto", (f.own / "gemm.yaml").string()}),
              ContainsSubstring("the file is of h100-sxm, not of device 'a100-sxm-80'"));
   CHECK_THAT(refused({"auto", (f.own / "none.yaml").string()}),

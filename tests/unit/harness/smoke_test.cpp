@@ -13,27 +13,13 @@
 
 #include "catch.hpp"
 #include "stepcast/interop/gpu_measurements.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 using namespace stepcast;
 namespace fs = std::filesystem;
 
 namespace {
-
-class Folder {
- public:
-  Folder() {
-    std::string name = (fs::temp_directory_path() / "smoke-XXXXXX").string();
-    REQUIRE(mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  ~Folder() { fs::remove_all(path_); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  fs::path path_;
-};
 
 struct Outcome {
   int status = 0;

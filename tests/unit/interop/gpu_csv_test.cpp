@@ -8,27 +8,14 @@
 
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 namespace {
 
 using namespace stepcast;
 using namespace stepcast::interop;
 namespace fs = std::filesystem;
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-csv-" + std::to_string(::getpid()))) {
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
 
 KernelTable read(const std::string& text) {
   const Folder folder;

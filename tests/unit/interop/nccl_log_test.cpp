@@ -10,7 +10,9 @@
 
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
+#include "support/folder.h"
 
+using stepcast::test::Folder;
 namespace {
 
 using namespace stepcast;
@@ -45,22 +47,6 @@ std::string fault_of(const std::string& text) {
   }
   return "none";
 }
-
-class Folder {
- public:
-  Folder() : path_(fs::temp_directory_path() / ("stepcast-log-" + std::to_string(::getpid()))) {
-    fs::remove_all(path_);
-    fs::create_directories(path_);
-  }
-  ~Folder() { fs::remove_all(path_); }
-  fs::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name, std::ios::binary) << text;
-    return path_ / name;
-  }
-
- private:
-  fs::path path_;
-};
 
 }  // namespace
 
