@@ -24,8 +24,9 @@ struct Bound::State {
   job::Job base;
   cluster::Topology topology;
   lower::Prices prices;
-  std::vector<const job::Device*> devices;  // of the base and of its overrides
-  std::vector<int> moe_before;              // MoE layers among the first i
+  std::vector<const job::Device*> devices;      // of the base and of its overrides
+  std::vector<model::LayerKind> kinds;          // of the model's layers, each once
+  std::vector<std::vector<int>> layers_before;  // [kind][i]: layers of that kind among the first i
   std::vector<std::pair<Key, lower::UnitTimes>> units;
   struct DataPrice {
     int tensor, data;
@@ -61,10 +62,14 @@ struct Bound::State {
     lower::UnitTimes times = lower::unit_times(plan, topology, prices, *devices.front());
     for (std::size_t n = 1; n < devices.size(); ++n) {
       const lower::UnitTimes other = lower::unit_times(plan, topology, prices, *devices[n]);
-      for (const auto unit : {&lower::UnitTimes::embedding, &lower::UnitTimes::dense,
-                              &lower::UnitTimes::moe, &lower::UnitTimes::head}) {
-        (times.*unit).forward = std::min((times.*unit).forward, (other.*unit).forward);
-        (times.*unit).backward = std::min((times.*unit).backward, (other.*unit).backward);
+      const auto least = [](lower::UnitTime& mine, const lower::UnitTime& theirs) {
+        mine.forward = std::min(mine.forward, theirs.forward);
+        mine.backward = std::min(mine.backward, theirs.backward);
+      };
+      least(times.embedding, other.embedding);
+      least(times.head, other.head);
+      for (std::size_t i = 0; i < times.layers.size(); ++i) {
+        least(times.layers[i].second, other.layers[i].second);
       }
     }
     units.emplace_back(key, std::move(times));
@@ -121,17 +126,26 @@ cluster::Topology best_case(const job::Cluster& given, const cluster::Topology& 
 
 Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices)
     : state_(std::make_unique<State>(
-          State{base, best_case(base.cluster, topology), prices, {}, {}, {}, {}})) {
+          State{base, best_case(base.cluster, topology), prices, {}, {}, {}, {}, {}})) {
   const job::Cluster& cluster = state_->base.cluster;
   state_->devices.push_back(&cluster.device);
   for (const auto& o : cluster.overrides) {
     state_->devices.push_back(&o.device);
   }
-  state_->moe_before.assign(base.model.layers + 1, 0);
-  for (int layer = 0; layer < base.model.layers; ++layer) {
-    state_->moe_before[layer + 1] =
-        state_->moe_before[layer] +
-        (model::layer_kind(base.model, layer) == model::LayerKind::moe ? 1 : 0);
+  const int layers = model::layer_count(base.model);
+  for (int layer = 0; layer < layers; ++layer) {
+    const model::LayerKind kind = model::layer_kind(base.model, layer);
+    auto& kinds = state_->kinds;
+    auto at = std::find(kinds.begin(), kinds.end(), kind);
+    if (at == kinds.end()) {
+      at = kinds.insert(at, kind);
+      state_->layers_before.emplace_back(layers + 1, 0);
+    }
+    const auto mine = static_cast<std::size_t>(at - kinds.begin());
+    ++state_->layers_before[mine][layer + 1];
+  }
+  for (auto& before : state_->layers_before) {
+    std::partial_sum(before.begin(), before.end(), before.begin());
   }
 }
 Bound::~Bound() = default;
@@ -158,13 +172,14 @@ Result Bound::evaluate(const Candidate& c) {
   const bool uses_given = static_cast<int>(given.size()) == stages;
   if (per_step <= 0 || job.workload.global_batch % per_step != 0 ||
       c.tensor * c.pipeline * c.data != job.cluster.ranks() || job.model.heads % c.tensor != 0 ||
-      job.model.kv_heads % c.tensor != 0 || (!uses_given && job.model.layers % stages != 0)) {
+      job.model.kv_heads % c.tensor != 0 ||
+      (!uses_given && model::layer_count(job.model) % stages != 0)) {
     return {};
   }
   const std::int64_t micro_batches = job.workload.global_batch / per_step;
   const lower::UnitTimes& u = s.unit_times(c, micro_batches > 1);
 
-  const int even = job.model.layers / stages;
+  const int even = model::layer_count(job.model) / stages;
   Time ramp{
       0};  // forward and backward of one micro-batch through the first chunks of earlier ranks
   Time longest{0};
@@ -195,11 +210,15 @@ Result Bound::evaluate(const Candidate& c) {
       const int first =
           uses_given ? std::accumulate(given.begin(), given.begin() + stage, 0) : stage * even;
       const int layers = uses_given ? given[stage] : even;
-      const int moe = s.moe_before[first + layers] - s.moe_before[first];
-      const int dense = layers - moe;
-      Time pass =
-          dense * (u.dense.forward + u.dense.backward) + moe * (u.moe.forward + u.moe.backward);
-      parameters += dense * u.dense.parameters + moe * u.moe.parameters;
+      Time pass{0};
+      std::int64_t chunk_kept = 0;
+      for (std::size_t k = 0; k < u.layers.size(); ++k) {
+        const int count = s.layers_before[k][first + layers] - s.layers_before[k][first];
+        const lower::UnitTime& unit = u.layers[k].second;
+        pass += count * (unit.forward + unit.backward);
+        parameters += count * unit.parameters;
+        chunk_kept += count * kept(unit);
+      }
       if (stage == 0) {
         pass += u.embedding.forward + u.embedding.backward;
         parameters += u.embedding.parameters;
@@ -209,7 +228,7 @@ Result Bound::evaluate(const Candidate& c) {
         parameters += job.model.tied_embeddings && c.pipeline == 1 ? 0 : u.head.parameters;
       }
       work += pass;
-      least_chunk = std::min(least_chunk, dense * kept(u.dense) + moe * kept(u.moe));
+      least_chunk = std::min(least_chunk, chunk_kept);
       if (chunk == 0) {
         first_chunk = pass;
       }

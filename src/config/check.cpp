@@ -432,7 +432,7 @@ class Checker {
            "layers_per_stage adds up to {}; expected the model's {} layers", sum, layers);
       }
     }
-    const bool interleaved = p.schedule ? p.schedule->name == job::ScheduleName::interleaved_1f1b
+    const bool interleaved = p.schedule ? p.schedule->name != "gpipe" && p.schedule->name != "1f1b"
                                         : p.virtual_pipeline > 1;
     if (p.virtual_pipeline > 1 && !interleaved) {
       no("parallelism.schedule",

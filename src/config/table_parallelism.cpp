@@ -6,15 +6,31 @@ namespace stepcast::config {
 using job::Overlap;
 using job::Parallelism;
 using job::Schedule;
-using job::ScheduleName;
 using job::Sharding;
 
 namespace {
 
+// false and true are the two ends; the kinds between have names.
+Field<Overlap> tensor_overlap() {
+  using job::TensorOverlap;
+  static const Words<TensorOverlap> words = {{{"false", TensorOverlap::none},
+                                              {"none", TensorOverlap::none},
+                                              {"true", TensorOverlap::ring},
+                                              {"bulk", TensorOverlap::bulk},
+                                              {"ring", TensorOverlap::ring},
+                                              {"async", TensorOverlap::async}},
+                                             {}};
+  Field<Overlap> f =
+      choice("tensor", &Overlap::tensor, words,
+             "Tensor-parallel collectives beside products: bulk, ring (true; products cut into "
+             "chunks as Transformer "
+             "Engine's user buffers do) or async (PyTorch's async tensor parallelism).");
+  return f;
+}
+
 const Table<Overlap>& overlap_table() {
   static const Table<Overlap> table = {
-      boolean("tensor", &Overlap::tensor,
-              "Split matrix products so that tensor-parallel collectives hide behind them."),
+      tensor_overlap(),
       boolean("pipeline", &Overlap::pipeline, "Stage sends and receives run beside compute."),
       boolean("grad_reduce", &Overlap::grad_reduce,
               "Gradient reduction runs beside the last backward (zero3: always)."),
@@ -24,58 +40,66 @@ const Table<Overlap>& overlap_table() {
   return table;
 }
 
-const Words<ScheduleName>& schedule_words() {
-  static const Words<ScheduleName> words = {
-      {{"1f1b", ScheduleName::one_f_one_b},
-       {"gpipe", ScheduleName::gpipe},
-       {"interleaved_1f1b", ScheduleName::interleaved_1f1b}},
-      {"looped_bfs", "zb_h1", "zb_h2", "zb_v", "zb_auto", "v_half", "v_min", "dualpipe",
-       "dualpipe_v", "chimera", "interlaced"}};
-  return words;
+// schedule::table() and what composes with it (job::Schedule).
+const std::vector<std::string>& schedule_names() {
+  static const std::vector<std::string> names = {
+      "gpipe",      "1f1b",    "1f1b_overlap", "interleaved_1f1b", "looped_bfs", "zb_h1",
+      "zb_h2",      "zb_v",    "zb_auto",      "v_half",           "v_min",      "dualpipe",
+      "dualpipe_v", "chimera", "circular",     "interlaced"};
+  return names;
 }
 
-// A plain word, with the composed names and files of the interface named in the fault.
+// NAME, NAME+vocab_1, NAME+vocab_2 or the path of a CSV file.
 void read_schedule_name(Reader& r, const Value& v, Schedule& s) {
-  if (v.kind == Value::Kind::scalar) {
-    if (v.scalar.find('+') != std::string::npos) {
-      not_modelled(r, v, "'" + v.scalar + "' (a vocabulary schedule)",
-                   "gpipe | 1f1b | interleaved_1f1b");
-      return;
-    }
-    if (v.scalar.ends_with(".csv")) {
-      not_modelled(r, v, "a schedule from a CSV file", "gpipe | 1f1b | interleaved_1f1b");
-      return;
-    }
+  if (v.kind != Value::Kind::scalar) {
+    read_word(r, v, schedule_names(), {});
+    return;
   }
-  if (const auto name = read_word(r, v, schedule_words())) {
-    s.name = *name;
+  if (v.scalar.ends_with(".csv")) {
+    s.name = v.scalar;
+    return;
   }
+  const auto plus = v.scalar.find('+');
+  if (plus == std::string::npos) {
+    if (read_word(r, v, schedule_names(), {})) {
+      s.name = v.scalar;
+    }
+    return;
+  }
+  Value base = v;
+  base.scalar = v.scalar.substr(0, plus);
+  Value vocabulary = v;
+  vocabulary.scalar = v.scalar.substr(plus + 1);
+  if (read_word(r, base, schedule_names(), {}) &&
+      read_word(r, vocabulary, {"vocab_1", "vocab_2"}, {})) {
+    s.name = base.scalar;
+    s.vocabulary = vocabulary.scalar;
+  }
+}
+
+std::string schedule_text(const Schedule& s) {
+  return s.vocabulary.empty() ? s.name : s.name + "+" + s.vocabulary;
 }
 
 const Table<Schedule>& schedule_table() {
   static const Table<Schedule> table = [] {
-    Field<Schedule> name = choice("name", &Schedule::name, schedule_words(), "The schedule.");
+    Field<Schedule> name;
+    name.spec = {"name",
+                 "The schedule, NAME+vocab_1, NAME+vocab_2, or a CSV file of PyTorch's pipelining.",
+                 type_schema("string"),
+                 false,
+                 false,
+                 {}};
     name.read = read_schedule_name;
-    Field<Schedule> limit;
-    limit.spec = {"memory_limit",
-                  "Of automatic schedules: not modelled yet.",
-                  type_schema("null"),
-                  false,
-                  false,
-                  {}};
-    limit.read = [](Reader& r, const Value& v, Schedule&) {
-      if (!is_null(v)) {
-        not_modelled(r, v, "a schedule's memory_limit", "null");
-      }
-    };
-    limit.write = [](const Schedule&) -> std::optional<Value> { return std::nullopt; };
+    name.write = [](const Schedule& s) { return tree::string(schedule_text(s)); };
     return Table<Schedule>{
         std::move(name),
         optional_integer("group", &Schedule::group, "", 1, kManyRanks,
                          "Micro-batches per group of virtual stages; left out: the pipeline size."),
         integer("extra_warmup", &Schedule::extra_warmup, 0, 1'000'000,
                 "Further micro-batches before the steady state."),
-        std::move(limit),
+        number("memory_limit", &Schedule::memory_limit, 0.1, 1000,
+               "Of automatic schedules: live activations in peaks of 1F1B."),
     };
   }();
   return table;
@@ -86,8 +110,7 @@ Field<Parallelism> schedule() {
   f.spec = {"schedule",
             "The order of forward and backward passes on each stage; auto: interleaved_1f1b with "
             "virtual_pipeline above 1, else 1f1b.",
-            any_of({enum_schema({"auto", "gpipe", "1f1b", "interleaved_1f1b"}),
-                    object_schema(specs(schedule_table()))}),
+            any_of({type_schema("string"), object_schema(specs(schedule_table()))}),
             false,
             false,
             {}};

@@ -408,8 +408,7 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
   }
   auto& p = std::get<Prepared>(prepared);
   const auto units = lower::unit_times(p.plan, p.topology, p.prices, p.topology.device(0));
-  const bool moe = model::layer_kind(job.model, job.model.layers / 2) == model::LayerKind::moe;
-  const lower::UnitTime& t = moe ? units.moe : units.dense;
+  const lower::UnitTime& t = units.layer(model::layer_kind(job.model, job.model.layers / 2));
   const double s = to_seconds(t.forward + t.backward);
   double variance = 0;
   for (const auto& [curve, time] : t.curves) {

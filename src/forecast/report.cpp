@@ -171,8 +171,7 @@ Flops recomputed_flops(const strategy::Plan& plan) {
     }
     return sum;
   };
-  const double dense = layer_flops(model::LayerKind::dense);
-  const double moe = plan.job.model.moe ? layer_flops(model::LayerKind::moe) : 0;
+  std::map<model::LayerKind, double> flops;
   double layers = 0;
   for (const auto& chunks : plan.stages) {
     for (const auto& chunk : chunks) {
@@ -183,7 +182,12 @@ Flops recomputed_flops(const strategy::Plan& plan) {
                             : kind == Kind::block ? n < plan.job.memory.recompute.layers
                                                   : true;
         if (redone) {
-          layers += model::layer_kind(plan.job.model, layer) == model::LayerKind::moe ? moe : dense;
+          const model::LayerKind of = model::layer_kind(plan.job.model, layer);
+          const auto [at, fresh] = flops.try_emplace(of, 0.0);
+          if (fresh) {
+            at->second = layer_flops(of);
+          }
+          layers += at->second;
         }
       }
     }

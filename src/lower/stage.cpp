@@ -68,10 +68,9 @@ void StageBuilder::make_units() {
     }
     passes_.push_back(std::move(p));
   };
-  passes_.reserve(4);
+  passes_.reserve(context_.layers->size() + 2);
   const auto& chunks = plan_.stages[stage_];
-  const Passes* dense = nullptr;
-  const Passes* moe = nullptr;
+  std::map<model::LayerKind, const Passes*> layers;
   units_.resize(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = units_[c];
@@ -82,10 +81,10 @@ void StageBuilder::make_units() {
     }
     for (int n = 0; n < chunks[c].layers; ++n) {
       const int layer = chunks[c].first_layer + n;
-      const bool is_moe = model::layer_kind(job_.model, layer) == model::LayerKind::moe;
-      const Passes*& passes = is_moe ? moe : dense;
+      const model::LayerKind kind = model::layer_kind(job_.model, layer);
+      const Passes*& passes = layers[kind];
       if (passes == nullptr) {
-        add_passes(is_moe ? *context_.moe_layer : *context_.dense_layer, selective);
+        add_passes(context_.layers->at(kind), selective);
         passes = &passes_.back();
       }
       Unit unit{Unit::Kind::layer, static_cast<int>(c), layer, passes, false, false};

@@ -29,8 +29,7 @@ struct StageContext {
   const strategy::Plan* plan = nullptr;
   const job::Device* device = nullptr;
   PassContext passes;
-  const model::OperatorGraph* dense_layer = nullptr;
-  const model::OperatorGraph* moe_layer = nullptr;
+  const std::map<model::LayerKind, model::OperatorGraph>* layers = nullptr;
   const model::OperatorGraph* embedding = nullptr;
   const model::OperatorGraph* head = nullptr;
   Blends* blends = nullptr;

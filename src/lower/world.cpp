@@ -18,13 +18,16 @@ model::OperatorGraph layer_graph(const strategy::Plan& plan, model::LayerKind ki
   return model::build_layer(plan.job.model, kind, plan.shard, plan.style);
 }
 
-bool has_layer(const strategy::Plan& plan, model::LayerKind kind) {
-  for (int layer = 0; layer < plan.job.model.layers; ++layer) {
-    if (model::layer_kind(plan.job.model, layer) == kind) {
-      return true;
+// The kinds of layers of the model, each once, in the order in which they first appear.
+std::vector<model::LayerKind> layer_kinds(const job::Model& model) {
+  std::vector<model::LayerKind> out;
+  for (int layer = 0; layer < model::layer_count(model); ++layer) {
+    const model::LayerKind kind = model::layer_kind(model, layer);
+    if (std::find(out.begin(), out.end(), kind) == out.end()) {
+      out.push_back(kind);
     }
   }
-  return false;
+  return out;
 }
 
 // Who may move bytes through a resource at the same time: (rank, stream class). One user alone
@@ -81,11 +84,8 @@ class WorldBuilder {
   // ------------------------------------------------------------ programs
   // Ranks of one stage on one kind of device run one program.
   void make_programs() {
-    if (has_layer(plan_, model::LayerKind::dense)) {
-      dense_ = layer_graph(plan_, model::LayerKind::dense);
-    }
-    if (has_layer(plan_, model::LayerKind::moe)) {
-      moe_ = layer_graph(plan_, model::LayerKind::moe);
+    for (const model::LayerKind kind : layer_kinds(plan_.job.model)) {
+      layers_.emplace(kind, layer_graph(plan_, kind));
     }
     embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
     head_ = model::build_head(plan_.job.model, plan_.shard, plan_.style);
@@ -107,8 +107,7 @@ class WorldBuilder {
         c.plan = &plan_;
         c.device = device;
         c.passes = {&plan_, prices_.kernels.at(device->name), &labels_, &book_, options_.merge};
-        c.dense_layer = &dense_;
-        c.moe_layer = &moe_;
+        c.layers = &layers_;
         c.embedding = &embedding_;
         c.head = &head_;
         c.blends = &blends_;
@@ -540,7 +539,8 @@ class WorldBuilder {
   PriceBook book_;
   Users users_;
   Blends blends_;
-  model::OperatorGraph dense_, moe_, embedding_, head_;
+  std::map<model::LayerKind, model::OperatorGraph> layers_;
+  model::OperatorGraph embedding_, head_;
   std::vector<const job::Device*> devices_;
   std::map<std::string, std::uint8_t> device_row_;
   std::vector<cluster::Coordinates> at_;
@@ -556,6 +556,13 @@ class WorldBuilder {
 World build_world(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
                   const Options& options) {
   return WorldBuilder(plan, topology, prices, options).build();
+}
+
+const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
+  const auto found = std::find_if(layers.begin(), layers.end(),
+                                  [&](const auto& one) { return one.first == kind; });
+  STEPCAST_CHECK(found != layers.end(), "a kind of layer that the model does not have");
+  return found->second;
 }
 
 UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
@@ -612,11 +619,8 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   UnitTimes out;
   out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
   out.head = unit(model::build_head(model, plan.shard, plan.style), false);
-  if (has_layer(plan, model::LayerKind::dense)) {
-    out.dense = unit(layer_graph(plan, model::LayerKind::dense), true);
-  }
-  if (has_layer(plan, model::LayerKind::moe)) {
-    out.moe = unit(layer_graph(plan, model::LayerKind::moe), true);
+  for (const model::LayerKind of : layer_kinds(model)) {
+    out.layers.push_back({of, unit(layer_graph(plan, of), true)});
   }
   return out;
 }

@@ -44,7 +44,7 @@ void count_attention(const job::Model& m, Layer& layer) {
 void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
   const std::int64_t h = m.hidden;
   const std::int64_t up = m.gated_mlp ? 2 : 1;
-  if (kind == LayerKind::dense) {
+  if (kind.mlp == LayerKind::Mlp::dense) {
     layer.weights += (up + 1) * h * m.ffn;
     if (m.biases.mlp) {
       layer.vectors += up * m.ffn + h;

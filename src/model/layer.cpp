@@ -12,13 +12,15 @@ LayerKind layer_kind(const job::Model& model, int layer) {
                                                                               : LayerKind::dense;
 }
 
+int layer_count(const job::Model& model) { return model.layers; }
+
 OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard,
                           const Style& style) {
   Builder b(model, shard, style);
   const std::int64_t norm_parameters = (model.norm == job::Norm::layer ? 2 : 1) * b.hidden;
   const std::int64_t attention_bias = model.biases.attention_out ? b.hidden : 0;
   const std::int64_t mlp_bias = model.biases.mlp ? b.hidden : 0;
-  const Module mlp_module = kind == LayerKind::moe ? Module::moe : Module::mlp;
+  const Module mlp_module = kind.mlp == LayerKind::Mlp::moe ? Module::moe : Module::mlp;
 
   const Tensor layer_input = b.residual_stream();
   const Tensor attention_input = b.residual_stream();
@@ -28,8 +30,8 @@ OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& 
   const Node attention = model.mla ? add_mla(b, attention_norm, attention_input)
                                    : add_attention(b, attention_norm, attention_input);
   const auto add_block = [&](Node from, const Tensor& input) {
-    return kind == LayerKind::moe ? add_moe(b, from, input)
-                                  : add_mlp(b, Module::mlp, model.ffn, from, input);
+    return kind.mlp == LayerKind::Mlp::moe ? add_moe(b, from, input)
+                                           : add_mlp(b, Module::mlp, model.ffn, from, input);
   };
   if (model.parallel_block) {  // both read one norm, and one residual add takes both
     const Node block = add_block(attention_norm, attention_input);

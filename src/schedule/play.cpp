@@ -122,6 +122,9 @@ class Player {
           return here.forward;
         }
         return from(ends(stage + 1, slot.micro_batch).input_grad);
+      case Pass::vocabulary:
+      case Pass::vocabulary_grad:
+        break;
     }
     return kNotYet;
   }

@@ -20,14 +20,15 @@ std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) 
   const int stages = p * v;
   const auto& given = job.parallelism.layers_per_stage;
   if (given.empty()) {
-    if (job.model.layers % (p * v) != 0) {
+    const int layers = model::layer_count(job.model);
+    if (layers % (p * v) != 0) {
       return infeasible(
           v > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline",
           fmt::format(
               "{} layers do not divide into {} stages; give layers_per_stage or another size",
-              job.model.layers, p * v));
+              layers, p * v));
     }
-    return std::vector<int>(static_cast<std::size_t>(stages), job.model.layers / stages);
+    return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
   }
   std::vector<int> out;
   if (static_cast<int>(given.size()) == p * v) {
@@ -53,9 +54,10 @@ std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) 
     return infeasible("parallelism.layers_per_stage", "a stage has a negative number of layers");
   }
   const int sum = std::accumulate(out.begin(), out.end(), 0);
-  if (sum != job.model.layers) {
-    return infeasible("parallelism.layers_per_stage",
-                      fmt::format("adds up to {} layers; the model has {}", sum, job.model.layers));
+  if (sum != model::layer_count(job.model)) {
+    return infeasible(
+        "parallelism.layers_per_stage",
+        fmt::format("adds up to {} layers; the model has {}", sum, model::layer_count(job.model)));
   }
   return out;
 }
@@ -88,7 +90,7 @@ std::optional<Infeasible> check_features(const job::Job& job) {
             "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
             needed, job.cluster.device.name, have));
   }
-  if (par.overlap.tensor) {
+  if (par.overlap.tensor != job::TensorOverlap::none) {
     return infeasible("parallelism.overlap.tensor",
                       "GEMMs split to hide tensor collectives are not modelled yet");
   }
@@ -163,26 +165,27 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   plan.stages.resize(p);
   int first = 0;
   for (int s = 0; s < static_cast<int>(counts.size()); ++s) {
-    Chunk chunk{first, counts[s], s == 0, s + 1 == static_cast<int>(counts.size())};
+    Chunk chunk{first, counts[s], s == 0, s + 1 == static_cast<int>(counts.size()), s};
     first += counts[s];
     plan.stages[s % p].push_back(chunk);
   }
 
-  job::Schedule schedule = par.schedule.value_or(
-      job::Schedule{par.virtual_pipeline > 1 ? job::ScheduleName::interleaved_1f1b
-                                             : job::ScheduleName::one_f_one_b,
-                    std::nullopt, 0});
-  const char* name = schedule.name == job::ScheduleName::gpipe              ? "gpipe"
-                     : schedule.name == job::ScheduleName::interleaved_1f1b ? "interleaved_1f1b"
-                                                                            : "1f1b";
-  if (par.virtual_pipeline > 1 && schedule.name != job::ScheduleName::interleaved_1f1b) {
+  job::Schedule schedule = par.schedule.value_or(job::Schedule{
+      par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b", "", std::nullopt, 0, 1.0});
+  const std::string& name = schedule.name;
+  if (par.virtual_pipeline > 1 && name != "interleaved_1f1b") {
     return infeasible("parallelism.schedule",
                       fmt::format("{} runs one chunk per rank; virtual_pipeline is {}", name,
                                   par.virtual_pipeline));
   }
   plan.interleaved = par.virtual_pipeline > 1 && p > 1;
-  auto order = schedule::make(name, {p, plan.micro_batches, par.virtual_pipeline,
-                                     schedule.group.value_or(0), schedule.extra_warmup});
+  schedule::Request request;
+  request.stages = p;
+  request.micro_batches = plan.micro_batches;
+  request.chunks = par.virtual_pipeline;
+  request.group = schedule.group.value_or(0);
+  request.extra_warmup = schedule.extra_warmup;
+  auto order = schedule::make(name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }

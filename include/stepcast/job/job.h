@@ -69,6 +69,12 @@ struct Model {
   double dropout = 0;           // hidden and attention dropout probability
   std::optional<Moe> moe;
   std::optional<Mla> mla;
+  int mtp_layers = 0;               // multi-token prediction layers behind the last (DeepSeek-V3)
+  std::int64_t sliding_window = 0;  // keys that a query of a window layer sees; 0: the model has none
+  // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, l linear attention, m
+  // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
+  std::string mixers;
+  int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
 };
 
 // ---------------------------------------------------------------- cluster
@@ -163,50 +169,105 @@ struct Cluster {
 };
 
 // ---------------------------------------------------------------- workload and strategy
+// Adapters on a frozen base model. Arrays named as HuggingFace's PEFT names target modules: q, k, v, o, gate, up, down.
+struct Finetune {
+  enum class Kind { none, lora, qlora, adapter } kind = Kind::none;
+  int rank = 16;                                  // of a LoRA product; adapter: its bottleneck width
+  std::vector<std::string> targets = {"q", "v"};  // modules with an adapter (PEFT's default for Llama)
+};
+
 struct Workload {
   std::int64_t sequence_length = 0;
   std::int64_t global_batch = 0;  // sequences per optimizer step
   std::int64_t micro_batch = 1;   // sequences
   DType precision = DType::bf16;
   std::optional<double> tokens;  // of the whole run
+  // Packed sequences of variable length: documents that fill one sequence in turn, attention stays inside each. Empty:
+  // one document a sequence.
+  std::vector<std::int64_t> documents = {};
+  Finetune finetune = {};
 };
 
 enum class Sharding { none, zero1, zero2, zero3 };
 
-enum class ScheduleName { gpipe, one_f_one_b, interleaved_1f1b };
-
 struct Schedule {
-  ScheduleName name = ScheduleName::one_f_one_b;
+  std::string name = "1f1b";  // an entry of schedule::table(), or the path of a CSV file
+  std::string vocabulary;  // vocab_1, vocab_2 (Yeung et al., 2411.05288): embedding and head over all stages; empty: neither
   std::optional<int> group;  // micro-batches per virtual-pipeline group; left out: pipeline size
   int extra_warmup = 0;
+  double memory_limit = 1.0;  // of automatic schedules, in activation peaks of 1F1B
+};
+
+enum class TensorOverlap {
+  none,
+  bulk,   // collectives beside a product that does not need them (Transformer Engine's bulk_dgrad, bulk_wgrad)
+  ring,   // and products cut into chunks that travel round a ring of the tensor ranks (its user buffers)
+  async,  // async tensor parallelism of PyTorch: the same by symmetric memory and copy engines
 };
 
 struct Overlap {
-  bool tensor = false;    // split GEMMs so that tensor collectives hide behind them
+  TensorOverlap tensor = TensorOverlap::none;
   bool pipeline = false;  // receives and sends run beside compute
   bool grad_reduce = false;
   bool param_gather = false;
+  bool expert = false;         // expert all-to-all beside the other direction's compute (--overlap-moe-expert-parallel-comm)
+  bool shared_expert = false;  // shared experts beside the dispatch (--moe-shared-expert-overlap)
+};
+
+enum class ContextKind { p2p, all_gather, a2a, hierarchical };
+
+// How tensor parallelism cuts a linear layer: 1D by columns and rows (Megatron), or over a grid of ranks (SUMMA 2D, 2.5D
+// with `depth` layers of q x q, 3D with a cube), as Colossal-AI offers.
+enum class TensorKind { one_d, two_d, two_half_d, three_d };
+
+// ZeRO++ (2306.10209).
+struct ZeroPlusPlus {
+  std::optional<DType> weights;    // int8: qwZ
+  std::optional<DType> gradients;  // int4 is counted as half an int8: qgZ, all-to-all in two levels
+  int partition = 0;               // ranks that hold a second copy for the backward gather: hpZ; 0: none
 };
 
 struct Parallelism {
   std::optional<int> data;  // left out ("auto"): ranks / (tensor * context * pipeline)
   int tensor = 1;
+  TensorKind tensor_kind = TensorKind::one_d;
+  int tensor_depth = 1;  // of two_half_d
   int pipeline = 1;
   int virtual_pipeline = 1;
   int context = 1;
+  ContextKind context_kind = ContextKind::p2p;
+  int context_inner = 0;         // hierarchical: ranks of the inner all-to-all; 0: those of a node
+  bool context_balanced = true;  // causal attention: rank i takes chunks i and 2c - 1 - i
   int expert = 1;
   int expert_tensor = 1;
   bool sequence_parallel = false;
   Sharding sharding = Sharding::none;
   std::optional<int> shard_size;      // ranks that share one copy; left out: all data-parallel ranks
+  bool reshard_after_forward = true;  // zero3: gathered parameters are dropped between forward and backward
+  int reshard_size = 0;               // to shards of this many ranks instead of the whole group (FSDP2); 0: the whole
+  ZeroPlusPlus zeropp;
   std::optional<Schedule> schedule;   // left out: interleaved_1f1b with virtual_pipeline > 1, else 1f1b
   std::vector<int> layers_per_stage;  // per pipeline rank, or per virtual stage; empty: even
+  bool redistribute = false;          // layers placed so that stages take equal time with embedding and head (1F1B-redis)
+  std::string layout;                 // Megatron's --pipeline-model-parallel-layout: "Et*3|(tt|)*29,m|L"; empty: none
+  bool embedding_as_layer = false;    // each counts as one layer where layers are cut evenly
+  bool loss_as_layer = false;
+  bool reduce_each = false;  // gradients are reduced after every micro-batch
   Overlap overlap;
 };
 
+// Load of the experts. `spread` is the largest expert's load over the mean: 1 is balanced. `shares`: of each expert, in
+// any unit; they are cut into the ranks in order.
+struct ExpertBalance {
+  enum class Kind { balanced, forced, spread, shares } kind = Kind::balanced;
+  double spread = 1;
+  std::vector<double> shares = {};
+};
+
 struct MoeRuntime {
-  enum class Dispatcher { allgather, alltoall } dispatcher = Dispatcher::alltoall;
-  std::optional<double> capacity_factor;
+  enum class Dispatcher { allgather, alltoall, deepep, hybridep } dispatcher = Dispatcher::alltoall;
+  std::optional<double> capacity_factor;  // tokens an expert takes over the balanced load; left out: dropless
+  ExpertBalance balance = {};
 };
 
 enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };
@@ -274,12 +335,36 @@ struct System {
   Bytes first_bucket_bytes{0};           // DDP's first bucket (1 MiB)
   bool bucket_first_stage_only = false;  // Megatron: only pipeline rank 0, first chunk has several buckets
 
+  bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
+  bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
+  int unit_layers = 1;                // layers that are gathered together
+  // When the gather of the next unit is issued: none (when its turn comes), implicit (as soon as the host gets there, on
+  // a stream of its own), explicit (before this unit computes); FSDP1's BACKWARD_PRE is explicit, BACKWARD_POST implicit.
+  enum class Prefetch { none, implicit_, explicit_ };
+  Prefetch forward_prefetch = Prefetch::implicit_;
+  Prefetch backward_prefetch = Prefetch::explicit_;
+  bool limit_all_gathers = true;       // two gathers in flight at most
+  std::int64_t prefetch_elements = 0;  // DeepSpeed's stage3_prefetch_bucket_size; 0: one unit
+  std::int64_t persistent_elements =
+      0;                           // parameters at most so large are never sharded (stage3_param_persistence_threshold)
+  bool reduce_to_owner = false;    // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
+  bool zero1_all_reduces = false;  // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
+  Time cycle_time{0};              // gradients leave at ticks of a background thread (Horovod)
+  bool hierarchical_all_reduce = false;    // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
+  bool optimizer_post_validation = false;  // the step goes on before the global norm is known (zero bubble)
+  int vocab_divisor = 0;                   // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
+
   // Tensor parallelism.
   bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
 
   // Pipeline.
   bool batched_p2p = true;          // send and receive posted together, blocking the compute stream
   bool scatter_gather_p2p = false;  // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+
+  // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'
+  // ("zero2+pipeline"). Marks of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.
+  std::map<std::string, std::string> cannot;
+  std::map<std::string, bool> survey;
 
   // Host.
   Time launch{5000000};                // host time to issue one kernel

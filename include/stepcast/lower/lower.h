@@ -4,6 +4,8 @@
 
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
@@ -50,7 +52,9 @@ struct UnitTime {
   std::map<cost::CurveId, Time> curves;  // time under each curve, both passes
 };
 struct UnitTimes {
-  UnitTime embedding, dense, moe, head;
+  UnitTime embedding, head;
+  std::vector<std::pair<model::LayerKind, UnitTime>> layers;  // each kind of the model once
+  const UnitTime& layer(const model::LayerKind& kind) const;
 };
 // Reads plan.job, shard, style, grid.tensor and micro_batches only.
 UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,

@@ -56,6 +56,8 @@ struct AttentionShape {
   int qk_dim = 0;
   int v_dim = 0;
   bool causal = true;
+  std::int64_t window = 0;  // keys that a query sees at most; 0: all
+  double share = 1;         // of the (causal) score matrix that is computed: packed documents, a context-parallel step
 };
 
 // A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a
@@ -86,7 +88,9 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  std::int64_t parameters = 0;     // elements on this rank
+  std::int64_t parameters = 0;     // elements on this rank that are trained
+  std::int64_t frozen = 0;         // elements that take no gradient
+  double frozen_width = 0;         // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
   bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
@@ -123,8 +127,24 @@ struct Style {
 
 Style style_of(const job::Job& job);
 
-enum class LayerKind { dense, moe };
+// What a layer is made of. Layers of equal kind are alike in every rank's program.
+struct LayerKind {
+  enum class Mixer { attention, window, linear, mamba, none } mixer = Mixer::attention;
+  enum class Mlp { dense, moe, none } mlp = Mlp::dense;
+  bool encoder = false;     // attends both ways, over the encoder's sequence
+  bool cross = false;       // has cross-attention to the encoder's output
+  bool prediction = false;  // a multi-token prediction layer with its projection, norm, head and loss
+  auto operator<=>(const LayerKind&) const = default;
+
+  static const LayerKind dense;
+  static const LayerKind moe;
+};
+inline constexpr LayerKind LayerKind::dense = {};
+inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, false, false};
+// `layer` counts the model's layers, multi-token prediction layers behind the last.
 LayerKind layer_kind(const job::Model& model, int layer);
+// Layers that pipeline stages divide: the model's, with its multi-token prediction layers.
+int layer_count(const job::Model& model);
 
 OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard, const Style& style);
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style);

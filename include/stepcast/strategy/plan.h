@@ -19,6 +19,7 @@ struct Chunk {
   int layers = 0;
   bool embedding = false;
   bool head = false;
+  int stage = 0;  // global, in model order
 };
 
 // How gradients and parameters of one unit (a bucket, an FSDP unit) travel between data-parallel
@@ -35,21 +36,34 @@ struct Plan {
   job::Job job;
   cluster::Grid grid;
   int micro_batches = 1;  // per data-parallel rank and step
-  int shard_ranks = 1;    // ranks that share one copy of what is sharded
-  int replicas = 1;       // data / shard_ranks: HSDP's outer group
+  int shard_ranks = 1;    // ranks that share one copy of what is sharded, of data x context
+  int replicas = 1;       // data x context / shard_ranks: HSDP's outer group
+  int expert_data = 1;    // ranks that hold the same experts: tensor x context x data / (expert x expert_tensor)
   DataComm data_comm = DataComm::none;
   schedule::Order order;
   bool interleaved = false;
+  bool vocabulary_split = false;           // embedding and head over all pipeline ranks
   std::vector<std::vector<Chunk>> stages;  // [pipeline rank][chunk]
   model::Shard shard;
   model::Style style;
   std::int64_t vocab = 0;  // as padded for tensor parallelism
 
   int stages_count() const { return grid.pipeline; }
+  // Ranks among which dense gradients are reduced.
+  int data_ranks() const { return grid.data * grid.context; }
 };
 
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
+
+// What a job asks of its training system, by the names that System::cannot uses: data, zero1, zero2, zero3, hsdp, zeropp,
+// tensor, tensor_2d, sequence, context, ulysses, expert, expert_tensor, pipeline, virtual_pipeline, the schedule's name,
+// vocabulary, tensor_overlap, finetune. `key`: the job's key that asks for it.
+struct Feature {
+  std::string name;
+  std::string key;
+};
+std::vector<Feature> features(const job::Job& job);
 
 // Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data)
 // (param_and_grad_buffer.py).
