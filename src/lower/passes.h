@@ -27,48 +27,83 @@ class Labels {
   std::unordered_map<std::string, std::uint32_t> ids_;
 };
 
-// Roles of communicators, the same index in every program.
-enum Role : std::uint32_t { kTensor, kData, kReplicas, kEmbedding, kNorm, kRoles };
+// Roles of communicators, the same index in every program. A role that a job does not need has no
+// groups.
+enum Role : std::uint32_t {
+  kTensor,
+  kData,          // dense gradients and parameters: data x context ranks, cut into shards
+  kReplicas,      // the same shard of each copy
+  kEmbedding,     // first and last stage, tied tables
+  kNorm,          // ranks whose gradients make one norm
+  kContext,       // context-parallel ranks
+  kContextInner,  // hierarchical context parallelism: the all-to-all inside; rings run over equals
+                  // of each
+  kExpert,        // ranks that hold different experts
+  kExpertTensor,  // ranks that share an expert's products
+  kTensorExpert,  // both: whom the all-gather dispatcher gathers from
+  kExpertData,    // ranks that hold the same experts, cut into shards
+  kExpertReplicas,
+  kPartition,  // ranks that hold a second copy for the backward gather (hpZ, FSDP2's reshard size)
+  kPair,       // two stages with the same layers (bidirectional pipelines)
+  kPipe,       // all stages of one pipeline (vocabulary passes)
+  kRoles
+};
 
-// Collectives by role, numbered once for all programs: the number is the price key.
+// Collectives by role, numbered once for all programs: the number is the price key. Messages
+// between two ranks, of any role, have numbers of their own.
 class PriceBook {
  public:
   std::uint32_t key(Role role, cost::Collective op, std::int64_t bytes);
+  std::uint32_t message(std::int64_t bytes);
   struct Entry {
     cost::Collective op;
     std::int64_t bytes;
   };
   const std::vector<Entry>& entries(Role role) const { return entries_[role]; }
+  const std::vector<std::int64_t>& messages() const { return messages_; }
 
  private:
   std::vector<Entry> entries_[kRoles];
+  std::vector<std::int64_t> messages_;
 };
 
 struct Item {
-  // collective: the compute stream waits for it. async: on the tensor stream, joined by the next
-  // `join`.
-  enum class Kind : std::uint8_t { kernel, collective, async, join } kind = Kind::kernel;
+  // collective: the compute stream waits for it. async: on its role's stream, joined by the role's
+  // next `join`. ring: a step round the role's ring, on its stream likewise.
+  enum class Kind : std::uint8_t { kernel, collective, async, ring, join } kind = Kind::kernel;
   program::Category category = program::Category::compute;
+  Role role = kTensor;
+  bool weight =
+      false;  // part of the weight gradient: pass W of schedules that split the backward pass
   std::uint16_t kernels = 0;  // launches before it can start
   std::uint16_t more = 0;     // launches of kernels merged behind it
   program::CurveId curve = 0;
   std::int64_t duration = 0;  // picoseconds
   std::uint8_t slowdown = 0;  // kernel: kind, as slowdown.h counts them
   std::uint32_t label = 0;
-  std::uint32_t price = 0;  // collective: key in the book of role kTensor
+  std::uint32_t price =
+      0;  // collective, async: key in the role's book; ring: number of the message
 };
 
 struct Passes {
   std::vector<Item> forward;
   std::vector<Item> recompute;  // forward again; empty when nothing is recomputed as a unit
-  std::vector<Item> backward;
-  std::int64_t saved = 0;  // bytes kept from forward to backward when the unit keeps all
+  std::vector<Item> backward;   // input and weight gradient together
+  std::vector<Item>
+      input_grad;  // of schedules that split: the items of `backward` that are not `weight`
+  std::vector<Item> weight_grad;  // and those that are
+  std::int64_t saved = 0;         // bytes kept from forward to backward when the unit keeps all
+  std::int64_t saved_for_weight =
+      0;  // of a split backward: inputs and output gradients of products, kept from I to W
   std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;
-  std::int64_t parameters = 0;  // elements on this rank
-  std::int64_t replicated = 0;  // of those, the same on every tensor rank
-  int tensors = 0;              // operators with parameters
+  std::int64_t parameters = 0;  // trained elements on this rank, experts apart
+  std::int64_t expert_parameters =
+      0;                          // trained elements that are reduced over the expert-data group
+  std::int64_t frozen_bytes = 0;  // parameters that take no gradient
+  std::int64_t replicated = 0;    // of `parameters`, the same on every tensor rank
+  int tensors = 0;                // operators with parameters
   int forward_kernels = 0;
   int backward_kernels = 0;
 };

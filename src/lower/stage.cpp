@@ -65,6 +65,8 @@ void StageBuilder::make_units() {
       p.forward = merge(p.forward, launch_, *context_.blends);
       p.recompute = merge(p.recompute, launch_, *context_.blends);
       p.backward = merge(p.backward, launch_, *context_.blends);
+      p.input_grad = merge(p.input_grad, launch_, *context_.blends);
+      p.weight_grad = merge(p.weight_grad, launch_, *context_.blends);
     }
     passes_.push_back(std::move(p));
   };
@@ -138,6 +140,12 @@ void StageBuilder::make_streams() {
   compute_ = b_.stream("compute");
   if (plan_.grid.tensor > 1) {
     tensor_ = b_.stream("tensor");
+  }
+  if (plan_.grid.context > 1) {
+    context_stream_ = b_.stream("context");
+  }
+  if (plan_.shard.expert > 1 || plan_.shard.expert_tensor > 1) {
+    expert_stream_ = b_.stream("expert");
   }
   if (plan_.grid.data > 1) {
     if (fully_sharded()) {
@@ -247,6 +255,21 @@ void StageBuilder::backward(int chunk, int micro_batch) {
   }
 }
 
+// A role's own stream: NCCL communicators of one kind of parallelism share one.
+program::StreamIndex StageBuilder::stream_of(Role role) const {
+  switch (role) {
+    case kContext:
+    case kContextInner:
+      return context_stream_;
+    case kExpert:
+    case kExpertTensor:
+    case kTensorExpert:
+      return expert_stream_;
+    default:
+      return tensor_;
+  }
+}
+
 void StageBuilder::replay(const std::vector<Item>& items) {
   for (const Item& item : items) {
     switch (item.kind) {
@@ -256,16 +279,32 @@ void StageBuilder::replay(const std::vector<Item>& items) {
         b_.host_work(launch_ * item.more);
         break;
       case Item::Kind::collective:
-        b_.collective(compute_, kTensor, item.price, item.category, Category::stall, item.label,
+        b_.collective(compute_, item.role, item.price, item.category, Category::stall, item.label,
                       launch_);
         break;
-      case Item::Kind::async:
-        b_.wait(tensor_, b_.mark(compute_));
-        b_.collective(tensor_, kTensor, item.price, item.category, Category::stall, item.label,
+      case Item::Kind::async: {
+        const auto stream = stream_of(item.role);
+        b_.wait(stream, b_.mark(compute_));
+        b_.collective(stream, item.role, item.price, item.category, Category::stall, item.label,
                       launch_);
         break;
+      }
+      case Item::Kind::ring: {
+        const auto stream = stream_of(item.role);
+        const bool tensor = item.role == kTensor;
+        const std::uint32_t key = ring_key_++;
+        b_.wait(stream, b_.mark(compute_));
+        program::Task& task =
+            b_.exchange(stream,
+                        {{tensor ? kSendTensor : kSendContext, key, item.price, true},
+                         {tensor ? kReceiveTensor : kReceiveContext, key, item.price, false}},
+                        item.label, launch_);
+        task.category = item.category;
+        task.wait_category = Category::stall;
+        break;
+      }
       case Item::Kind::join:
-        b_.wait(compute_, b_.mark(tensor_));
+        b_.wait(compute_, b_.mark(stream_of(item.role)));
         break;
     }
   }

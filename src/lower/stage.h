@@ -7,11 +7,22 @@
 namespace stepcast::lower {
 
 // Roles of channels, the same in every program; a role that a stage does not use stays unresolved.
+// "Up": chunks whose stages run from the last rank to the first (vee's odd chunks, the second
+// replica of a bidirectional pipeline); their messages have channels of their own, since a channel
+// pairs in order.
 enum ChannelRole : std::uint32_t {
   kSendForward,
   kReceiveForward,
   kSendBackward,
   kReceiveBackward,
+  kSendForwardUp,
+  kReceiveForwardUp,
+  kSendBackwardUp,
+  kReceiveBackwardUp,
+  kSendContext,  // to the next rank of the context ring
+  kReceiveContext,
+  kSendTensor,  // to the next rank of the tensor ring
+  kReceiveTensor,
   kChannelRoles
 };
 

@@ -32,6 +32,7 @@ class StageBuilder {
   void forward(int chunk, int micro_batch);
   void backward(int chunk, int micro_batch);
   void recompute(int chunk, std::size_t unit);
+  program::StreamIndex stream_of(Role role) const;
   void replay(const std::vector<Item>& items);
   std::int64_t kept_bytes(const Unit& unit) const;
   std::uint32_t& activation(int chunk, std::size_t unit, int micro_batch);
@@ -79,7 +80,10 @@ class StageBuilder {
 
   program::StreamIndex compute_ = 0;
   program::StreamIndex tensor_ = 0;
-  program::StreamIndex data_ = 0;      // gradients; FSDP: reduce-scatter
+  program::StreamIndex context_stream_ = 0;
+  program::StreamIndex expert_stream_ = 0;
+  std::uint32_t ring_key_ = 0;     // ring steps in program order: a mispairing is a detected fault
+  program::StreamIndex data_ = 0;  // gradients; FSDP: reduce-scatter
   program::StreamIndex gather_ = 0;    // FSDP: all-gather
   program::StreamIndex replicas_ = 0;  // HSDP: all-reduce
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,

@@ -2,6 +2,7 @@
 #include <map>
 #include <numeric>
 
+#include "groups.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -99,6 +100,7 @@ class WorldBuilder {
       }
     }
     STEPCAST_CHECK(devices_.size() * kKernelKinds < 256, "too many kinds of devices");
+    book_.message(message_bytes(plan_));  // number 0: between stages
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
     for (const job::Device* device : devices_) {
@@ -166,10 +168,6 @@ class WorldBuilder {
     }
   }
 
-  int rank(int tensor, int data, int pipeline) const {
-    return cluster::rank_at(plan_.grid, {tensor, 0, data, pipeline});
-  }
-
   // Tensor collectives and whatever else runs on or in lockstep with the compute stream are class
   // 0.
   int stream_class(Role role) const {
@@ -183,7 +181,10 @@ class WorldBuilder {
   }
   // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at
   // a time.
-  int pipeline_class(bool forward) const { return !plan_.interleaved ? 0 : forward ? 2 : 3; }
+  int pipeline_class(bool forward) const {
+    const bool blocking = !plan_.interleaved && plan_.order.placement == schedule::Placement::loop;
+    return blocking ? 0 : forward ? 2 : 3;
+  }
 
   void add_group(Role role, const std::vector<int>& ranks) {
     const GroupShape shape = topology_.shape(ranks);
@@ -226,84 +227,59 @@ class WorldBuilder {
   }
 
   void make_groups() {
-    const auto& g = plan_.grid;
-    const int t = g.tensor, d = g.data, p = g.pipeline;
-    std::vector<int> ranks;
-    auto group = [&](Role role, int count, auto&& member) {
-      ranks.clear();
-      for (int i = 0; i < count; ++i) {
-        ranks.push_back(member(i));
-      }
-      std::sort(ranks.begin(), ranks.end());
-      add_group(role, ranks);
-    };
-    for (int pi = 0; pi < p; ++pi) {
-      for (int di = 0; di < d; ++di) {
-        group(kTensor, t, [&](int i) { return rank(i, di, pi); });
-      }
-      // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among
-      // all.
-      const int inner = plan_.data_comm == strategy::DataComm::all_reduce ? d : plan_.shard_ranks;
-      for (int ti = 0; ti < t; ++ti) {
-        for (int block = 0; block < d / inner; ++block) {
-          group(kData, inner, [&](int i) { return rank(ti, block * inner + i, pi); });
-        }
-        if (inner < d) {
-          for (int offset = 0; offset < inner; ++offset) {
-            group(kReplicas, d / inner, [&](int i) { return rank(ti, i * inner + offset, pi); });
-          }
-        }
-      }
+    each_group(plan_, [&](Role role, const std::vector<int>& ranks) { add_group(role, ranks); });
+  }
+
+  // Messages of one direction and kind share a channel: it pairs in order.
+  void add_channel(int from, int to, ChannelRole out, ChannelRole in, int stream_class) {
+    const cluster::Path path = topology_.path(from, to);
+    program::Channel c;
+    c.sender = static_cast<program::RankId>(from);
+    c.receiver = static_cast<program::RankId>(to);
+    c.shape = path_shape(path);
+    const auto id = static_cast<program::ChannelId>(world_.channels.size());
+    world_.channels.push_back(c);
+    channel_resources_.push_back(path.resources);
+    for (int resource : path.resources) {
+      const bool at_receiver =
+          topology_.resources()[resource].kind == cluster::ResourceKind::nic_in;
+      users_.add(resource, at_receiver ? to : from, stream_class);
     }
-    if (p > 1 && plan_.job.model.tied_embeddings) {
-      for (int di = 0; di < d; ++di) {
-        for (int ti = 0; ti < t; ++ti) {
-          group(kEmbedding, 2, [&](int i) { return rank(ti, di, i == 0 ? 0 : p - 1); });
-        }
-      }
-    }
-    // The norm of sharded gradients needs every rank; otherwise one model replica.
-    if (plan_.shard_ranks > 1) {
-      group(kNorm, g.ranks(), [](int i) { return i; });
-    } else {
-      for (int di = 0; di < d; ++di) {
-        group(kNorm, t * p, [&](int i) { return rank(i % t, di, i / t); });
-      }
-    }
+    world_.channel_table[std::size_t(from) * kChannelRoles + out] = id;
+    world_.channel_table[std::size_t(to) * kChannelRoles + in] = id;
   }
 
   void make_channels() {
     const int p = plan_.grid.pipeline;
-    if (p == 1) {
-      return;
-    }
+    const bool both_ways = plan_.order.placement != schedule::Placement::loop;
     for (int r = 0; r < plan_.grid.ranks(); ++r) {
       const auto& a = at_[r];
       for (const int step : {1, -1}) {
         const int next = a.pipeline + step;
-        if (!plan_.interleaved && (next < 0 || next >= p)) {
+        const bool wraps = next < 0 || next >= p;
+        if (p == 1 || (wraps && (both_ways || !plan_.interleaved))) {
           continue;
         }
         cluster::Coordinates to = a;
         to.pipeline = (next + p) % p;
         const int peer = cluster::rank_at(plan_.grid, to);
-        const cluster::Path path = topology_.path(r, peer);
-        program::Channel c;
-        c.sender = static_cast<program::RankId>(r);
-        c.receiver = static_cast<program::RankId>(peer);
-        c.shape = path_shape(path);
-        const auto id = static_cast<program::ChannelId>(world_.channels.size());
-        world_.channels.push_back(c);
-        channel_resources_.push_back(path.resources);
-        for (int resource : path.resources) {
-          const bool at_receiver =
-              topology_.resources()[resource].kind == cluster::ResourceKind::nic_in;
-          users_.add(resource, at_receiver ? peer : r, pipeline_class(step > 0));
+        const bool down = step > 0;
+        add_channel(r, peer, down ? kSendForward : kSendBackward,
+                    down ? kReceiveForward : kReceiveBackward, pipeline_class(down));
+        if (both_ways) {  // chunks on their way up go forward to the rank above
+          add_channel(r, peer, down ? kSendBackwardUp : kSendForwardUp,
+                      down ? kReceiveBackwardUp : kReceiveForwardUp, pipeline_class(down));
         }
-        const auto out = step > 0 ? kSendForward : kSendBackward;
-        const auto in = step > 0 ? kReceiveForward : kReceiveBackward;
-        world_.channel_table[std::size_t(r) * kChannelRoles + out] = id;
-        world_.channel_table[std::size_t(peer) * kChannelRoles + in] = id;
+      }
+      if (plan_.grid.context > 1) {
+        const int next = next_in_context_ring(plan_, r);
+        if (next != r) {
+          add_channel(r, next, kSendContext, kReceiveContext, 1);
+        }
+      }
+      if (plan_.grid.tensor > 1 &&
+          plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none) {
+        add_channel(r, next_in_tensor_ring(plan_, r), kSendTensor, kReceiveTensor, 1);
       }
     }
   }
@@ -457,9 +433,10 @@ class WorldBuilder {
       const Shape& s = shapes_[i];
       auto& out = world_.shapes[i].prices;
       if (s.role == kRoles) {
-        const std::int64_t bytes = message_bytes(plan_);
-        out.push_back(
-            price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
+        for (const std::int64_t bytes : book_.messages()) {
+          out.push_back(
+              price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
+        }
         continue;
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
@@ -586,6 +563,9 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
       } else if (item.kind == Item::Kind::join) {
         now = std::max(now, beside);
       } else {
+        if (item.role != kTensor) {
+          continue;  // overlapped or not, a bound may leave it out
+        }
         const auto& entry = book.entries(kTensor)[item.price];
         const auto price = prices.collectives->price(entry.op, Bytes(entry.bytes), shape);
         const std::int64_t duration = price.latency.count() + price.fluid.count();

@@ -220,6 +220,8 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   return plan;
 }
 
+int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }
+
 std::int64_t bucket_elements(const Plan& plan) {
   const auto& system = plan.job.system;
   if (system.bucket_bytes.count() > 0) {

@@ -56,6 +56,10 @@ struct Plan {
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
 
+// Ranks that share one copy of the experts' states: as many as share the dense ones, as far as ranks hold the same
+// experts.
+int expert_shards(const Plan& plan);
+
 // What a job asks of its training system, by the names that System::cannot uses: data, zero1, zero2, zero3, hsdp, zeropp,
 // tensor, tensor_2d, sequence, context, ulysses, expert, expert_tensor, pipeline, virtual_pipeline, the schedule's name,
 // vocabulary, tensor_overlap, finetune. `key`: the job's key that asks for it.

@@ -1,0 +1,237 @@
+#include "groups.h"
+
+#include <algorithm>
+
+namespace stepcast::lower {
+namespace {
+
+using cluster::Coordinates;
+using strategy::DataComm;
+
+class Groups {
+ public:
+  Groups(const strategy::Plan& plan,
+         const std::function<void(Role, const std::vector<int>&)>& visit)
+      : plan_(plan), grid_(plan.grid), visit_(visit) {}
+
+  void all() {
+    for (int p = 0; p < grid_.pipeline; ++p) {
+      stage(p);
+    }
+    across_stages();
+    norms();
+  }
+
+ private:
+  int rank(int tensor, int context, int data, int pipeline) const {
+    return cluster::rank_at(grid_, {tensor, context, data, pipeline});
+  }
+
+  template <class Member>
+  void group(Role role, int count, const Member& member) {
+    ranks_.clear();
+    for (int i = 0; i < count; ++i) {
+      ranks_.push_back(member(i));
+    }
+    std::sort(ranks_.begin(), ranks_.end());
+    visit_(role, ranks_);
+  }
+
+  // `all`, sorted, cut into blocks of `inner`: each block a group of `role`, the ranks at one place
+  // of every block a group of `outer`.
+  void blocks(const std::vector<int>& all, int inner, Role role, Role outer) {
+    const int count = static_cast<int>(all.size());
+    for (int first = 0; first < count; first += inner) {
+      group(role, inner, [&](int i) { return all[first + i]; });
+    }
+    if (inner < count) {
+      for (int offset = 0; offset < inner; ++offset) {
+        group(outer, count / inner, [&](int i) { return all[i * inner + offset]; });
+      }
+    }
+  }
+
+  void stage(int p) {
+    const int t = grid_.tensor;
+    const int c = grid_.context;
+    const int d = grid_.data;
+    for (int di = 0; di < d; ++di) {
+      for (int ci = 0; ci < c; ++ci) {
+        group(kTensor, t, [&](int i) { return rank(i, ci, di, p); });
+      }
+    }
+    if (c > 1) {
+      const int inner = context_inner(plan_);
+      for (int di = 0; di < d; ++di) {
+        for (int ti = 0; ti < t; ++ti) {
+          group(kContext, c, [&](int i) { return rank(ti, i, di, p); });
+          for (int first = 0; inner > 1 && inner < c && first < c; first += inner) {
+            group(kContextInner, inner, [&](int i) { return rank(ti, first + i, di, p); });
+          }
+        }
+      }
+    }
+    // Reduce-scatters and gathers run among the ranks that share one copy; without sharding among
+    // all.
+    const int inner =
+        plan_.data_comm == DataComm::all_reduce ? plan_.data_ranks() : plan_.shard_ranks;
+    const auto& parallelism = plan_.job.parallelism;
+    const int partition =
+        parallelism.zeropp.partition > 0 ? parallelism.zeropp.partition : parallelism.reshard_size;
+    for (int ti = 0; ti < t; ++ti) {
+      std::vector<int> all;
+      for (int di = 0; di < d; ++di) {
+        for (int ci = 0; ci < c; ++ci) {
+          all.push_back(rank(ti, ci, di, p));
+        }
+      }
+      std::sort(all.begin(), all.end());
+      blocks(all, inner, kData, kReplicas);
+      for (int first = 0; partition > 1 && first < static_cast<int>(all.size());
+           first += partition) {
+        group(kPartition, partition, [&](int i) { return all[first + i]; });
+      }
+    }
+    if (plan_.job.model.moe) {
+      experts(p);
+    }
+  }
+
+  void experts(int p) {
+    std::vector<int> all;  // of the stage
+    for (int di = 0; di < grid_.data; ++di) {
+      for (int ci = 0; ci < grid_.context; ++ci) {
+        for (int ti = 0; ti < grid_.tensor; ++ti) {
+          all.push_back(rank(ti, ci, di, p));
+        }
+      }
+    }
+    std::sort(all.begin(), all.end());
+    const int et = plan_.shard.expert_tensor;
+    const int ep = plan_.shard.expert;
+    const int edp = plan_.expert_data;
+    const auto at = [&](int tensor, int expert, int data) {
+      return all[tensor + et * (expert + ep * data)];
+    };
+    for (int k = 0; k < edp; ++k) {
+      for (int i = 0; ep > 1 && i < et; ++i) {
+        group(kExpert, ep, [&](int j) { return at(i, j, k); });
+      }
+      for (int j = 0; et > 1 && j < ep; ++j) {
+        group(kExpertTensor, et, [&](int i) { return at(i, j, k); });
+      }
+      if (et * ep > 1) {
+        group(kTensorExpert, et * ep, [&](int i) { return all[i + et * ep * k]; });
+      }
+    }
+    // As many shards as the dense states have, as far as there are ranks.
+    const bool whole = plan_.data_comm == DataComm::all_reduce;
+    const int inner = whole ? edp : strategy::expert_shards(plan_);
+    for (int i = 0; edp > 1 && i < et * ep; ++i) {
+      std::vector<int> same;
+      for (int k = 0; k < edp; ++k) {
+        same.push_back(all[i + et * ep * k]);
+      }
+      blocks(same, inner, kExpertData, kExpertReplicas);
+    }
+  }
+
+  void across_stages() {
+    const int p = grid_.pipeline;
+    if (p == 1) {
+      return;
+    }
+    const bool two_ends = plan_.stages.front().front().embedding && plan_.stages.back().back().head;
+    const bool tied = plan_.job.model.tied_embeddings && two_ends && !plan_.vocabulary_split;
+    const bool pairs = plan_.order.placement == schedule::Placement::bidirectional;
+    for (int di = 0; di < grid_.data; ++di) {
+      for (int ci = 0; ci < grid_.context; ++ci) {
+        for (int ti = 0; ti < grid_.tensor; ++ti) {
+          if (tied) {
+            group(kEmbedding, 2, [&](int i) { return rank(ti, ci, di, i == 0 ? 0 : p - 1); });
+          }
+          for (int first = 0; pairs && first < p / 2; ++first) {
+            group(kPair, 2,
+                  [&](int i) { return rank(ti, ci, di, i == 0 ? first : p - 1 - first); });
+          }
+          if (plan_.vocabulary_split) {
+            group(kPipe, p, [&](int i) { return rank(ti, ci, di, i); });
+          }
+        }
+      }
+    }
+  }
+
+  // The norm of sharded gradients needs every rank; otherwise one model replica.
+  void norms() {
+    if (plan_.shard_ranks > 1 || plan_.shard.expert > 1) {
+      group(kNorm, grid_.ranks(), [](int i) { return i; });
+      return;
+    }
+    for (int di = 0; di < grid_.data; ++di) {
+      for (int ci = 0; ci < grid_.context; ++ci) {
+        group(kNorm, grid_.tensor * grid_.pipeline,
+              [&](int i) { return rank(i % grid_.tensor, ci, di, i / grid_.tensor); });
+      }
+    }
+  }
+
+  const strategy::Plan& plan_;
+  const cluster::Grid& grid_;
+  const std::function<void(Role, const std::vector<int>&)>& visit_;
+  std::vector<int> ranks_;
+};
+
+}  // namespace
+
+void each_group(const strategy::Plan& plan,
+                const std::function<void(Role, const std::vector<int>&)>& visit) {
+  Groups(plan, visit).all();
+}
+
+int context_inner(const strategy::Plan& plan) {
+  const auto& parallelism = plan.job.parallelism;
+  if (parallelism.context_kind != job::ContextKind::hierarchical) {
+    return 1;
+  }
+  if (parallelism.context_inner > 0) {
+    return parallelism.context_inner;
+  }
+  // As many of a node's GPUs as tensor parallelism leaves.
+  const int local = std::max(1, plan.job.cluster.node.gpus / plan.grid.tensor);
+  int inner = std::min(local, plan.grid.context);
+  while (plan.grid.context % inner != 0) {
+    --inner;
+  }
+  return inner;
+}
+
+int next_in_context_ring(const strategy::Plan& plan, int rank) {
+  Coordinates at = cluster::coordinates(plan.grid, rank);
+  const int stride = context_inner(plan);
+  at.context = (at.context + stride) % plan.grid.context;
+  return cluster::rank_at(plan.grid, at);
+}
+
+int next_in_tensor_ring(const strategy::Plan& plan, int rank) {
+  Coordinates at = cluster::coordinates(plan.grid, rank);
+  at.tensor = (at.tensor + 1) % plan.grid.tensor;
+  return cluster::rank_at(plan.grid, at);
+}
+
+ExpertPlace expert_place(const strategy::Plan& plan, int rank) {
+  const Coordinates self = cluster::coordinates(plan.grid, rank);
+  int before = 0;
+  for (int d = 0; d < plan.grid.data; ++d) {
+    for (int c = 0; c < plan.grid.context; ++c) {
+      for (int t = 0; t < plan.grid.tensor; ++t) {
+        before += cluster::rank_at(plan.grid, {t, c, d, self.pipeline}) < rank ? 1 : 0;
+      }
+    }
+  }
+  const int et = plan.shard.expert_tensor;
+  const int ep = plan.shard.expert;
+  return {before % et, before / et % ep, before / (et * ep)};
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,36 @@
+// Which ranks form the communicators of a plan, and the rings that pass messages round.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "passes.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::lower {
+
+// Calls `visit` with each group's role and its ranks in ascending order. Groups of one rank are
+// visited for the roles that every job has (tensor, data, norm), left out for the others.
+void each_group(const strategy::Plan& plan,
+                const std::function<void(Role, const std::vector<int>&)>& visit);
+
+// The rank that follows `rank` round its context or tensor ring; itself where there is none.
+// Hierarchical context parallelism runs its rings over the ranks at the same place of each inner
+// group.
+int next_in_context_ring(const strategy::Plan& plan, int rank);
+int next_in_tensor_ring(const strategy::Plan& plan, int rank);
+
+// Ranks of the inner all-to-all of hierarchical context parallelism.
+int context_inner(const strategy::Plan& plan);
+
+// Where a rank stands among the experts: the ranks of its stage in ascending order, expert-tensor
+// ranks nearest, then expert-parallel ranks, then those that hold the same experts (Megatron-LM,
+// core/parallel_state.py: RankGenerator).
+struct ExpertPlace {
+  int tensor = 0;
+  int expert = 0;
+  int data = 0;
+};
+ExpertPlace expert_place(const strategy::Plan& plan, int rank);
+
+}  // namespace stepcast::lower

@@ -1,0 +1,84 @@
+// The state that prices one unit's passes. Its parts live in passes.cpp (operators in order, I and
+// W), passes_tensor.cpp (tensor parallelism), passes_context.cpp (context parallelism) and
+// passes_expert.cpp (expert parallelism).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "passes.h"
+#include "slowdown.h"
+
+namespace stepcast::lower {
+
+// The caching allocator's granule (CUDACachingAllocator.cpp).
+inline std::int64_t round_512(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+class PassBuilder {
+ public:
+  PassBuilder(const model::OperatorGraph& graph, const PassContext& context, bool selective);
+  Passes build();
+
+ private:
+  using Operator = model::Operator;
+  using Items = std::vector<Item>;
+
+  // passes.cpp
+  void forward(std::size_t i, program::Category category, Items& out);
+  void backward(std::size_t i, Items& out);
+  void gemm_backward(std::size_t i, Items& out);
+  void count(Passes& out) const;
+  bool kept_elsewhere(std::uint32_t storage, const Operator& self) const;
+  // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
+  // its next join.
+  void collective(Items& out, Role role, bool blocking, cost::Collective op, std::int64_t bytes,
+                  program::Category category, const std::string& label);
+  // One step round the ring of a role: `bytes` to the next member and as many from the previous
+  // one, on the role's own stream until its next join.
+  void ring_step(Items& out, Role role, std::int64_t bytes, program::Category category,
+                 const std::string& label);
+  void join(Items& out, Role role);
+  void kernel(Items& out, cost::Priced priced, int launches, program::Category category,
+              const std::string& label, std::uint8_t kind = kArithmeticBound);
+  cost::Priced memory(const Operator& op, Bytes moved, int launches) const;
+  cost::Priced matrix(const Operator& op, const model::Gemm& shape, cost::Layout layout,
+                      bool accumulate) const;
+  std::int64_t gemm_bytes(std::int64_t rows, std::int64_t columns, std::int64_t batch) const;
+  std::int64_t input_bytes(const Operator& op) const;
+  std::int64_t output_bytes(const Operator& op) const;
+
+  // passes_tensor.cpp. What surrounds an operator that tensor parallelism cuts. `Bracket` of the
+  // backward pass: around the input gradient and the weight gradient of a product.
+  void find_regions();
+  void tensor_before(std::size_t i, Items& out);
+  void tensor_after(std::size_t i, Items& out);
+  void tensor_before_backward(std::size_t i, Items& out);
+  void tensor_before_dgrad(std::size_t i, Items& out);
+  void tensor_between(std::size_t i,
+                      Items& out);  // behind the input gradient, before the weight gradient
+  void tensor_after_wgrad(std::size_t i, Items& out);
+
+  // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
+  bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);
+
+  // passes_expert.cpp. Dispatch and return of tokens around the operators of a mixture of experts.
+  void expert_before(std::size_t i, Items& out);
+  void expert_after(std::size_t i, Items& out);
+  void expert_before_backward(std::size_t i, Items& out);
+  void expert_after_backward(std::size_t i, Items& out);
+  std::int64_t copies(const Operator& op) const;
+
+  const model::OperatorGraph& graph_;
+  const PassContext& context_;
+  const strategy::Plan& plan_;
+  bool selective_;
+  int tensor_ = 1;
+  bool sequence_parallel_ = false;
+  job::DType dtype_ = job::DType::bf16;
+  job::DType gemm_dtype_ = job::DType::bf16;
+  double width_ = 2;
+  std::vector<bool> opens_;  // by operator: gathers its input
+  bool weight_ = false;      // what is emitted now belongs to the weight gradient
+};
+
+}  // namespace stepcast::lower

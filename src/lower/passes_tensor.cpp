@@ -1,0 +1,110 @@
+// What tensor parallelism adds around an operator: collectives over the tensor ranks, beside the
+// products they do not feed where the framework can (Megatron-LM, core/tensor_parallel/layers.py).
+#include <algorithm>
+#include <set>
+
+#include "pass_builder.h"
+
+namespace stepcast::lower {
+
+using model::Operator;
+using model::OpKind;
+using model::TensorRole;
+using program::Category;
+
+// Column operators that gather their input: each distinct tensor once in a region, which a row
+// operator closes. (MLA's two up-projections read two latents; three linears of one input share its
+// gather.)
+void PassBuilder::find_regions() {
+  opens_.assign(graph_.operators.size(), false);
+  std::set<std::uint32_t> gathered;
+  for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
+    const Operator& op = graph_.operators[i];
+    if (op.tensor == TensorRole::column || op.tensor == TensorRole::vocab_head) {
+      const auto input = std::find_if(op.saved.begin(), op.saved.end(),
+                                      [](const model::Saved& s) { return s.name == "input"; });
+      opens_[i] =
+          input == op.saved.end() ? gathered.empty() : gathered.insert(input->storage).second;
+    } else if (op.tensor == TensorRole::row) {
+      gathered.clear();
+    }
+  }
+}
+
+void PassBuilder::tensor_before(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  if (tensor_ > 1 && sequence_parallel_ && opens_[i]) {
+    collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op), Category::tensor,
+               op.name);
+  }
+}
+
+void PassBuilder::tensor_after(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  if (tensor_ == 1) {
+    return;
+  }
+  if (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) {
+    collective(out, kTensor, true,
+               sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
+               output_bytes(op), Category::tensor, op.name);
+  }
+  if (op.kind == OpKind::cross_entropy) {
+    // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
+    const std::int64_t bytes =
+        4 * plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
+    for (int n = 0; n < 3; ++n) {
+      collective(out, kTensor, true, cost::Collective::all_reduce, bytes, Category::tensor,
+                 op.name);
+    }
+  }
+}
+
+void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  const bool closes =
+      tensor_ > 1 && (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding);
+  if (closes && sequence_parallel_) {
+    collective(out, kTensor, true, cost::Collective::all_gather, output_bytes(op), Category::tensor,
+               op.name + " grad");
+  }
+}
+
+// The saved input is a shard: gathered again for the weight gradient, beside the input gradient's
+// product.
+void PassBuilder::tensor_before_dgrad(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  if (tensor_ > 1 && sequence_parallel_ && opens_[i]) {
+    collective(out, kTensor, !plan_.job.system.async_tensor_backward, cost::Collective::all_gather,
+               input_bytes(op), Category::tensor, op.name + " input");
+  }
+}
+
+void PassBuilder::tensor_between(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  if (tensor_ == 1 || !opens_[i] || !plan_.job.system.async_tensor_backward) {
+    return;
+  }
+  if (sequence_parallel_) {
+    join(out, kTensor);
+  }
+  collective(out, kTensor, false,
+             sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
+             input_bytes(op), Category::tensor, op.name + " dgrad");
+}
+
+void PassBuilder::tensor_after_wgrad(std::size_t i, Items& out) {
+  const Operator& op = graph_.operators[i];
+  if (tensor_ == 1 || !opens_[i]) {
+    return;
+  }
+  if (plan_.job.system.async_tensor_backward) {
+    join(out, kTensor);
+  } else {
+    collective(out, kTensor, true,
+               sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
+               input_bytes(op), Category::tensor, op.name + " dgrad");
+  }
+}
+
+}  // namespace stepcast::lower
