@@ -1,8 +1,150 @@
+#include <algorithm>
+
 #include "tables.h"
 
 namespace stepcast::config {
 
 using job::System;
+
+namespace {
+
+// Names of strategy::features(), of which `cannot` joins some by '+'.
+const std::vector<std::string> kFeatures = {
+    "data",       "zero1",          "zero2",    "zero3",
+    "hsdp",       "zeropp",         "tensor",   "tensor_2d",
+    "sequence",   "context",        "ulysses",  "expert",
+    "pipeline",   "expert_tensor",  "finetune", "virtual_pipeline",
+    "vocabulary", "tensor_overlap",
+};
+
+const std::vector<std::string> kSurvey = {"data",     "sharded",  "tensor",
+                                          "pipeline", "sequence", "automatic"};
+
+bool known(const std::string& word, const std::vector<std::string>& words) {
+  return std::find(words.begin(), words.end(), word) != words.end();
+}
+
+// A later layer replaces the whole map: what a system inherits it may well be able to do.
+Field<System> cannot() {
+  Field<System> f;
+  f.spec = {"cannot",
+            "What the system refuses, with the reason: a feature, or several joined by '+'.",
+            type_schema("object"),
+            false,
+            false,
+            {}};
+  tree::put(f.spec.schema, "additionalProperties", type_schema("string"));
+  f.read = [](Reader& r, const Value& v, System& s) {
+    s.cannot.clear();
+    if (v.kind != Value::Kind::map) {
+      r.expected(v, "a map of features to reasons");
+      return;
+    }
+    for (const auto& entry : v.entries) {
+      std::size_t begin = 0;
+      while (begin <= entry.key.size()) {
+        const std::size_t end = std::min(entry.key.find('+', begin), entry.key.size());
+        const std::string feature = entry.key.substr(begin, end - begin);
+        if (!known(feature, kFeatures)) {
+          r.fault(entry.origin, fmt::format("system.cannot names '{}'; expected a feature{}",
+                                            shown(feature), suggestion(feature, kFeatures)));
+        }
+        begin = end + 1;
+      }
+      Reader::Scope scope(r, entry.key);
+      if (const auto reason = read_string(r, entry.value, "the reason")) {
+        s.cannot[entry.key] = *reason;
+      }
+    }
+  };
+  f.write = [](const System& s) -> std::optional<Value> {
+    Value out = tree::map();
+    for (const auto& [feature, reason] : s.cannot) {
+      tree::put(out, feature, tree::string(reason));
+    }
+    return out;
+  };
+  return f;
+}
+
+Field<System> survey() {
+  Field<System> f;
+  f.spec = {"survey",
+            "The survey's marks for it (its Table 3): data, sharded, tensor, pipeline, sequence, "
+            "automatic. Not used by a forecast.",
+            type_schema("object"),
+            false,
+            false,
+            {}};
+  tree::put(f.spec.schema, "additionalProperties", type_schema("boolean"));
+  f.read = [](Reader& r, const Value& v, System& s) {
+    s.survey.clear();
+    if (v.kind != Value::Kind::map) {
+      r.expected(v, "a map of marks");
+      return;
+    }
+    for (const auto& entry : v.entries) {
+      if (!known(entry.key, kSurvey)) {
+        r.unknown(entry, kSurvey);
+        continue;
+      }
+      Reader::Scope scope(r, entry.key);
+      if (const auto mark = read_boolean(r, entry.value)) {
+        s.survey[entry.key] = *mark;
+      }
+    }
+  };
+  f.write = [](const System& s) -> std::optional<Value> {
+    Value out = tree::map();
+    for (const auto& [mark, value] : s.survey) {
+      tree::put(out, mark, tree::boolean(value));
+    }
+    return out;
+  };
+  return f;
+}
+
+Field<System> schedules() {
+  Field<System> f;
+  Value names = type_schema("array");
+  tree::put(names, "items", type_schema("string"));
+  f.spec = {"schedules",
+            "The pipeline schedules that the system runs; empty: all.",
+            std::move(names),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, System& s) {
+    s.schedules.clear();
+    if (v.kind != Value::Kind::sequence) {
+      r.expected(v, "a list of schedules");
+      return;
+    }
+    for (const Value& one : v.items) {
+      if (const auto name = read_string(r, one, "a schedule")) {
+        s.schedules.push_back(*name);
+      }
+    }
+  };
+  f.write = [](const System& s) -> std::optional<Value> {
+    std::vector<Value> items;
+    for (const std::string& name : s.schedules) {
+      items.push_back(tree::string(name));
+    }
+    return tree::list(std::move(items));
+  };
+  return f;
+}
+
+const Words<System::Prefetch>& prefetch_words() {
+  static const Words<System::Prefetch> words = {{{"none", System::Prefetch::none},
+                                                 {"implicit", System::Prefetch::implicit_},
+                                                 {"explicit", System::Prefetch::explicit_}},
+                                                {}};
+  return words;
+}
+
+}  // namespace
 
 const Table<System>& system_table() {
   static const Table<System> table = {
@@ -15,6 +157,14 @@ const Table<System>& system_table() {
                                    {"fsdp1"}},
              "Whose rules of data parallelism and streams apply."),
       string("generation", &System::generation, "The software generation, for reports."),
+      choice("kind", &System::kind,
+             Words<System::Kind>{{{"none", System::Kind::none},
+                                  {"language_model", System::Kind::language_model},
+                                  {"single_strategy", System::Kind::single_strategy},
+                                  {"hybrid_parallel", System::Kind::hybrid_parallel},
+                                  {"automatic_search", System::Kind::automatic_search}},
+                                 {}},
+             "The kind of system, as the survey's Table 2 divides them. Not used by a forecast."),
       boolean("fused_norm", &System::fused_norm, "A norm is one kernel."),
       boolean("fused_softmax", &System::fused_softmax,
               "Scale, mask and softmax are one kernel (unfused attention)."),
@@ -37,6 +187,46 @@ const Table<System>& system_table() {
                "Size of the first bucket; 0: as the others."),
       boolean("bucket_first_stage_only", &System::bucket_first_stage_only,
               "Only pipeline rank 0's first chunk has several buckets."),
+      integer("sharded_bucket_elements", &System::sharded_bucket_elements, 0, 1'000'000'000'000'000,
+              "Bucket size of zero1 and zero2 in parameters; 0: as without sharding."),
+      boolean("gradient_bucket_view", &System::gradient_bucket_view,
+              "Gradients live in the buckets (DDP's gradient_as_bucket_view)."),
+      boolean("flat_parameters", &System::flat_parameters,
+              "A fully sharded unit is one flat parameter: nothing is copied in or out (FSDP1)."),
+      integer("unit_layers", &System::unit_layers, 1, kManyLayers,
+              "Layers that zero3 gathers together."),
+      choice(
+          "forward_prefetch", &System::forward_prefetch, prefetch_words(),
+          "When zero3 gathers the next unit in forward: none (at its turn), implicit (as soon as "
+          "the host gets there), explicit (before this unit computes)."),
+      choice("backward_prefetch", &System::backward_prefetch, prefetch_words(),
+             "The same in backward (FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: implicit)."),
+      boolean("limit_all_gathers", &System::limit_all_gathers,
+              "At most two parameter gathers are in flight."),
+      integer("prefetch_elements", &System::prefetch_elements, 0, 1'000'000'000'000'000,
+              "Parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); 0: one unit."),
+      integer(
+          "persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
+          "Parameters at most so large are never sharded (stage3_param_persistence_threshold)."),
+      boolean("reduce_to_owner", &System::reduce_to_owner,
+              "Whole parameters belong to ranks: gradients are reduced to the owner, which "
+              "broadcasts what it updated."),
+      boolean("zero1_all_reduces", &System::zero1_all_reduces,
+              "zero1 all-reduces gradients and keeps its slice."),
+      quantity("cycle_time", &System::cycle_time, false,
+               "Gradients leave at ticks of a background thread (Horovod); 0: at once."),
+      boolean("hierarchical_all_reduce", &System::hierarchical_all_reduce,
+              "Gradients are reduced in the node, among hosts, and gathered in the node."),
+      boolean("optimizer_post_validation", &System::optimizer_post_validation,
+              "The step goes on before the global norm is known (zero bubble)."),
+      integer("vocab_divisor", &System::vocab_divisor, 0, 1'000'000,
+              "The vocabulary is padded to a multiple of this times tensor; 0: 128 for Megatron, "
+              "else 1."),
+      boolean("reshard_with_pipeline", &System::reshard_with_pipeline,
+              "false: with pipeline stages reshard_after_forward is off unless stated."),
+      string(
+          "order", &System::order,
+          "Ranks that are neighbours first, where the job states none; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The input gradient's collective runs beside the weight-gradient GEMM."),
       boolean("batched_p2p", &System::batched_p2p,
@@ -52,6 +242,9 @@ const Table<System>& system_table() {
                "Memory of the CUDA context and libraries; 0: by device."),
       quantity("gemm_workspace", &System::gemm_workspace, false,
                "Workspace of one cuBLAS handle, inside the allocator; 0: by device."),
+      schedules(),
+      cannot(),
+      survey(),
   };
   return table;
 }

@@ -20,7 +20,9 @@ const char* to_string(DType t);
 
 // ---------------------------------------------------------------- model
 enum class Norm { layer, rms };
-enum class Positions { learned, rotary, none };
+// alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one table an encoder and a
+// decoder.
+enum class Positions { learned, rotary, none, alibi, relative };
 
 struct Moe {
   int experts = 0;
@@ -40,6 +42,43 @@ struct Mla {
   int qk_nope_dim = 0;
   int qk_rope_dim = 0;
   int v_dim = 0;
+};
+
+// Linear attention by the gated delta rule (Yang et al., arXiv 2412.06464) as Qwen3-Next has it: its recurrence runs in
+// chunks, of two products each between keys, values and a state of key_dim x value_dim a head.
+struct LinearAttention {
+  int key_heads = 0;
+  int value_heads = 0;  // key heads repeat for the value heads of their group
+  int key_dim = 0;
+  int value_dim = 0;
+  int conv = 4;                    // width of the causal convolution over queries, keys and values
+  int chunk = 64;                  // tokens of one chunk (flash-linear-attention)
+  bool elementwise_decay = false;  // a decay for each key channel from a low-rank product (Kimi Delta Attention)
+};
+
+// Mamba-2 (Dao and Gu, arXiv 2405.21060): state-space duality, run in chunks.
+struct Mamba {
+  int heads = 0;
+  int head_dim = 0;
+  int state = 0;
+  int groups = 1;  // of heads that share their B and C
+  int conv = 4;
+  int chunk = 256;  // tokens of one chunk (mamba_ssm's default)
+};
+
+// Sparse attention: an indexer scores all keys in a small width, a query attends to the best `topk` (DeepSeek-V3.2).
+struct Indexer {
+  int heads = 0;
+  int dim = 0;
+  std::int64_t topk = 0;
+};
+
+// Heads of the window layers where they are unlike those of the others (Gemma 4, MiMo-V2).
+struct WindowHeads {
+  int heads = 0;
+  int kv_heads = 0;
+  int head_dim = 0;
+  int v_dim = 0;  // 0: head_dim
 };
 
 struct Biases {
@@ -75,6 +114,25 @@ struct Model {
   // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
   std::string mixers;
   int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
+  // MLPs by layer, as `mixers`: d dense, e experts, - none. Empty: as `moe` says.
+  std::string mlps;
+  bool chunked_window = false;        // a query sees the keys before it in its own chunk of sliding_window (Llama 4)
+  bool sinks = false;                 // a learned logit per head in the softmax's sum (gpt-oss)
+  bool attention_gate = false;        // a sigmoid gate on the core's output, projected beside the query (Qwen3-Next)
+  bool qk_norm_whole = false;         // qk_norm over all heads at once, with a weight for each of their channels (OLMo 2)
+  bool sandwich_norms = false;        // a norm behind each block as well, before it is added (Gemma 2)
+  bool parallel_norms = false;        // a parallel block whose MLP has a norm of its own (GPT-NeoX, Falcon-40B)
+  bool post_norm = false;             // norms behind the residual adds, and none at the end (BERT)
+  bool embedding_norm = false;        // a norm over the embeddings (BLOOM, BERT)
+  bool head_transform = false;        // hidden x hidden, activation and norm before the output projection (BERT)
+  int token_types = 0;                // rows of a segment embedding (BERT: 2)
+  int relative_buckets = 32;          // rows of each table of relative positions
+  int v_dim = 0;                      // dimensions of a head's value; 0: head_dim
+  std::int64_t encoder_sequence = 0;  // tokens of an encoder-decoder model's input; 0: the workload's sequence_length
+  std::optional<LinearAttention> linear;
+  std::optional<Mamba> mamba;
+  std::optional<Indexer> indexer;
+  std::optional<WindowHeads> window_heads;
 };
 
 // ---------------------------------------------------------------- cluster
@@ -318,6 +376,8 @@ struct System {
   std::string name;
   enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
   std::string generation;  // free text for reports: "Megatron-LM, SC21 (2021)"
+  // The survey's Table 2: language-model systems, single strategies, hybrid parallelism, automatic search.
+  enum class Kind { none, language_model, single_strategy, hybrid_parallel, automatic_search } kind = Kind::none;
 
   // Which operators the framework fuses.
   bool fused_norm = true;
@@ -350,16 +410,20 @@ struct System {
   bool reduce_to_owner = false;    // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
   bool zero1_all_reduces = false;  // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
   Time cycle_time{0};              // gradients leave at ticks of a background thread (Horovod)
-  bool hierarchical_all_reduce = false;    // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
-  bool optimizer_post_validation = false;  // the step goes on before the global norm is known (zero bubble)
-  int vocab_divisor = 0;                   // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
+  bool hierarchical_all_reduce = false;      // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
+  bool optimizer_post_validation = false;    // the step goes on before the global norm is known (zero bubble)
+  int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
+  std::int64_t sharded_bucket_elements = 0;  // buckets of ZeRO-1 and 2 where they differ from plain ones; 0: as those
+  bool reshard_with_pipeline = true;         // false: with stages reshard_after_forward is off unless stated (torchtitan)
+  std::string order;                         // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
   // Tensor parallelism.
   bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
 
   // Pipeline.
-  bool batched_p2p = true;          // send and receive posted together, blocking the compute stream
-  bool scatter_gather_p2p = false;  // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+  bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
+  bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
+  std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
 
   // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'
   // ("zero2+pipeline"). Marks of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.
