@@ -1,4 +1,4 @@
-// Self-attention of GPT and Llama: MHA and GQA, fused or not.
+// Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
 #include "builder.h"
 
 namespace stepcast::model {
@@ -7,25 +7,27 @@ namespace {
 AttentionShape shape_of(const Builder& b, const CoreAttention& core) {
   AttentionShape shape;
   shape.sequences = b.shard.sequences;
-  shape.query_length = b.shard.sequence_length / b.shard.context;
-  shape.key_length = b.shard.sequence_length;
+  shape.query_length = b.sequence / b.shard.context;
+  shape.key_length = b.sequence;
   shape.heads = core.heads;
   shape.kv_heads = core.kv_heads;
   shape.qk_dim = core.qk_dim;
   shape.v_dim = core.v_dim;
-  shape.causal = true;
+  shape.causal = !b.kind.encoder;
+  apply_window(b, shape);
   return shape;
 }
 
-// One kernel. Forward counts half of the square (causal); backward recomputes the scores: 5
-// products against 2 (Dao, arXiv 2205.14135, appendix B.4).
+// One kernel. Forward counts the scores that it computes; backward recomputes them: 5 products
+// against 2 (Dao, arXiv 2205.14135, appendix B.4).
 Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
                const Tensor& output) {
   Operator op = named("core_attention", OpKind::fused_attention, Module::core_attention);
   op.attention = a;
-  const double square = static_cast<double>(a.sequences) * static_cast<double>(a.heads) *
-                        static_cast<double>(a.query_length) * static_cast<double>(a.key_length);
-  op.forward = Flops(2.0 * square * (a.qk_dim + a.v_dim) * 0.5);
+  const double scores =
+      static_cast<double>(a.sequences) * static_cast<double>(a.heads) * attention_pairs(a);
+  op.forward = Flops(2.0 * scores * (a.qk_dim + a.v_dim));
+  op.parameters = b.model.sinks ? a.heads : 0;
   op.input_grad = Flops(2.5 * op.forward.count());
   const std::int64_t lse = 4 * b.tokens * a.heads;  // log-sum-exp, fp32 a token and head
   const std::int64_t rows = b.tokens * a.heads;
@@ -127,19 +129,21 @@ Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const 
 Node add_attention(Builder& b, Node from, const Tensor& input) {
   const job::Model& m = b.model;
   const int t = b.shard.tensor;
-  const int heads = m.heads / t;
-  const int kv_heads = m.kv_heads / t;
+  const HeadShape all = head_shape(m, b.kind);
+  const int heads = all.heads / t;
+  const int kv_heads = all.kv_heads / t;
   const std::int64_t e = b.element;
-  const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * m.head_dim;
-  const std::int64_t width = qk_width + static_cast<std::int64_t>(kv_heads) * m.head_dim;
-  const std::int64_t out_width = static_cast<std::int64_t>(heads) * m.head_dim;
+  const std::int64_t qk_width = static_cast<std::int64_t>(heads + kv_heads) * all.qk_dim;
+  const std::int64_t width = qk_width + static_cast<std::int64_t>(kv_heads) * all.v_dim;
+  const std::int64_t out_width = static_cast<std::int64_t>(heads) * all.v_dim;
+  const std::int64_t gate_width = m.attention_gate ? out_width : 0;
 
   Tensor qkv = b.tensor(b.tokens * width * e);
   Operator project = linear({"qkv",
                              Module::attention,
                              TensorRole::column,
-                             {b.tokens, width, b.hidden, 1},
-                             m.biases.qkv ? width : 0,
+                             {b.tokens, width + gate_width, b.hidden, 1},
+                             m.biases.qkv ? width + gate_width : 0,
                              e,
                              b.fused_projection() ? 1 : 3});
   keep(project, "input", input);
@@ -163,7 +167,7 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   const std::int64_t qk_bytes = qk_elements * e;
   if (m.qk_norm) {
     Operator norm = named("qk_norm", OpKind::norm, Module::attention);
-    norm.parameters = 2 * static_cast<std::int64_t>(m.head_dim);
+    norm.parameters = m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim);
     describe_norm(b, norm, qk_elements, qkv);
     norm.forward_kernels *= 2;  // q and k apart
     norm.backward_kernels *= 2;
@@ -187,8 +191,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     node = b.add(std::move(op), {node});
   }
 
-  const Tensor output = b.tensor(b.tokens * out_width * e);
-  node = add_core_attention(b, {heads, kv_heads, m.head_dim, m.head_dim}, node, qkv, output);
+  Tensor output = b.tensor(b.tokens * out_width * e);
+  node = add_core_attention(b, {heads, kv_heads, all.qk_dim, all.v_dim}, node, qkv, output);
+  if (gate_width > 0) {
+    node = add_gate(b, "attention_gate", out_width, node, output);
+  }
   return add_linear(b,
                     {"out",
                      Module::attention,

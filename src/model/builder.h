@@ -22,12 +22,14 @@ struct Tensor {
 };
 
 struct Builder {
-  Builder(const job::Model& model_, const Shard& shard_, const Style& style_);
+  Builder(const job::Model& model_, const Shard& shard_, const Style& style_, LayerKind kind_ = {});
 
   const job::Model& model;
   const Shard& shard;
   const Style& style;
+  LayerKind kind;  // of the layer under construction
 
+  std::int64_t sequence = 0;      // tokens of one sequence here: the encoder's in its layers
   std::int64_t tokens = 0;        // of the micro-batch on this rank, after context parallelism: T
   std::int64_t local_tokens = 0;  // T / t with sequence parallelism, else T
   std::int64_t hidden = 0;
@@ -95,6 +97,19 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
 // (Bias +) (dropout +) residual: `bias` elements of the preceding row-parallel linear's bias.
 Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
                   Node skip);
+
+// attention_window.cpp. Heads of a layer, whole: window layers may have heads of their own.
+struct HeadShape {
+  int heads = 0;
+  int kv_heads = 0;
+  int qk_dim = 0;
+  int v_dim = 0;
+};
+HeadShape head_shape(const job::Model& model, const LayerKind& kind);
+// Cuts a shape to the window of a window layer.
+void apply_window(const Builder& b, AttentionShape& shape);
+// A sigmoid gate on `width` columns; `output` becomes the gated tensor.
+Node add_gate(Builder& b, const char* name, std::int64_t width, Node from, Tensor& output);
 
 // One block each, from the normed input to the output of its last linear. `input` is the normed
 // tensor.

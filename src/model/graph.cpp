@@ -60,9 +60,11 @@ std::optional<std::string> graph_fault(const OperatorGraph& graph) {
   return std::nullopt;
 }
 
-Builder::Builder(const job::Model& model_, const Shard& shard_, const Style& style_)
-    : model(model_), shard(shard_), style(style_), hidden(model_.hidden) {
-  tokens = shard.sequences * shard.sequence_length / shard.context;
+Builder::Builder(const job::Model& model_, const Shard& shard_, const Style& style_,
+                 LayerKind kind_)
+    : model(model_), shard(shard_), style(style_), kind(kind_), hidden(model_.hidden) {
+  sequence = kind.encoder ? encoder_sequence(model, shard.sequence_length) : shard.sequence_length;
+  tokens = shard.sequences * sequence / shard.context;
   local_tokens = shard.sequence_parallel ? tokens / shard.tensor : tokens;
   element = static_cast<std::int64_t>(job::bytes_per_element(style.dtype));
   graph.operators.reserve(24);

@@ -40,6 +40,10 @@ enum class Module { embedding, attention, core_attention, mlp, moe, shared_exper
 // whole); row: input features (its output is a partial sum); vocab_*: the vocabulary.
 enum class TensorRole { none, column, row, vocab_embedding, vocab_head };
 
+// Where tokens change ranks in a mixture of experts. dispatch: the operator that lays tokens out by expert; combine: the
+// one that takes them back. Dispatchers send before or after the first and return after or before the second.
+enum class ExpertRole { none, dispatch, combine };
+
 struct Gemm {
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -59,6 +63,10 @@ struct AttentionShape {
   std::int64_t window = 0;  // keys that a query sees at most; 0: all
   double share = 1;         // of the (causal) score matrix that is computed: packed documents, a context-parallel step
 };
+
+// Scores that are computed for one sequence and head, on average over ranks that share a sequence: half of the square
+// when causal, what lies in the window, the share that is left.
+double attention_pairs(const AttentionShape& shape);
 
 // A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a
 // linear's input that three linears read counts once); the id is unique within a graph. What
@@ -88,9 +96,10 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  std::int64_t parameters = 0;     // elements on this rank that are trained
-  std::int64_t frozen = 0;         // elements that take no gradient
-  double frozen_width = 0;         // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
+  std::int64_t parameters = 0;  // elements on this rank that are trained
+  std::int64_t frozen = 0;      // elements that take no gradient
+  double frozen_width = 0;      // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
+  ExpertRole expert = ExpertRole::none;
   bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
 
@@ -110,8 +119,17 @@ struct Shard {
   int expert_tensor = 1;
 };
 
+// How tokens reach their experts. `load`: rows of the most loaded expert-parallel rank over the mean of all tokens, after
+// capacity; `kept`: share of the tokens' copies that is not dropped.
+struct Routing {
+  job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
+  double load = 1;
+  double kept = 1;
+};
+
 // What the framework does with operators and precision.
 struct Style {
+  Routing routing;
   job::DType dtype = job::DType::bf16;  // of activations
   job::AttentionKernel attention = job::AttentionKernel::flash2;
   job::LossKernel loss = job::LossKernel::vocab_parallel;
@@ -145,6 +163,9 @@ inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, 
 LayerKind layer_kind(const job::Model& model, int layer);
 // Layers that pipeline stages divide: the model's, with its multi-token prediction layers.
 int layer_count(const job::Model& model);
+
+// Tokens of one sequence in encoder layers: an encoder-decoder model may have another length there.
+std::int64_t encoder_sequence(const job::Model& model, std::int64_t sequence_length);
 
 OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard, const Style& style);
 OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style);

@@ -1,0 +1,69 @@
+// Attention layers that differ within one model: windows, chunks, encoders, heads of their own.
+//
+// LAW  a causal query at position p of a window w meets min(p, w) keys: w s - w^2 / 2 scores of a
+//      sequence s, half of the square for w = s.
+#include <algorithm>
+
+#include "builder.h"
+
+namespace stepcast::model {
+
+std::int64_t encoder_sequence(const job::Model& model, std::int64_t sequence_length) {
+  const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;
+  return both && model.encoder_sequence > 0 ? model.encoder_sequence : sequence_length;
+}
+
+double attention_pairs(const AttentionShape& shape) {
+  const auto queries = static_cast<double>(shape.query_length);
+  const auto keys = static_cast<double>(shape.key_length);
+  const auto window = static_cast<double>(shape.window);
+  const bool windowed = shape.window > 0 && shape.window < shape.key_length;
+  if (!shape.causal) {
+    return queries * (windowed ? window : keys) * shape.share;
+  }
+  return queries * (windowed ? window - window * window / (2 * keys) : keys / 2) * shape.share;
+}
+
+HeadShape head_shape(const job::Model& model, const LayerKind& kind) {
+  if (kind.mixer == LayerKind::Mixer::window && model.window_heads) {
+    const job::WindowHeads& h = *model.window_heads;
+    return {h.heads, h.kv_heads, h.head_dim, h.v_dim > 0 ? h.v_dim : h.head_dim};
+  }
+  return {model.heads, model.kv_heads, model.head_dim,
+          model.v_dim > 0 ? model.v_dim : model.head_dim};
+}
+
+void apply_window(const Builder& b, AttentionShape& shape) {
+  if (b.kind.mixer != LayerKind::Mixer::window) {
+    return;
+  }
+  const std::int64_t window = b.model.sliding_window;
+  if (!b.model.chunked_window) {
+    shape.window = window;
+  } else if (window < shape.key_length) {
+    // Chunks are sequences of their own.
+    const std::int64_t queries = std::min(shape.query_length, window);
+    shape.sequences = shape.sequences * shape.query_length / queries;
+    shape.query_length = queries;
+    shape.key_length = window;
+  }
+}
+
+Node add_gate(Builder& b, const char* name, std::int64_t width, Node from, Tensor& output) {
+  Operator op = named(name, OpKind::activation, Module::attention);
+  const std::int64_t bytes = b.tokens * width * b.element;
+  keep(op, "gate", b.tensor(bytes));
+  keep(op, "output", output);
+  // Sigmoid and product; backward: both factors' gradients from both factors and the result's.
+  if (b.style.compiled) {
+    moves(op, 3 * bytes, 5 * bytes, 1, 1);
+  } else {
+    keep(op, "sigmoid", b.tensor(bytes));
+    moves(op, 5 * bytes, 9 * bytes, 2, 3);
+  }
+  op.forward_output = Bytes(bytes);
+  output = b.tensor(bytes);
+  return b.add(std::move(op), {from});
+}
+
+}  // namespace stepcast::model
