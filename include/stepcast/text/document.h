@@ -37,6 +37,9 @@ Value read_yaml(const std::filesystem::path& file);
 Value parse_yaml(std::string_view text, const std::string& name);
 Value read_json(const std::filesystem::path& file);  // keeps line and column
 Value parse_json(std::string_view text, const std::string& name);
+Value read_toml(const std::filesystem::path& file);
+Value parse_toml(std::string_view text, const std::string& name);
+std::string read_text(const std::filesystem::path& file);  // the whole of a text file
 std::vector<Value> read_json_lines(const std::filesystem::path& file);
 
 struct Table {
