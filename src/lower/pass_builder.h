@@ -8,6 +8,7 @@
 
 #include "passes.h"
 #include "slowdown.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::lower {
 
@@ -20,6 +21,7 @@ class PassBuilder {
   Passes build();
 
  private:
+  friend class ContextAttention;  // passes_context.cpp
   using Operator = model::Operator;
   using Items = std::vector<Item>;
 
@@ -66,7 +68,10 @@ class PassBuilder {
   void expert_after(std::size_t i, Items& out);
   void expert_before_backward(std::size_t i, Items& out);
   void expert_after_backward(std::size_t i, Items& out);
-  std::int64_t copies(const Operator& op) const;
+  void to_experts(const Operator& op, bool gradients, Items& out);
+  void from_experts(const Operator& op, bool gradients, Items& out);
+  void exchange(Items& out, std::int64_t bytes, const std::string& label);
+  bool sends_copies() const;
 
   const model::OperatorGraph& graph_;
   const PassContext& context_;
@@ -77,6 +82,8 @@ class PassBuilder {
   job::DType dtype_ = job::DType::bf16;
   job::DType gemm_dtype_ = job::DType::bf16;
   double width_ = 2;
+  job::MoeRuntime::Dispatcher dispatcher_ = job::MoeRuntime::Dispatcher::alltoall;
+  model::ExpertRows rows_;   // of a mixture of experts
   std::vector<bool> opens_;  // by operator: gathers its input
   bool weight_ = false;      // what is emitted now belongs to the weight gradient
 };

@@ -50,6 +50,10 @@ PassBuilder::PassBuilder(const model::OperatorGraph& graph, const PassContext& c
   dtype_ = plan_.style.dtype;
   gemm_dtype_ = plan_.job.workload.precision;
   width_ = job::bytes_per_element(dtype_);
+  dispatcher_ = plan_.style.routing.dispatcher;
+  if (plan_.job.model.moe) {
+    rows_ = model::expert_rows(plan_.job.model, plan_.shard, plan_.style.routing);
+  }
   find_regions();
 }
 
@@ -89,12 +93,12 @@ std::int64_t PassBuilder::gemm_bytes(std::int64_t rows, std::int64_t columns,
 }
 
 std::int64_t PassBuilder::input_bytes(const Operator& op) const {
-  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) / copies(op)
+  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch)
                  : op.forward_output.count();
 }
 
 std::int64_t PassBuilder::output_bytes(const Operator& op) const {
-  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch) / copies(op)
+  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch)
                  : op.forward_output.count();
 }
 
@@ -244,6 +248,7 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
 
 void PassBuilder::count(Passes& out) const {
   std::set<std::uint32_t> storages;
+  std::set<std::uint32_t> inputs;
   std::int64_t previous_output = 0;
   for (const Operator& op : graph_.operators) {
     for (const model::Saved& saved : op.saved) {
@@ -258,15 +263,27 @@ void PassBuilder::count(Passes& out) const {
         out.saved += round_512(saved.bytes.count());
       }
     }
+    if (op.gemm && op.parameters > 0) {
+      for (const model::Saved& saved : op.saved) {
+        if (saved.name == "input" && inputs.insert(saved.storage).second) {
+          out.weight_inputs += round_512(saved.bytes.count());
+        }
+      }
+      out.output_gradients += round_512(output_bytes(op));
+    }
     out.forward_temporary =
         std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count());
     out.backward_temporary =
         std::max(out.backward_temporary,
                  op.backward_temporary.count() + op.forward_output.count() + previous_output);
     previous_output = op.forward_output.count();
-    out.parameters += op.parameters;
+    // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM marks them apart
+    // under expert parallelism alone).
+    const bool apart = op.expert_parameters &&
+                       (plan_.shard.expert > 1 || plan_.shard.expert_tensor != plan_.shard.tensor);
+    (apart ? out.expert_parameters : out.parameters) += op.parameters;
     out.tensors += op.parameters > 0 ? 1 : 0;
-    if (op.tensor == TensorRole::none) {
+    if (op.tensor == TensorRole::none && !op.expert_parameters) {
       out.replicated += op.parameters;
     }
     out.forward_kernels += op.forward_kernels;

@@ -93,8 +93,8 @@ struct Passes {
       input_grad;  // of schedules that split: the items of `backward` that are not `weight`
   std::vector<Item> weight_grad;  // and those that are
   std::int64_t saved = 0;         // bytes kept from forward to backward when the unit keeps all
-  std::int64_t saved_for_weight =
-      0;  // of a split backward: inputs and output gradients of products, kept from I to W
+  std::int64_t weight_inputs = 0;     // of `saved`: what the weight gradient reads
+  std::int64_t output_gradients = 0;  // what it reads beside them: made by pass I, kept until W
   std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "builder.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::model {
 namespace {
@@ -34,65 +35,102 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   return b.add(std::move(choose), {logits});
 }
 
-}  // namespace
-
-Node add_moe(Builder& b, Node from, const Tensor& input) {
+// Experts' products on the rows that reached this rank, between the dispatch of tokens and their
+// return.
+Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   const job::Moe& moe = *b.model.moe;
   const std::int64_t e = b.element;
-  const int local_experts = moe.experts / b.shard.expert;
-  const int et = b.shard.expert_tensor;
-  const std::int64_t width = moe.ffn / et;
+  const int local = moe.experts / b.shard.expert;
+  const std::int64_t width = moe.ffn / b.shard.expert_tensor;
   const std::int64_t fc1_width = (b.model.gated_mlp ? 2 : 1) * width;
-  const std::int64_t sent = b.local_tokens * moe.topk;
-  // Without sequence parallelism all tensor ranks hold the same tokens already.
-  const bool distinct = b.shard.sequence_parallel || b.shard.tensor == 1;
-  const std::int64_t rows = distinct ? sent * et : sent;
-  const std::int64_t rows_each = std::max<std::int64_t>(1, ceil_div(rows, local_experts));
-  const std::int64_t fc1_bias = b.model.biases.mlp ? local_experts * fc1_width : 0;
-  const std::int64_t fc2_bias = b.model.biases.mlp ? local_experts * b.hidden : 0;
-
-  const Node routed = add_router(b, moe, from, input);
-
-  Operator permute = named("permute", OpKind::permute, Module::moe);
-  const std::int64_t copy = (sent + b.local_tokens) * b.hidden * e;
-  moves(permute, copy, copy, 2, 2);
-  permute.forward_output = Bytes(sent * b.hidden * e);
-  keep(permute, "row_map", b.tensor(4 * sent));
-  Node node = b.add(std::move(permute), {from, routed});
-
-  const Tensor received = b.tensor(rows * b.hidden * e);
-  const Tensor fc1_output = b.tensor(rows * fc1_width * e);
-  const Tensor fc2_input = b.tensor(rows * width * e);
-  const auto expert_linear = [&](const char* name, TensorRole role, std::int64_t n, std::int64_t k,
+  const std::int64_t rows_each = std::max<std::int64_t>(1, ceil_div(rows.computed, local));
+  const std::int64_t fc1_bias = b.model.biases.mlp ? local * fc1_width : 0;
+  const std::int64_t fc2_bias = b.model.biases.mlp ? local * b.hidden : 0;
+  const Tensor received = b.tensor(rows.computed * b.hidden * e);
+  const Tensor fc1_output = b.tensor(rows.computed * fc1_width * e);
+  const Tensor fc2_input = b.tensor(rows.computed * width * e);
+  Node node = from;
+  const auto expert_linear = [&](const char* name, std::int64_t n, std::int64_t k,
                                  std::int64_t bias, const Tensor& read) {
-    Operator op = linear({name,
-                          Module::moe,
-                          et > 1 ? role : TensorRole::none,
-                          {rows_each, n, k, local_experts},
-                          bias,
-                          e,
-                          1});
+    Operator op =
+        linear({name, Module::moe, TensorRole::none, {rows_each, n, k, local}, bias, e, 1});
     op.kind = OpKind::grouped_gemm;
     // Balanced rows, not those rounded up to whole rows an expert.
-    op.forward = op.input_grad = op.weight_grad =
-        Flops(2.0 * static_cast<double>(rows) * static_cast<double>(n) * static_cast<double>(k));
-    op.forward_output = Bytes(rows * n * e);
+    op.forward = op.input_grad = op.weight_grad = Flops(
+        2.0 * static_cast<double>(rows.computed) * static_cast<double>(n) * static_cast<double>(k));
+    op.forward_output = Bytes(rows.computed * n * e);
     op.expert_parameters = true;
     keep(op, "input", read);
     return b.add(std::move(op), {node});
   };
-  node = expert_linear("expert_fc1", TensorRole::column, fc1_width, b.hidden, fc1_bias, received);
-  node =
-      b.add(activation(b, "expert_act", Module::moe, rows, width, fc1_bias, fc1_output, fc2_input),
-            {node});
-  node = expert_linear("expert_fc2", TensorRole::row, b.hidden, width, fc2_bias, fc2_input);
+  node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
+  node = b.add(activation(b, "expert_act", Module::moe, rows.computed, width, fc1_bias, fc1_output,
+                          fc2_input),
+               {node});
+  return expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
+}
+
+// Rows that came from several ranks lie by rank; the experts want them by expert.
+Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
+  Operator op = named(name, OpKind::permute, Module::moe);
+  const std::int64_t copy = 2 * rows * b.hidden * b.element;
+  moves(op, copy, copy, 1, 1);
+  op.forward_output = Bytes(copy / 2);
+  return b.add(std::move(op), {from});
+}
+
+}  // namespace
+
+Node add_moe(Builder& b, Node from, const Tensor& input) {
+  using Dispatcher = job::MoeRuntime::Dispatcher;
+  const job::Moe& moe = *b.model.moe;
+  const std::int64_t e = b.element;
+  const Dispatcher dispatcher = b.style.routing.dispatcher;
+  const bool several = b.shard.expert > 1;
+  const ExpertRows rows = expert_rows(b.model, b.shard, b.style.routing);
+  // Tokens that the operators around the experts read and write, and their copies: this rank's
+  // where copies travel, those of all senders where tokens do.
+  std::int64_t tokens = rows.tokens;
+  std::int64_t copies = rows.sent;
+  if (dispatcher == Dispatcher::allgather) {
+    tokens = rows.gathered;
+    copies = rows.computed;
+  } else if (several && dispatcher != Dispatcher::alltoall) {
+    tokens = rows.distinct;
+    copies = rows.received;
+  }
+  // HybridEP's own kernels write rows by expert and sum them (fused permute).
+  const bool fused = several && dispatcher == Dispatcher::hybridep;
+
+  const Node routed = add_router(b, moe, from, input);
+
+  Operator permute = named("permute", OpKind::permute, Module::moe);
+  permute.expert = ExpertRole::dispatch;
+  const std::int64_t copy = (copies + tokens) * b.hidden * e;
+  moves(permute, fused ? 0 : copy, fused ? 0 : copy, fused ? 0 : 2, fused ? 0 : 2);
+  permute.forward_output = Bytes(copies * b.hidden * e);
+  keep(permute, "row_map", b.tensor(4 * copies));
+  Node node = b.add(std::move(permute), {from, routed});
+
+  const int senders = b.shard.expert * (rows.computed > rows.received ? b.shard.expert_tensor : 1);
+  const bool sorts =
+      dispatcher == Dispatcher::alltoall && senders > 1 && moe.experts > b.shard.expert;
+  if (sorts) {
+    node = add_sort(b, "sort_by_expert", rows.computed, node);
+  }
+  node = add_experts(b, rows, node);
+  if (sorts) {
+    node = add_sort(b, "sort_by_rank", rows.computed, node);
+  }
 
   // Rows come back, are weighted by their probabilities (whose gradient needs them) and summed per
   // token.
   Operator unpermute = named("unpermute", OpKind::permute, Module::moe);
-  const Tensor returned = b.tensor(sent * b.hidden * e);
-  moves(unpermute, copy, copy + returned.bytes, 2, 3);
-  unpermute.forward_output = Bytes(b.local_tokens * b.hidden * e);
+  unpermute.expert = ExpertRole::combine;
+  const Tensor returned = b.tensor(copies * b.hidden * e);
+  moves(unpermute, fused ? 0 : copy, fused ? 0 : copy + returned.bytes, fused ? 0 : 2,
+        fused ? 0 : 3);
+  unpermute.forward_output = Bytes(tokens * b.hidden * e);
   keep(unpermute, "expert_output", returned);
   node = b.add(std::move(unpermute), {node, routed});
   if (moe.shared_experts == 0) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "builder.h"
+#include "stepcast/model/experts.h"
 
 namespace stepcast::model {
 
@@ -72,6 +73,7 @@ std::int64_t padded_vocab(std::int64_t vocab, std::int64_t divisor, int tensor) 
 
 Style style_of(const job::Job& job) {
   Style s;
+  s.routing = routing_of(job);
   switch (job.workload.precision) {
     case job::DType::fp32:
     case job::DType::tf32:

@@ -1,0 +1,122 @@
+#include "stepcast/model/experts.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace stepcast::model {
+namespace {
+
+// Load of each expert over the mean.
+std::vector<double> loads(const job::ExpertBalance& balance, int experts) {
+  using Kind = job::ExpertBalance::Kind;
+  std::vector<double> out(static_cast<std::size_t>(experts), 1.0);
+  if (balance.kind == Kind::spread && experts > 1) {
+    const double hot = std::clamp(balance.spread, 1.0, static_cast<double>(experts));
+    std::fill(out.begin(), out.end(), (experts - hot) / (experts - 1));
+    out.front() = hot;
+  } else if (balance.kind == Kind::shares) {
+    STEPCAST_CHECK(static_cast<int>(balance.shares.size()) == experts,
+                   "a share of the load for each expert");
+    const double sum = std::accumulate(balance.shares.begin(), balance.shares.end(), 0.0);
+    STEPCAST_CHECK(sum > 0, "experts' shares of the load");
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i] = balance.shares[i] / sum * experts;
+    }
+  }
+  return out;
+}
+
+double most_loaded(const std::vector<double>& by_expert, int ranks) {
+  const std::size_t each = by_expert.size() / static_cast<std::size_t>(std::max(1, ranks));
+  double most = 0;
+  for (std::size_t first = 0; first + each <= by_expert.size(); first += each) {
+    double sum = 0;
+    for (std::size_t i = 0; i < each; ++i) {
+      sum += by_expert[first + i];
+    }
+    most = std::max(most, sum / static_cast<double>(each));
+  }
+  return most;
+}
+
+std::int64_t rounded(double x) { return static_cast<std::int64_t>(std::llround(x)); }
+
+}  // namespace
+
+double expert_load(const job::ExpertBalance& balance, int experts, int ranks, double copies) {
+  if (ranks <= 1) {
+    return 1;
+  }
+  if (balance.kind == job::ExpertBalance::Kind::forced) {
+    return copies > 0 ? 1 + std::sqrt(2 * std::log(ranks) * (ranks - 1) / copies) : 1;
+  }
+  return most_loaded(loads(balance, experts), ranks);
+}
+
+double expected_groups(int experts, int topk, int groups) {
+  if (groups <= 1) {
+    return 1;
+  }
+  // None of the top-k falls into one group: C(E - e, k) / C(E, k).
+  const int each = experts / groups;
+  double none = 1;
+  for (int i = 0; i < topk; ++i) {
+    none *= std::max(0.0, static_cast<double>(experts - each - i)) / (experts - i);
+  }
+  return groups * (1 - none);
+}
+
+double ExpertRows::copies_by_domain(int domains) const {
+  return expected_groups(experts, topk, domains);
+}
+
+Routing routing_of(const job::Job& job) {
+  Routing out;
+  out.dispatcher = job.moe.dispatcher;
+  if (!job.model.moe) {
+    return out;
+  }
+  const job::Moe& moe = *job.model.moe;
+  const int ranks = std::max(1, job.parallelism.expert);
+  const double split = std::max(1, job.parallelism.context) *
+                       (job.parallelism.sequence_parallel ? job.parallelism.tensor : 1);
+  const double tokens = static_cast<double>(job.workload.micro_batch) *
+                        static_cast<double>(job.workload.sequence_length) / split;
+  out.load = expert_load(job.moe.balance, moe.experts, ranks, tokens * ranks * moe.topk);
+  if (job.moe.capacity_factor) {
+    // Each expert takes at most its capacity (Megatron-LM: moe_utils.py, get_capacity; not padded).
+    const double capacity = *job.moe.capacity_factor;
+    std::vector<double> taken = loads(job.moe.balance, moe.experts);
+    for (double& one : taken) {
+      one = std::min(one, capacity);
+    }
+    out.kept = std::accumulate(taken.begin(), taken.end(), 0.0) / moe.experts;
+    out.load = ranks > 1 ? std::min(most_loaded(taken, ranks), capacity) : out.kept;
+  }
+  return out;
+}
+
+ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routing& routing) {
+  const job::Moe& moe = *model.moe;
+  const bool split = shard.sequence_parallel && shard.tensor > 1;
+  ExpertRows out;
+  out.experts = moe.experts;
+  out.topk = moe.topk;
+  const std::int64_t all = shard.sequences * shard.sequence_length / std::max(1, shard.context);
+  out.tokens = all / (split ? shard.tensor : 1);
+  const std::int64_t copies = out.tokens * moe.topk;
+  out.sent = rounded(static_cast<double>(copies) * routing.kept);
+  out.received = rounded(static_cast<double>(copies) * routing.load);
+  // Without sequence parallelism all tensor ranks hold the same tokens already.
+  const int distinct = split || shard.tensor == 1 ? shard.expert_tensor : 1;
+  out.computed = out.received * distinct;
+  out.gathered = out.tokens * shard.expert * distinct;
+  out.distinct = rounded(static_cast<double>(out.tokens) * routing.load *
+                         expected_groups(moe.experts, moe.topk, shard.expert));
+  out.copies_by_rank = expected_groups(moe.experts, moe.topk, shard.expert);
+  return out;
+}
+
+}  // namespace stepcast::model
