@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <numeric>
+#include <set>
 
 namespace stepcast::config {
 
@@ -310,9 +311,9 @@ class Checker {
            what, of);
       }
     };
-    // Sizes are at most 10^7 and context is 1, so the product fits; data is multiplied in only
-    // below the ranks.
-    const std::int64_t model_ranks = std::int64_t{p.tensor} * p.context * p.pipeline;
+    // Sizes are at most 10^7: two of them fit, a third is multiplied in only below the ranks.
+    const std::int64_t two = std::int64_t{p.tensor} * p.context;
+    const std::int64_t model_ranks = two > ranks ? two : two * p.pipeline;
     if (model_ranks > ranks) {
       no(blame(),
          "tensor {} x context {} x pipeline {} is more than the cluster's {} ranks; expected at "
@@ -333,16 +334,27 @@ class Checker {
          m.vocab);
     }
     if (m.moe) {
-      if (p.expert_tensor != p.tensor) {
+      if (m.moe->ffn % p.expert_tensor != 0) {
         no("parallelism.expert_tensor",
-           "expert_tensor {} unlike tensor {} is not modelled yet; expected "
-           "the same",
-           p.expert_tensor, p.tensor);
+           "moe.ffn {} is not divisible by expert_tensor {}; expected a divisor", m.moe->ffn,
+           p.expert_tensor);
       }
-      divide(m.moe->ffn, "moe.ffn");
+      if (m.moe->experts % p.expert != 0) {
+        no("parallelism.expert",
+           "the {} experts are not divisible by expert {}; expected a divisor", m.moe->experts,
+           p.expert);
+      }
+      const auto& balance = j_.moe.balance;
+      if (balance.kind == job::ExpertBalance::Kind::shares &&
+          balance.shares.size() != static_cast<std::size_t>(m.moe->experts)) {
+        no("moe.balance", "moe.balance has {} shares for {} experts; expected one each",
+           balance.shares.size(), m.moe->experts);
+      }
       if (m.moe->shared_experts > 0 && m.moe->shared_ffn > 0) {
         divide(m.moe->shared_ffn, "moe.shared_ffn");
       }
+    } else if (p.expert > 1) {
+      no("parallelism.expert", "expert {} of a model without experts; expected 1", p.expert);
     } else if (p.expert_tensor != 1) {
       no("parallelism.expert_tensor", "expert_tensor {} of a model without experts; expected 1",
          p.expert_tensor);
@@ -380,9 +392,9 @@ class Checker {
     } else {
       micro_batches_ = w.global_batch / at_once;
     }
-    if (p.shard_size && data_ % *p.shard_size != 0) {
+    if (p.shard_size && data_ * p.context % *p.shard_size != 0) {
       no("parallelism.shard_size", "shard_size {} does not divide data {}; expected a divisor",
-         *p.shard_size, data_);
+         *p.shard_size, data_ * p.context);
     }
     if (p.shard_size && p.sharding == job::Sharding::none) {
       no("parallelism.shard_size",
@@ -402,6 +414,11 @@ class Checker {
 
   void stages() {
     const job::Parallelism& p = j_.parallelism;
+    static const std::set<std::string> plain = {"gpipe", "1f1b", "interleaved_1f1b"};
+    if (!p.layout.empty() || p.redistribute || p.embedding_as_layer || p.loss_as_layer ||
+        j_.model.mtp_layers > 0 || (p.schedule && plain.count(p.schedule->name) == 0)) {
+      return;  // strategy places these
+    }
     const int layers = j_.model.layers;
     const std::int64_t virtual_stages = std::int64_t{p.pipeline} * p.virtual_pipeline;
     if (virtual_stages > layers && p.layers_per_stage.empty()) {

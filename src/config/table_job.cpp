@@ -18,9 +18,6 @@ using job::MoeRuntime;
 using job::Nccl;
 using job::Workload;
 
-// Formats that the interface names and no kernel table prices yet.
-const std::vector<std::string> kLaterFormats = {"fp8_block", "mxfp8", "nvfp4"};
-
 Words<job::DType> formats(const std::vector<std::string>& names) {
   Words<job::DType> out;
   for (const auto& name : names) {
@@ -30,11 +27,181 @@ Words<job::DType> formats(const std::vector<std::string>& names) {
       }
     }
   }
-  out.later = kLaterFormats;
   return out;
 }
 
 namespace {
+
+using job::Finetune;
+
+// Modules as PEFT names them, without their suffix: q_proj is q.
+const std::vector<std::string>& finetune_targets() {
+  static const std::vector<std::string> names = {"q",  "k",    "v",   "o",  "gate",
+                                                 "up", "down", "qkv", "all"};
+  return names;
+}
+
+Field<Finetune> targets() {
+  Field<Finetune> f;
+  Value list = type_schema("array");
+  tree::put(list, "items", enum_schema(finetune_targets()));
+  f.spec = {
+      "targets",
+      "Modules with an adapter: q, k, v, o, gate, up, down; qkv and all are short for several.",
+      std::move(list),
+      false,
+      false,
+      {}};
+  f.read = [](Reader& r, const Value& v, Finetune& out) {
+    if (v.kind != Value::Kind::sequence) {
+      r.expected(v, "a list of modules such as [q, v]");
+      return;
+    }
+    out.targets.clear();
+    const auto add = [&](const std::string& name) {
+      if (std::find(out.targets.begin(), out.targets.end(), name) == out.targets.end()) {
+        out.targets.push_back(name);
+      }
+    };
+    for (const Value& one : v.items) {
+      if (!read_word(r, one, finetune_targets(), {})) {
+        continue;
+      }
+      if (one.scalar == "qkv" || one.scalar == "all") {
+        for (const char* name : {"q", "k", "v"}) {
+          add(name);
+        }
+      }
+      if (one.scalar == "all") {
+        for (const char* name : {"o", "gate", "up", "down"}) {
+          add(name);
+        }
+      } else if (one.scalar != "qkv") {
+        add(one.scalar);
+      }
+    }
+  };
+  f.write = [](const Finetune& from) -> std::optional<Value> {
+    std::vector<Value> items;
+    for (const auto& t : from.targets) {
+      items.push_back(tree::string(t));
+    }
+    return tree::list(std::move(items));
+  };
+  return f;
+}
+
+const Table<Finetune>& finetune_table() {
+  static const Table<Finetune> table = {
+      integer("rank", &Finetune::rank, 1, kWide,
+              "Rank of an adapter's product, or width of its bottleneck."),
+      targets(),
+  };
+  return table;
+}
+
+// none, or {lora: {rank: 16, targets: [q, v]}}.
+Field<Workload> finetune() {
+  using Kind = Finetune::Kind;
+  static const std::vector<std::pair<std::string, Kind>> kinds = {
+      {"lora", Kind::lora}, {"qlora", Kind::qlora}, {"adapter", Kind::adapter}};
+  Field<Workload> f;
+  Value map = type_schema("object");
+  Value properties = tree::map();
+  for (const auto& [name, kind] : kinds) {
+    tree::put(properties, name, object_schema(specs(finetune_table())));
+  }
+  tree::put(map, "properties", std::move(properties));
+  f.spec = {"finetune",
+            "none: every parameter is trained; {lora: {rank: 16, targets: [q, v]}}, {qlora: {...}} "
+            "or {adapter: {...}}: "
+            "the base model is frozen.",
+            any_of({enum_schema({"none"}), std::move(map)}),
+            false,
+            false,
+            {}};
+  f.spec.one_of = true;
+  f.read = [](Reader& r, const Value& v, Workload& w) {
+    w.finetune = {};
+    if (v.kind != Value::Kind::map) {
+      read_word(r, v, {"none"}, {});
+      return;
+    }
+    if (v.entries.size() != 1) {
+      r.expected(v, "one of lora, qlora and adapter");
+      return;
+    }
+    const auto& entry = v.entries.front();
+    for (const auto& [name, kind] : kinds) {
+      if (entry.key == name) {
+        w.finetune.kind = kind;
+      }
+    }
+    if (w.finetune.kind == Kind::none) {
+      r.unknown(entry, {"lora", "qlora", "adapter"});
+      return;
+    }
+    Reader::Scope scope(r, entry.key);
+    if (!is_null(entry.value)) {
+      read_table(r, entry.value, finetune_table(), w.finetune);
+    }
+  };
+  f.write = [](const Workload& w) -> std::optional<Value> {
+    for (const auto& [name, kind] : kinds) {
+      if (w.finetune.kind == kind) {
+        Value v = tree::map();
+        tree::put(v, name, write_table(finetune_table(), w.finetune));
+        return v;
+      }
+    }
+    return tree::string("none");
+  };
+  return f;
+}
+
+Field<Workload> documents() {
+  Field<Workload> f;
+  Value list = type_schema("array");
+  Value item = type_schema("integer");
+  tree::put(item, "minimum", tree::number(std::int64_t{1}));
+  tree::put(list, "items", std::move(item));
+  f.spec = {"documents",
+            "Lengths of the documents that are packed into one sequence; attention stays inside "
+            "each. Left out: one.",
+            any_of({std::move(list), type_schema("null")}),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Workload& w) {
+    w.documents.clear();
+    if (is_null(v)) {
+      return;
+    }
+    if (v.kind != Value::Kind::sequence) {
+      r.expected(v, "a list of lengths in tokens");
+      return;
+    }
+    std::int64_t sum = 0;
+    for (const Value& one : v.items) {
+      if (const auto n = read_integer(r, one, 1, 1'000'000'000)) {
+        w.documents.push_back(*n);
+        sum += *n;
+      }
+    }
+    if (w.sequence_length > 0 && sum > w.sequence_length) {
+      r.fault(v, fmt::format("{} adds up to {} tokens, more than the sequence's {}", r.path(), sum,
+                             w.sequence_length));
+    }
+  };
+  f.write = [](const Workload& w) -> std::optional<Value> {
+    std::vector<Value> items;
+    for (const auto n : w.documents) {
+      items.push_back(tree::number(n));
+    }
+    return tree::list(std::move(items));
+  };
+  return f;
+}
 
 const Table<Workload>& workload_table() {
   static const Table<Workload> table = {
@@ -44,10 +211,11 @@ const Table<Workload>& workload_table() {
               "Sequences per optimizer step."),
       integer("micro_batch", &Workload::micro_batch, 1, kManyBatches,
               "Sequences per micro-batch of a data-parallel rank."),
-      choice("precision", &Workload::precision, formats({"bf16", "fp16", "fp32", "tf32", "fp8"}),
+      choice("precision", &Workload::precision,
+             formats({"bf16", "fp16", "fp32", "tf32", "fp8", "fp8_block", "mxfp8", "nvfp4"}),
              "Number format of the matrix products."),
-      only<Workload>("finetune", "none", "fine-tuning (LoRA, QLoRA, adapters)",
-                     "Only none: training every parameter."),
+      documents(),
+      finetune(),
       optional_number("tokens", &Workload::tokens, 1, 1e18,
                       "Tokens of the whole run: the report says how many days they take."),
   };
@@ -56,28 +224,78 @@ const Table<Workload>& workload_table() {
 
 const Table<MoeRuntime>& moe_runtime_table() {
   static const Table<MoeRuntime> table = [] {
+    using Kind = job::ExpertBalance::Kind;
     Field<MoeRuntime> balance;
-    balance.spec = {
-        "balance",
-        "Load of the experts: balanced (forced is the same load); a distribution is not "
-        "modelled yet.",
-        enum_schema({"balanced", "forced"}),
-        false,
-        false,
-        {}};
-    balance.read = [](Reader& r, const Value& v, MoeRuntime&) {
+    Value spread = type_schema("object");
+    balance.spec = {"balance",
+                    "Load of the experts: balanced, forced (the same load), {spread: 1.3} (the "
+                    "fullest over the mean) or {shares: "
+                    "[...]} of each expert.",
+                    any_of({enum_schema({"balanced", "forced"}), std::move(spread)}),
+                    false,
+                    false,
+                    {}};
+    balance.read = [](Reader& r, const Value& v, MoeRuntime& m) {
+      m.balance = {};
       if (v.kind == Value::Kind::scalar) {
-        read_word(r, v, {"balanced", "forced"}, {});
+        if (read_word(r, v, {"balanced", "forced"}, {}) && v.scalar == "forced") {
+          m.balance.kind = Kind::forced;
+        }
+        return;
+      }
+      if (v.kind != Value::Kind::map || v.entries.size() != 1) {
+        r.expected(v, "balanced, forced, {spread: 1.3} or {shares: [...]}");
+        return;
+      }
+      const auto& entry = v.entries.front();
+      Reader::Scope scope(r, entry.key);
+      if (entry.key == "spread") {
+        if (const auto x = read_number(r, entry.value, 1, 1e6)) {
+          m.balance.kind = Kind::spread;
+          m.balance.spread = *x;
+        }
+      } else if (entry.key == "shares") {
+        if (entry.value.kind != Value::Kind::sequence) {
+          r.expected(entry.value, "a list of loads, one an expert");
+          return;
+        }
+        m.balance.kind = Kind::shares;
+        for (const Value& one : entry.value.items) {
+          if (const auto x = read_number(r, one, 0, 1e15)) {
+            m.balance.shares.push_back(*x);
+          }
+        }
       } else {
-        not_modelled(r, v, "an expert load distribution", "balanced | forced");
+        r.unknown(entry, {"spread", "shares"});
       }
     };
-    balance.write = [](const MoeRuntime&) { return tree::string("balanced"); };
+    balance.write = [](const MoeRuntime& m) -> std::optional<Value> {
+      Value v = tree::map();
+      switch (m.balance.kind) {
+        case Kind::balanced:
+          return tree::string("balanced");
+        case Kind::forced:
+          return tree::string("forced");
+        case Kind::spread:
+          tree::put(v, "spread", tree::number(m.balance.spread));
+          return v;
+        case Kind::shares:
+          break;
+      }
+      std::vector<Value> items;
+      for (const double x : m.balance.shares) {
+        items.push_back(tree::number(x));
+      }
+      tree::put(v, "shares", tree::list(std::move(items)));
+      return v;
+    };
     return Table<MoeRuntime>{
         choice("dispatcher", &MoeRuntime::dispatcher,
                Words<MoeRuntime::Dispatcher>{{{"allgather", MoeRuntime::Dispatcher::allgather},
-                                              {"alltoall", MoeRuntime::Dispatcher::alltoall}},
-                                             {"deepep", "hybridep"}},
+                                              {"alltoall", MoeRuntime::Dispatcher::alltoall},
+                                              {"deepep", MoeRuntime::Dispatcher::deepep},
+                                              {"hybridep", MoeRuntime::Dispatcher::hybridep}},
+                                             {}},
                "How tokens reach their experts."),
         optional_number("capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
                         "Expert capacity over the balanced load; null: no token is dropped."),

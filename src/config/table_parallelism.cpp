@@ -36,6 +36,11 @@ const Table<Overlap>& overlap_table() {
               "Gradient reduction runs beside the last backward (zero3: always)."),
       boolean("param_gather", &Overlap::param_gather,
               "Parameter gathering runs beside the next forward (zero3: always)."),
+      boolean("expert", &Overlap::expert,
+              "Tokens travel to experts beside another micro-batch's compute "
+              "(--overlap-moe-expert-parallel-comm)."),
+      boolean("shared_expert", &Overlap::shared_expert,
+              "Shared experts run beside the dispatch (--moe-shared-expert-overlap)."),
   };
   return table;
 }
@@ -136,56 +141,127 @@ Field<Parallelism> schedule() {
   return f;
 }
 
+// A size, or {size: 2, kind: p2p, ...}.
+struct Context {
+  int size = 1;
+  job::ContextKind kind = job::ContextKind::p2p;
+  int inner = 0;
+  bool balanced = true;
+};
+
+const Table<Context>& context_table() {
+  using job::ContextKind;
+  static const Table<Context> table = {
+      integer("size", &Context::size, 1, kManyRanks, "Context-parallel size."),
+      choice("kind", &Context::kind,
+             Words<ContextKind>{{{"p2p", ContextKind::p2p},
+                                 {"all_gather", ContextKind::all_gather},
+                                 {"a2a", ContextKind::a2a},
+                                 {"hierarchical", ContextKind::hierarchical}},
+                                {}},
+             "How ranks see the other keys and values: a ring (p2p), an all-gather, all-to-all "
+             "over heads (Ulysses), or "
+             "all-to-all inside and a ring outside (hierarchical)."),
+      integer("inner", &Context::inner, 0, kManyRanks,
+              "Ranks of hierarchical's inner all-to-all; 0: those of a node."),
+      boolean("balanced", &Context::balanced,
+              "Under a causal mask each rank takes an early and a late chunk of the sequence."),
+  };
+  return table;
+}
+
 Field<Parallelism> context() {
   Field<Parallelism> f;
-  Value one = enum_schema({});
-  f.spec = {"context",
-            "Context parallelism: not modelled yet, only 1.",
-            type_schema("integer"),
-            false,
-            false,
-            {}};
-  tree::put(f.spec.schema, "const", tree::number(std::int64_t{1}));
+  f.spec = {
+      "context",
+      "Context parallelism: a size, or {size: 2, kind: p2p | all_gather | a2a | hierarchical}.",
+      any_of({type_schema("integer"), object_schema(specs(context_table()))}),
+      false,
+      false,
+      {}};
   f.read = [](Reader& r, const Value& v, Parallelism& p) {
-    const Value* size = v.kind == Value::Kind::map ? v.find("size") : &v;
+    Context c;
     if (v.kind == Value::Kind::map) {
-      for (const auto& entry : v.entries) {
-        if (entry.key != "size" && entry.key != "kind") {
-          r.unknown(entry, {"size", "kind"});
-        }
-      }
-      if (const Value* kind = v.find("kind")) {
-        read_word(r, *kind, {"p2p", "all_gather", "a2a", "hierarchical"}, {});
-      }
-      if (size == nullptr) {
+      if (v.find("size") == nullptr) {
         r.fault(v, "context parallelism has no size; expected {size: 2, kind: p2p}");
         return;
       }
+      read_table(r, v, context_table(), c);
+    } else if (const auto n = read_integer(r, v, 1, kManyRanks)) {
+      c.size = static_cast<int>(*n);
     }
-    if (const auto n = read_integer(r, *size, 1, kManyRanks)) {
-      if (*n > 1) {
-        not_modelled(r, *size, "context parallelism", "1");
-      } else {
-        p.context = 1;
-      }
-    }
+    p.context = c.size;
+    p.context_kind = c.kind;
+    p.context_inner = c.inner;
+    p.context_balanced = c.balanced;
   };
-  f.write = [](const Parallelism& p) { return tree::number(std::int64_t{p.context}); };
+  f.write = [](const Parallelism& p) -> std::optional<Value> {
+    if (p.context == 1) {
+      return tree::number(std::int64_t{1});
+    }
+    return write_table(context_table(),
+                       Context{p.context, p.context_kind, p.context_inner, p.context_balanced});
+  };
   return f;
 }
 
-Field<Parallelism> expert() {
-  Field<Parallelism> f = integer("expert", &Parallelism::expert, 1, kManyRanks,
-                                 "Expert parallelism: not modelled yet, only 1.");
-  const auto read = f.read;
-  f.read = [read](Reader& r, const Value& v, Parallelism& p) {
-    read(r, v, p);
-    if (p.expert > 1) {
-      not_modelled(r, v, "expert parallelism", "1 (experts are split by tensor parallelism)");
-      p.expert = 1;
+// true, false, or the ranks among which gathered parameters are sharded again.
+Field<Parallelism> reshard() {
+  Field<Parallelism> f;
+  f.spec = {"reshard_after_forward",
+            "zero3: gathered parameters are dropped after the forward pass (true), kept for the "
+            "backward (false), or "
+            "kept in shards of so many ranks.",
+            any_of({type_schema("boolean"), type_schema("integer")}),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Parallelism& p) {
+    if (is_word(v, "true") || is_word(v, "false")) {
+      p.reshard_after_forward = is_word(v, "true");
+      p.reshard_size = 0;
+    } else if (const auto n = read_integer(r, v, 2, kManyRanks)) {
+      p.reshard_after_forward = true;
+      p.reshard_size = static_cast<int>(*n);
     }
   };
+  f.write = [](const Parallelism& p) -> std::optional<Value> {
+    return p.reshard_size > 0 ? tree::number(std::int64_t{p.reshard_size})
+                              : tree::boolean(p.reshard_after_forward);
+  };
   return f;
+}
+
+const Table<job::ZeroPlusPlus>& zeropp_table() {
+  using job::ZeroPlusPlus;
+  static const auto quantised = [](std::string key, std::optional<job::DType> ZeroPlusPlus::*member,
+                                   const char* word, std::string description) {
+    Field<ZeroPlusPlus> f;
+    f.spec = {std::move(key),
+              std::move(description),
+              any_of({enum_schema({word}), type_schema("null")}),
+              false,
+              false,
+              {}};
+    f.read = [=](Reader& r, const Value& v, ZeroPlusPlus& z) {
+      if (is_null(v)) {
+        z.*member = std::nullopt;
+      } else if (read_word(r, v, {word}, {})) {
+        z.*member = job::DType::int8;
+      }
+    };
+    f.write = [=](const ZeroPlusPlus& z) { return z.*member ? tree::string(word) : tree::null(); };
+    return f;
+  };
+  static const Table<ZeroPlusPlus> table = {
+      quantised("weights", &ZeroPlusPlus::weights, "int8",
+                "Parameters are gathered as int8 (qwZ)."),
+      quantised("gradients", &ZeroPlusPlus::gradients, "int4",
+                "Gradients are reduced as int4 by all-to-all, inside and between nodes (qgZ)."),
+      integer("partition", &ZeroPlusPlus::partition, 0, kManyRanks,
+              "Ranks that hold a second copy for the backward gather (hpZ); 0: none."),
+  };
+  return table;
 }
 
 const Words<Sharding>& sharding_words() {
@@ -215,27 +291,38 @@ Field<Parallelism> sharding() {
   return f;
 }
 
+// A list, "redistribute", or a layout string.
 Field<Parallelism> layers_per_stage() {
   Field<Parallelism> f;
   Value ints = type_schema("array");
   Value item = type_schema("integer");
   tree::put(item, "minimum", tree::number(std::int64_t{0}));
   tree::put(ints, "items", std::move(item));
-  f.spec = {
-      "layers_per_stage",
-      "Layers of each pipeline rank, or of each virtual stage in model order; left out: even.",
-      std::move(ints),
-      false,
-      false,
-      {}};
+  f.spec = {"layers_per_stage",
+            "Layers of each pipeline rank, or of each virtual stage in model order; redistribute: "
+            "stages take equal time with "
+            "the output layer; or Megatron-LM's layout string, such as \"Et*3|(tt|)*29,m|L\"; left "
+            "out: even.",
+            any_of({std::move(ints), type_schema("string")}),
+            false,
+            false,
+            {}};
   f.read = [](Reader& r, const Value& v, Parallelism& p) {
     p.layers_per_stage.clear();
+    p.layout.clear();
+    p.redistribute = false;
     if (is_null(v)) {
       return;
     }
     if (v.kind == Value::Kind::scalar) {
-      not_modelled(r, v, is_word(v, "redistribute") ? "redistributing layers" : "a layout string",
-                   "a list of layer counts");
+      if (v.scalar == "redistribute") {
+        p.redistribute = true;
+      } else if (v.scalar.find('E') != std::string::npos ||
+                 v.scalar.find('|') != std::string::npos) {
+        p.layout = v.scalar;
+      } else {
+        r.expected(v, "a list of layer counts, redistribute, or a layout such as \"Et|tt|tL\"");
+      }
       return;
     }
     if (v.kind != Value::Kind::sequence) {
@@ -249,6 +336,12 @@ Field<Parallelism> layers_per_stage() {
     }
   };
   f.write = [](const Parallelism& p) -> std::optional<Value> {
+    if (p.redistribute) {
+      return tree::string("redistribute");
+    }
+    if (!p.layout.empty()) {
+      return tree::string(p.layout);
+    }
     std::vector<Value> items;
     for (const int n : p.layers_per_stage) {
       items.push_back(tree::number(std::int64_t{n}));
@@ -261,13 +354,13 @@ Field<Parallelism> layers_per_stage() {
 Field<Parallelism> accumulation() {
   Field<Parallelism> f;
   Spec reduce{"reduce",
-              "When gradients are reduced: last (micro-batch); each is not modelled yet.",
-              enum_schema({"last"}),
+              "When gradients are reduced: behind the last micro-batch's backward, or each one's.",
+              enum_schema({"last", "each"}),
               false,
               false,
               {}};
   f.spec = {"accumulation", "Gradient accumulation.", {}, true, false, {reduce}};
-  f.read = [](Reader& r, const Value& v, Parallelism&) {
+  f.read = [](Reader& r, const Value& v, Parallelism& p) {
     if (v.kind != Value::Kind::map) {
       r.expected(v, "{reduce: last}");
       return;
@@ -278,13 +371,15 @@ Field<Parallelism> accumulation() {
       } else {
         Reader::Scope scope(r, entry.key);
         r.record(entry.value.origin);
-        read_word(r, entry.value, {"last"}, {"each"});
+        if (read_word(r, entry.value, {"last", "each"}, {})) {
+          p.reduce_each = is_word(entry.value, "each");
+        }
       }
     }
   };
-  f.write = [](const Parallelism&) -> std::optional<Value> {
+  f.write = [](const Parallelism& p) -> std::optional<Value> {
     Value v = tree::map();
-    tree::put(v, "reduce", tree::string("last"));
+    tree::put(v, "reduce", tree::string(p.reduce_each ? "each" : "last"));
     return v;
   };
   return f;
@@ -300,8 +395,19 @@ const Table<Parallelism>& parallelism_table() {
       integer("pipeline", &Parallelism::pipeline, 1, kManyRanks, "Pipeline stages."),
       integer("virtual_pipeline", &Parallelism::virtual_pipeline, 1, kManyLayers,
               "Model chunks of each stage (interleaving)."),
+      choice("tensor_kind", &Parallelism::tensor_kind,
+             Words<job::TensorKind>{{{"1d", job::TensorKind::one_d},
+                                     {"2d", job::TensorKind::two_d},
+                                     {"2.5d", job::TensorKind::two_half_d},
+                                     {"3d", job::TensorKind::three_d}},
+                                    {}},
+             "How tensor ranks cut a linear layer: 1d by columns and rows (Megatron-LM), or over a "
+             "grid (Colossal-AI)."),
+      integer("tensor_depth", &Parallelism::tensor_depth, 1, kManyRanks,
+              "Layers of the 2.5d grid."),
       context(),
-      expert(),
+      integer("expert", &Parallelism::expert, 1, kManyRanks,
+              "Expert-parallel size: ranks of a stage that hold different experts."),
       integer("expert_tensor", &Parallelism::expert_tensor, 1, kManyRanks,
               "Tensor-parallel size of the experts; left out: that of the dense layers."),
       boolean("sequence_parallel", &Parallelism::sequence_parallel,
@@ -309,8 +415,13 @@ const Table<Parallelism>& parallelism_table() {
       optional_integer("shard_size", &Parallelism::shard_size, "", 1, kManyRanks,
                        "Ranks that share one copy; left out: all data-parallel ranks."),
       sharding(),
+      reshard(),
+      section("zeropp", &Parallelism::zeropp, zeropp_table(), "ZeRO++ (2306.10209)."),
       schedule(),
       layers_per_stage(),
+      boolean("embedding_as_layer", &Parallelism::embedding_as_layer,
+              "The embedding counts as a layer where layers are cut evenly."),
+      boolean("loss_as_layer", &Parallelism::loss_as_layer, "The output layer and loss likewise."),
       section("overlap", &Parallelism::overlap, overlap_table(), "What runs beside compute."),
       accumulation(),
   };

@@ -229,6 +229,8 @@ const Table<System>& system_table() {
           "Ranks that are neighbours first, where the job states none; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The input gradient's collective runs beside the weight-gradient GEMM."),
+      boolean("overlap_pairs", &System::overlap_pairs,
+              "pairs of passes of DualPipe run side by side, not in turn"),
       boolean("batched_p2p", &System::batched_p2p,
               "Stage sends and receives are posted together and block compute."),
       boolean("scatter_gather_p2p", &System::scatter_gather_p2p,

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <optional>
 
+#include "features.h"
+#include "stages.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
@@ -13,66 +15,9 @@ Infeasible infeasible(std::string key, std::string reason) {
   return Infeasible{std::move(key), std::move(reason)};
 }
 
-// Layers of each virtual stage in model order (stage = chunk * pipeline + rank).
-std::variant<std::vector<int>, Infeasible> layers_by_stage(const job::Job& job) {
-  const int p = job.parallelism.pipeline;
-  const int v = job.parallelism.virtual_pipeline;
-  const int stages = p * v;
-  const auto& given = job.parallelism.layers_per_stage;
-  if (given.empty()) {
-    const int layers = model::layer_count(job.model);
-    if (layers % (p * v) != 0) {
-      return infeasible(
-          v > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline",
-          fmt::format(
-              "{} layers do not divide into {} stages; give layers_per_stage or another size",
-              layers, p * v));
-    }
-    return std::vector<int>(static_cast<std::size_t>(stages), layers / stages);
-  }
-  std::vector<int> out;
-  if (static_cast<int>(given.size()) == p * v) {
-    out = given;
-  } else if (static_cast<int>(given.size()) == p) {
-    // Per pipeline rank: cut evenly into its chunks.
-    out.assign(static_cast<std::size_t>(stages), 0);
-    for (int r = 0; r < p; ++r) {
-      if (given[r] % v != 0) {
-        return infeasible(
-            "parallelism.layers_per_stage",
-            fmt::format("{} layers of stage {} do not divide into {} chunks", given[r], r, v));
-      }
-      for (int c = 0; c < v; ++c) {
-        out[c * p + r] = given[r] / v;
-      }
-    }
-  } else {
-    return infeasible("parallelism.layers_per_stage",
-                      fmt::format("{} entries for {} stages", given.size(), p * v));
-  }
-  if (std::any_of(out.begin(), out.end(), [](int n) { return n < 0; })) {
-    return infeasible("parallelism.layers_per_stage", "a stage has a negative number of layers");
-  }
-  const int sum = std::accumulate(out.begin(), out.end(), 0);
-  if (sum != model::layer_count(job.model)) {
-    return infeasible(
-        "parallelism.layers_per_stage",
-        fmt::format("adds up to {} layers; the model has {}", sum, model::layer_count(job.model)));
-  }
-  return out;
-}
-
 std::optional<Infeasible> check_features(const job::Job& job) {
-  const auto& par = job.parallelism;
-  if (par.context > 1) {
-    return infeasible("parallelism.context", "context parallelism is not modelled yet");
-  }
-  if (par.expert > 1) {
-    return infeasible("parallelism.expert", "expert parallelism is not modelled yet");
-  }
-  if (job.moe.capacity_factor) {
-    return infeasible("moe.capacity_factor",
-                      "expert capacity (token dropping) is not modelled yet");
+  if (auto why = refused(job)) {
+    return why;
   }
   // FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their
   // READMEs).
@@ -90,19 +35,54 @@ std::optional<Infeasible> check_features(const job::Job& job) {
             "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
             needed, job.cluster.device.name, have));
   }
-  if (par.overlap.tensor != job::TensorOverlap::none) {
-    return infeasible("parallelism.overlap.tensor",
-                      "GEMMs split to hide tensor collectives are not modelled yet");
+  return std::nullopt;
+}
+
+// The schedule's order and the layers of each rank's chunks.
+std::optional<Infeasible> place_and_order(Plan& plan) {
+  const job::Job& job = plan.job;
+  const auto& par = job.parallelism;
+  const int p = par.pipeline;
+  job::Schedule schedule;
+  schedule.name = par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
+  schedule = par.schedule.value_or(schedule);
+  const auto table = schedule::table();
+  const auto entry = std::find_if(table.begin(), table.end(), [&](const schedule::Entry& e) {
+    return e.name == schedule.name;
+  });
+  if (entry == table.end()) {
+    return infeasible("parallelism.schedule", fmt::format("unknown schedule '{}'", schedule.name));
   }
-  if (par.pipeline > 1 && par.sharding == job::Sharding::zero3) {
-    return infeasible("parallelism.sharding",
-                      "zero3 with pipeline parallelism is not modelled yet");
+  const bool one_chunk = schedule.name == "gpipe" || schedule.name == "1f1b";
+  if (par.virtual_pipeline > 1 &&
+      (one_chunk || (entry->chunks > 0 && entry->chunks != par.virtual_pipeline))) {
+    return infeasible(
+        "parallelism.schedule",
+        fmt::format(
+            "{} runs {} per rank; virtual_pipeline is {}", schedule.name,
+            one_chunk || entry->chunks == 1 ? "one chunk" : fmt::format("{} chunks", entry->chunks),
+            par.virtual_pipeline));
   }
-  if (par.pipeline > 1 && par.sharding == job::Sharding::zero2) {
-    return infeasible("parallelism.sharding",
-                      "zero2 is refused with pipeline parallelism, as DeepSpeed does "
-                      "(gradients would be reduced once a micro-batch)");
+  schedule::Request request;
+  request.stages = p;
+  request.micro_batches = plan.micro_batches;
+  request.chunks = p == 1 ? 1 : entry->chunks > 0 ? entry->chunks : par.virtual_pipeline;
+  request.group = schedule.group.value_or(0);
+  request.extra_warmup = schedule.extra_warmup;
+  request.memory_limit = schedule.memory_limit;
+  request.vocabulary = schedule.vocabulary;
+  auto order = p == 1 ? schedule::make("1f1b", request) : schedule::make(schedule.name, request);
+  if (auto* why = std::get_if<Infeasible>(&order)) {
+    return *why;
   }
+  plan.order = std::get<schedule::Order>(std::move(order));
+  plan.interleaved = p > 1 && request.chunks > 1;
+  plan.vocabulary_split = p > 1 && (!schedule.vocabulary.empty() || schedule.name == "interlaced");
+  auto stages = place_layers(job, plan.order.placement, request.chunks);
+  if (auto* why = std::get_if<Infeasible>(&stages)) {
+    return *why;
+  }
+  plan.stages = std::get<std::vector<std::vector<Chunk>>>(std::move(stages));
   return std::nullopt;
 }
 
@@ -146,62 +126,41 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   plan.shard.tensor = par.tensor;
   plan.shard.sequence_parallel = par.sequence_parallel && par.tensor > 1;
   plan.shard.expert = par.expert;
-  plan.shard.expert_tensor = job.model.moe ? std::max(par.expert_tensor, par.tensor) : 1;
+  plan.shard.expert_tensor = job.model.moe ? par.expert_tensor : 1;
+  const int stage_ranks = par.tensor * par.context * data;
+  const int expert_ranks = plan.shard.expert * plan.shard.expert_tensor;
+  if (stage_ranks % expert_ranks != 0) {
+    return infeasible(
+        par.expert > 1 ? "parallelism.expert" : "parallelism.expert_tensor",
+        fmt::format("expert {} x expert_tensor {} does not divide the {} ranks of a stage",
+                    par.expert, plan.shard.expert_tensor, stage_ranks));
+  }
+  plan.expert_data = stage_ranks / expert_ranks;
   plan.style = model::style_of(job);
   // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
-  const bool pads = job.system.family == job::System::Family::megatron;
-  plan.vocab = model::padded_vocab(job.model.vocab, pads ? 128 : 1, par.tensor);
+  const bool megatron = job.system.family == job::System::Family::megatron;
+  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
+  plan.vocab = model::padded_vocab(job.model.vocab, divisor, par.tensor);
   plan.job.model.vocab = plan.vocab;
   if (auto why = model::check_shard(plan.job.model, plan.shard)) {
     return *why;
   }
 
-  auto layers = layers_by_stage(job);
-  if (auto* why = std::get_if<Infeasible>(&layers)) {
+  if (auto why = place_and_order(plan)) {
     return *why;
   }
-  const auto& counts = std::get<std::vector<int>>(layers);
-  const int p = par.pipeline;
-  plan.stages.resize(p);
-  int first = 0;
-  for (int s = 0; s < static_cast<int>(counts.size()); ++s) {
-    Chunk chunk{first, counts[s], s == 0, s + 1 == static_cast<int>(counts.size()), s};
-    first += counts[s];
-    plan.stages[s % p].push_back(chunk);
-  }
 
-  job::Schedule schedule = par.schedule.value_or(job::Schedule{
-      par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b", "", std::nullopt, 0, 1.0});
-  const std::string& name = schedule.name;
-  if (par.virtual_pipeline > 1 && name != "interleaved_1f1b") {
-    return infeasible("parallelism.schedule",
-                      fmt::format("{} runs one chunk per rank; virtual_pipeline is {}", name,
-                                  par.virtual_pipeline));
-  }
-  plan.interleaved = par.virtual_pipeline > 1 && p > 1;
-  schedule::Request request;
-  request.stages = p;
-  request.micro_batches = plan.micro_batches;
-  request.chunks = par.virtual_pipeline;
-  request.group = schedule.group.value_or(0);
-  request.extra_warmup = schedule.extra_warmup;
-  auto order = schedule::make(name, request);
-  if (auto* why = std::get_if<Infeasible>(&order)) {
-    return *why;
-  }
-  plan.order = std::get<schedule::Order>(std::move(order));
-
-  plan.shard_ranks = par.shard_size.value_or(data);
-  if (plan.shard_ranks < 1 || data % plan.shard_ranks != 0) {
-    return infeasible(
-        "parallelism.shard_size",
-        fmt::format("{} does not divide {} data-parallel ranks", plan.shard_ranks, data));
+  plan.shard_ranks = par.shard_size.value_or(plan.data_ranks());
+  if (plan.shard_ranks < 1 || plan.data_ranks() % plan.shard_ranks != 0) {
+    return infeasible("parallelism.shard_size",
+                      fmt::format("{} does not divide {} data-parallel ranks", plan.shard_ranks,
+                                  plan.data_ranks()));
   }
   if (par.sharding == job::Sharding::none) {
     plan.shard_ranks = 1;
   }
-  plan.replicas = data / plan.shard_ranks;
-  if (data > 1) {
+  plan.replicas = plan.data_ranks() / plan.shard_ranks;
+  if (plan.data_ranks() > 1) {
     switch (par.sharding) {
       case job::Sharding::none:
         plan.data_comm = DataComm::all_reduce;

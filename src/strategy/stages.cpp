@@ -1,0 +1,191 @@
+#include "stages.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "layout.h"
+#include "stepcast/model/count.h"
+
+namespace stepcast::strategy {
+namespace {
+
+using Contents = std::vector<StageContent>;
+using Made = std::variant<Contents, Infeasible>;
+
+Infeasible infeasible(std::string key, std::string reason) {
+  return Infeasible{std::move(key), std::move(reason)};
+}
+
+Contents with_ends(const std::vector<int>& layers) {
+  Contents out;
+  for (const int n : layers) {
+    out.push_back({n, 0, false, false});
+  }
+  out.front().embedding = true;
+  out.back().head = true;
+  return out;
+}
+
+Made from_layout(const job::Job& job, int stages) {
+  auto parsed = parse_layout(job.parallelism.layout);
+  if (std::holds_alternative<Infeasible>(parsed)) {
+    return parsed;
+  }
+  auto& contents = std::get<Contents>(parsed);
+  const char* key = "parallelism.layers_per_stage";
+  if (static_cast<int>(contents.size()) != stages) {
+    return infeasible(
+        key, fmt::format("the layout has {} stages; expected {}", contents.size(), stages));
+  }
+  int layers = 0;
+  int predictions = 0;
+  for (const StageContent& c : contents) {
+    if (predictions > 0 && c.layers > 0) {
+      return infeasible(key, "the layout has a layer behind m, a multi-token prediction layer");
+    }
+    layers += c.layers;
+    predictions += c.predictions;
+  }
+  if (layers != job.model.layers) {
+    return infeasible(
+        key, fmt::format("the layout has {} layers; the model {}", layers, job.model.layers));
+  }
+  if (predictions != job.model.mtp_layers) {
+    return infeasible(key,
+                      fmt::format("the layout has {} multi-token prediction layers; the model {}",
+                                  predictions, job.model.mtp_layers));
+  }
+  for (StageContent& c : contents) {
+    c.layers += c.predictions;  // they are numbered behind the model's layers
+  }
+  return contents;
+}
+
+// Per virtual stage, or per pipeline rank and then cut evenly into its chunks.
+Made from_list(const job::Job& job, schedule::Placement placement, int p, int chunks, int stages) {
+  const char* key = "parallelism.layers_per_stage";
+  const auto& given = job.parallelism.layers_per_stage;
+  std::vector<int> out;
+  if (static_cast<int>(given.size()) == stages) {
+    out = given;
+  } else if (static_cast<int>(given.size()) == p &&
+             placement != schedule::Placement::bidirectional) {
+    out.assign(static_cast<std::size_t>(stages), 0);
+    for (int r = 0; r < p; ++r) {
+      if (given[r] % chunks != 0) {
+        return infeasible(key, fmt::format("{} layers of stage {} do not divide into {} chunks",
+                                           given[r], r, chunks));
+      }
+      for (int c = 0; c < chunks; ++c) {
+        out[schedule::stage_of(placement, p, r, c)] = given[r] / chunks;
+      }
+    }
+  } else {
+    return infeasible(key, fmt::format("{} entries for {} stages", given.size(), stages));
+  }
+  if (std::any_of(out.begin(), out.end(), [](int n) { return n < 0; })) {
+    return infeasible(key, "a stage has a negative number of layers");
+  }
+  const int sum = std::accumulate(out.begin(), out.end(), 0);
+  // Multi-token prediction layers sit on the last stage, whether the list counts them or not.
+  if (sum == job.model.layers) {
+    out.back() += job.model.mtp_layers;
+  } else if (sum != model::layer_count(job.model)) {
+    return infeasible(key,
+                      fmt::format("adds up to {} layers; the model has {}", sum, job.model.layers));
+  }
+  return with_ends(out);
+}
+
+Made even(const job::Job& job, int stages) {
+  const auto& par = job.parallelism;
+  const int ends = (par.embedding_as_layer ? 1 : 0) + (par.loss_as_layer ? 1 : 0);
+  const int layers = job.model.layers + ends;
+  if (layers % stages != 0) {
+    const char* key =
+        par.virtual_pipeline > 1 ? "parallelism.virtual_pipeline" : "parallelism.pipeline";
+    return infeasible(
+        key,
+        fmt::format("{} layers do not divide into {} stages; give layers_per_stage or another size",
+                    layers, stages));
+  }
+  std::vector<int> out(static_cast<std::size_t>(stages), layers / stages);
+  out.front() -= par.embedding_as_layer ? 1 : 0;
+  out.back() -= par.loss_as_layer ? 1 : 0;
+  out.back() += job.model.mtp_layers;
+  return with_ends(out);
+}
+
+// The output layer's work in layers: by FLOPs, as the authors of 1F1B with redistributed layers do
+// (2411.05288, 6.1).
+double head_in_layers(const job::Job& job) {
+  const model::Parameters count = model::count_parameters(job.model);
+  const auto layers =
+      static_cast<double>(count.total - count.embedding - count.head - count.final_norm);
+  const double head = static_cast<double>(job.model.vocab) * static_cast<double>(job.model.hidden);
+  return layers > 0 ? head / (layers / model::layer_count(job.model)) : 0;
+}
+
+// The stage with the output layer takes fewer layers: the longest stage is as short as can be;
+// among equals the layers are spread most evenly.
+Made redistributed(const job::Job& job, int stages) {
+  const double head = head_in_layers(job);
+  const int layers = model::layer_count(job.model);
+  if (stages == 1) {
+    return with_ends({layers});
+  }
+  int best_last = 0;
+  double best = std::numeric_limits<double>::infinity();
+  for (int last = layers / stages; last >= 0; --last) {
+    const int rest = layers - last;
+    const double longest = std::max((rest + stages - 2) / (stages - 1) + 0.0, last + head);
+    if (longest < best) {
+      best = longest;
+      best_last = last;
+    }
+  }
+  std::vector<int> out(static_cast<std::size_t>(stages), 0);
+  out.back() = best_last;
+  const int rest = layers - best_last;
+  for (int s = 0; s + 1 < stages; ++s) {
+    // The larger shares behind: the first stages hold most micro-batches in flight.
+    out[s] = rest / (stages - 1) + (s >= stages - 1 - rest % (stages - 1) ? 1 : 0);
+  }
+  return with_ends(out);
+}
+
+}  // namespace
+
+std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
+    const job::Job& job, schedule::Placement placement, int chunks) {
+  const int p = job.parallelism.pipeline;
+  const bool two_copies = placement == schedule::Placement::bidirectional;
+  const int stages = two_copies ? p : p * chunks;
+  auto made = !job.parallelism.layout.empty() ? from_layout(job, stages)
+              : !job.parallelism.layers_per_stage.empty()
+                  ? from_list(job, placement, p, chunks, stages)
+              : job.parallelism.redistribute ? redistributed(job, stages)
+                                             : even(job, stages);
+  if (auto* why = std::get_if<Infeasible>(&made)) {
+    return *why;
+  }
+  const auto& contents = std::get<Contents>(made);
+  std::vector<Chunk> by_stage;
+  int first = 0;
+  for (int s = 0; s < stages; ++s) {
+    by_stage.push_back({first, contents[s].layers, contents[s].embedding, contents[s].head, s});
+    first += contents[s].layers;
+  }
+  std::vector<std::vector<Chunk>> out(static_cast<std::size_t>(p));
+  for (int r = 0; r < p; ++r) {
+    for (int c = 0; c < chunks; ++c) {
+      out[r].push_back(by_stage[schedule::stage_of(placement, p, r, c)]);
+    }
+  }
+  return out;
+}
+
+}  // namespace stepcast::strategy
