@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "collective/predict.h"
+#include "collective/tokens.h"
 #include "nccl_match.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/job/nccl.h"
@@ -117,6 +118,7 @@ struct Collectives::State {
   double capability = 0;
   bool switched = true;
   Collectives::SlowdownCurves slowdown;
+  CurveId tokens_domain = 0, tokens_network = 0;  // of Collectives::exchange
 };
 
 namespace {
@@ -164,6 +166,8 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
   s.capability = cluster.device.compute_capability;
   s.switched = cluster.node.intra == job::Node::Intra::nvswitch;
   s.slowdown = add_slowdown(cluster, curves);
+  s.tokens_domain = curves.add(tokens_curve(cluster.device.name, false));
+  s.tokens_network = curves.add(tokens_curve(cluster.device.name, true));
   for (const Scope scope : {Scope::domain, Scope::network}) {
     const NcclFile* best = match_file(*s.files, scope, cluster, only);
     const int row = static_cast<int>(scope);
@@ -259,6 +263,19 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
   const bool spine =
       group.crosses_spine || (line.algorithm == Algorithm::pairwise && group.pairs_cross_spine);
   price.spine = Bytes(spine ? static_cast<std::int64_t>(traffic.spine) : 0);
+  return price;
+}
+
+CollectivePrice Collectives::exchange(const TokenExchange& tokens,
+                                      const cluster::GroupShape& group) const {
+  if (group.ranks <= 1) {
+    return {};
+  }
+  const State& st = *state_;
+  Situation s = situate(group, st.release, st.limits);
+  s.switched = st.switched;
+  CollectivePrice price = price_tokens(tokens, s, group);
+  price.latency_curve = price.curve = s.domains > 1 ? st.tokens_network : st.tokens_domain;
   return price;
 }
 

@@ -71,6 +71,7 @@ class PassBuilder {
   void to_experts(const Operator& op, bool gradients, Items& out);
   void from_experts(const Operator& op, bool gradients, Items& out);
   void exchange(Items& out, std::int64_t bytes, const std::string& label);
+  void send_tokens(Items& out, const std::string& label);
   bool sends_copies() const;
 
   const model::OperatorGraph& graph_;

@@ -323,13 +323,31 @@ std::uint32_t Labels::id(const std::string& text) {
 std::uint32_t PriceBook::key(Role role, cost::Collective op, std::int64_t bytes) {
   auto& entries = entries_[role];
   for (std::uint32_t i = 0; i < entries.size(); ++i) {
-    if (entries[i].op == op && entries[i].bytes == bytes) {
+    if (entries[i].op == op && entries[i].bytes == bytes && !entries[i].tokens) {
       return i;
     }
   }
   entries.push_back({op, bytes});
   return static_cast<std::uint32_t>(entries.size() - 1);
 }
+
+std::uint32_t PriceBook::key(Role role, const cost::TokenExchange& tokens) {
+  auto& entries = entries_[role];
+  const auto at = std::find_if(entries.begin(), entries.end(),
+                               [&](const Entry& e) { return e.tokens == tokens; });
+  if (at == entries.end()) {
+    entries.push_back({cost::Collective::all_to_all, tokens.tokens.count(), tokens});
+    return static_cast<std::uint32_t>(entries.size() - 1);
+  }
+  return static_cast<std::uint32_t>(at - entries.begin());
+}
+
+cost::CollectivePrice PriceBook::Entry::price(const cost::Collectives& of,
+                                              const cluster::GroupShape& group) const {
+  return tokens ? of.exchange(*tokens, group) : of.price(op, Bytes(bytes), group);
+}
+
+std::string PriceBook::Entry::name() const { return tokens ? "tokens" : cost::to_string(op); }
 
 std::uint32_t PriceBook::message(std::int64_t bytes) {
   const auto at = std::find(messages_.begin(), messages_.end(), bytes);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -54,10 +55,14 @@ enum Role : std::uint32_t {
 class PriceBook {
  public:
   std::uint32_t key(Role role, cost::Collective op, std::int64_t bytes);
+  std::uint32_t key(Role role, const cost::TokenExchange& tokens);
   std::uint32_t message(std::int64_t bytes);
   struct Entry {
     cost::Collective op;
     std::int64_t bytes;
+    std::optional<cost::TokenExchange> tokens = {};  // in place of a collective
+    cost::CollectivePrice price(const cost::Collectives& of, const cluster::GroupShape& group) const;
+    std::string name() const;
   };
   const std::vector<Entry>& entries(Role role) const { return entries_[role]; }
   const std::vector<std::int64_t>& messages() const { return messages_; }

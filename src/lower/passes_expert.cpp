@@ -31,7 +31,11 @@ void PassBuilder::to_experts(const Operator& op, bool gradients, Items& out) {
     return;
   }
   if (plan_.shard.expert > 1) {
-    exchange(out, wide(std::max(rows_.sent, rows_.received)), label);
+    if (!sends_copies()) {
+      send_tokens(out, label);
+    } else {
+      exchange(out, wide(std::max(rows_.sent, rows_.received)), label);
+    }
     if (!gradients && dispatcher_ == Dispatcher::alltoall) {  // probabilities, fp32
       exchange(out, 4 * std::max(rows_.sent, rows_.received), label + " probabilities");
     }
@@ -68,8 +72,27 @@ void PassBuilder::from_experts(const Operator& op, bool gradients, Items& out) {
     if (gradients && dispatcher_ == Dispatcher::alltoall) {
       exchange(out, 4 * std::max(rows_.sent, rows_.received), label + " probabilities");
     }
-    exchange(out, wide(std::max(rows_.sent, rows_.received)), label);
+    if (!sends_copies()) {
+      send_tokens(out, label);
+    } else {
+      exchange(out, wide(std::max(rows_.sent, rows_.received)), label);
+    }
   }
+}
+
+// DeepEP, HybridEP.
+void PassBuilder::send_tokens(Items& out, const std::string& label) {
+  const double bytes = static_cast<double>(rows_.tokens * plan_.job.model.hidden) * width_;
+  Item item;
+  item.kind = Item::Kind::collective;
+  item.category = Category::expert;
+  item.role = kExpert;
+  item.weight = weight_;
+  item.label = context_.labels->id(label + " tokens");
+  item.price = context_.book->key(kExpert, {Bytes(static_cast<std::int64_t>(bytes)), rows_.experts,
+                                            rows_.topk, plan_.style.routing.load});
+  item.kernels = 2;
+  out.push_back(item);
 }
 
 void PassBuilder::exchange(Items& out, std::int64_t bytes, const std::string& label) {

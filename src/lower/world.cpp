@@ -440,9 +440,9 @@ class WorldBuilder {
         continue;
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
-        const auto c = prices_.collectives->price(e.op, Bytes(e.bytes), s.group);
+        const auto c = e.price(*prices_.collectives, s.group);
         out.push_back(price_of(c, e.bytes,
-                               std::string(cost::to_string(e.op)) + " " +
+                               e.name() + " " +
                                    cost::to_string(c.algorithm) + " " +
                                    cost::to_string(c.protocol)));
       }
@@ -567,7 +567,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
           continue;  // overlapped or not, a bound may leave it out
         }
         const auto& entry = book.entries(kTensor)[item.price];
-        const auto price = prices.collectives->price(entry.op, Bytes(entry.bytes), shape);
+        const auto price = entry.price(*prices.collectives, shape);
         const std::int64_t duration = price.latency.count() + price.fluid.count();
         curves[price.latency_curve] += price.latency;
         curves[price.curve] += price.fluid;

@@ -54,6 +54,16 @@ struct CollectivePrice {
   CurveId curve = 0;
 };
 
+// Tokens on their way to the ranks of their experts, or back, by kernels of DeepEP's kind: a token crosses the network
+// once to each domain that wants it and NVLink once to each rank.
+struct TokenExchange {
+  Bytes tokens;     // of one rank, each once
+  int experts = 1;  // cut into the group's ranks in order
+  int topk = 1;     // distinct experts that a token wants
+  double load = 1;  // of the most loaded rank over the mean
+  bool operator==(const TokenExchange&) const = default;
+};
+
 // The law of a ring all-reduce on a bus of the given rate: 2(n-1)/n * bytes / bus + 2(n-1) * alpha.
 Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha);
 
@@ -68,6 +78,8 @@ class Collectives {
   // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
   // of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
+  // LAW and SOURCE stand in src/cost/collective/tokens.cpp.
+  CollectivePrice exchange(const TokenExchange& tokens, const cluster::GroupShape& group) const;
   // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
   struct SlowdownCurves {
     CurveId sms = 0;
