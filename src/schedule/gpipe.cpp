@@ -4,16 +4,11 @@
 //
 // Idle per rank with equal stages and free communication: (p-1)(F+B). Live micro-batches: m on
 // every rank.
-#include <fmt/format.h>
-
 #include "orders.h"
 
 namespace stepcast::schedule {
 
 Made make_gpipe(const Request& request) {
-  if (request.chunks != 1) {
-    return refuse(fmt::format("gpipe has one model chunk per rank, not {}", request.chunks));
-  }
   std::vector<Slot> slots;
   slots.reserve(2 * static_cast<std::size_t>(request.micro_batches));
   for (int i = 0; i < request.micro_batches; ++i) {

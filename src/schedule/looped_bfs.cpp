@@ -4,6 +4,8 @@
 //
 // Idle per rank with equal stages and free communication: (p-1)(F+B)/v. Live chunks: m v on every
 // rank.
+#include <fmt/format.h>
+
 #include "orders.h"
 
 namespace stepcast::schedule {
@@ -23,6 +25,15 @@ Made make_looped_bfs(const Request& request) {
     }
   }
   return Order{std::vector(static_cast<std::size_t>(request.stages), slots)};
+}
+
+Made make_circular(const Request& request) {
+  if (request.chunks > 1 && request.micro_batches < request.stages) {
+    return refuse(fmt::format(
+        "circular needs at least as many micro-batches as stages to go round; {} for {} are fewer",
+        request.micro_batches, request.stages));
+  }
+  return make_looped_bfs(request);
 }
 
 }  // namespace stepcast::schedule

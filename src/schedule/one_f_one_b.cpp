@@ -3,26 +3,22 @@
 // order.
 //
 // Idle per rank with equal stages and free communication: (p-1)(F+B). Live micro-batches: min(m,
-// p-r).
-#include <fmt/format.h>
-
+// p-r). Alpa's overlap-friendly order (1f1b_overlap) warms up twice as long, so that messages have
+// a pass's time to arrive: the same makespan, min(m, 2(p-r)-1) live.
 #include <algorithm>
 
 #include "orders.h"
 
 namespace stepcast::schedule {
+namespace {
 
-Made make_one_f_one_b(const Request& request) {
-  if (request.chunks != 1) {
-    return refuse(fmt::format(
-        "1f1b has one model chunk per rank, not {}: use interleaved_1f1b for virtual stages",
-        request.chunks));
-  }
+Order one_f_one_b(const Request& request, int warm_up_per_stage) {
   Order order;
   order.ranks.reserve(static_cast<std::size_t>(request.stages));
   for (int rank = 0; rank < request.stages; ++rank) {
     const int warm_up =
-        std::min(request.stages - 1 - rank + request.extra_warmup, request.micro_batches);
+        std::min(warm_up_per_stage * (request.stages - 1 - rank) + request.extra_warmup,
+                 request.micro_batches);
     std::vector<Slot> slots;
     slots.reserve(2 * static_cast<std::size_t>(request.micro_batches));
     int backward = 0;
@@ -39,5 +35,14 @@ Made make_one_f_one_b(const Request& request) {
   }
   return order;
 }
+
+}  // namespace
+
+Made make_one_f_one_b(const Request& request) {
+  return request.vocabulary.empty() ? one_f_one_b(request, 1)
+                                    : make_one_f_one_b_vocabulary(request);
+}
+
+Made make_one_f_one_b_overlap(const Request& request) { return one_f_one_b(request, 2); }
 
 }  // namespace stepcast::schedule

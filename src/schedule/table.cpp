@@ -8,44 +8,158 @@
 namespace stepcast::schedule {
 namespace {
 
+constexpr Placement kLoop = Placement::loop, kVee = Placement::vee,
+                    kBoth = Placement::bidirectional;
+
 constexpr std::array kTable = {
-    Entry{"gpipe", "all forwards, then all backwards (GPipe; torchgpipe)", make_gpipe},
-    Entry{"1f1b", "one forward, one backward after the warm-up (PipeDream-flush; Megatron-LM)",
-          make_one_f_one_b},
-    Entry{"interleaved_1f1b", "1f1b over several model chunks per rank (Megatron-LM)",
-          make_interleaved},
+    Entry{"gpipe", "all forwards, then all backwards (GPipe; torchgpipe)", make_gpipe, kLoop, 1},
+    Entry{.name = "1f1b",
+          .summary = "one forward, one backward after the warm-up (PipeDream-flush; Megatron-LM); "
+                     "also +vocab_1, +vocab_2",
+          .make = make_one_f_one_b,
+          .chunks = 1,
+          .takes_warmup = true,
+          .takes_vocabulary = true},
+    Entry{"1f1b_overlap", "1f1b with twice the warm-up, so that messages overlap passes (Alpa)",
+          make_one_f_one_b_overlap, kLoop, 1},
+    Entry{.name = "interleaved_1f1b",
+          .summary = "1f1b over several model chunks per rank (Megatron-LM)",
+          .make = make_interleaved,
+          .takes_group = true,
+          .takes_warmup = true},
     Entry{"looped_bfs", "all micro-batches through each chunk in turn (PyTorch ScheduleLoopedBFS)",
           make_looped_bfs},
+    Entry{"circular", "looped_bfs as one scan over the stages and its transpose (MaxText)",
+          make_circular},
+    Entry{"zb_h1",
+          "1f1b whose weight gradients fill its idle time, in its memory (Qi et al. 2401.10241)",
+          make_zb_h1, kLoop, 1, true},
+    Entry{"zb_h2",
+          "the same without idle time for equal F, I and W, in twice the memory (2401.10241)",
+          make_zb_h2, kLoop, 1, true},
+    Entry{
+        .name = "zb_auto",
+        .summary =
+            "zero-bubble order found for given pass times and memory limit (2401.10241, section 3)",
+        .make = make_zb_auto,
+        .chunks = 1,
+        .splits_backward = true,
+        .takes_memory_limit = true},
+    Entry{"zb_v",
+          "zero bubble in 1f1b's memory: two chunks in a V (2405.15362; PyTorch "
+          "ScheduleZBVZeroBubble)",
+          make_zb_v, kVee, 2, true},
+    Entry{.name = "v_half",
+          .summary = "two chunks in a V, half of 1f1b's activations (Qi et al. 2405.15362); also "
+                     "+vocab_1, +vocab_2",
+          .make = make_v_half,
+          .placement = kVee,
+          .chunks = 2,
+          .splits_backward = true,
+          .takes_vocabulary = true},
+    Entry{"v_min", "two chunks in a V, a third of 1f1b's activations (2405.15362)", make_v_min,
+          kVee, 2, true},
+    Entry{"dualpipe", "two directions, forward and backward side by side (DeepSeek DualPipe)",
+          make_dualpipe, kBoth, 2, true},
+    Entry{"dualpipe_v",
+          "DualPipe cut in half: two chunks in a V (DeepSeek; PyTorch ScheduleDualPipeV)",
+          make_dualpipe_v, kVee, 2, true},
+    Entry{"chimera",
+          "two directions, units of as many micro-batches as stages (Li and Hoefler 2107.06925)",
+          make_chimera, kBoth, 2},
+    Entry{"interlaced",
+          "1f1b with the vocabulary tensor-parallel over all ranks at once (2411.05288, baseline)",
+          make_interlaced, kLoop, 1},
 };
+
+std::string_view base_of(std::string_view name) { return name.substr(0, name.find('+')); }
+
+std::optional<Infeasible> unread(const Entry& entry, const Request& request) {
+  const auto no = [&](const char* key, const char* what) {
+    return Infeasible{key, fmt::format("{} takes no {}", entry.name, what)};
+  };
+  if (entry.chunks > 0 && request.chunks != 1 && request.chunks != entry.chunks) {
+    return refuse(
+        fmt::format("{} has {} model chunk{} per rank, not {}{}", entry.name, entry.chunks,
+                    entry.chunks == 1 ? "" : "s", request.chunks,
+                    entry.name == "1f1b" ? ": use interleaved_1f1b for virtual stages" : ""));
+  }
+  if (!entry.takes_group && request.group != 0) {
+    return no("parallelism.schedule.group", "micro-batch group");
+  }
+  if (!entry.takes_warmup && request.extra_warmup != 0) {
+    return no("parallelism.schedule.extra_warmup", "extra warm-up");
+  }
+  if (!entry.takes_memory_limit && request.memory_limit != 1) {
+    return no("parallelism.schedule.memory_limit", "memory limit; zb_auto is built to one");
+  }
+  if (!request.vocabulary.empty() && request.vocabulary != "vocab_1" &&
+      request.vocabulary != "vocab_2") {
+    return refuse(fmt::format("unknown vocabulary schedule '{}'; expected vocab_1 or vocab_2",
+                              request.vocabulary));
+  }
+  if (!entry.takes_vocabulary && !request.vocabulary.empty()) {
+    return refuse(
+        fmt::format("{} has no place for the vocabulary's passes; expected 1f1b+{} or v_half+{}",
+                    entry.name, request.vocabulary, request.vocabulary));
+  }
+  return std::nullopt;
+}
+
+Infeasible unknown(std::string_view name) {
+  std::vector<std::string> names;
+  for (const Entry& entry : kTable) {
+    names.emplace_back(entry.name);
+  }
+  const std::string near = nearest(name, names);
+  return refuse(fmt::format("unknown schedule '{}'; expected {}{}", name, fmt::join(names, ", "),
+                            near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+}
 
 }  // namespace
 
 std::span<const Entry> table() { return kTable; }
 
-Made make(std::string_view name, const Request& request) {
-  if (request.stages < 1 || request.micro_batches < 1 || request.chunks < 1 || request.group < 0 ||
-      request.extra_warmup < 0) {
+const Entry* find(std::string_view name) {
+  for (const Entry& entry : kTable) {
+    if (entry.name == base_of(name)) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+Made make(std::string_view name, const Request& given) {
+  if (given.stages < 1 || given.micro_batches < 1 || given.chunks < 1 || given.group < 0 ||
+      given.extra_warmup < 0) {
     return refuse(
         "stages, micro-batches and chunks must be at least 1, group and extra warm-up at least 0");
   }
+  const Entry* entry = find(name);
+  if (entry == nullptr) {
+    return unknown(name);
+  }
+  Request request = given;
+  if (const auto plus = name.find('+'); plus != name.npos) {
+    request.vocabulary = name.substr(plus + 1);
+  }
+  if (auto why = unread(*entry, request)) {
+    return *why;
+  }
   // Passes of a rank are counted in ints, here and by whoever walks an order.
   constexpr std::int64_t kMostPasses = std::numeric_limits<int>::max() / 8;
+  request.chunks = entry->chunks > 0 ? entry->chunks : request.chunks;
   if (std::int64_t{request.micro_batches} * request.chunks > kMostPasses ||
       std::int64_t{request.stages} * request.chunks > kMostPasses ||
       request.extra_warmup > kMostPasses) {
     return refuse(fmt::format("{} micro-batches in {} chunks are too many to schedule",
                               request.micro_batches, request.chunks));
   }
-  std::vector<std::string> names;
-  for (const Entry& entry : kTable) {
-    if (entry.name == name) {
-      return entry.make(request);
-    }
-    names.emplace_back(entry.name);
+  Made made = entry->make(request);
+  if (auto* order = std::get_if<Order>(&made)) {
+    order->chunks = request.chunks;
   }
-  const std::string near = nearest(name, names);
-  return refuse(fmt::format("unknown schedule '{}'; expected {}{}", name, fmt::join(names, ", "),
-                            near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  return made;
 }
 
 }  // namespace stepcast::schedule

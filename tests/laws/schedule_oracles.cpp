@@ -103,6 +103,8 @@ TEST_CASE("Schedules give the oracle's makespan, idle time and live chunks exact
     }
     if (name.starts_with("interleaved")) {
       name = "interleaved_1f1b";
+    } else if (name == "dualpipe_total_mb" || name == "dualpipev") {
+      name = name == "dualpipev" ? "dualpipe_v" : "dualpipe";
     }
     const Times times{std::stod(cell[5]), std::stod(cell[6]), std::stod(cell[7]), 0};
     const Played played = played_of(name, request, times);
@@ -125,7 +127,12 @@ TEST_CASE("Schedules give the oracle's makespan, idle time and live chunks exact
                                            {"1f1b", 18},
                                            {"interleaved", 60},
                                            {"interleaved+1warmup", 3},
-                                           {"looped_bfs", 54}});
+                                           {"looped_bfs", 54},
+                                           {"zb_h1", 18},
+                                           {"zb_h2", 18},
+                                           {"zb_v", 18},
+                                           {"dualpipe_total_mb", 15},
+                                           {"dualpipev", 15}});
 }
 
 TEST_CASE("The idle time of a rank is (p-1)(F+B), divided by the chunks when interleaved") {

@@ -12,8 +12,9 @@
 
 namespace stepcast::schedule {
 
-// B is input and weight gradient in one pass (I + W). S and T: the vocabulary passes of vocab_1 and vocab_2 (2411.05288):
-// S the output layer's forward on this rank's rows of the vocabulary, T its backward.
+// B is input and weight gradient in one pass (I + W). S and T: the vocabulary passes (2411.05288) that every rank runs for
+// every micro-batch on its own rows of the vocabulary: S the output layer's forward, T its backward (Order::barriers says
+// who waits for whom).
 enum class Pass : char {
   forward = 'F',
   input_grad = 'I',
@@ -51,13 +52,17 @@ struct Request {
   double weight_grad = 1;
   double comm = 0;
   double memory_limit = 1;
-  std::string vocabulary = {};  // "", "vocab_1", "vocab_2": passes S and T are woven in
+  std::string vocabulary = {};  // "", "vocab_1", "vocab_2": passes S and T are woven in (or named: "1f1b+vocab_1")
 };
 
 // One order per pipeline rank.
 struct Order {
   std::vector<std::vector<Slot>> ranks;
   Placement placement = Placement::loop;
+  int chunks = 0;  // per rank; 0: the request's
+  // Communication barriers of the vocabulary passes. S waits for the last stage's F everywhere. 2: T waits for every rank's
+  // S, the last stage's backward for every rank's T. 1: T and the last stage's backward wait for every rank's S. 0: no S, T.
+  int barriers = 0;
 };
 
 struct Entry {
@@ -67,20 +72,43 @@ struct Entry {
   Placement placement = Placement::loop;
   int chunks = 0;                // chunks per rank that the schedule has; 0: as requested
   bool splits_backward = false;  // has passes I and W
+  bool takes_group = false;      // what else of a request it reads; make() refuses what it does not
+  bool takes_warmup = false;
+  bool takes_memory_limit = false;
+  bool takes_vocabulary = false;
 };
 
 // All schedules in reading order (what --list prints).
 std::span<const Entry> table();
 
-// By name ("1f1b"); unknown names and impossible sizes are Infeasible{"parallelism.schedule", ...}.
+// The entry of a name, with or without "+vocab_1" or "+vocab_2"; null when there is none.
+const Entry* find(std::string_view name);
+
+// By name ("1f1b", "1f1b+vocab_1"); unknown names and impossible sizes are Infeasible{"parallelism.schedule", ...}. A
+// schedule whose entry fixes its chunks is made with those from a request for 1 or as many.
 std::variant<Order, Infeasible> make(std::string_view name, const Request& request);
 
+// A table in the format of PyTorch's pipelining runtime: a row a rank, a cell an action: stage, pass, micro-batch ("0F3");
+// "(0F1;3B0)OVERLAP_F_B" for a pair; empty cells wait; cells of communication and of FSDP (RECV_F, UNSHARD, ...) are read
+// over. Placement, chunks and barriers are deduced; every pass must run once and no rank wait for ever. Passes S and T are
+// written alike, which PyTorch itself does not know. Infeasible names row and cell, counted from 1.
+std::variant<Order, Infeasible> from_csv(std::string_view text);
+std::string to_csv(const Order& order, int stages);
+
+// Stages, micro-batches and chunks of a complete order (from a table).
+Request request_of(const Order& order);
+
 // ---------------------------------------------------------------- played on given stage times, without a cluster
-struct Times {  // of a whole rank; a chunk costs 1/chunks. Any unit; results are in the same unit
+// Of a whole rank: a chunk costs 1/chunks; of a bidirectional placement, where either chunk is a whole stage of its
+// replica, all of it. A pair that runs side by side starts when both passes can and takes the time of both. Any unit;
+// results are in the same unit.
+struct Times {
   double forward = 1;
   double input_grad = 1;
   double weight_grad = 1;
-  double comm = 0;  // between neighbouring stages
+  double comm = 0;        // between neighbouring stages
+  double vocabulary = 0;  // passes S and T
+  double vocabulary_grad = 0;
 };
 
 struct Played {
