@@ -30,11 +30,22 @@ double rate_at(const std::map<int, double>& rate, int dim) {
 double keys_per_query(const model::AttentionShape& s) {
   const auto q = static_cast<double>(s.query_length);
   const auto k = static_cast<double>(s.key_length);
+  const double window = s.window > 0 && s.window < s.key_length ? static_cast<double>(s.window) : k;
   if (!s.causal) {
-    return k;
+    return window * s.share;
   }
-  // The last query sees every key; with more queries than keys the first ones see none.
-  return k >= q ? k - q / 2 : k * k / (2 * q);
+  // The last query sees every key; with more queries than keys the first ones see none. A query at
+  // position p sees min(p, window).
+  const double first = std::max(0.0, k - q);
+  const double growing = std::max(0.0, (window * window - first * first) / 2);
+  const double full = (k - std::max(window, first)) * window;
+  return (growing + full) / q * s.share;
+}
+
+// Keys of a tile beyond those that its queries meet: the mask cuts a window off on both sides.
+double masked_keys(const model::AttentionShape& s) {
+  const bool windowed = s.window > 0 && s.window < s.key_length;
+  return (s.causal ? kTile / 2 : 0) + (windowed ? kTile / 2 : 0);
 }
 
 }  // namespace
@@ -53,7 +64,7 @@ double pass_seconds(const AttentionPass& pass, const model::AttentionShape& s, b
   const double tiles = sequences * s.heads * std::ceil(q / kTile);
   const double exact = tiles / device.sms;
   const double waves = exact + pass.tail * (std::ceil(exact - 1e-12) - exact);
-  const double keys = keys_per_query(s) + (s.causal ? kTile / 2 : 0);
+  const double keys = keys_per_query(s) + masked_keys(s);
   const double rate = ratio * rate_at(pass.rate, std::max(s.qk_dim, s.v_dim));
   double flops = 2 * std::min(kTile, q) * (keys + pass.prologue) * (s.qk_dim + s.v_dim);
   double passes = 1;

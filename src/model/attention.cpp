@@ -118,12 +118,16 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
 
 }  // namespace
 
-Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
-                        const Tensor& output) {
-  const AttentionShape shape = shape_of(b, core);
+Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& qkv,
+              const Tensor& output) {
   return b.style.attention == job::AttentionKernel::unfused
              ? add_unfused(b, shape, from, qkv, output)
              : add_fused(b, shape, from, qkv, output);
+}
+
+Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const Tensor& qkv,
+                        const Tensor& output) {
+  return add_core(b, shape_of(b, core), from, qkv, output);
 }
 
 Node add_attention(Builder& b, Node from, const Tensor& input) {

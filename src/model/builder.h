@@ -89,6 +89,9 @@ struct Linear {
 Operator linear(const Linear& l);
 Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input);
 
+// A product of two activations in a sequence mixer: no weights.
+Node add_product(Builder& b, const char* name, const Gemm& g, Node from);
+
 // norm.cpp. `rows` of `width` elements each; returns the node, its output in `output`.
 Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
@@ -125,6 +128,13 @@ struct CoreAttention {
 };
 Node add_core_attention(Builder& b, const CoreAttention& shape, Node from, const Tensor& qkv,
                         const Tensor& output);
+// The same for any shape, causal or not.
+Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& qkv,
+              const Tensor& output);
+// cross.cpp: attention of a decoder to the encoder's output.
+Node add_cross(Builder& b, Node from, const Tensor& input);
+Node add_delta_net(Builder& b, Node from, const Tensor& input);
+Node add_mamba(Builder& b, Node from, const Tensor& input);
 Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);
 Node add_moe(Builder& b, Node from, const Tensor& input);
 
@@ -132,6 +142,17 @@ Node add_moe(Builder& b, Node from, const Tensor& input);
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);
+
+// prediction.cpp: what a multi-token prediction layer reads: the stream and the next tokens'
+// embeddings.
+Node add_prediction_input(Builder& b);
+// embedding.cpp: the lookup; `shared` tables are another unit's parameters.
+Node add_word_embedding(Builder& b, const char* name, bool shared);
+// head.cpp: final norm, output projection (shared with the model's in a prediction layer), loss.
+Node add_head(Builder& b, Node from, const Tensor& input);
+
+// Vectors of a norm: weight and bias, or weight alone.
+inline std::int64_t norm_width(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 

@@ -7,38 +7,95 @@ namespace {
 
 // Closed forms of one layer, whole: `weights` are elements of matrices that every token multiplies.
 struct Layer {
-  std::int64_t weights =
-      0;  // attention, router, shared experts, and the dense MLP or the k active experts
-  std::int64_t idle_experts =
-      0;  // elements of the experts that a token does not visit, with their biases
-  std::int64_t vectors = 0;  // norms, biases
+  // Mixer, router, shared experts, and the dense MLP or the k active experts.
+  std::int64_t weights = 0;
+  std::int64_t memory_weights = 0;  // that the encoder's tokens multiply: cross-attention's k and v
+  std::int64_t idle_experts = 0;    // of the experts that a token does not visit, with their biases
+  std::int64_t vectors = 0;         // norms, biases, convolutions
 };
 
 std::int64_t norm_vectors(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
 
-void count_attention(const job::Model& m, Layer& layer) {
+bool is_encoder_decoder(const job::Model& m) {
+  return m.encoder_layers > 0 && m.encoder_layers < m.layers;
+}
+
+void count_heads(const job::Model& m, LayerKind kind, Layer& layer) {
+  const bool own = kind.mixer == LayerKind::Mixer::window && m.window_heads.has_value();
+  const std::int64_t heads = own ? m.window_heads->heads : m.heads;
+  const std::int64_t kv_heads = own ? m.window_heads->kv_heads : m.kv_heads;
+  const std::int64_t qk = own ? m.window_heads->head_dim : m.head_dim;
+  const std::int64_t stated_v = own ? m.window_heads->v_dim : m.v_dim;
+  const std::int64_t v = stated_v > 0 ? stated_v : qk;
+  const std::int64_t gate = m.attention_gate ? heads * v : 0;
+  const std::int64_t qkv = (heads + kv_heads) * qk + kv_heads * v + gate;
+  layer.weights += m.hidden * qkv + heads * v * m.hidden;
+  layer.vectors += m.biases.qkv ? qkv : 0;
+  layer.vectors += m.sinks ? heads : 0;
+  if (m.qk_norm) {
+    layer.vectors += m.qk_norm_whole ? (heads + kv_heads) * qk : 2 * qk;
+  }
+}
+
+void count_latent(const job::Model& m, Layer& layer) {
   const std::int64_t h = m.hidden;
-  if (m.mla) {
-    const job::Mla& a = *m.mla;
-    const std::int64_t q = static_cast<std::int64_t>(m.heads) * (a.qk_nope_dim + a.qk_rope_dim);
-    const std::int64_t kv = static_cast<std::int64_t>(m.heads) * (a.qk_nope_dim + a.v_dim);
-    layer.weights += a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q : h * q;
-    layer.weights += h * (a.kv_lora_rank + a.qk_rope_dim) + a.kv_lora_rank * kv;
-    layer.weights += static_cast<std::int64_t>(m.heads) * a.v_dim * h;
-    layer.vectors += norm_vectors(m) * (a.q_lora_rank + a.kv_lora_rank);
+  const job::Mla& a = *m.mla;
+  const std::int64_t q = static_cast<std::int64_t>(m.heads) * (a.qk_nope_dim + a.qk_rope_dim);
+  const std::int64_t kv = static_cast<std::int64_t>(m.heads) * (a.qk_nope_dim + a.v_dim);
+  layer.weights += a.q_lora_rank > 0 ? h * a.q_lora_rank + a.q_lora_rank * q : h * q;
+  layer.weights += h * (a.kv_lora_rank + a.qk_rope_dim) + a.kv_lora_rank * kv;
+  layer.weights += static_cast<std::int64_t>(m.heads) * a.v_dim * h;
+  layer.vectors += norm_vectors(m) * (a.q_lora_rank + a.kv_lora_rank);
+}
+
+void count_mamba(const job::Model& m, Layer& layer) {
+  const job::Mamba& a = *m.mamba;
+  const std::int64_t inner = static_cast<std::int64_t>(a.heads) * a.head_dim;
+  const std::int64_t convolved = inner + 2 * static_cast<std::int64_t>(a.groups) * a.state;
+  layer.weights += m.hidden * (inner + convolved + a.heads) + inner * m.hidden;
+  layer.vectors += convolved * (a.conv + 1) + 3 * a.heads + inner;
+}
+
+void count_delta_net(const job::Model& m, Layer& layer) {
+  const job::LinearAttention& a = *m.linear;
+  const std::int64_t keys = static_cast<std::int64_t>(a.key_heads) * a.key_dim;
+  const std::int64_t values = static_cast<std::int64_t>(a.value_heads) * a.value_dim;
+  const std::int64_t heads = a.value_heads;
+  const std::int64_t convolved = 2 * keys + values;
+  layer.weights += m.hidden * convolved + values * m.hidden;
+  if (a.elementwise_decay) {
+    layer.weights +=
+        m.hidden * heads + 2 * m.hidden * a.value_dim + a.value_dim * (heads * a.key_dim + values);
+    layer.vectors += heads + heads * a.key_dim;
   } else {
-    const std::int64_t qkv = static_cast<std::int64_t>(m.heads + 2 * m.kv_heads) * m.head_dim;
-    layer.weights += h * qkv + static_cast<std::int64_t>(m.heads) * m.head_dim * h;
-    if (m.biases.qkv) {
-      layer.vectors += qkv;
-    }
-    if (m.qk_norm) {
-      layer.vectors += 2 * m.head_dim;
-    }
+    layer.weights += m.hidden * (values + 2 * heads);
+    layer.vectors += 2 * heads;
   }
-  if (m.biases.attention_out) {
-    layer.vectors += h;
+  layer.vectors += convolved * a.conv + a.value_dim;
+}
+
+void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
+  if (kind.mixer == LayerKind::Mixer::mamba) {
+    return count_mamba(m, layer);
   }
+  if (kind.mixer == LayerKind::Mixer::linear) {
+    return count_delta_net(m, layer);
+  }
+  if (m.mla) {
+    count_latent(m, layer);
+  } else {
+    count_heads(m, kind, layer);
+  }
+  layer.vectors += m.biases.attention_out ? m.hidden : 0;
+}
+
+void count_cross(const job::Model& m, Layer& layer) {
+  const std::int64_t v = m.v_dim > 0 ? m.v_dim : m.head_dim;
+  const std::int64_t q = static_cast<std::int64_t>(m.heads) * m.head_dim;
+  const std::int64_t kv = static_cast<std::int64_t>(m.kv_heads) * (m.head_dim + v);
+  layer.weights += m.hidden * q + m.heads * v * m.hidden;
+  layer.memory_weights += m.hidden * kv;
+  layer.vectors += (m.biases.qkv ? q + kv : 0) + (m.biases.attention_out ? m.hidden : 0);
 }
 
 void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
@@ -68,21 +125,89 @@ void count_mlp(const job::Model& m, LayerKind kind, Layer& layer) {
 
 Layer count_layer(const job::Model& m, LayerKind kind) {
   Layer layer;
-  count_attention(m, layer);
-  count_mlp(m, kind, layer);
-  layer.vectors += (m.parallel_block ? 1 : 2) * norm_vectors(m) * m.hidden;
+  std::int64_t blocks = 0;
+  if (kind.mixer != LayerKind::Mixer::none) {
+    count_mixer(m, kind, layer);
+    ++blocks;
+  }
+  if (kind.cross) {
+    count_cross(m, layer);
+    ++blocks;
+  }
+  if (kind.mlp != LayerKind::Mlp::none) {
+    count_mlp(m, kind, layer);
+    ++blocks;
+  }
+  if (m.parallel_block && !m.parallel_norms && blocks == 2) {
+    blocks = 1;
+  }
+  std::int64_t norms = blocks * (m.sandwich_norms ? 2 : 1);
+  if (kind.prediction) {
+    layer.weights += 2 * m.hidden * m.hidden;
+    norms += m.post_norm ? 2 : 3;
+  }
+  layer.vectors += norms * norm_vectors(m) * m.hidden;
   return layer;
 }
 
 std::int64_t total(const Layer& layer) {
-  return layer.weights + layer.idle_experts + layer.vectors;
+  return layer.weights + layer.memory_weights + layer.idle_experts + layer.vectors;
 }
 
-// Forward FLOPs of the two products of attention, all heads, one sequence.
-double attention_flops(const job::Model& m, std::int64_t s, bool causal) {
-  const int dims = m.mla ? m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim : 2 * m.head_dim;
-  const double square = static_cast<double>(s) * static_cast<double>(s);
-  return 2.0 * square * m.heads * dims * (causal ? 0.5 : 1.0);
+// Scores of one sequence and head that a mixer computes.
+double pairs(const job::Model& m, LayerKind kind, double s, bool causal) {
+  const auto window = static_cast<double>(m.sliding_window);
+  if (kind.mixer != LayerKind::Mixer::window || window >= s) {
+    return s * s * (causal ? 0.5 : 1.0);
+  }
+  if (m.chunked_window) {
+    return s * window * (causal ? 0.5 : 1.0);
+  }
+  return causal ? s * window - window * window / 2 : s * window;
+}
+
+// Forward FLOPs between the projections of a layer's mixer, one sequence.
+double mixer_flops(const job::Model& m, LayerKind kind, double s, bool causal) {
+  if (kind.mixer == LayerKind::Mixer::none) {
+    return 0;
+  }
+  if (kind.mixer == LayerKind::Mixer::mamba) {
+    const job::Mamba& a = *m.mamba;
+    const double inside =
+        static_cast<double>(a.chunk) *
+        (static_cast<double>(a.groups) * a.state + static_cast<double>(a.heads) * a.head_dim);
+    return 2.0 * s * (inside + 2.0 * a.heads * a.state * a.head_dim);
+  }
+  if (kind.mixer == LayerKind::Mixer::linear) {
+    const job::LinearAttention& a = *m.linear;
+    const double inside = 2.0 * a.chunk * (3.0 * a.key_dim + 2.0 * a.value_dim);
+    return s * a.value_heads * (inside + 6.0 * a.key_dim * a.value_dim);
+  }
+  const double scores = pairs(m, kind, s, causal && !kind.encoder);
+  if (m.mla) {
+    return 2.0 * scores * m.heads * (m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim);
+  }
+  if (kind.mixer == LayerKind::Mixer::window && m.window_heads) {
+    const job::WindowHeads& w = *m.window_heads;
+    return 2.0 * scores * w.heads * (w.head_dim + (w.v_dim > 0 ? w.v_dim : w.head_dim));
+  }
+  return 2.0 * scores * m.heads * (m.head_dim + (m.v_dim > 0 ? m.v_dim : m.head_dim));
+}
+
+double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_length, bool causal) {
+  const auto memory = static_cast<double>(encoder_sequence(m, sequence_length));
+  const double s = kind.encoder ? memory : static_cast<double>(sequence_length);
+  const Layer layer = count_layer(m, kind);
+  double flops = 2.0 * (s * static_cast<double>(layer.weights) +
+                        memory * static_cast<double>(layer.memory_weights)) +
+                 mixer_flops(m, kind, s, causal);
+  if (kind.cross) {
+    flops += 2.0 * s * memory * m.heads * (m.head_dim + (m.v_dim > 0 ? m.v_dim : m.head_dim));
+  }
+  if (kind.prediction) {  // through the model's own output matrix
+    flops += 2.0 * s * static_cast<double>(m.vocab) * static_cast<double>(m.hidden);
+  }
+  return flops;
 }
 
 }  // namespace
@@ -93,16 +218,25 @@ std::int64_t layer_parameters(const job::Model& model, int layer) {
 
 Parameters count_parameters(const job::Model& model) {
   Parameters p;
-  p.embedding = model.vocab * model.hidden;
+  const std::int64_t h = model.hidden;
+  const int stacks = is_encoder_decoder(model) ? 2 : 1;
+  p.embedding = (model.vocab + model.token_types) * h;
   if (model.positions == job::Positions::learned) {
-    p.embedding += model.max_positions * model.hidden;
+    p.embedding += model.max_positions * h;
+  } else if (model.positions == job::Positions::relative) {
+    p.embedding += std::int64_t{stacks} * model.heads * model.relative_buckets;
   }
-  p.head = (model.tied_embeddings ? 0 : model.vocab * model.hidden) +
-           (model.biases.head ? model.vocab : 0);
-  p.final_norm = norm_vectors(model) * model.hidden;
+  if (model.embedding_norm) {
+    p.embedding += norm_vectors(model) * h;
+  }
+  p.head = (model.tied_embeddings ? 0 : model.vocab * h) + (model.biases.head ? model.vocab : 0);
+  if (model.head_transform) {
+    p.head += h * h + h + norm_vectors(model) * h;
+  }
+  p.final_norm = (model.post_norm ? stacks - 1 : stacks) * norm_vectors(model) * h;
   p.total = p.embedding + p.head + p.final_norm;
   std::int64_t idle = 0;
-  for (int i = 0; i < model.layers; ++i) {
+  for (int i = 0; i < layer_count(model); ++i) {
     const Layer layer = count_layer(model, layer_kind(model, i));
     p.total += total(layer);
     idle += layer.idle_experts;
@@ -112,12 +246,16 @@ Parameters count_parameters(const job::Model& model) {
 }
 
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal) {
-  double weights = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
-  for (int i = 0; i < model.layers; ++i) {
-    weights += static_cast<double>(count_layer(model, layer_kind(model, i)).weights);
+  const auto s = static_cast<double>(sequence_length);
+  double head = static_cast<double>(model.vocab) * static_cast<double>(model.hidden);
+  if (model.head_transform) {
+    head += static_cast<double>(model.hidden) * static_cast<double>(model.hidden);
   }
-  return Flops(2.0 * static_cast<double>(sequence_length) * weights +
-               model.layers * attention_flops(model, sequence_length, causal));
+  double flops = 2.0 * s * head;
+  for (int i = 0; i < layer_count(model); ++i) {
+    flops += layer_flops(model, layer_kind(model, i), sequence_length, causal);
+  }
+  return Flops(flops);
 }
 
 }  // namespace stepcast::model

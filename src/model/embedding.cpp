@@ -3,34 +3,81 @@
 
 namespace stepcast::model {
 
-OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style) {
-  Builder b(model, shard, style);
+Node add_word_embedding(Builder& b, const char* name, bool shared) {
   const std::int64_t e = b.element;
   const std::int64_t elements = b.tokens * b.hidden;
-  const std::int64_t table = ceil_div(model.vocab, shard.tensor) * b.hidden;
-  const bool masked = shard.tensor > 1;  // rows of other ranks are set to zero before the sum
-
-  Operator word = named("word_embedding", OpKind::embedding, Module::embedding);
+  const std::int64_t table = ceil_div(b.model.vocab, b.shard.tensor) * b.hidden;
+  const bool masked = b.shard.tensor > 1;  // rows of other ranks are set to zero before the sum
+  Operator word = named(name, OpKind::embedding, Module::embedding);
   word.tensor = TensorRole::vocab_embedding;
-  word.parameters = table;
+  word.parameters = shared ? 0 : table;
   // Backward fills a gradient of the whole table and adds the rows.
   moves(word, (masked ? 4 : 2) * elements * e, 2 * elements * e + table * e, masked ? 5 : 1,
         masked ? 3 : 2);
   word.forward_output = Bytes(elements * e);
   word.backward_temporary = Bytes(table * e);
   keep(word, "token_ids", b.tensor(8 * b.tokens));
-  Node node = b.add(std::move(word), {outside});
+  return b.add(std::move(word), {outside});
+}
 
+namespace {
+
+// Tables that are added to the words': a row for each position or segment.
+Node add_rows(Builder& b, const char* name, std::int64_t rows, Node from) {
+  const std::int64_t bytes = b.tokens * b.hidden * b.element;
+  Operator op = named(name, OpKind::embedding, Module::embedding);
+  op.parameters = rows * b.hidden;
+  moves(op, 4 * bytes, 2 * bytes + op.parameters * b.element, 2, 2);
+  op.forward_output = Bytes(bytes);
+  return b.add(std::move(op), {from});
+}
+
+// T5's biases by distance: a table for each stack in its first layer, spread over the square once
+// and read by all its layers.
+Node add_relative(Builder& b, int stacks, Node from) {
+  const std::int64_t heads = b.model.heads / b.shard.tensor;
+  const std::int64_t square =
+      heads * (b.sequence / b.shard.context) * b.sequence * b.element * stacks;
+  Operator op = named("relative_positions", OpKind::embedding, Module::embedding);
+  op.parameters = stacks * heads * b.model.relative_buckets;
+  moves(op, 2 * square, 2 * square, 2 * stacks, 2 * stacks);
+  op.forward_output = Bytes(square);
+  return b.add(std::move(op), {from});
+}
+
+}  // namespace
+
+OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const Style& style) {
+  Builder b(model, shard, style);
+  const std::int64_t e = b.element;
+  const std::int64_t local = b.local_tokens * b.hidden;
+  const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;
+  Node node = add_word_embedding(b, "word_embedding", false);
+  if (both) {  // the encoder's tokens through the same table
+    LayerKind kind;
+    kind.encoder = true;
+    Builder encoder(model, shard, style, kind);
+    add_word_embedding(encoder, "encoder_embedding", true);
+    Operator op = encoder.graph.operators.back();
+    op.saved.clear();
+    keep(op, "token_ids", b.tensor(8 * encoder.tokens));
+    node = b.add(std::move(op), {node});
+  }
   if (model.positions == job::Positions::learned) {
-    Operator position = named("position_embedding", OpKind::embedding, Module::embedding);
-    position.parameters = model.max_positions * b.hidden;
-    moves(position, 4 * elements * e, 2 * elements * e + position.parameters * e, 2, 2);
-    position.forward_output = Bytes(elements * e);
-    node = b.add(std::move(position), {node});
+    node = add_rows(b, "position_embedding", model.max_positions, node);
+  }
+  if (model.token_types > 0) {
+    node = add_rows(b, "token_type_embedding", model.token_types, node);
+  }
+  if (model.positions == job::Positions::relative) {
+    node = add_relative(b, both ? 2 : 1, node);
+  }
+  if (model.embedding_norm) {
+    node = add_norm(b, "embedding_norm", Module::embedding, b.local_tokens, b.hidden,
+                    norm_width(model) * b.hidden, node, b.residual_stream(), b.residual_stream());
   }
   if (model.dropout > 0) {
     Operator dropout = named("embedding_dropout", OpKind::dropout, Module::embedding);
-    const std::int64_t local = b.local_tokens * b.hidden;
     moves(dropout, 2 * local * e + local, 2 * local * e + local, 1, 1);
     dropout.forward_output = Bytes(local * e);
     keep(dropout, "mask", b.tensor(local));

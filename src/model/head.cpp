@@ -47,32 +47,79 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
   return op;
 }
 
+// BERT's prediction head: a square product, its activation, a norm.
+Node add_transform(Builder& b, Node from, Tensor& input) {
+  const std::int64_t bytes = b.local_tokens * b.hidden * b.element;
+  const Tensor activated = b.tensor(bytes);
+  const Tensor projected = b.tensor(bytes);
+  Node node = add_linear(b,
+                         {"head_transform",
+                          Module::head,
+                          TensorRole::none,
+                          {b.local_tokens, b.hidden, b.hidden, 1},
+                          b.hidden,
+                          b.element,
+                          1},
+                         from, input);
+  Operator act = named("head_activation", OpKind::activation, Module::head);
+  moves(act, 2 * bytes, 3 * bytes, 1, 1);
+  act.forward_output = Bytes(bytes);
+  keep(act, "input", projected);
+  node = b.add(std::move(act), {node});
+  input = b.residual_stream();
+  return add_norm(b, "head_norm", Module::head, b.local_tokens, b.hidden,
+                  norm_width(b.model) * b.hidden, node, activated, input);
+}
+
 }  // namespace
 
-OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
-  Builder b(model, shard, style);
-  const Tensor input = b.residual_stream();
-  const Tensor normed = b.residual_stream();
-  const std::int64_t norm_parameters = (model.norm == job::Norm::layer ? 2 : 1) * b.hidden;
-  Node node = add_norm(b, "final_norm", Module::head, b.local_tokens, b.hidden, norm_parameters,
-                       outside, input, normed);
-
-  const std::int64_t vocab = ceil_div(model.vocab, shard.tensor);
+Node add_head(Builder& b, Node from, const Tensor& input) {
+  const job::Model& m = b.model;
+  Tensor normed = input;
+  Node node = from;
+  if (!m.post_norm) {
+    normed = b.residual_stream();
+    node = add_norm(b, "final_norm", Module::head, b.local_tokens, b.hidden,
+                    norm_width(m) * b.hidden, from, input, normed);
+  }
+  if (m.head_transform) {
+    node = add_transform(b, node, normed);
+  }
+  const std::int64_t vocab = ceil_div(m.vocab, b.shard.tensor);
   const std::int64_t logits = b.tokens * vocab;
   const Tensor half_logits = b.tensor(logits * b.element);
   Operator project = linear({"output",
                              Module::head,
                              TensorRole::vocab_head,
                              {b.tokens, vocab, b.hidden, 1},
-                             model.biases.head ? vocab : 0,
+                             m.biases.head ? vocab : 0,
                              b.element,
                              1});
+  if (b.kind.prediction) {
+    project.parameters = 0;  // the model's own
+  }
   keep(project, "input", normed);
-  if (style.loss == job::LossKernel::chunked) {
+  if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
   }
   node = b.add(std::move(project), {node});
-  b.add(cross_entropy(b, logits, half_logits), {node});
+  return b.add(cross_entropy(b, logits, half_logits), {node});
+}
+
+OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {
+  Builder b(model, shard, style);
+  Node node = outside;
+  const Tensor input = b.residual_stream();
+  if (model.encoder_layers > 0 && model.encoder_layers < model.layers) {
+    // The encoder's own final norm: its output does not change from one decoder layer to the next.
+    LayerKind kind;
+    kind.encoder = true;
+    const Builder encoder(model, shard, style, kind);
+    const std::int64_t bytes = encoder.local_tokens * b.hidden * b.element;
+    node = add_norm(b, "encoder_norm", Module::head, encoder.local_tokens, b.hidden,
+                    norm_width(model) * b.hidden, outside, b.tensor(bytes), b.tensor(bytes));
+  }
+  add_head(b, node, input);
   return b.finish();
 }
 

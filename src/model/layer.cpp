@@ -1,52 +1,176 @@
 #include "builder.h"
 
 namespace stepcast::model {
+namespace {
 
-LayerKind layer_kind(const job::Model& model, int layer) {
+char letter_of(const std::string& letters, int layer) {
+  return letters[static_cast<std::size_t>(layer) % letters.size()];
+}
+
+LayerKind::Mixer mixer_of(const job::Model& model, int layer) {
+  using Mixer = LayerKind::Mixer;
+  if (model.mixers.empty()) {
+    return model.sliding_window > 0 ? Mixer::window : Mixer::attention;
+  }
+  switch (letter_of(model.mixers, layer)) {
+    case 'w':
+      return Mixer::window;
+    case 'l':
+      return Mixer::linear;
+    case 'm':
+      return Mixer::mamba;
+    case '-':
+      return Mixer::none;
+    default:
+      return Mixer::attention;
+  }
+}
+
+LayerKind::Mlp mlp_of(const job::Model& model, int layer) {
+  using Mlp = LayerKind::Mlp;
+  if (!model.mlps.empty()) {
+    switch (letter_of(model.mlps, layer)) {
+      case 'e':
+        return Mlp::moe;
+      case '-':
+        return Mlp::none;
+      default:
+        return Mlp::dense;
+    }
+  }
   if (!model.moe || layer < model.moe->dense_layers) {
-    return LayerKind::dense;
+    return Mlp::dense;
   }
   // Every n-th layer, the last of each group of n (as in the Switch and GLaM layouts).
   const int every = model.moe->every;
-  return every <= 1 || (layer - model.moe->dense_layers) % every == every - 1 ? LayerKind::moe
-                                                                              : LayerKind::dense;
+  return every <= 1 || (layer - model.moe->dense_layers) % every == every - 1 ? Mlp::moe
+                                                                              : Mlp::dense;
 }
 
-int layer_count(const job::Model& model) { return model.layers; }
+// The residual stream while a layer is joined.
+struct Stream {
+  Node node = outside;
+  Tensor tensor;
+};
+
+// One block: norm, what `add` makes of it, and back into the stream.
+template <class Add>
+Stream add_block(Builder& b, const std::string& name, Module module, std::int64_t bias,
+                 const Stream& stream, Add add) {
+  const auto norm = [&](const std::string& which, const Stream& from) -> Stream {
+    const Tensor output = b.residual_stream();
+    return {add_norm(b, (name + which).c_str(), module, b.local_tokens, b.hidden,
+                     norm_width(b.model) * b.hidden, from.node, from.tensor, output),
+            output};
+  };
+  if (b.model.post_norm) {
+    const Node block = add(stream);
+    const Node sum =
+        add_residual(b, (name + "_residual").c_str(), module, bias, block, stream.node);
+    return norm("_norm", {sum, b.residual_stream()});
+  }
+  Node block = add(norm("_norm", stream));
+  if (b.model.sandwich_norms) {
+    block = norm("_post_norm", {block, b.residual_stream()}).node;
+  }
+  const Node sum = add_residual(b, (name + "_residual").c_str(), module, bias, block, stream.node);
+  return {sum, b.residual_stream()};
+}
+
+Node add_mixer(Builder& b, const Stream& in) {
+  switch (b.kind.mixer) {
+    case LayerKind::Mixer::linear:
+      return add_delta_net(b, in.node, in.tensor);
+    case LayerKind::Mixer::mamba:
+      return add_mamba(b, in.node, in.tensor);
+    default:
+      return b.model.mla ? add_mla(b, in.node, in.tensor) : add_attention(b, in.node, in.tensor);
+  }
+}
+
+// Attention and MLP read the stream at once, through one norm or two, and one sum takes both.
+Stream add_parallel(Builder& b, const Stream& stream, std::int64_t attention_bias,
+                    std::int64_t mlp_bias, Module mlp_module) {
+  const std::int64_t parameters = norm_width(b.model) * b.hidden;
+  const auto norm = [&](const char* name, Module module) -> Stream {
+    const Tensor output = b.residual_stream();
+    return {add_norm(b, name, module, b.local_tokens, b.hidden, parameters, stream.node,
+                     stream.tensor, output),
+            output};
+  };
+  const Stream read = norm("attention_norm", Module::attention);
+  const Node attention = add_mixer(b, read);
+  const Stream other = b.model.parallel_norms ? norm("mlp_norm", mlp_module) : read;
+  const Node block = b.kind.mlp == LayerKind::Mlp::moe
+                         ? add_moe(b, other.node, other.tensor)
+                         : add_mlp(b, Module::mlp, b.model.ffn, other.node, other.tensor);
+  const Node sum = add_residual(b, "attention_residual", Module::attention, attention_bias,
+                                attention, stream.node);
+  return {add_residual(b, "mlp_residual", mlp_module, mlp_bias, block, sum), b.residual_stream()};
+}
+
+}  // namespace
+
+LayerKind layer_kind(const job::Model& model, int layer) {
+  LayerKind kind;
+  kind.prediction = layer >= model.layers;
+  const int like = kind.prediction ? model.layers - 1 : layer;
+  kind.mixer = mixer_of(model, like);
+  kind.mlp = mlp_of(model, like);
+  if (kind.prediction) {
+    // A whole block, of full attention where the model has any (Qwen3-Next), else as its layers.
+    const bool full = model.mixers.find('a') != std::string::npos;
+    kind.mixer = full ? LayerKind::Mixer::attention : kind.mixer;
+    if (kind.mlp == LayerKind::Mlp::none) {
+      kind.mlp = model.moe ? LayerKind::Mlp::moe : LayerKind::Mlp::dense;
+    }
+    return kind;
+  }
+  kind.encoder = layer < model.encoder_layers;
+  kind.cross = !kind.encoder && model.encoder_layers > 0;
+  return kind;
+}
+
+int layer_count(const job::Model& model) { return model.layers + model.mtp_layers; }
 
 OperatorGraph build_layer(const job::Model& model, LayerKind kind, const Shard& shard,
                           const Style& style) {
-  Builder b(model, shard, style);
-  const std::int64_t norm_parameters = (model.norm == job::Norm::layer ? 2 : 1) * b.hidden;
-  const std::int64_t attention_bias = model.biases.attention_out ? b.hidden : 0;
+  Builder b(model, shard, style, kind);
+  const bool attends =
+      kind.mixer == LayerKind::Mixer::attention || kind.mixer == LayerKind::Mixer::window;
+  const std::int64_t attention_bias = model.biases.attention_out && attends ? b.hidden : 0;
+  const std::int64_t cross_bias = model.biases.attention_out ? b.hidden : 0;
   const std::int64_t mlp_bias = model.biases.mlp ? b.hidden : 0;
   const Module mlp_module = kind.mlp == LayerKind::Mlp::moe ? Module::moe : Module::mlp;
 
-  const Tensor layer_input = b.residual_stream();
-  const Tensor attention_input = b.residual_stream();
-  const Node attention_norm =
-      add_norm(b, "attention_norm", Module::attention, b.local_tokens, b.hidden, norm_parameters,
-               outside, layer_input, attention_input);
-  const Node attention = model.mla ? add_mla(b, attention_norm, attention_input)
-                                   : add_attention(b, attention_norm, attention_input);
-  const auto add_block = [&](Node from, const Tensor& input) {
-    return kind.mlp == LayerKind::Mlp::moe ? add_moe(b, from, input)
-                                           : add_mlp(b, Module::mlp, model.ffn, from, input);
-  };
-  if (model.parallel_block) {  // both read one norm, and one residual add takes both
-    const Node block = add_block(attention_norm, attention_input);
-    const Node sum = add_residual(b, "attention_residual", Module::attention, attention_bias,
-                                  attention, outside);
-    add_residual(b, "mlp_residual", mlp_module, mlp_bias, block, sum);
-    return b.finish();
+  Stream stream;
+  if (kind.prediction) {
+    stream.node = add_prediction_input(b);
   }
-  const Node residual =
-      add_residual(b, "attention_residual", Module::attention, attention_bias, attention, outside);
-  const Tensor mlp_norm_input = b.residual_stream();
-  const Tensor mlp_input = b.residual_stream();
-  const Node mlp_norm = add_norm(b, "mlp_norm", mlp_module, b.local_tokens, b.hidden,
-                                 norm_parameters, residual, mlp_norm_input, mlp_input);
-  add_residual(b, "mlp_residual", mlp_module, mlp_bias, add_block(mlp_norm, mlp_input), residual);
+  stream.tensor = b.residual_stream();
+  if (model.parallel_block && kind.mlp != LayerKind::Mlp::none &&
+      kind.mixer != LayerKind::Mixer::none) {
+    stream = add_parallel(b, stream, attention_bias, mlp_bias, mlp_module);
+  } else {
+    if (kind.mixer != LayerKind::Mixer::none) {
+      stream = add_block(b, "attention", Module::attention, attention_bias, stream,
+                         [&](const Stream& in) { return add_mixer(b, in); });
+    }
+    if (kind.cross) {
+      stream = add_block(b, "cross", Module::attention, cross_bias, stream,
+                         [&](const Stream& in) { return add_cross(b, in.node, in.tensor); });
+    }
+    if (kind.mlp != LayerKind::Mlp::none) {
+      stream = add_block(b, "mlp", mlp_module, mlp_bias, stream, [&](const Stream& in) {
+        return kind.mlp == LayerKind::Mlp::moe
+                   ? add_moe(b, in.node, in.tensor)
+                   : add_mlp(b, Module::mlp, model.ffn, in.node, in.tensor);
+      });
+    }
+  }
+  if (kind.prediction) {
+    add_head(b, stream.node, stream.tensor);
+  }
   return b.finish();
 }
 

@@ -23,4 +23,18 @@ Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input) {
   return b.add(std::move(op), {from});
 }
 
+Node add_product(Builder& b, const char* name, const Gemm& g, Node from) {
+  Operator op = named(name, OpKind::batched_gemm, Module::core_attention);
+  op.gemm = g;
+  const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
+                       static_cast<double>(g.n) * static_cast<double>(g.k);
+  op.forward = Flops(flops);
+  // Both factors are activations: two products of the same size, neither of them a weight's.
+  op.input_grad = Flops(2 * flops);
+  const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * b.element;
+  moves(op, once, 2 * once, 1, 2);
+  op.forward_output = Bytes(g.batch * g.m * g.n * b.element);
+  return b.add(std::move(op), {from});
+}
+
 }  // namespace stepcast::model
