@@ -52,4 +52,11 @@ struct Wrong {
 };
 std::optional<Wrong> examine(const Order& order, const Request& request);
 
+// How long an order that runs takes, as play() does.
+struct Spans {
+  double makespan = 0;
+  double longest = 0;  // of the ranks' own
+};
+Spans spans_of(const Order& order, const Request& request, const Times& times);
+
 }  // namespace stepcast::schedule

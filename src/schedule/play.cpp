@@ -59,8 +59,9 @@ struct Barrier {  // of one micro-batch: passes of all ranks
 
 class Player {
  public:
-  Player(const Order& order, const Request& request, const Times& times)
+  Player(const Order& order, const Request& request, const Times& times, bool keep_tasks = true)
       : order_(order),
+        keep_tasks_(keep_tasks),
         p_(request.stages),
         m_(request.micro_batches),
         chunks_(order.chunks > 0 ? order.chunks : request.chunks),
@@ -71,7 +72,9 @@ class Player {
         outputs_(order.barriers > 0 ? static_cast<std::size_t>(m_) : 0),
         weights_(order.barriers > 0 ? static_cast<std::size_t>(m_) : 0),
         cursor_(order.ranks.size()),
-        free_at_(order.ranks.size()) {}
+        free_at_(order.ranks.size()),
+        begun_at_(order.ranks.size(), kNotYet),
+        busy_(order.ranks.size()) {}
 
   // What is wrong with the order, if anything; else it has been played.
   std::optional<Wrong> run() {
@@ -99,6 +102,15 @@ class Player {
   Played result() {
     summarise();
     return std::move(played_);
+  }
+
+  Spans spans() const {
+    Spans found;
+    for (std::size_t r = 0; r < free_at_.size(); ++r) {
+      found.makespan = std::max(found.makespan, free_at_[r]);
+      found.longest = std::max(found.longest, free_at_[r] - begun_at_[r]);
+    }
+    return found;
   }
 
  private:
@@ -256,7 +268,9 @@ class Player {
 
   void finish(int rank, const Slot& slot, double start, double end) {
     const int here = stage(rank, slot);
-    played_.tasks.push_back({rank, here, slot.micro_batch, slot.pass, start, end});
+    if (keep_tasks_) {
+      played_.tasks.push_back({rank, here, slot.micro_batch, slot.pass, start, end});
+    }
     int neighbour = -1;
     if (of_vocabulary(slot.pass)) {
       Barrier& barrier =
@@ -303,6 +317,10 @@ class Player {
         took += length(slots[at + i].pass);
       }
       free_at_[r] = start + took;
+      begun_at_[r] = begun_at_[r] == kNotYet ? start : begun_at_[r];
+      for (std::size_t i = 0; i < count; ++i) {
+        busy_[r] += length(slots[at + i].pass);
+      }
       for (std::size_t i = 0; i < count; ++i) {
         finish(rank, slots[at + i], start, start + took);
       }
@@ -312,20 +330,11 @@ class Player {
 
   void summarise() {
     const std::size_t ranks = order_.ranks.size();
-    std::vector<double> busy(ranks), first(ranks, 0), last(ranks, 0);
-    std::vector<bool> begun(ranks);
-    for (const Played::Task& task : played_.tasks) {
-      const std::size_t r = static_cast<std::size_t>(task.rank);
-      busy[r] += length(task.pass);
-      first[r] = begun[r] ? std::min(first[r], task.start) : task.start;
-      last[r] = std::max(last[r], task.end);
-      begun[r] = true;
-      played_.makespan = std::max(played_.makespan, task.end);
-    }
+    played_.makespan = spans().makespan;
     for (std::size_t r = 0; r < ranks; ++r) {
       // Sums of the same terms in another order: what is left below zero is rounding.
-      played_.idle.push_back(std::max(0.0, played_.makespan - busy[r]));
-      played_.idle_inside.push_back(std::max(0.0, last[r] - first[r] - busy[r]));
+      played_.idle.push_back(std::max(0.0, played_.makespan - busy_[r]));
+      played_.idle_inside.push_back(std::max(0.0, free_at_[r] - begun_at_[r] - busy_[r]));
       const auto [until_w, until_i] = peaks(order_.ranks[r]);
       played_.peak_until_w.push_back(until_w);
       played_.peak_until_i.push_back(until_i);
@@ -359,6 +368,7 @@ class Player {
   }
 
   const Order& order_;
+  bool keep_tasks_;
   int p_, m_;
   int chunks_;  // per rank
   bool both_;   // two replicas
@@ -367,7 +377,7 @@ class Player {
   std::vector<Ends> ends_;
   std::vector<Barrier> outputs_, weights_;  // of S and T
   std::vector<std::size_t> cursor_;
-  std::vector<double> free_at_;
+  std::vector<double> free_at_, begun_at_, busy_;
   std::vector<int> awake_;
   Played played_;
 };
@@ -391,7 +401,14 @@ std::optional<Wrong> examine(const Order& order, const Request& request) {
   if (auto bad = misfit(order, request)) {
     return bad;
   }
-  return Player(order, request, {}).run();
+  return Player(order, request, {}, false).run();
+}
+
+Spans spans_of(const Order& order, const Request& request, const Times& times) {
+  Player player(order, request, times, false);
+  const auto wrong = player.run();
+  STEPCAST_CHECK(!wrong, wrong->reason);
+  return player.spans();
 }
 
 std::variant<Played, Infeasible> play(const Order& order, const Request& request,

@@ -154,17 +154,10 @@ class Greedy {
 };
 
 Found played(Made made, const Request& request) {
-  Found found{std::get<Order>(std::move(made))};
-  const auto outcome =
-      play(found.order, request,
-           {request.forward, request.input_grad, request.weight_grad, request.comm});
-  const Played& result = std::get<Played>(outcome);
-  found.makespan = result.makespan;
-  found.span = 0;
-  for (std::size_t r = 0; r < result.idle.size(); ++r) {
-    found.span = std::max(found.span, result.makespan - result.idle[r] + result.idle_inside[r]);
-  }
-  return found;
+  Order order = std::get<Order>(std::move(made));
+  const Spans spans = spans_of(
+      order, request, {request.forward, request.input_grad, request.weight_grad, request.comm});
+  return {std::move(order), spans.makespan, spans.longest};
 }
 
 // The place of the best; of equals the first.
