@@ -1,6 +1,7 @@
 // LAW     t = fixed + max(C, bytes/bandwidth) * exp(g(sequences heads, q, d))
 //         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
-//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64
+//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64; a window cuts them, with
+//         another 64 at its far edge; of packed documents and steps of context parallelism a share
 //         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
 //         C * full without a causal mask.
 //         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward, or with
