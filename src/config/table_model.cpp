@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include "named.h"
 
 namespace stepcast::config {
@@ -69,23 +71,92 @@ Field<Model> biases() {
   return f;
 }
 
-// Keys of the interface whose features are not modelled: only their absence can be said.
-Field<Model> absent(std::string key, std::string word, std::string feature,
-                    std::string description) {
-  Field<Model> f;
-  f.spec = {std::move(key),
-            std::move(description),
-            any_of({type_schema("null"), type_schema("integer")}),
-            false,
-            false,
-            {}};
-  f.read = [=](Reader& r, const Value& v, Model&) {
-    if (!is_null(v) && !is_word(v, word)) {
-      not_modelled(r, v, feature, word);
-    }
+const Table<job::LinearAttention>& linear_table() {
+  using L = job::LinearAttention;
+  static const Table<L> table = {
+      integer("key_heads", &L::key_heads, 1, 1'000'000, "Heads of queries and keys."),
+      integer("value_heads", &L::value_heads, 1, 1'000'000,
+              "Heads of values, a multiple of key_heads."),
+      integer("key_dim", &L::key_dim, 1, 1'000'000, "Dimensions of a head's query and key."),
+      integer("value_dim", &L::value_dim, 1, 1'000'000, "Dimensions of a head's value."),
+      integer("conv", &L::conv, 1, 1000, "Width of the causal convolution before it."),
+      integer("chunk", &L::chunk, 1, 1'000'000, "Tokens of a chunk."),
+      boolean("elementwise_decay", &L::elementwise_decay,
+              "A decay for each key channel from a low-rank product (Kimi Delta Attention)."),
   };
-  f.write = [=](const Model&) -> std::optional<Value> {
-    return word == "null" ? tree::null() : tree::number(std::int64_t{0});
+  return table;
+}
+
+const Table<job::Mamba>& mamba_table() {
+  using M = job::Mamba;
+  static const Table<M> table = {
+      integer("heads", &M::heads, 1, 1'000'000, "Heads of a Mamba-2 layer."),
+      integer("head_dim", &M::head_dim, 1, 1'000'000, "Channels of a head."),
+      integer("state", &M::state, 1, 1'000'000, "Size of a channel's state."),
+      integer("groups", &M::groups, 1, 1'000'000, "Groups of heads that share B and C."),
+      integer("conv", &M::conv, 1, 1000, "Width of the causal convolution."),
+      integer("chunk", &M::chunk, 1, 1'000'000, "Tokens of a chunk."),
+  };
+  return table;
+}
+
+const Table<job::Indexer>& indexer_table() {
+  using I = job::Indexer;
+  static const Table<I> table = {
+      integer("heads", &I::heads, 1, 1'000'000, "Heads of the indexer."),
+      integer("dim", &I::dim, 1, 1'000'000, "Dimensions of one of its heads."),
+      integer("topk", &I::topk, 1, kWide, "Keys that a query attends to."),
+  };
+  return table;
+}
+
+const Table<job::WindowHeads>& window_heads_table() {
+  using W = job::WindowHeads;
+  static const Table<W> table = {
+      integer("heads", &W::heads, 1, 1'000'000, "Query heads of a window layer."),
+      integer("kv_heads", &W::kv_heads, 1, 1'000'000, "Its key and value heads."),
+      integer("head_dim", &W::head_dim, 1, 1'000'000, "Dimensions of its queries and keys."),
+      integer("v_dim", &W::v_dim, 0, 1'000'000, "Dimensions of its values; 0: head_dim."),
+  };
+  return table;
+}
+
+// One letter a layer, repeated over the layers.
+Field<Model> letters(std::string key, std::string Model::*member, std::string allowed,
+                     std::string description) {
+  Field<Model> f;
+  Value schema = type_schema("string");
+  tree::put(schema, "pattern", tree::string(fmt::format("^[{}]*$", allowed)));
+  f.spec = {std::move(key), std::move(description), std::move(schema), false, false, {}};
+  f.read = [=](Reader& r, const Value& v, Model& m) {
+    const auto text = read_string(r, v);
+    if (!text) {
+      return;
+    }
+    const std::size_t wrong = text->find_first_not_of(allowed);
+    if (wrong != std::string::npos) {
+      r.fault(v, fmt::format("'{}' names no kind of layer; expected letters of {}", (*text)[wrong],
+                             allowed));
+      return;
+    }
+    m.*member = *text;
+  };
+  f.write = [=](const Model& m) { return tree::string(m.*member); };
+  return f;
+}
+
+// null: none.
+Field<Model> window() {
+  Field<Model> f = integer("sliding_window", &Model::sliding_window, 0, kWide,
+                           "Keys that a query of a window layer sees; null or 0: no such layers.");
+  f.spec.schema = any_of({f.spec.schema, type_schema("null")});
+  const auto read_number = f.read;
+  f.read = [read_number](Reader& r, const Value& v, Model& m) {
+    if (is_null(v)) {
+      m.sliding_window = 0;
+    } else {
+      read_number(r, v, m);
+    }
   };
   return f;
 }
@@ -116,9 +187,12 @@ const Table<Model>& model_table() {
       choice("positions", &Model::positions,
              Words<job::Positions>{{{"learned", job::Positions::learned},
                                     {"rotary", job::Positions::rotary},
-                                    {"none", job::Positions::none}},
-                                   {"alibi", "relative"}},
-             "How positions enter: a learned embedding, rotary, or not at all."),
+                                    {"none", job::Positions::none},
+                                    {"alibi", job::Positions::alibi},
+                                    {"relative", job::Positions::relative}},
+                                   {}},
+             "How positions enter: a learned embedding, rotary, not at all, as slopes on the "
+             "scores (ALiBi), or as learned biases by distance (T5)."),
       biases(),
       boolean("qk_norm", &Model::qk_norm, "A norm over each head's query and key (Qwen3)."),
       boolean("parallel_block", &Model::parallel_block,
@@ -127,10 +201,50 @@ const Table<Model>& model_table() {
       optional_section("moe", &Model::moe, moe_table(), "Mixture of experts; null: a dense model."),
       optional_section("mla", &Model::mla, mla_table(),
                        "Multi-head latent attention; null: ordinary heads."),
-      absent("sliding_window", "null", "sliding-window attention",
-             "Attention within a window: not modelled yet, only null."),
-      absent("mtp_layers", "0", "multi-token prediction",
-             "Multi-token prediction layers: not modelled yet, only 0."),
+      window(),
+      integer("mtp_layers", &Model::mtp_layers, 0, 1000,
+              "Multi-token prediction layers behind the last (DeepSeek-V3)."),
+      letters("mixers", &Model::mixers, "awlm-",
+              "What mixes tokens, a letter for each layer, repeated: a attention, w attention in "
+              "the sliding window, l linear attention, m Mamba-2, - nothing. Empty: w throughout "
+              "with a sliding_window, else a."),
+      letters("mlps", &Model::mlps, "de-",
+              "MLPs, a letter for each layer, repeated: d dense, e experts, - none. Empty: as moe "
+              "says."),
+      integer("encoder_layers", &Model::encoder_layers, 0, kManyLayers,
+              "The first n layers attend both ways; all: an encoder (BERT), fewer: the others are "
+              "a decoder with cross-attention (T5)."),
+      integer("encoder_sequence", &Model::encoder_sequence, 0, kWide,
+              "Tokens of an encoder-decoder model's input; 0: workload.sequence_length."),
+      boolean("chunked_window", &Model::chunked_window,
+              "A query sees the keys before it in its own chunk of sliding_window (Llama 4)."),
+      boolean("sinks", &Model::sinks, "A learned logit per head in the softmax (gpt-oss)."),
+      boolean("attention_gate", &Model::attention_gate,
+              "A sigmoid gate on attention's output (Qwen3-Next)."),
+      boolean("qk_norm_whole", &Model::qk_norm_whole,
+              "qk_norm has a weight for each channel of all heads (MiniMax-M2)."),
+      boolean("sandwich_norms", &Model::sandwich_norms,
+              "A norm behind each block as well as before it (Gemma 2)."),
+      boolean("parallel_norms", &Model::parallel_norms,
+              "A parallel block's MLP has a norm of its own (GPT-NeoX)."),
+      boolean("post_norm", &Model::post_norm,
+              "Norms behind the residual adds, none at the end (BERT)."),
+      boolean("embedding_norm", &Model::embedding_norm, "A norm over the embeddings (BLOOM)."),
+      boolean("head_transform", &Model::head_transform,
+              "A square product, activation and norm before the output projection (BERT)."),
+      integer("token_types", &Model::token_types, 0, 1'000'000,
+              "Rows of a segment embedding (BERT)."),
+      integer("relative_buckets", &Model::relative_buckets, 1, 1'000'000,
+              "Rows of each table of relative positions (T5)."),
+      integer("v_dim", &Model::v_dim, 0, 1'000'000,
+              "Dimensions of a head's value; 0 or left out: head_dim."),
+      optional_section("linear", &Model::linear, linear_table(),
+                       "Linear attention by the gated delta rule; null: none."),
+      optional_section("mamba", &Model::mamba, mamba_table(), "Mamba-2 layers; null: none."),
+      optional_section("indexer", &Model::indexer, indexer_table(),
+                       "Sparse attention to the keys that an indexer chooses; null: none."),
+      optional_section("window_heads", &Model::window_heads, window_heads_table(),
+                       "Heads of window layers where they are unlike the others'; null: alike."),
   };
   return table;
 }
