@@ -63,6 +63,14 @@ void derive(Loaded& loaded) {
   if (follow && !set("memory.dtypes.reduce")) {
     j.memory.dtypes.reduce = p;
   }
+  // torchtitan's "default": parameters that the next micro-batches need again stay gathered.
+  if (!j.system.reshard_with_pipeline && j.parallelism.pipeline > 1 &&
+      !set("parallelism.reshard_after_forward")) {
+    j.parallelism.reshard_after_forward = false;
+  }
+  if (!j.system.order.empty() && !set("cluster.order")) {
+    j.cluster.order = j.system.order;
+  }
   // Parameters in fp32 are their own master copy.
   if (j.memory.dtypes.parameters == DType::fp32 && !set("memory.dtypes.master")) {
     j.memory.dtypes.master = std::nullopt;

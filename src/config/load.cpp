@@ -6,6 +6,7 @@
 #include "merge.h"
 #include "named.h"
 #include "stepcast/config/config.h"
+#include "system_document.h"
 
 namespace stepcast::config {
 
@@ -15,9 +16,6 @@ namespace {
 
 // When a job names no training system (documented in README.md).
 constexpr const char* kDefaultSystem = "megatron-lm";
-
-// What the file of a system says, with the systems it builds on merged below it.
-Value system_document(Reader& reader, const Value& name);
 
 Value read_system_file(Reader& reader, const fs::path& file) {
   Value doc;
@@ -61,6 +59,8 @@ Value read_system_file(Reader& reader, const fs::path& file) {
   return below ? merge(*below, own, job_spec()) : own;
 }
 
+}  // namespace
+
 Value system_document(Reader& reader, const Value& name) {
   static std::mutex mutex;
   static std::unordered_map<std::string, std::shared_ptr<const Value>> cache;
@@ -90,6 +90,8 @@ Value system_document(Reader& reader, const Value& name) {
   }
   return doc;
 }
+
+namespace {
 
 // The job that a job names with `use`, below it.
 Value with_base(Reader& reader, Value doc) {
@@ -146,15 +148,18 @@ void apply(Reader& reader, Value& doc, const std::string& option) {
 Value with_system(Reader& reader, Value doc) {
   Value name = tree::string(kDefaultSystem);
   name.origin = doc.origin;
+  bool chosen = false;
   if (Value* system = tree::find(doc, "system")) {
     if (system->kind == Value::Kind::scalar) {
       name = *system;
+      chosen = true;
       Value fresh = tree::map();
       fresh.origin = system->origin;
       *system = std::move(fresh);
     } else if (system->kind == Value::Kind::map) {
       if (const Value* use = system->find("use")) {
         name = *use;
+        chosen = true;
         std::erase_if(system->entries, [](const auto& entry) { return entry.key == "use"; });
       }
     } else if (!is_null(*system)) {
@@ -163,7 +168,14 @@ Value with_system(Reader& reader, Value doc) {
       std::erase_if(doc.entries, [](const auto& entry) { return entry.key == "system"; });
     }
   }
-  return merge(system_document(reader, name), doc, job_spec());
+  Value defaults = system_document(reader, name);
+  if (Value* system = tree::find(defaults, "system"); system != nullptr && !chosen) {
+    // A job that names no system asks for its behaviour, not for its limits.
+    std::erase_if(system->entries, [](const auto& entry) {
+      return entry.key == "cannot" || entry.key == "schedules";
+    });
+  }
+  return merge(defaults, doc, job_spec());
 }
 
 // Whether a key was written anywhere but in a preset.
@@ -247,6 +259,12 @@ Loaded parse(const std::string& yaml, const std::string& name,
   reader.begin(name);
   Value doc = text::parse_yaml(yaml, name);
   return finish(reader, std::move(doc), {name, 1, 1}, overrides);
+}
+
+Loaded parse(const Value& document, const std::vector<std::string>& overrides) {
+  Reader reader;
+  reader.begin(document.origin.file);
+  return finish(reader, document, document.origin, overrides);
 }
 
 Network network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides,

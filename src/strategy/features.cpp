@@ -2,6 +2,7 @@
 #include "features.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -55,6 +56,16 @@ std::optional<Infeasible> refused(const job::Job& job) {
     return std::find_if(asked.begin(), asked.end(),
                         [&](const Feature& f) { return f.name == name; });
   };
+  if (const auto& run = job.system.schedules;
+      !run.empty() && job.parallelism.pipeline > 1 && job.parallelism.schedule) {
+    const std::string& name = job.parallelism.schedule->name;
+    const std::string word = name.ends_with(".csv") ? "csv" : name;
+    if (std::find(run.begin(), run.end(), word) == run.end()) {
+      return Infeasible{"parallelism.schedule",
+                        fmt::format("{} does not run the schedule {}; expected {}", job.system.name,
+                                    word, fmt::join(run, " | "))};
+    }
+  }
   for (const auto& [rule, reason] : job.system.cannot) {
     std::string_view rest = rule;
     auto blamed = asked.end();
@@ -69,7 +80,8 @@ std::optional<Infeasible> refused(const job::Job& job) {
       rest = plus == std::string_view::npos ? std::string_view() : rest.substr(plus + 1);
     }
     if (all && blamed != asked.end()) {
-      return Infeasible{blamed->key, fmt::format("{} cannot: {}", job.system.name, reason)};
+      return Infeasible{blamed->key,
+                        fmt::format("{} does not run {}: {}", job.system.name, rule, reason)};
     }
   }
   return std::nullopt;

@@ -9,6 +9,7 @@
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/job/job.h"
+#include "stepcast/text/document.h"
 
 namespace stepcast::config {
 
@@ -24,6 +25,9 @@ Loaded load(const std::string& config, const std::vector<std::string>& overrides
 // The same from a document in memory: rows of published data and tests use it. `name` stands in fault lines.
 Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 
+// The same from a document that another reader built (interop/launch.h): its origins stand in fault lines.
+Loaded parse(const text::Value& document, const std::vector<std::string>& overrides = {});
+
 // A cluster without a job, and what is forced upon NCCL there. `nodes` 0: the cluster or an override states the number.
 // Overrides set keys of `cluster` and `nccl`. Throws InputError; `option` names the cluster in fault lines.
 struct Network {
@@ -37,6 +41,18 @@ Network network(const std::string& cluster, int nodes, const std::vector<std::st
 job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
 job::System system(const std::string& name);
+
+// What a system sets for a job, merged from the systems it builds on: each key with the comment that gives its source, and
+// where it was written. Its limits (`cannot`) and the survey's marks are in job::System.
+struct SystemDefault {
+  std::string key;    // "parallelism.sharding"
+  std::string value;  // as written
+  std::string source;
+  Origin where;
+};
+std::vector<SystemDefault> system_defaults(const std::string& name);
+// The system that this is only another name of, or nothing.
+std::string system_alias(const std::string& name);
 
 // The place to blame for an impossible plan: the origin of its key, or of the nearest enclosing key that was written.
 Fault fault_of(const Loaded& loaded, const Infeasible& why);
