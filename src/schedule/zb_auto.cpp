@@ -41,7 +41,7 @@ struct Found {
 
 class Greedy {
  public:
-  Greedy(const Request& request, int live, const Choice& choice)
+  Greedy(const Request& request, double live, const Choice& choice)
       : request_(request),
         choice_(choice),
         live_(live),
@@ -50,8 +50,8 @@ class Greedy {
     const std::size_t m = static_cast<std::size_t>(request.micro_batches);
     for (int r = 0; r < request.stages; ++r) {
       Rank& rank = at(r);
-      rank.ahead = static_cast<int>(
-          std::min<double>(live, std::floor(choice.ahead * (request.stages - 1 - r)) + 1));
+      rank.ahead = static_cast<int>(std::min(
+          std::floor(live + 1e-9), std::floor(choice.ahead * (request.stages - 1 - r)) + 1));
       rank.forward_at.assign(m, r == 0 ? 0 : kNever);
       rank.input_at.assign(m, kNever);
       rank.slots.reserve(3 * m);
@@ -95,8 +95,10 @@ class Greedy {
     const int m = request_.micro_batches;
     const double input =
         rank.inputs < m ? rank.input_at[static_cast<std::size_t>(rank.inputs)] : kNever;
-    const bool room = rank.forwards < m && rank.forwards - rank.weights < live_ &&
-                      rank.forwards - rank.inputs < rank.ahead;
+    const double held =
+        rank.forwards - rank.inputs + request_.weight_memory * (rank.inputs - rank.weights);
+    const bool room =
+        rank.forwards < m && held + 1 <= live_ + 1e-9 && rank.forwards - rank.inputs < rank.ahead;
     const double forward = room ? rank.forward_at[static_cast<std::size_t>(rank.forwards)] : kNever;
     const double soon = now + tolerance_;
     if (forward <= soon && (choice_.forward_first || input > soon)) {
@@ -146,7 +148,7 @@ class Greedy {
 
   const Request& request_;
   Choice choice_;
-  int live_;
+  double live_;  // micro-batches
   double tolerance_;
   std::vector<Rank> ranks_;
   using Wake = std::pair<double, int>;
@@ -195,15 +197,18 @@ Made make_zb_auto(const Request& request) {
             "{:g} peaks of 1F1B on {} stages hold no micro-batch: zb_auto needs at least {:.3g}",
             request.memory_limit, p, 1.0 / p)};
   }
-  const int live =
-      static_cast<int>(std::min<double>(std::floor(limit + 1e-9), request.micro_batches));
+  if (!(request.weight_memory >= 0 && request.weight_memory <= 1)) {
+    return refuse(fmt::format("a weight gradient cannot hold {:g} of a micro-batch's activations",
+                              request.weight_memory));
+  }
+  const double live = std::min<double>(limit, request.micro_batches);
   // Which choice is best shows on a few rounds of the pipeline; the order is then made for the
   // whole step.
   Request trial = request;
   trial.micro_batches = std::min(request.micro_batches, 3 * p);
   std::vector<Choice> choices;
   std::vector<Found> tried;
-  for (const double ahead : {1.0, 1.5, 2.0, static_cast<double>(live)}) {
+  for (const double ahead : {1.0, 1.5, 2.0, live}) {
     for (const bool forward_first : {false, true}) {
       for (const bool weight_yields : {false, true}) {
         choices.push_back({ahead, forward_first, weight_yields});
@@ -213,10 +218,10 @@ Made make_zb_auto(const Request& request) {
   }
   std::vector<Found> candidates;
   candidates.push_back(Greedy(request, live, choices[best_of(tried)]).run());
-  if (live >= std::min(p, request.micro_batches)) {
+  if (live + 1e-9 >= std::min(p, request.micro_batches)) {
     candidates.push_back(played(make_zb_h1(request), request));
   }
-  if (live >= std::min(2 * p - 1, request.micro_batches)) {
+  if (live + 1e-9 >= std::min(2 * p - 1, request.micro_batches)) {
     candidates.push_back(played(make_zb_h2(request), request));
   }
   return std::move(candidates[best_of(candidates)].order);
