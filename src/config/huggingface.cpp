@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <string_view>
 
 #include "huggingface_config.h"
@@ -91,7 +92,113 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "use_cache_quantization",
                                   "_remove_final_layer_norm",
                                   "activation_dropout",
-                                  "layerdrop"};
+                                  "layerdrop",
+                                  "rescale_prenorm_residual",
+                                  "residual_in_fp32",
+                                  "norm_eps",
+                                  "layernorm_epsilon",
+                                  "num_logits_to_keep",
+                                  "time_step_floor",
+                                  "time_step_limit",
+                                  "time_step_max",
+                                  "time_step_min",
+                                  "time_step_rank",
+                                  "mamba_ssm_cache_dtype",
+                                  "mamba_ssm_dtype",
+                                  "use_mamba_kernels",
+                                  "partial_rotary_factor",
+                                  "bad_words_ids",
+                                  "begin_suppress_tokens",
+                                  "chunk_size_feed_forward",
+                                  "cross_attention_hidden_size",
+                                  "diversity_penalty",
+                                  "early_stopping",
+                                  "encoder_no_repeat_ngram_size",
+                                  "exponential_decay_length_penalty",
+                                  "forced_bos_token_id",
+                                  "forced_eos_token_id",
+                                  "is_decoder",
+                                  "min_length",
+                                  "no_repeat_ngram_size",
+                                  "num_beam_groups",
+                                  "num_beams",
+                                  "num_return_sequences",
+                                  "output_scores",
+                                  "pruned_heads",
+                                  "remove_invalid_values",
+                                  "repetition_penalty",
+                                  "return_dict_in_generate",
+                                  "sep_token_id",
+                                  "suppress_tokens",
+                                  "temperature",
+                                  "tf_legacy_loss",
+                                  "tie_encoder_decoder",
+                                  "top_k",
+                                  "top_p",
+                                  "torchscript",
+                                  "typical_p",
+                                  "use_bfloat16",
+                                  "ignore_index",
+                                  "image_placeholder",
+                                  "media_placeholder_token_id",
+                                  "image_token_id",
+                                  "video_token_id",
+                                  "vision_start_token_id",
+                                  "vision_end_token_id",
+                                  "video_placeholder",
+                                  "use_unified_vision_chunk",
+                                  "boi_token_index",
+                                  "eoi_token_index",
+                                  "image_token_index",
+                                  "mm_tokens_per_image",
+                                  "initial_context_length",
+                                  "swiglu_limit",
+                                  "query_pre_attn_scalar",
+                                  "attn_logit_softcapping",
+                                  "final_logit_softcapping",
+                                  "cache_implementation",
+                                  "rope_local_base_freq",
+                                  "swa_rope_theta",
+                                  "attention_value_scale",
+                                  "rope_interleave",
+                                  "indexer_rope_interleave",
+                                  "index_share_for_mtp_iteration",
+                                  "moe_router_dtype",
+                                  "use_grouped_topk",
+                                  "initializer_factor",
+                                  "relative_attention_max_distance",
+                                  "expert_capacity",
+                                  "router_bias",
+                                  "router_dtype",
+                                  "router_ignore_padding_tokens",
+                                  "router_type",
+                                  "router_z_loss_coef",
+                                  "add_router_probs",
+                                  "n_positions",
+                                  "position_embedding_type",
+                                  "directionality",
+                                  "pooler_fc_size",
+                                  "pooler_num_attention_heads",
+                                  "pooler_num_fc_layers",
+                                  "pooler_size_per_head",
+                                  "pooler_type",
+                                  "bos_token",
+                                  "moe_router_scaling_factor",
+                                  "attn_temperature_tuning",
+                                  "floor_scale",
+                                  "attn_scale",
+                                  "for_llm_compressor",
+                                  "mrope_section",
+                                  "masked_softmax_fusion",
+                                  "apply_query_key_layer_scaling",
+                                  "attention_softmax_in_fp32",
+                                  "bias_dropout_fusion",
+                                  "fp32_residual_connection",
+                                  "original_rope",
+                                  "skip_bias_add",
+                                  "skip_bias_add_qkv",
+                                  "offset_alibi",
+                                  "seq_length"};
 
 // model_types whose very kind is not modelled, with its name.
 struct Refused {
@@ -99,20 +206,9 @@ struct Refused {
   const char* what;
 };
 constexpr std::array kRefused = {
-    Refused{"bert", "an encoder (BERT)"},
-    Refused{"roberta", "an encoder (RoBERTa)"},
-    Refused{"t5", "an encoder-decoder model (T5)"},
-    Refused{"switch_transformers", "an encoder-decoder model (Switch Transformers)"},
-    Refused{"mamba", "a Mamba model"},
-    Refused{"mamba2", "a Mamba model"},
-    Refused{"nemotron_h", "a hybrid of Mamba and attention layers"},
-    Refused{"bloom", "ALiBi positions and the embedding's norm (BLOOM)"},
-    Refused{"mpt", "ALiBi positions (MPT)"},
-    Refused{"gpt_neo", "local attention (GPT-Neo)"},
-    Refused{"chatglm", "ChatGLM's block"},
-    Refused{"gemma2", "Gemma's extra norms and local attention"},
-    Refused{"gpt_oss", "attention sinks (gpt-oss)"},
-    Refused{"llama4", "chunked attention (Llama 4)"},
+    Refused{"mamba", "a first-generation Mamba model: selective scans, not state-space duality"},
+    Refused{"deepseek_v4", "compressed attention and hyper-connections (DeepSeek-V4)"},
+    Refused{"mpt", "norms without bias vectors (MPT)"},
 };
 
 // Keys that switch on something that no family models. Checked for every model_type.
@@ -121,20 +217,15 @@ struct Feature {
   const char* what;
 };
 constexpr std::array kFeatures = {
-    Feature{"vision_config", "a vision tower"},
     Feature{"audio_config", "an audio tower"},
-    Feature{"index_topk", "sparse attention with an indexer"},
-    Feature{"attention_chunk_size", "chunked attention"},
     Feature{"block_configs", "layers of unlike shapes"},
-    Feature{"hybrid_override_pattern", "Mamba layers"},
-    Feature{"mamba_num_heads", "Mamba layers"},
-    Feature{"ssm_state_size", "Mamba layers"},
-    Feature{"linear_num_key_heads", "linear attention"},
-    Feature{"linear_attn_config", "linear attention"},
-    Feature{"cross_attention_layers", "cross-attention"},
-    Feature{"encoder_layers", "an encoder"},
-    Feature{"is_encoder_decoder", "an encoder"},
-    Feature{"layer_types", "layers of unlike attention"},
+    Feature{"cross_attention_layers", "cross-attention in some layers"},
+    Feature{"moe_latent_size", "experts in a latent space"},
+    Feature{"routed_expert_hidden_size", "experts in a latent space"},
+    Feature{"attn_res_block_size", "attention over earlier layers' residuals"},
+    Feature{"sparse_attention_config", "sparse attention in blocks"},
+    Feature{"attention_k_eq_v", "keys that serve as values"},
+    Feature{"indexer_types", "layers that share another layer's indexer"},
 };
 
 bool off(const Value& v) {
@@ -142,35 +233,35 @@ bool off(const Value& v) {
          (v.kind == Value::Kind::sequence && v.items.empty());
 }
 
-// "full_attention" in every layer is the ordinary model.
-bool all_full_attention(const Value& v) {
-  return v.kind == Value::Kind::sequence &&
-         std::all_of(v.items.begin(), v.items.end(),
-                     [](const Value& one) { return is_word(one, "full_attention"); });
+// llm-analysis (github.com/cli99/llm-analysis) writes the shapes of config.json files under names
+// of its own.
+Value with_common_names(const Value& doc) {
+  static const std::map<std::string, std::string> names = {
+      {"num_layers", "num_hidden_layers"},
+      {"n_head", "num_attention_heads"},
+      {"hidden_dim", "hidden_size"},
+      {"ffn_embed_dim", "intermediate_size"},
+      {"max_seq_len", "max_position_embeddings"},
+      {"name", "_name_or_path"},
+      {"num_key_value_heads", "num_key_value_heads"}};
+  Value out = doc;
+  for (auto& entry : out.entries) {
+    if (const auto it = names.find(entry.key); it != names.end()) {
+      entry.key = it->second;
+    }
+  }
+  return out;
 }
 
-// The two that an includer may switch off: {use: …, sliding_window: null, mtp_layers: 0}.
-void optional_features(Config& c) {
-  const Value* window = c.find("sliding_window");
-  const bool used = c.boolean("use_sliding_window", true);
-  if (window != nullptr && used && !off(*window)) {
-    c.reader().features.push_back(
-        {"sliding_window",
-         {window->origin,
-          fmt::format("'sliding_window': attention within a window of {} is not modelled; expected "
-                      "null, or "
-                      "{{use: ..., sliding_window: null}} to forecast full attention",
-                      shown(window->scalar))}});
-  }
-  for (const char* key : {"num_nextn_predict_layers", "num_mtp_modules"}) {
-    const Value* mtp = c.find(key);
-    if (mtp != nullptr && !off(*mtp)) {
-      c.reader().features.push_back(
-          {"mtp_layers",
-           {mtp->origin, fmt::format("'{}': multi-token prediction is not modelled; expected 0, or "
-                                     "{{use: ..., mtp_layers: 0}} to forecast the main model alone",
-                                     key)}});
-    }
+// The tower beside the language model, which an includer may leave out: {use: ..., vision: null}.
+void vision_tower(Reader& reader, const Value& doc) {
+  const Value* tower = doc.find("vision_config");
+  if (tower != nullptr && !off(*tower)) {
+    reader.features.push_back(
+        {"vision",
+         {tower->origin,
+          "'vision_config': a vision tower is not modelled; expected {use: ..., vision: null} to "
+          "forecast the language model alone"}});
   }
 }
 
@@ -195,9 +286,16 @@ bool is_huggingface(const Value& doc) {
          (doc.find("model_type") != nullptr || doc.find("architectures") != nullptr);
 }
 
-void read_huggingface(Reader& reader, const Value& doc, Model& out) {
+namespace {
+
+// The language model's part of a document, whose outer keys are then only bookkeeping.
+void read_language_model(Reader& reader, const Value& doc, const Value& outer, Model& out) {
   Config c(reader, doc);
+  c.seen({"vision_config"});
   const Value* type = c.find("model_type");
+  if (type == nullptr) {
+    type = outer.find("model_type");
+  }
   if (type == nullptr) {
     reader.fault(doc, "the config.json has no 'model_type'; expected one such as llama");
     return;
@@ -212,33 +310,57 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   }
   for (const Feature& f : kFeatures) {
     const Value* v = c.find(f.key);
-    if (v == nullptr || off(*v) || all_full_attention(*v)) {
+    if (v == nullptr || off(*v)) {
       continue;
     }
     reader.fault(*v, fmt::format("'{}' ({}) is not modelled", f.key, f.what));
     refused = true;
   }
-  optional_features(c);
+  if (refused) {
+    return;
+  }
   std::vector<std::string> known;
   for (const Family& family : families()) {
     known.emplace_back(family.model_type);
-    if (type->scalar == family.model_type && !refused) {
+    if (type->scalar == family.model_type) {
       family.read(c, out);
       for (const auto& field : model_table()) {
-        reader.record(field.spec.key, doc.origin);
+        if (field.spec.key != "vision") {
+          reader.record(field.spec.key, doc.origin);
+        }
       }
       c.report_unknown();
       return;
     }
   }
-  if (!refused) {
-    std::string all;
-    for (const auto& k : known) {
-      all += (all.empty() ? "" : " | ") + k;
-    }
-    reader.fault(*type, fmt::format("model_type '{}' is not modelled; expected {}{}",
-                                    shown(type->scalar), all, suggestion(type->scalar, known)));
+  std::string all;
+  for (const auto& k : known) {
+    all += (all.empty() ? "" : " | ") + k;
   }
+  reader.fault(*type, fmt::format("model_type '{}' is not modelled; expected {}{}",
+                                  shown(type->scalar), all, suggestion(type->scalar, known)));
+}
+
+}  // namespace
+
+void read_huggingface(Reader& reader, const Value& doc, Model& out) {
+  vision_tower(reader, doc);
+  const Value* text = doc.find("text_config");
+  if (text == nullptr || text->kind != Value::Kind::map) {
+    const bool renamed = doc.find("ffn_embed_dim") != nullptr;
+    read_language_model(reader, renamed ? with_common_names(doc) : doc, doc, out);
+    return;
+  }
+  // Keys beside the language model's: whether its tables are tied, and tokens.
+  Value inner = *text;
+  const Value* tied = doc.find("tie_word_embeddings");
+  if (tied != nullptr && inner.find("tie_word_embeddings") == nullptr) {
+    inner.entries.push_back({"tie_word_embeddings", tied->origin, *tied});
+  }
+  read_language_model(reader, inner, doc, out);
+  Config beside(reader, doc);
+  beside.seen({"text_config", "vision_config", "audio_config", "tie_word_embeddings"});
+  beside.report_unknown();
 }
 
 }  // namespace stepcast::config

@@ -94,5 +94,31 @@ struct Family {
 
 // Every model_type that is modelled.
 std::span<const Family> families();
+// Those of one file each.
+std::span<const Family> window_families();   // huggingface_windows.cpp
+std::span<const Family> hybrid_families();   // huggingface_hybrids.cpp
+std::span<const Family> encoder_families();  // huggingface_encoders.cpp
+
+// Shared by families.
+void expect_activation(Config& c, const char* key, bool gated);
+void llama_shapes(Config& c, job::Model& m);
+// GPT-2 writes three dropouts; the model has one.
+void dropouts(Config& c, job::Model& m, std::initializer_list<const char*> names, double absent);
+void qwen3(Config& c, job::Model& m);
+void qwen_moe(Config& c, job::Model& m, bool shared);
+void latent_attention(Config& c, job::Model& m);
+void deepseek(Config& c, job::Model& m);
+// `num_nextn_predict_layers` and its other names.
+void prediction_layers(Config& c, job::Model& m, std::initializer_list<const char*> names);
+
+// The shortest run of letters that repeats to these.
+std::string repeated(std::string letters);
+// A list of names or numbers, one a layer, as letters; nothing when the key is absent.
+struct Letter {
+  const char* word;
+  char letter;
+};
+std::optional<std::string> layer_letters(Config& c, const char* key,
+                                         std::initializer_list<Letter> words);
 
 }  // namespace stepcast::config

@@ -1,6 +1,7 @@
 // Which projections carry a bias and which norm stands where: the modelling code of each model_type
 // in huggingface/transformers, and the published config.json files in configs/models.
 #include <array>
+#include <vector>
 
 #include "huggingface_config.h"
 
@@ -8,17 +9,17 @@ namespace stepcast::config {
 
 using job::Model;
 
-namespace {
-
 // Activations differ in time by nothing that is measured here, but a gated MLP has three matrices.
 void expect_activation(Config& c, const char* key, bool gated) {
   const Value* v = c.find(key);
   if (v == nullptr) {
     return;
   }
-  static const std::set<std::string> plain = {"gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
-                                              "relu", "silu",     "swish"};
-  if (plain.count(v->scalar) == 0 || (gated && v->scalar == "relu")) {
+  static const std::set<std::string> plain = {"gelu",  "gelu_new", "gelu_fast", "gelu_pytorch_tanh",
+                                              "relu",  "silu",     "swish",     "gelu_10",
+                                              "relu2", "swigluoai"};
+  const bool never_gated = v->scalar == "relu" || v->scalar == "relu2";
+  if (plain.count(v->scalar) == 0 || (gated && never_gated)) {
     c.reader().fault(
         *v, fmt::format("'{}': the activation '{}' is not modelled", key, shown(v->scalar)));
   }
@@ -41,25 +42,91 @@ void llama_shapes(Config& c, Model& m) {
   m.dropout = c.number("attention_dropout", 0);
 }
 
+std::string repeated(std::string letters) {
+  for (std::size_t n = 1; n < letters.size(); ++n) {
+    bool repeats = true;
+    for (std::size_t i = n; i < letters.size() && repeats; ++i) {
+      repeats = letters[i] == letters[i % n];
+    }
+    if (repeats) {
+      letters.resize(n);
+    }
+  }
+  return letters;
+}
+
+std::optional<std::string> layer_letters(Config& c, const char* key,
+                                         std::initializer_list<Letter> words) {
+  const Value* list = c.find(key);
+  if (list == nullptr) {
+    return std::nullopt;
+  }
+  std::string out;
+  for (const Value& item : list->items) {
+    char letter = 0;
+    for (const Letter& known : words) {
+      letter = is_word(item, known.word) ? known.letter : letter;
+    }
+    if (letter == 0) {
+      c.reader().fault(
+          item, fmt::format("'{}': layers of '{}' are not modelled", key, shown(item.scalar)));
+      return std::nullopt;
+    }
+    out += letter;
+  }
+  return repeated(out);
+}
+
+void prediction_layers(Config& c, Model& m, std::initializer_list<const char*> names) {
+  c.integer(m.mtp_layers, names, 0);
+}
+
+namespace {
+
 void llama(Config& c, Model& m) {
   llama_shapes(c, m);
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.biases.mlp = c.boolean("mlp_bias", false);
 }
 
-void mistral(Config& c, Model& m) { llama_shapes(c, m); }
+void mistral(Config& c, Model& m) {
+  llama_shapes(c, m);
+  c.integer(m.sliding_window, {"sliding_window"}, 0);
+}
+
+// Qwen's layers from max_window_layers on attend within the window, where it is switched on.
+void qwen_window(Config& c, Model& m) {
+  std::int64_t window = 0;
+  int full = m.layers;
+  c.integer(window, {"sliding_window"}, 0);
+  c.integer(full, {"max_window_layers"}, m.layers);
+  c.seen({"layer_types"});  // says the same
+  if (!c.boolean("use_sliding_window", false) || window == 0 || full >= m.layers) {
+    return;
+  }
+  m.sliding_window = window;
+  if (full > 0) {
+    m.mixers = std::string(static_cast<std::size_t>(full), 'a') +
+               std::string(static_cast<std::size_t>(m.layers - full), 'w');
+  }
+}
 
 void qwen2(Config& c, Model& m) {
   llama_shapes(c, m);
   m.biases.qkv = true;
+  qwen_window(c, m);
 }
 
 // Qwen2's block (XiaomiMiMo, modeling_mimo.py).
 void mimo(Config& c, Model& m) {
   llama_shapes(c, m);
   m.biases.qkv = c.boolean("attention_bias", true);
+  prediction_layers(c, m, {"num_nextn_predict_layers"});
+  qwen_window(c, m);
   c.seen({"use_mrope"});  // how positions are numbered
 }
+
+}  // namespace
 
 void qwen3(Config& c, Model& m) {
   llama_shapes(c, m);
@@ -69,7 +136,10 @@ void qwen3(Config& c, Model& m) {
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   m.biases.qkv = c.boolean("qkv_bias", m.biases.qkv);
   m.qk_norm = c.boolean("use_qk_norm", true);
+  qwen_window(c, m);
 }
+
+namespace {
 
 void mixtral(Config& c, Model& m) {
   llama_shapes(c, m);
@@ -78,7 +148,10 @@ void mixtral(Config& c, Model& m) {
   c.integer(moe.topk, {"num_experts_per_tok"}, 2);
   moe.ffn = m.ffn;
   m.moe = moe;
+  c.integer(m.sliding_window, {"sliding_window"}, 0);
 }
+
+}  // namespace
 
 // Which layers are sparse, in Qwen's keys.
 void qwen_moe(Config& c, Model& m, bool shared) {
@@ -98,6 +171,8 @@ void qwen_moe(Config& c, Model& m, bool shared) {
   m.moe = moe;
 }
 
+namespace {
+
 void qwen2_moe(Config& c, Model& m) {
   qwen2(c, m);
   qwen_moe(c, m, true);
@@ -109,8 +184,9 @@ void qwen3_moe(Config& c, Model& m) {
   qwen_moe(c, m, shared != nullptr && !is_word(*shared, "0"));
 }
 
-void deepseek(Config& c, Model& m) {
-  llama_shapes(c, m);
+}  // namespace
+
+void latent_attention(Config& c, Model& m) {
   m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
   job::Mla mla;
   c.integer(mla.q_lora_rank, {"q_lora_rank"}, 0);
@@ -121,6 +197,14 @@ void deepseek(Config& c, Model& m) {
   m.kv_heads = m.heads;
   m.head_dim = mla.qk_nope_dim + mla.qk_rope_dim;
   m.mla = mla;
+}
+
+void deepseek(Config& c, Model& m) {
+  llama_shapes(c, m);
+  latent_attention(c, m);
+  prediction_layers(c, m, {"num_nextn_predict_layers"});
+  c.boolean("add_cross_attention", false);
+  c.boolean("is_encoder_decoder", false);
   if (c.find("n_routed_experts") != nullptr) {
     job::Moe moe;
     c.integer(moe.experts, {"n_routed_experts"});
@@ -147,12 +231,14 @@ void dropouts(Config& c, Model& m, std::initializer_list<const char*> names, dou
   }
 }
 
+namespace {
+
 void gpt2_shapes(Config& c, Model& m) {
   m.norm = job::Norm::layer;
   c.integer(m.layers, {"n_layer", "num_hidden_layers"});
   c.integer(m.hidden, {"n_embd", "hidden_size"});
   c.integer(m.heads, {"n_head", "num_attention_heads"});
-  c.integer(m.ffn, {"n_inner"}, 4 * m.hidden);
+  c.integer(m.ffn, {"n_inner", "intermediate_size"}, 4 * m.hidden);
   c.integer(m.vocab, {"vocab_size"});
   c.integer(m.vocab, {"padded_vocab_size"}, m.vocab);
   m.kv_heads = m.heads;
@@ -164,7 +250,7 @@ void gpt2_shapes(Config& c, Model& m) {
 void gpt2(Config& c, Model& m) {
   gpt2_shapes(c, m);
   m.positions = job::Positions::learned;
-  c.integer(m.max_positions, {"n_positions"}, 1024);
+  c.integer(m.max_positions, {"n_positions", "max_position_embeddings"}, 1024);
   m.biases = {true, true, true, false};
   m.tied_embeddings = c.boolean("tie_word_embeddings", true);
   if (c.boolean("add_cross_attention", false)) {
@@ -178,7 +264,7 @@ void gptj(Config& c, Model& m) {
   m.parallel_block = true;
   m.biases = {false, false, true, true};
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  c.seen({"n_positions"});
+  c.seen({"n_positions", "max_position_embeddings"});
 }
 
 void opt(Config& c, Model& m) {
@@ -187,7 +273,7 @@ void opt(Config& c, Model& m) {
   c.integer(m.layers, {"num_hidden_layers"});
   c.integer(m.hidden, {"hidden_size"});
   c.integer(m.heads, {"num_attention_heads"});
-  c.integer(m.ffn, {"ffn_dim"});
+  c.integer(m.ffn, {"ffn_dim", "intermediate_size"});
   c.integer(m.vocab, {"vocab_size"});
   c.integer(m.max_positions, {"max_position_embeddings"}, 2048);
   m.max_positions +=
@@ -224,6 +310,13 @@ void falcon(Config& c, Model& m) {
   m.head_dim = m.heads > 0 ? static_cast<int>(m.hidden / m.heads) : 0;
   const bool multi_query = c.boolean("multi_query", true);
   m.kv_heads = multi_query ? 1 : m.heads;
+  const bool grouped = c.boolean("new_decoder_architecture", false);
+  if (grouped) {  // grouped heads, and by default a norm for the MLP
+    c.integer(m.kv_heads, {"num_kv_heads", "n_head_kv"}, m.heads);
+    int norms = 2;
+    c.integer(norms, {"num_ln_in_parallel_attn"}, 2);
+    m.parallel_norms = norms == 2;
+  }
   c.seen({"num_kv_heads", "n_head_kv", "max_position_embeddings"});
   const bool bias = c.boolean("bias", false);
   m.biases = {bias, bias, bias, false};
@@ -231,11 +324,9 @@ void falcon(Config& c, Model& m) {
   m.parallel_block = c.boolean("parallel_attn", true);
   expect_activation(c, "activation", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
-  if (c.boolean("new_decoder_architecture", false)) {
-    c.refuse("new_decoder_architecture", "a parallel block with two norms");
-  }
+  m.parallel_block = m.parallel_block || grouped;
   if (c.boolean("alibi", false)) {
-    c.refuse("alibi", "ALiBi positions");
+    m.positions = job::Positions::alibi;
   }
 }
 
@@ -255,9 +346,7 @@ void gpt_neox(Config& c, Model& m) {
   c.seen({"max_position_embeddings"});
   expect_activation(c, "hidden_act", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
-  if (c.boolean("use_parallel_residual", true)) {
-    c.refuse("use_parallel_residual", "a parallel block with two norms");
-  }
+  m.parallel_block = m.parallel_norms = c.boolean("use_parallel_residual", true);
 }
 
 // To add a family: one function above, one row here, a test beside its published config.json.
@@ -278,10 +367,21 @@ constexpr std::array kFamilies = {
     Family{"gpt_neox", gpt_neox},
     Family{"opt", opt},
     Family{"falcon", falcon},
+    Family{"qwen3_vl_text", qwen3},
+    Family{"qwen3_vl_moe_text", qwen3_moe},
 };
 
 }  // namespace
 
-std::span<const Family> families() { return kFamilies; }
+std::span<const Family> families() {
+  static const std::vector<Family> all = [] {
+    std::vector<Family> out(kFamilies.begin(), kFamilies.end());
+    for (const auto& more : {window_families(), hybrid_families(), encoder_families()}) {
+      out.insert(out.end(), more.begin(), more.end());
+    }
+    return out;
+  }();
+  return all;
+}
 
 }  // namespace stepcast::config

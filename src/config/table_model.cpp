@@ -145,6 +145,25 @@ Field<Model> letters(std::string key, std::string Model::*member, std::string al
   return f;
 }
 
+// A part of published models that is not modelled: only its absence can be said.
+Field<Model> vision() {
+  Field<Model> f;
+  f.spec = {"vision",
+            "A vision tower of an included config.json: only null, to forecast the language model "
+            "alone.",
+            type_schema("null"),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Model&) {
+    if (!is_null(v)) {
+      not_modelled(r, v, "a vision tower", "null");
+    }
+  };
+  f.write = [](const Model&) -> std::optional<Value> { return std::nullopt; };
+  return f;
+}
+
 // null: none.
 Field<Model> window() {
   Field<Model> f = integer("sliding_window", &Model::sliding_window, 0, kWide,
@@ -245,6 +264,7 @@ const Table<Model>& model_table() {
                        "Sparse attention to the keys that an indexer chooses; null: none."),
       optional_section("window_heads", &Model::window_heads, window_heads_table(),
                        "Heads of window layers where they are unlike the others'; null: alike."),
+      vision(),
   };
   return table;
 }

@@ -1,0 +1,169 @@
+// Families with layers that are not attention: Mamba-2, the gated delta rule.
+#include <array>
+
+#include "huggingface_config.h"
+
+namespace stepcast::config {
+
+using job::Model;
+
+namespace {
+
+void mamba_shapes(Config& c, Model& m) {
+  job::Mamba mamba;
+  c.integer(mamba.heads, {"mamba_num_heads", "num_heads"});
+  c.integer(mamba.head_dim, {"mamba_head_dim", "head_dim"});
+  c.integer(mamba.state, {"ssm_state_size", "state_size"});
+  c.integer(mamba.groups, {"n_groups"}, 1);
+  c.integer(mamba.conv, {"conv_kernel"}, 4);
+  c.integer(mamba.chunk, {"chunk_size"}, 256);
+  m.mamba = mamba;
+  c.seen({"expand"});
+  if (c.boolean("mamba_proj_bias", false) || c.boolean("use_bias", false)) {
+    c.refuse("use_bias", "biases in a Mamba layer's projections");
+  }
+  if (!c.boolean("use_conv_bias", true)) {
+    c.refuse("use_conv_bias", "a convolution without bias");
+  }
+}
+
+// Layers of one block each: M Mamba-2, * attention, - MLP, E experts.
+void nemotron_blocks(Config& c, Model& m) {
+  std::string blocks = c.word("hybrid_override_pattern", "");
+  if (const Value* list = c.find("layers_block_type"); blocks.empty() && list != nullptr) {
+    for (const Value& item : list->items) {
+      blocks += is_word(item, "mamba")       ? 'M'
+                : is_word(item, "attention") ? '*'
+                : is_word(item, "moe")       ? 'E'
+                                             : '-';
+    }
+  }
+  std::string mixers;
+  std::string mlps;
+  for (const char block : blocks) {
+    mixers += block == 'M' ? 'm' : block == '*' ? 'a' : '-';
+    mlps += block == '-' ? 'd' : block == 'E' ? 'e' : '-';
+  }
+  c.integer(m.layers, {"num_hidden_layers"}, static_cast<std::int64_t>(blocks.size()));
+  if (blocks.empty() || static_cast<int>(blocks.size()) != m.layers) {
+    c.refuse("hybrid_override_pattern", "a pattern of another length than num_hidden_layers");
+  }
+  m.mixers = repeated(mixers);
+  m.mlps = repeated(mlps);
+}
+
+void nemotron_h(Config& c, Model& m) {
+  m.norm = job::Norm::rms;
+  m.positions = job::Positions::none;
+  nemotron_blocks(c, m);
+  c.integer(m.hidden, {"hidden_size"});
+  c.integer(m.heads, {"num_attention_heads"});
+  c.integer(m.kv_heads, {"num_key_value_heads"}, m.heads);
+  c.integer(m.head_dim, {"attention_head_dim", "head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
+  c.integer(m.ffn, {"intermediate_size"});
+  c.integer(m.vocab, {"vocab_size"});
+  m.tied_embeddings = c.boolean("tie_word_embeddings", false);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  m.biases.mlp = c.boolean("mlp_bias", false);
+  dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
+  expect_activation(c, "mlp_hidden_act", false);
+  c.seen({"max_position_embeddings", "sliding_window", "mamba_hidden_act", "rope_theta"});
+  mamba_shapes(c, m);
+  if (m.mlps.find('e') != std::string::npos) {
+    job::Moe moe;
+    c.integer(moe.experts, {"n_routed_experts"});
+    c.integer(moe.topk, {"num_experts_per_tok"});
+    c.integer(moe.ffn, {"moe_intermediate_size"});
+    c.integer(moe.shared_experts, {"n_shared_experts"}, 0);
+    c.integer(moe.shared_ffn, {"moe_shared_expert_intermediate_size"}, 0);
+    moe.router_bias = true;
+    m.moe = moe;
+  }
+}
+
+void delta_net_shapes(Config& c, Model& m) {
+  job::LinearAttention linear;
+  c.integer(linear.key_heads, {"linear_num_key_heads"});
+  c.integer(linear.value_heads, {"linear_num_value_heads"});
+  c.integer(linear.key_dim, {"linear_key_head_dim"});
+  c.integer(linear.value_dim, {"linear_value_head_dim"});
+  c.integer(linear.conv, {"linear_conv_kernel_dim"}, 4);
+  m.linear = linear;
+}
+
+// Three layers of four run the gated delta rule, the fourth gated attention.
+void qwen3_next(Config& c, Model& m) {
+  llama_shapes(c, m);
+  m.qk_norm = true;
+  m.attention_gate = c.boolean("attn_output_gate", true);
+  m.biases.qkv = m.biases.attention_out = c.boolean("attention_bias", false);
+  delta_net_shapes(c, m);
+  int interval = 4;
+  c.integer(interval, {"full_attention_interval"}, 4);
+  const auto listed =
+      layer_letters(c, "layer_types", {{"linear_attention", 'l'}, {"full_attention", 'a'}});
+  m.mixers =
+      listed.value_or(std::string(static_cast<std::size_t>(std::max(interval, 1) - 1), 'l') + "a");
+  prediction_layers(c, m, {"mtp_num_hidden_layers"});
+  if (c.boolean("mtp_use_dedicated_embeddings", false)) {
+    c.refuse("mtp_use_dedicated_embeddings", "prediction layers with embeddings of their own");
+  }
+}
+
+// A dense width is not written where no layer is dense.
+void qwen3_next_moe(Config& c, Model& m) {
+  job::Moe moe;
+  c.integer(m.ffn, {"intermediate_size", "shared_expert_intermediate_size"});
+  qwen3_next(c, m);
+  qwen_moe(c, m, true);
+}
+
+// Kimi Delta Attention beside latent attention without rotary positions.
+void kimi_linear(Config& c, Model& m) {
+  deepseek(c, m);
+  job::Moe moe = m.moe.value_or(job::Moe{});
+  c.integer(moe.experts, {"num_experts", "n_routed_experts"});
+  c.integer(moe.topk, {"num_experts_per_token", "num_experts_per_tok"});
+  c.integer(moe.ffn, {"moe_intermediate_size"});
+  c.integer(moe.shared_experts, {"num_shared_experts", "n_shared_experts"}, 0);
+  c.integer(moe.dense_layers, {"first_k_dense_replace"}, 0);
+  c.integer(moe.every, {"moe_layer_freq"}, 1);
+  moe.router_bias = true;
+  m.moe = moe;
+  c.seen({"mla_use_nope", "moe_renormalize", "moe_router_activation_func", "num_expert_group",
+          "use_grouped_topk", "head_dim"});
+  const Value* config = c.find("linear_attn_config");
+  if (config == nullptr) {
+    return c.refuse("linear_attn_config", "a model without linear attention's sizes");
+  }
+  Config inner(c.reader(), *config);
+  job::LinearAttention linear;
+  inner.integer(linear.key_heads, {"num_heads"});
+  inner.integer(linear.key_dim, {"head_dim"});
+  inner.integer(linear.conv, {"short_conv_kernel_size"}, 4);
+  linear.value_heads = linear.key_heads;
+  linear.value_dim = linear.key_dim;
+  linear.elementwise_decay = true;
+  m.linear = linear;
+  std::string mixers(static_cast<std::size_t>(std::max(m.layers, 0)), 'l');
+  if (const Value* full = inner.find("full_attn_layers")) {
+    for (const Value& item : full->items) {  // counted from 1
+      if (const auto layer = read_integer(c.reader(), item, 1, m.layers)) {
+        mixers[static_cast<std::size_t>(*layer - 1)] = 'a';
+      }
+    }
+  }
+  m.mixers = repeated(mixers);
+}
+
+constexpr std::array kFamilies = {
+    Family{"nemotron_h", nemotron_h},   Family{"qwen3_next", qwen3_next_moe},
+    Family{"qwen3_5_text", qwen3_next}, Family{"qwen3_5_moe_text", qwen3_next_moe},
+    Family{"kimi_linear", kimi_linear},
+};
+
+}  // namespace
+
+std::span<const Family> hybrid_families() { return kFamilies; }
+
+}  // namespace stepcast::config
