@@ -29,6 +29,8 @@ constexpr double kVocabUnknown = 0.02;
 constexpr double kPrecisionUnknown = 0.01;
 constexpr double kFrameworkUnknown = 0.05;
 constexpr double kSizeUnknown = 0.02;
+constexpr double kDispatcherUnknown = 0.05;
+constexpr double kCheapRecompute = 0.03;
 
 // GPT-2's byte-pair vocabulary, the default of the frameworks' GPT examples (row README: 50257 by
 // default).
@@ -52,7 +54,9 @@ struct Builder {
   std::int64_t tp() const { return parallel["tp"].count_or(1); }
   std::int64_t pp() const { return parallel["pp"].count_or(1); }
   std::int64_t vpp() const { return parallel["vpp"].count_or(1); }
-  std::int64_t model_parallel() const { return tp() * pp(); }
+  std::int64_t cp() const { return parallel["cp"].count_or(1); }
+  std::int64_t ep() const { return parallel["ep"].count_or(1); }
+  std::int64_t model_parallel() const { return tp() * pp() * cp(); }
   bool functional() const { return flags.is_map(); }
 
   std::int64_t ranks() {
@@ -121,6 +125,10 @@ struct Builder {
     if (moe.is_map()) {
       write_moe(m, moe, expert_ffn);
     }
+    write_window(m);
+    if (const auto predictions = model["mtp_layers"].integer(); predictions && *predictions > 0) {
+      m["mtp_layers"] = *predictions;
+    }
     if (flags["multi-latent-attention"].is_true()) {
       // Defaults of Megatron-LM's arguments.
       m["mla"] = {{"q_lora_rank", flags["q-lora-rank"].integer_or(0)},
@@ -132,6 +140,18 @@ struct Builder {
       m.erase("head_dim");
     }
     out["model"] = m;
+  }
+
+  // "alternate layers sliding/full" (gpt-oss); otherwise every layer has the window.
+  void write_window(Json& m) {
+    const auto window = model["sliding_window"].integer();
+    if (!window || *window <= 0) {
+      return;
+    }
+    m["sliding_window"] = *window;
+    if (contains(model["window_pattern"].text(), "alternate")) {
+      m["mixers"] = "wa";
+    }
   }
 
   void write_vocab(Json& m) {
@@ -227,7 +247,16 @@ struct Builder {
     const bool flash = contains(attention(), "flash") || contains(attention(), "cudnn");
     const bool sp = parallel["sequence_parallel"].is_true();
     const std::int64_t year = row["year"].integer_or(9999);
-    if (contains(f, "NeMo") || contains(f, "Bridge")) {
+    if (contains(f, "zero-bubble") || contains(f, "VocabularyParallelism")) {
+      return {"zero-bubble", "megatron-lm-2023"};
+    }
+    if (contains(f, "MaxText")) {
+      return {"maxtext"};
+    }
+    if (contains(f, "Bridge")) {
+      return {"megatron-bridge", "nemo", "megatron-lm"};
+    }
+    if (contains(f, "NeMo")) {
       return {"nemo", "megatron-lm"};
     }
     if (contains(f, "Megatron-DeepSpeed")) {  // forked from Megatron-LM in 2021
@@ -284,6 +313,9 @@ struct Builder {
       if (flags["no-rope-fusion"].is_true()) {
         s["fused_rotary"] = false;
       }
+    }
+    if (contains(parallel["schedule"].text(), "all-reduce optimizer synchronisation")) {
+      s["optimizer_post_validation"] = false;
     }
     const std::string raw = row["attention"].text();
     if (aleph_alpha()) {  // "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
@@ -373,16 +405,22 @@ struct Builder {
     if (vpp() > 1) {
       p["virtual_pipeline"] = vpp();
     }
+    if (cp() > 1) {
+      // PyTorch's context parallelism gathers keys and values by default
+      // (context_parallel_rotate_method).
+      const bool torch = contains(framework(), "torchtitan");
+      p["context"] = {{"size", cp()}, {"kind", torch ? "all_gather" : "p2p"}};
+    }
+    write_experts(p);
     if (const auto sp = parallel["sequence_parallel"].flag()) {
       p["sequence_parallel"] = *sp && tp() > 1;  // without tensor parallelism it does nothing
+    } else if (ep() > 1 && tp() > 1) {
+      p["sequence_parallel"] = true;  // Megatron-LM refuses experts over tensor ranks without it
     } else if (uses_megatron()) {
       p["sequence_parallel"] = false;
     }
     write_sharding(p);
-    const std::string schedule = job["schedule"].text();
-    if (pp() > 1 && !schedule.empty()) {
-      p["schedule"] = schedule;
-    }
+    write_schedule(p);
     const Fields overlap = row["overlap"];
     if (overlap.is_map()) {
       Json o = Json::object();
@@ -395,9 +433,91 @@ struct Builder {
     } else if (overlap.text().rfind("none", 0) == 0) {
       p["overlap"] = {
           {"tensor", false}, {"pipeline", false}, {"grad_reduce", false}, {"param_gather", false}};
+    } else {
+      const std::string text = overlap.text();
+      Json o = Json::object();
+      if (contains(text, "TP comm overlap")) {
+        o["tensor"] = "ring";
+      } else if (contains(text, "async TP")) {
+        o["tensor"] = "async";
+      }
+      if (contains(text, "grad reduce-scatter + param all-gather overlap")) {
+        o["grad_reduce"] = true;
+        o["param_gather"] = true;
+      }
+      if (contains(text, "moe EP a2a overlapped")) {
+        o["expert"] = true;
+      }
+      if (!o.empty()) {
+        p["overlap"] = o;
+      }
     }
     write_layers_per_stage(p);
     out["parallelism"] = p;
+  }
+
+  // The rows' short names: an automatic schedule with its memory limit, vocabulary passes over
+  // 1F1B, redistributed layers, full recomputation.
+  void write_schedule(Json& p) {
+    const std::string name = job["schedule"].text();
+    if (pp() == 1 || name.empty()) {
+      return;
+    }
+    if (name == "zb_auto_1p" || name == "zb_auto_2p") {
+      p["schedule"] = {{"name", "zb_auto"}, {"memory_limit", name == "zb_auto_1p" ? 1 : 2}};
+    } else if (name == "1f1b_redis") {
+      p["schedule"] = "1f1b";
+      p["layers_per_stage"] = "redistribute";
+    } else if (name == "1f1b_recompute") {
+      p["schedule"] = "1f1b";
+    } else if (name == "vocab_1" || name == "vocab_2") {
+      p["schedule"] = "1f1b+" + name;
+    } else if (name.starts_with("vocab_") && name.size() > 8 && name[7] == '+') {
+      p["schedule"] = name.substr(8) + "+" + name.substr(0, 7);
+    } else {
+      p["schedule"] = name;
+    }
+  }
+
+  // Experts are cut as the dense layers where the row does not say otherwise: Megatron-LM's default
+  // (--expert-tensor-parallel-size). Megatron-Bridge's is 1.
+  void write_experts(Json& p) {
+    const Fields moe = model["moe"];
+    if (!moe.is_map()) {
+      return;
+    }
+    p["expert"] = ep();
+    const bool bridge = contains(framework(), "Bridge");
+    p["expert_tensor"] = parallel["etp"].count_or(bridge ? 1 : tp());
+    Json e = Json::object();
+    std::string dispatcher = job["dispatcher"].text();
+    for (const char* name : {"hybridep", "deepep"}) {
+      if (dispatcher.empty() &&
+          contains(row["overlap"].text(), std::string("moe_dispatcher=") + name)) {
+        dispatcher = name;
+      }
+    }
+    if (dispatcher.empty() && ep() > 1 && !functional()) {
+      dispatcher = "alltoall";  // NVIDIA's recipes and papers of expert parallelism use it
+      assume("the all-to-all dispatcher", kDispatcherUnknown);
+    }
+    if (const std::string flag = flags["moe-token-dispatcher-type"].text();
+        !flag.empty() && flag != "flex") {
+      dispatcher = flag;
+    }
+    if (!dispatcher.empty()) {
+      e["dispatcher"] = dispatcher;
+    }
+    if (const auto capacity = job["moe_capacity"].number()) {
+      e["capacity_factor"] = *capacity;
+    }
+    if (const std::string balance = job["moe_balance"].text();
+        balance == "forced" || balance == "balanced") {
+      e["balance"] = balance;
+    }
+    if (!e.empty()) {
+      out["moe"] = e;
+    }
   }
 
   // Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a
@@ -407,7 +527,8 @@ struct Builder {
     const std::int64_t layers = *model["layers"].integer();
     const bool stated = flags["account-for-embedding-in-pipeline-split"].is_true() &&
                         flags["account-for-loss-in-pipeline-split"].is_true();
-    if (chunks < 2 || chunks > 100'000 || (layers % chunks == 0 && !stated)) {
+    if (p.contains("layers_per_stage") || chunks < 2 || chunks > 100'000 ||
+        (layers % chunks == 0 && !stated)) {
       return;
     }
     const bool ends_count = (layers + 2) % chunks == 0;
@@ -437,11 +558,12 @@ struct Builder {
     } else if (uses_megatron()) {
       p["sharding"] = "none";
     }
-    std::int64_t group = job["zero_group"].integer_or(dp());
+    const std::int64_t all = dp() * cp();
+    std::int64_t group = job["zero_group"].integer_or(all);
     if (const auto instances = flags["num-distributed-optimizer-instances"].integer()) {
-      group = dp() / std::max<std::int64_t>(1, *instances);
+      group = all / std::max<std::int64_t>(1, *instances);
     }
-    if (group > 0 && group < dp() && p.contains("sharding") && p["sharding"] != "none") {
+    if (group > 0 && group < all && p.contains("sharding") && p["sharding"] != "none") {
       p["shard_size"] = group;
     }
   }
@@ -476,9 +598,15 @@ struct Builder {
     if (recompute.is_map()) {
       if (const auto every = recompute["every"].integer()) {
         m["recompute"] = {{"every", *every}};
+      } else if (recompute["modules"].present()) {
+        // Norms and activations alone: their kernels again, a few percent of a layer.
+        m["recompute"] = "none";
+        assume("recomputed norms and activations take no time", kCheapRecompute);
       } else {
         assume("the framework's default recomputation", kRecomputeUnknown);
       }
+    } else if (job["schedule"].text() == "1f1b_recompute") {
+      m["recompute"] = "full";
     } else if (recompute.present()) {
       m["recompute"] = recompute.text();
       const std::int64_t layers = flags["recompute-num-layers"].integer_or(1);

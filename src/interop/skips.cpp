@@ -9,21 +9,16 @@ namespace stepcast::interop {
 namespace {
 
 // In reading order; `simulate validate --list` prints them.
-constexpr std::array<SkipReason, 16> kReasons{{
+constexpr std::array<SkipReason, 11> kReasons{{
     {"operator table", "the row measures single operators, not a training step"},
     {"single layer", "the row measures one layer outside a model"},
     {"no device", "the row names a device that nobody describes"},
     {"architecture", "an encoder, a hybrid or another model than a decoder-only transformer"},
     {"calculation", "the authors' own calculation, not a measurement"},
     {"framework", "a framework or engine whose behaviour is not modelled"},
-    {"precision", "a precision that is not modelled: FP8 and narrower"},
-    {"context parallelism", "context parallelism is not modelled"},
-    {"expert parallelism", "expert parallelism is not modelled"},
-    {"schedule", "a pipeline schedule that is not modelled"},
     {"recompute", "a recomputation policy that is not modelled"},
     {"offload", "offloading is not modelled"},
     {"finetune", "adapters and quantised base models are not modelled"},
-    {"attention", "an attention pattern that is not modelled: sliding windows, encoder layers"},
     {"incomplete", "the row leaves open what no default can stand for"},
     {"not possible", "the job that the row states contradicts itself or cannot be simulated"},
 }};
@@ -42,6 +37,20 @@ std::string kind_of_map(Fields field) {
                                                            : "";
 }
 
+// {modules: [...]} of norms and activations alone.
+bool cheap_modules(Fields recompute) {
+  const Fields modules = recompute["modules"];
+  if (!modules.present() || modules.value()->kind != text::Value::Kind::sequence) {
+    return false;
+  }
+  for (const text::Value& one : modules.value()->items) {
+    if (!one_of(one.scalar, {"layernorm", "act", "moe_act", "norm"})) {
+      return false;
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 std::span<const SkipReason> skip_reasons() { return kReasons; }
@@ -52,7 +61,6 @@ std::string Skipped::text() const {
 
 std::optional<Skipped> why_skipped(Fields row) {
   const Fields model = row["model"];
-  const Fields parallel = row["parallel"];
   const Fields job = row["job"];
   if (!model.is_map() || !job.is_map()) {
     return Skipped{"operator table", ""};
@@ -69,32 +77,12 @@ std::optional<Skipped> why_skipped(Fields row) {
   }
   const std::string framework = row["framework"].text();
   const Fields flags = row["extra_args"];
-  if (contains(framework, "MaxText")) {
-    return Skipped{"framework", framework};
-  }
   if (flags["use-megatron-fsdp"].is_true()) {
     return Skipped{"framework", "Megatron-FSDP"};
   }
-  const std::string precision = job["precision"].text();
-  if (one_of(precision, {"fp8", "fp8_block", "mxfp8", "nvfp4"})) {
-    return Skipped{"precision", precision};
-  }
-  if (parallel["cp"].integer_or(1) > 1) {
-    return Skipped{"context parallelism", parallel["cp"].text()};
-  }
-  if (parallel["ep"].integer_or(1) > 1) {
-    return Skipped{"expert parallelism", parallel["ep"].text()};
-  }
-  if (parallel["etp"].present() && model["moe"].is_map() &&
-      parallel["etp"].integer_or(1) != parallel["tp"].integer_or(1)) {
-    return Skipped{"expert parallelism", "expert tensor size " + parallel["etp"].text()};
-  }
-  const std::string schedule = job["schedule"].text();
-  if (!schedule.empty() && !one_of(schedule, {"gpipe", "1f1b", "interleaved_1f1b"})) {
-    return Skipped{"schedule", schedule};
-  }
   const Fields recompute = job["recompute"];
-  if (recompute.is_map() && !one_of(kind_of_map(recompute), {"as_stated", "every"})) {
+  if (recompute.is_map() && !one_of(kind_of_map(recompute), {"as_stated", "every"}) &&
+      !cheap_modules(recompute)) {
     return Skipped{"recompute", kind_of_map(recompute)};
   }
   const std::string offload = row["offload"].text();
@@ -104,9 +92,6 @@ std::optional<Skipped> why_skipped(Fields row) {
   const std::string finetune = job["finetune"].text();
   if (!finetune.empty() && finetune != "none") {
     return Skipped{"finetune", finetune};
-  }
-  if (model["sliding_window"].present()) {
-    return Skipped{"attention", "sliding window"};
   }
   if (!model["layers"].present() || !model["hidden"].present() || !model["heads"].present()) {
     return Skipped{"incomplete", "the model's size"};
