@@ -58,6 +58,7 @@ class Groups {
     for (int di = 0; di < d; ++di) {
       for (int ci = 0; ci < c; ++ci) {
         group(kTensor, t, [&](int i) { return rank(i, ci, di, p); });
+        tensor_grid([&](int i) { return rank(i, ci, di, p); });
       }
     }
     if (c > 1) {
@@ -94,6 +95,26 @@ class Groups {
     }
     if (plan_.job.model.moe) {
       experts(p);
+    }
+  }
+
+  // Tensor ranks counted row by row, layer by layer: ranks of a row are neighbours.
+  template <class Member>
+  void tensor_grid(const Member& member) {
+    if (plan_.job.parallelism.tensor_kind == job::TensorKind::one_d || plan_.shard.tensor == 1) {
+      return;
+    }
+    const int side = plan_.shard.tensor;
+    const int layer = side * side;
+    const int depth = grid_.tensor / layer;
+    for (int d = 0; d < depth; ++d) {
+      for (int k = 0; k < side; ++k) {
+        group(kTensorRow, side, [&](int i) { return member(d * layer + k * side + i); });
+        group(kTensorColumn, side, [&](int i) { return member(d * layer + i * side + k); });
+      }
+    }
+    for (int place = 0; depth > 1 && place < layer; ++place) {
+      group(kTensorDepth, depth, [&](int i) { return member(i * layer + place); });
     }
   }
 

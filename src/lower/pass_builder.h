@@ -15,6 +15,9 @@ namespace stepcast::lower {
 // The caching allocator's granule (CUDACachingAllocator.cpp).
 inline std::int64_t round_512(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 
+// A grid of tensor ranks cuts every parameter: the graph with what one rank holds.
+model::OperatorGraph cut_parameters(const model::OperatorGraph& graph, const strategy::Plan& plan);
+
 class PassBuilder {
  public:
   PassBuilder(const model::OperatorGraph& graph, const PassContext& context, bool selective);
@@ -59,6 +62,24 @@ class PassBuilder {
   void tensor_between(std::size_t i,
                       Items& out);  // behind the input gradient, before the weight gradient
   void tensor_after_wgrad(std::size_t i, Items& out);
+  bool tensor_async() const;  // collectives of the backward pass run beside products
+
+  // passes_tensor_overlap.cpp. True: the product was emitted here, with what it exchanges.
+  bool tensor_product(std::size_t i, const model::Gemm& shape, cost::Layout layout,
+                      program::Category category, Items& out);
+  bool chunked(const Operator& op) const;
+  bool chunked_gather(std::size_t i, cost::Layout layout) const;
+  bool chunked_scatter(std::size_t i, cost::Layout layout) const;
+  cost::Priced chunk(const Operator& op, const model::Gemm& shape, cost::Layout layout) const;
+
+  // passes_tensor_grid.cpp
+  model::Gemm grid_block(const Operator& op) const;
+  bool grid_product(std::size_t i, cost::Layout layout, program::Category category, Items& out);
+  void square_product(const Operator& op, cost::Layout layout, program::Category category,
+                      Items& out);
+  void cube_product(const Operator& op, cost::Layout layout, program::Category category,
+                    Items& out);
+  void grid_around(std::size_t i, bool backward, Items& out);
 
   // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
   bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);
@@ -80,6 +101,7 @@ class PassBuilder {
   bool selective_;
   int tensor_ = 1;
   bool sequence_parallel_ = false;
+  bool gridded_ = false;  // 2D, 2.5D or 3D tensor parallelism
   job::DType dtype_ = job::DType::bf16;
   job::DType gemm_dtype_ = job::DType::bf16;
   double width_ = 2;

@@ -47,6 +47,7 @@ PassBuilder::PassBuilder(const model::OperatorGraph& graph, const PassContext& c
     : graph_(graph), context_(context), plan_(*context.plan), selective_(selective) {
   tensor_ = plan_.shard.tensor;
   sequence_parallel_ = plan_.shard.sequence_parallel;
+  gridded_ = tensor_ > 1 && plan_.job.parallelism.tensor_kind != job::TensorKind::one_d;
   dtype_ = plan_.style.dtype;
   gemm_dtype_ = plan_.job.workload.precision;
   width_ = job::bytes_per_element(dtype_);
@@ -176,7 +177,9 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   expert_before(i, out);
   tensor_before(i, out);
   if (op.gemm) {
-    kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), 1, category, op.name);
+    if (!tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
+      kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), 1, category, op.name);
+    }
     if (op.kind == OpKind::router) {
       kernel(out, memory(op, op.forward_moved, op.forward_kernels), op.forward_kernels, category,
              op.name + " probabilities", kMemoryBound);
@@ -224,15 +227,19 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
     return;
   }
   tensor_before_dgrad(i, out);
-  kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), 1, Category::compute,
-         op.name + " dgrad");
+  if (!tensor_product(i, dgrad, cost::Layout::input_grad, Category::compute, out)) {
+    kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), 1, Category::compute,
+           op.name + " dgrad");
+  }
   tensor_between(i, out);
   weight_ = true;
   const auto& memory_job = plan_.job.memory;
   const bool fused = plan_.job.system.gradient_accumulation_fusion &&
                      memory_job.dtypes.gradients == job::DType::fp32;
-  kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), 1, Category::compute,
-         op.name + " wgrad");
+  if (!tensor_product(i, wgrad, cost::Layout::weight_grad, Category::compute, out)) {
+    kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), 1, Category::compute,
+           op.name + " wgrad");
+  }
   if (!fused && plan_.micro_batches > 1 && op.parameters > 0) {
     // Accumulation as its own kernel: read the new gradient, read and write the accumulated one.
     const double bytes = static_cast<double>(op.parameters) *
@@ -359,6 +366,10 @@ std::uint32_t PriceBook::message(std::int64_t bytes) {
 }
 
 Passes build_passes(const model::OperatorGraph& graph, const PassContext& context, bool selective) {
+  if (context.plan->job.parallelism.tensor_kind != job::TensorKind::one_d &&
+      context.plan->shard.tensor > 1) {
+    return PassBuilder(cut_parameters(graph, *context.plan), context, selective).build();
+  }
   return PassBuilder(graph, context, selective).build();
 }
 

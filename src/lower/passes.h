@@ -32,6 +32,9 @@ class Labels {
 // groups.
 enum Role : std::uint32_t {
   kTensor,
+  kTensorRow,  // a grid of tensor ranks, along each side (2.5D's depth; 3D: where X, W and Y are cut)
+  kTensorColumn,
+  kTensorDepth,
   kData,          // dense gradients and parameters: data x context ranks, cut into shards
   kReplicas,      // the same shard of each copy
   kEmbedding,     // first and last stage, tied tables

@@ -31,9 +31,15 @@ void PassBuilder::find_regions() {
   }
 }
 
+bool PassBuilder::tensor_async() const {
+  return plan_.job.system.async_tensor_backward ||
+         plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none;
+}
+
 void PassBuilder::tensor_before(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ > 1 && sequence_parallel_ && opens_[i]) {
+  const bool chunks = chunked_gather(i, cost::Layout::forward);
+  if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i] && !chunks) {
     collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op), Category::tensor,
                op.name);
   }
@@ -41,7 +47,11 @@ void PassBuilder::tensor_before(std::size_t i, Items& out) {
 
 void PassBuilder::tensor_after(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ == 1) {
+  if (tensor_ == 1 || chunked_scatter(i, cost::Layout::forward)) {
+    return;
+  }
+  if (gridded_) {
+    grid_around(i, false, out);
     return;
   }
   if (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) {
@@ -62,8 +72,13 @@ void PassBuilder::tensor_after(std::size_t i, Items& out) {
 
 void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
+  if (gridded_) {
+    grid_around(i, true, out);
+    return;
+  }
   const bool closes =
-      tensor_ > 1 && (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding);
+      tensor_ > 1 && (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) &&
+      !chunked_gather(i, cost::Layout::input_grad);
   if (closes && sequence_parallel_) {
     collective(out, kTensor, true, cost::Collective::all_gather, output_bytes(op), Category::tensor,
                op.name + " grad");
@@ -74,16 +89,19 @@ void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
 // product.
 void PassBuilder::tensor_before_dgrad(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ > 1 && sequence_parallel_ && opens_[i]) {
-    collective(out, kTensor, !plan_.job.system.async_tensor_backward, cost::Collective::all_gather,
+  if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i]) {
+    collective(out, kTensor, !tensor_async(), cost::Collective::all_gather,
                input_bytes(op), Category::tensor, op.name + " input");
   }
 }
 
 void PassBuilder::tensor_between(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ == 1 || !opens_[i] || !plan_.job.system.async_tensor_backward) {
+  if (tensor_ == 1 || gridded_ || !opens_[i] || !tensor_async()) {
     return;
+  }
+  if (chunked_scatter(i, cost::Layout::input_grad)) {
+    return;  // the input came before the sums, which are made
   }
   if (sequence_parallel_) {
     join(out, kTensor);
@@ -95,10 +113,11 @@ void PassBuilder::tensor_between(std::size_t i, Items& out) {
 
 void PassBuilder::tensor_after_wgrad(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ == 1 || !opens_[i]) {
+  if (tensor_ == 1 || gridded_ || !opens_[i] ||
+      chunked_scatter(i, cost::Layout::input_grad)) {
     return;
   }
-  if (plan_.job.system.async_tensor_backward) {
+  if (tensor_async()) {
     join(out, kTensor);
   } else {
     collective(out, kTensor, true,

@@ -141,6 +141,9 @@ void StageBuilder::make_streams() {
   if (plan_.grid.tensor > 1) {
     tensor_ = b_.stream("tensor");
   }
+  if (plan_.grid.tensor > 1 && plan_.job.parallelism.tensor_kind != job::TensorKind::one_d) {
+    tensor_column_ = b_.stream("tensor column");
+  }
   if (plan_.grid.context > 1) {
     context_stream_ = b_.stream("context");
   }
@@ -258,6 +261,8 @@ void StageBuilder::backward(int chunk, int micro_batch) {
 // A role's own stream: NCCL communicators of one kind of parallelism share one.
 program::StreamIndex StageBuilder::stream_of(Role role) const {
   switch (role) {
+    case kTensorColumn:
+      return tensor_column_;
     case kContext:
     case kContextInner:
       return context_stream_;

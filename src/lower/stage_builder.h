@@ -80,6 +80,7 @@ class StageBuilder {
 
   program::StreamIndex compute_ = 0;
   program::StreamIndex tensor_ = 0;
+  program::StreamIndex tensor_column_ = 0;
   program::StreamIndex context_stream_ = 0;
   program::StreamIndex expert_stream_ = 0;
   std::uint32_t ring_key_ = 0;     // ring steps in program order: a mispairing is a detected fault
