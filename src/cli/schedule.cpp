@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -21,8 +23,9 @@ struct Options {
   std::string name;
   std::string stages, micro_batches;
   std::string times = "1,1,1";
-  std::string chunks, group, comm = "0", memory_limit, extra_warmup;
-  std::string json, svg;
+  std::string chunks, group, comm = "0", vocabulary = "0,0", memory_limit, weight_memory,
+                             extra_warmup;
+  std::string json, svg, csv;
   bool list = false;
 };
 
@@ -63,6 +66,89 @@ std::string table(const schedule::Played& played) {
   return text;
 }
 
+bool is_csv(const std::string& name) { return name.ends_with(".csv"); }
+
+// Every pass of every rank is listed: beyond this a schedule is no picture that anyone reads.
+constexpr double kMostPasses = 5e6;
+
+schedule::Order order_from(const std::string& file) {
+  constexpr std::size_t kBiggestTable = 256 << 20;  // bytes; 5e6 passes take a tenth of it
+  std::ifstream in(file, std::ios::binary);
+  if (!in) {
+    throw option_fault(file, "cannot be opened; expected a schedule's table");
+  }
+  std::string text;
+  std::string piece(1 << 16, '\0');
+  while (text.size() <= kBiggestTable &&
+         (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)) {
+    text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
+  }
+  if (in.bad() || text.size() > kBiggestTable) {
+    throw option_fault(file, "cannot be read; expected a schedule's table");
+  }
+  auto order = schedule::from_csv(text);
+  if (const auto* why = std::get_if<Infeasible>(&order)) {
+    throw option_fault(file, why->reason);
+  }
+  return std::get<schedule::Order>(std::move(order));
+}
+
+// What the options state; of a table only its own sizes may be stated again.
+schedule::Request request_of(const Options& given) {
+  for (const auto& [option, text] :
+       {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches}}) {
+    if (text->empty()) {
+      throw option_fault(option, "missing; expected an integer of at least 1");
+    }
+  }
+  const schedule::Entry* entry = schedule::find(given.name);
+  for (const auto& [option, text] : {std::pair{"--memory-limit", &given.memory_limit},
+                                     std::pair{"--weight-memory", &given.weight_memory}}) {
+    if (!text->empty() && entry != nullptr && !entry->takes_memory_limit) {
+      throw option_fault(
+          option,
+          fmt::format("schedule '{}' takes no memory limit; expected one that is built to a limit",
+                      given.name));
+    }
+  }
+  schedule::Request request;
+  request.stages = integer_option("--stages", given.stages, 1);
+  request.micro_batches = integer_option("--micro-batches", given.micro_batches, 1);
+  request.chunks = given.chunks.empty() ? 1 : integer_option("--chunks", given.chunks, 1);
+  request.group = given.group.empty() ? 0 : integer_option("--group", given.group, 1);
+  request.extra_warmup =
+      given.extra_warmup.empty() ? 0 : integer_option("--extra-warmup", given.extra_warmup, 0);
+  if (!given.memory_limit.empty()) {
+    request.memory_limit = number_list("--memory-limit", given.memory_limit, 1)[0];
+  }
+  if (!given.weight_memory.empty()) {
+    request.weight_memory = number_list("--weight-memory", given.weight_memory, 1)[0];
+  }
+  const int chunks = entry == nullptr ? request.chunks : std::max(entry->chunks, request.chunks);
+  if (3.0 * request.stages * request.micro_batches * chunks > kMostPasses) {
+    throw option_fault("--micro-batches",
+                       fmt::format("{} stages x {} micro-batches x {} chunks are too many to play; "
+                                   "expected at most {:.0f} passes",
+                                   request.stages, request.micro_batches, chunks, kMostPasses));
+  }
+  return request;
+}
+
+void refuse_beside_a_table(const Options& given) {
+  for (const auto& [option, text] :
+       {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches},
+        std::pair{"--chunks", &given.chunks}, std::pair{"--group", &given.group},
+        std::pair{"--memory-limit", &given.memory_limit},
+        std::pair{"--weight-memory", &given.weight_memory},
+        std::pair{"--extra-warmup", &given.extra_warmup}}) {
+    if (!text->empty()) {
+      throw option_fault(
+          option,
+          fmt::format("'{}' says that itself; expected no such option beside a table", given.name));
+    }
+  }
+}
+
 int run(const Options& given) {
   if (given.list) {
     std::string text;
@@ -76,41 +162,34 @@ int run(const Options& given) {
     throw option_fault("schedule",
                        "its name is missing; expected one that simulate schedule --list prints");
   }
-  for (const auto& [option, text] :
-       {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches}}) {
-    if (text->empty()) {
-      throw option_fault(option, "missing; expected an integer of at least 1");
-    }
-  }
-  if (!given.memory_limit.empty()) {
-    throw option_fault(
-        "--memory-limit",
-        fmt::format("schedule '{}' takes no memory limit; expected one that is built to a limit",
-                    given.name));
-  }
-  schedule::Request request;
-  request.stages = integer_option("--stages", given.stages, 1);
-  request.micro_batches = integer_option("--micro-batches", given.micro_batches, 1);
-  request.chunks = given.chunks.empty() ? 1 : integer_option("--chunks", given.chunks, 1);
-  request.group = given.group.empty() ? 0 : integer_option("--group", given.group, 1);
-  request.extra_warmup =
-      given.extra_warmup.empty() ? 0 : integer_option("--extra-warmup", given.extra_warmup, 0);
-  // Every pass of every rank is listed: beyond this a schedule is no picture that anyone reads.
-  constexpr double kMostPasses = 5e6;
-  if (3.0 * request.stages * request.micro_batches * request.chunks > kMostPasses) {
-    throw option_fault(
-        "--micro-batches",
-        fmt::format("{} stages x {} micro-batches x {} chunks are too many to play; "
-                    "expected at most {:.0f} passes",
-                    request.stages, request.micro_batches, request.chunks, kMostPasses));
-  }
   const std::vector<double> times = number_list("--times", given.times, 3);
-  const schedule::Times costs{times[0], times[1], times[2],
-                              number_list("--comm", given.comm, 1)[0]};
-
-  const auto order = feasible(schedule::make(given.name, request), given.name);
+  const std::vector<double> vocabulary = number_list("--vocabulary", given.vocabulary, 2);
+  const schedule::Times costs{times[0],      times[1],
+                              times[2],      number_list("--comm", given.comm, 1)[0],
+                              vocabulary[0], vocabulary[1]};
+  schedule::Order order;
+  schedule::Request request;
+  if (is_csv(given.name)) {
+    refuse_beside_a_table(given);
+    order = order_from(given.name);
+    request = schedule::request_of(order);
+  } else {
+    request = request_of(given);
+    request.forward = costs.forward;
+    request.input_grad = costs.input_grad;
+    request.weight_grad = costs.weight_grad;
+    request.comm = costs.comm;
+    order = feasible(schedule::make(given.name, request), given.name);
+  }
   const auto played = feasible(schedule::play(order, request, costs), given.name);
 
+  std::optional<OutputFile> csv;
+  if (given.csv == "-") {
+    write_stdout("--csv -", schedule::to_csv(order, request.stages));
+  } else if (!given.csv.empty()) {
+    csv.emplace("--csv", given.csv);
+    csv->write(schedule::to_csv(order, request.stages));
+  }
   std::optional<OutputFile> svg;
   if (given.svg == "-") {
     write_stdout("--svg -", report::svg(played));
@@ -125,10 +204,10 @@ int run(const Options& given) {
     json.emplace("--json", given.json);
     json->write(report::json(played));
   }
-  if (given.json != "-" && given.svg != "-") {
+  if (given.json != "-" && given.svg != "-" && given.csv != "-") {
     write_stdout("schedule", table(played));
   }
-  for (auto* file : {&svg, &json}) {
+  for (auto* file : {&csv, &svg, &json}) {
     if (*file) {
       (*file)->commit();
     }
@@ -140,7 +219,8 @@ int run(const Options& given) {
 
 Run add_schedule(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("name", given->name, "schedule, as --list prints")->type_name("NAME");
+  app.add_option("name", given->name, "schedule, as --list prints, or a table (.csv)")
+      ->type_name("NAME");
   app.add_option("--stages", given->stages, "pipeline ranks")->type_name("P");
   app.add_option("--micro-batches", given->micro_batches, "micro-batches of one step")
       ->type_name("M");
@@ -154,19 +234,32 @@ Run add_schedule(CLI::App& app) {
   app.add_option("--comm", given->comm, "time between neighbouring stages")
       ->type_name("T")
       ->capture_default_str();
-  app.add_option("--memory-limit", given->memory_limit, "for schedules built to a limit")
+  app.add_option("--vocabulary", given->vocabulary, "times of a rank's passes over the vocabulary")
+      ->type_name("S,T")
+      ->capture_default_str();
+  app.add_option("--memory-limit", given->memory_limit,
+                 "live activations of zb_auto, in peaks of 1f1b (1)")
       ->type_name("PEAKS");
+  app.add_option("--weight-memory", given->weight_memory,
+                 "of a micro-batch's activations, held until its weight gradient (1)")
+      ->type_name("SHARE");
   app.add_option("--extra-warmup", given->extra_warmup,
                  "more forwards before the first backward (0)")
       ->type_name("N");
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
       ->type_name("FILE");
   app.add_option("--svg", given->svg, "draw it (- is standard output)")->type_name("FILE");
+  app.add_option("--csv", given->csv,
+                 "write the order as PyTorch's pipelining reads it (- is standard output)")
+      ->type_name("FILE");
   app.add_flag("--list", given->list, "print the schedules");
   app.footer(
       "Examples:\n"
       "  simulate schedule 1f1b --stages 4 --micro-batches 8 --times 1,1,1\n"
-      "  simulate schedule interleaved_1f1b --stages 4 --micro-batches 8 --chunks 2 --json -");
+      "  simulate schedule interleaved_1f1b --stages 4 --micro-batches 8 --chunks 2 --json -\n"
+      "  simulate schedule zb_auto --stages 8 --micro-batches 24 --times 29.7,29.4,19.9 --comm "
+      "0.53 --memory-limit 2 --svg zb.svg\n"
+      "  simulate schedule my-order.csv --times 1,1,1");
   return [given] { return run(*given); };
 }
 

@@ -24,8 +24,10 @@ struct Look {
 constexpr std::array kLooks = {
     Look{Pass::forward, "forward", "#4e79a7"},
     Look{Pass::backward, "backward", "#f28e2b"},
-    Look{Pass::input_grad, "input gradient", "#f28e2b"},
+    Look{Pass::input_grad, "input gradient", "#e15759"},
     Look{Pass::weight_grad, "weight gradient", "#59a14f"},
+    Look{Pass::vocabulary, "vocabulary (S)", "#b07aa1"},
+    Look{Pass::vocabulary_grad, "its gradient (T)", "#9c755f"},
 };
 
 // Pixels.
@@ -65,7 +67,15 @@ std::string svg(const schedule::Played& played) {
         "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
         kLeft - 8, y + 16, r, kLeft, y, kPlot, kBox, kLeft + kPlot + 8, y + 16, percent(share));
   }
-  for (const Task& task : played.tasks) {
+  // Two passes side by side share a row: the first above, the second below.
+  const auto beside = [&](std::size_t i, std::size_t j) {
+    const Task &a = played.tasks[i], &b = played.tasks[j];
+    return a.rank == b.rank && a.start == b.start && a.end == b.end && a.end > a.start;
+  };
+  for (std::size_t i = 0; i < played.tasks.size(); ++i) {
+    const Task& task = played.tasks[i];
+    const bool lower = i > 0 && beside(i - 1, i);
+    const bool upper = !lower && i + 1 < played.tasks.size() && beside(i, i + 1);
     const auto& on_rank = stages[static_cast<std::size_t>(task.rank)];
     const auto chunk = std::distance(on_rank.begin(), on_rank.find(task.stage));
     // From opaque for the first chunk down to 45 % for the last.
@@ -74,19 +84,20 @@ std::string svg(const schedule::Played& played) {
                                                         static_cast<double>(on_rank.size() - 1);
     const Look& look = look_of(task.pass);
     const double x = kLeft + task.start * scale;
-    const double y = kTop + kRow * task.rank;
+    const double tall = upper || lower ? kBox / 2 : kBox;
+    const double y = kTop + kRow * task.rank + (lower ? tall : 0);
     const double box = std::max(0.0, (task.end - task.start) * scale);
     out += fmt::format(
         "<g><title>{} of micro-batch {} on stage {}: {:.6g} to {:.6g}</title>"
         "<rect x=\"{:.2f}\" y=\"{:.1f}\" width=\"{:.2f}\" height=\"{:.0f}\" fill=\"{}\" "
         "fill-opacity=\"{:.2f}\" stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
-        look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, kBox, look.fill,
+        look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, tall, look.fill,
         opacity);
     const std::string number = fmt::to_string(task.micro_batch);
     if (box > kDigit * static_cast<double>(number.size()) + 2) {
       out += fmt::format(
-          "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"11\">{}</text>",
-          x + box / 2, y + 15, number);
+          "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
+          x + box / 2, y + tall / 2 + 4, upper || lower ? 9 : 11, number);
     }
     out += "</g>\n";
   }
