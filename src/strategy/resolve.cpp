@@ -4,6 +4,7 @@
 #include <numeric>
 #include <optional>
 
+#include "cut.h"
 #include "features.h"
 #include "stages.h"
 #include "stepcast/strategy/plan.h"
@@ -142,6 +143,9 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
   plan.vocab = model::padded_vocab(job.model.vocab, divisor, par.tensor);
   plan.job.model.vocab = plan.vocab;
+  if (auto why = cut(plan)) {
+    return *why;
+  }
   if (auto why = model::check_shard(plan.job.model, plan.shard)) {
     return *why;
   }
