@@ -24,5 +24,6 @@ Run add_kernels(CLI::App& app);
 Run add_schedule(CLI::App& app);
 Run add_schema(CLI::App& app);
 Run add_systems(CLI::App& app);
+Run add_compare(CLI::App& app);
 
 }  // namespace stepcast::cli

@@ -31,7 +31,8 @@ constexpr Subcommand subcommands[] = {
     {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
-    {"systems", "list the training systems that a job may name", add_systems},
+    {"systems", "what each training system runs, beside the survey's marks", add_systems},
+    {"compare", "forecast one job under many training systems", add_compare},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };
 

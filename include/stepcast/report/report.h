@@ -7,6 +7,7 @@
 
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
+#include "stepcast/result/compare.h"
 #include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/report.h"
 #include "stepcast/result/site_calibration.h"
@@ -45,6 +46,17 @@ std::string json(const result::KernelCalibration& calibration);
 // What measured steps tell of a site: parameters, rows before and after, what was refused.
 std::string terminal(const result::SiteCalibration& site, bool colour);
 std::string json(const result::SiteCalibration& site);
+
+// One job under many training systems: a table, JSON, and bars of step time.
+std::string terminal(const result::Comparison& comparison, bool colour, int width = 100);
+std::string json(const result::Comparison& comparison);
+std::string svg(const result::Comparison& comparison);
+
+// What training systems run, beside the survey's marks; and one of them with its defaults and limits.
+std::string terminal(const std::vector<result::SystemSummary>& systems, bool colour, int width = 100);
+std::string json(const std::vector<result::SystemSummary>& systems);
+std::string terminal(const result::SystemDetails& details, bool colour, int width = 100);
+std::string json(const result::SystemDetails& details);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

@@ -1,0 +1,131 @@
+// simulate compare: one job under many training systems.
+#include "stepcast/planner/compare.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::string systems = "all";
+  std::vector<std::string> overrides;
+  std::string json;
+  std::string svg;
+};
+
+std::vector<std::string> chosen_systems(const std::string& text) {
+  if (text == "all") {
+    return planner::systems(false);
+  }
+  const std::vector<std::string> known = config::list("systems");
+  std::vector<std::string> out;
+  std::size_t begin = 0;
+  while (begin <= text.size()) {
+    const std::size_t end = std::min(text.find(',', begin), text.size());
+    std::string name = text.substr(begin, end - begin);
+    std::replace(name.begin(), name.end(), '_', '-');
+    if (std::find(known.begin(), known.end(), name) == known.end()) {
+      const std::string near = nearest(name, known);
+      throw option_fault(
+          "--systems",
+          fmt::format("there is no training system '{}'; expected all, or names such as "
+                      "megatron-lm,deepspeed{}",
+                      name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    }
+    if (std::find(out.begin(), out.end(), name) == out.end()) {
+      out.push_back(name);
+    }
+    begin = end + 1;
+  }
+  return out;
+}
+
+int run(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  if (given.svg == "-" && given.json == "-") {
+    throw option_fault("--svg", "standard output is --json's; expected a file");
+  }
+  planner::CompareRequest request;
+  request.config = given.config;
+  request.overrides = given.overrides;
+  request.systems = chosen_systems(given.systems);
+
+  std::vector<std::unique_ptr<OutputFile>> files;
+  const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
+    if (target.empty() || target == "-") {
+      return nullptr;
+    }
+    files.push_back(std::make_unique<OutputFile>(option, target));
+    return files.back().get();
+  };
+  OutputFile* json_file = prepare("--json", given.json);
+  OutputFile* svg_file = prepare("--svg", given.svg);
+
+  forecast::Forecaster forecaster(text::data_directory());
+  const result::Comparison comparison =
+      planner::compare(request, forecaster, [](const result::ComparedSystem& s) {
+        write_stderr(fmt::format("{}: {}\n", s.name,
+                                 s.ran ? fmt::format("{:.4g} s", s.step_time.value) : s.reason));
+      });
+  const std::string json = report::json(comparison);
+  const std::string picture = report::svg(comparison);
+  if (json_file != nullptr) {
+    json_file->write(json);
+  }
+  if (svg_file != nullptr) {
+    svg_file->write(picture);
+  }
+  write_stdout("compare", given.json == "-"  ? json
+                          : given.svg == "-" ? picture
+                                             : report::terminal(comparison, terminal_colour(),
+                                                                std::max(terminal_width(), 150)));
+  for (auto& file : files) {
+    file->commit();
+  }
+  const bool any = std::any_of(comparison.systems.begin(), comparison.systems.end(),
+                               [](const auto& s) { return s.ran && s.fits; });
+  return any ? done : cannot_run;
+}
+
+}  // namespace
+
+Run add_compare(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--systems", given->systems, "all, or names parted by commas")
+      ->type_name("NAMES")
+      ->capture_default_str();
+  app.add_option("--set", given->overrides, "override a key, as often as needed")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--json", given->json, "write the comparison as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--svg", given->svg, "draw step times as bars (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "What the job states stays; what a training system sets changes with it.\n"
+      "Examples:\n"
+      "  simulate compare --config llama8b-fsdp --systems all\n"
+      "  simulate compare --config llama70b --systems megatron-lm,deepspeed,megascale --svg "
+      "bars.svg\n"
+      "Exit status: 0 at least one system runs the job within memory; 1 none does; 2 bad input.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

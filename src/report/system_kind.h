@@ -1,0 +1,32 @@
+// The survey's four kinds of systems (its Table 2) in words.
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "stepcast/job/job.h"
+
+namespace stepcast::report {
+
+struct SystemKind {
+  job::System::Kind kind;
+  std::string_view name;
+};
+
+constexpr std::array kSystemKinds = {
+    SystemKind{job::System::Kind::language_model, "language-model"},
+    SystemKind{job::System::Kind::single_strategy, "single-strategy"},
+    SystemKind{job::System::Kind::hybrid_parallel, "hybrid-parallel"},
+    SystemKind{job::System::Kind::automatic_search, "automatic-search"},
+};
+
+constexpr std::string_view name_of(job::System::Kind kind) {
+  for (const SystemKind& k : kSystemKinds) {
+    if (k.kind == kind) {
+      return k.name;
+    }
+  }
+  return "";
+}
+
+}  // namespace stepcast::report
