@@ -152,6 +152,13 @@ constexpr std::array kHarmless = {"_attn_implementation",
                                   "image_token_index",
                                   "mm_tokens_per_image",
                                   "initial_context_length",
+                                  "audio_token_id",
+                                  "boa_token_id",
+                                  "boi_token_id",
+                                  "eoa_token_id",
+                                  "eoa_token_index",
+                                  "eoi_token_id",
+                                  "vision_soft_tokens_per_image",
                                   "swiglu_limit",
                                   "query_pre_attn_scalar",
                                   "attn_logit_softcapping",
@@ -348,6 +355,14 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
   const Value* text = doc.find("text_config");
   if (text == nullptr || text->kind != Value::Kind::map) {
     const bool renamed = doc.find("ffn_embed_dim") != nullptr;
+    const Value* type = doc.find("model_type");
+    if (renamed && type != nullptr && is_word(*type, "llama") &&
+        doc.find("mlp_gated_linear_units") == nullptr) {
+      reader.fault(*doc.find("ffn_embed_dim"),
+                   "'ffn_embed_dim' (llm-analysis) is not the width of a gated MLP; expected the "
+                   "model's own config.json with intermediate_size");
+      return;
+    }
     read_language_model(reader, renamed ? with_common_names(doc) : doc, doc, out);
     return;
   }
@@ -358,6 +373,9 @@ void read_huggingface(Reader& reader, const Value& doc, Model& out) {
     inner.entries.push_back({"tie_word_embeddings", tied->origin, *tied});
   }
   read_language_model(reader, inner, doc, out);
+  if (!reader.clean()) {
+    return;
+  }
   Config beside(reader, doc);
   beside.seen({"text_config", "vision_config", "audio_config", "tie_word_embeddings"});
   beside.report_unknown();

@@ -34,10 +34,11 @@ void llama_shapes(Config& c, Model& m) {
   c.integer(m.heads, {"num_attention_heads"});
   c.integer(m.kv_heads, {"num_key_value_heads"}, m.heads);
   c.integer(m.head_dim, {"head_dim"}, m.heads > 0 ? m.hidden / m.heads : 0);
-  c.integer(m.ffn, {"intermediate_size"});
+  // A dense width need not be written where no layer is dense (Qwen3.5).
+  c.integer(m.ffn, {"intermediate_size", "moe_intermediate_size"});
   c.integer(m.vocab, {"vocab_size"});
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
-  c.seen({"max_position_embeddings"});
+  c.seen({"max_position_embeddings", "mlp_gated_linear_units"});
   expect_activation(c, "hidden_act", true);
   m.dropout = c.number("attention_dropout", 0);
 }

@@ -93,6 +93,9 @@ void delta_net_shapes(Config& c, Model& m) {
 
 // Three layers of four run the gated delta rule, the fourth gated attention.
 void qwen3_next(Config& c, Model& m) {
+  if (const Value* dense = c.find("mlp_only_layers"); dense != nullptr && !dense->items.empty()) {
+    c.refuse("mlp_only_layers", "a list of dense layers");
+  }
   llama_shapes(c, m);
   m.qk_norm = true;
   m.attention_gate = c.boolean("attn_output_gate", true);
@@ -110,10 +113,7 @@ void qwen3_next(Config& c, Model& m) {
   }
 }
 
-// A dense width is not written where no layer is dense.
 void qwen3_next_moe(Config& c, Model& m) {
-  job::Moe moe;
-  c.integer(m.ffn, {"intermediate_size", "shared_expert_intermediate_size"});
   qwen3_next(c, m);
   qwen_moe(c, m, true);
 }

@@ -118,6 +118,7 @@ void minimax_m2(Config& c, Model& m) {
       c.refuse("mtp_transformer_layers", "prediction modules of several layers");
     }
   }
+  m.mixers = layer_letters(c, "attn_type_list", {{"1", 'a'}}).value_or("");
   c.seen({"num_mtp_modules", "mtp_transformer_layers", "shared_intermediate_size"});
 }
 

@@ -151,6 +151,10 @@ Node add_word_embedding(Builder& b, const char* name, bool shared);
 // head.cpp: final norm, output projection (shared with the model's in a prediction layer), loss.
 Node add_head(Builder& b, Node from, const Tensor& input);
 
+// finetune.cpp: the graph with its base frozen and adapters beside it, where the style asks for
+// them.
+void adapt(Builder& b);
+
 // Vectors of a norm: weight and bias, or weight alone.
 inline std::int64_t norm_width(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
 

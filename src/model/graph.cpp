@@ -83,6 +83,7 @@ Node Builder::add(Operator op, std::initializer_list<Node> from) {
 }
 
 OperatorGraph Builder::finish() {
+  adapt(*this);
   const auto fault = graph_fault(graph);
   STEPCAST_CHECK(!fault, *fault);
   return std::move(graph);

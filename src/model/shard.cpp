@@ -87,6 +87,7 @@ Style style_of(const job::Job& job) {
       break;
   }
   s.attention = job.kernels.attention;
+  s.finetune = job.workload.finetune;
   s.loss = job.kernels.loss;
   s.fused_norm = job.system.fused_norm;
   s.fused_softmax = job.system.fused_softmax;

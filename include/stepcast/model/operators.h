@@ -125,6 +125,7 @@ struct Routing {
   job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
   double load = 1;
   double kept = 1;
+  bool shared_beside = false;  // shared experts run while tokens travel to the routed ones
 };
 
 // What the framework does with operators and precision.
@@ -141,6 +142,7 @@ struct Style {
   bool compiled = false;           // elementwise chains fused by a compiler, their inputs alone saved
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style ones have one each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
+  job::Finetune finetune;          // adapters on a frozen base
 };
 
 Style style_of(const job::Job& job);

@@ -1,0 +1,241 @@
+// Adapters on a frozen base: LoRA (Hu et al., arXiv 2106.09685), QLoRA (Dettmers et al., arXiv
+// 2305.14314) and bottleneck adapters (Houlsby et al., arXiv 1902.00751).
+//
+// LAW  a LoRA module on a matrix of d_in x d_out trains r (d_in + d_out) elements; an adapter of
+//      width r trains 2 r h + r + h. The base keeps its products forward and for the gradient of
+//      its input; those for its own gradient go, and with them the inputs that they would have
+//      kept.
+// Dropout of LoRA's input and norms trained beside adapters are left out.
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "builder.h"
+
+namespace stepcast::model {
+namespace {
+
+// NF4: half a byte, and a double-quantised constant of 0.127 bits an element (QLoRA, section 3).
+constexpr double kNf4Bytes = 0.5 + 0.127 / 8;
+// bitsandbytes, functional.dequantize_4bit: constants, their offset, values.
+constexpr int kDequantizeKernels = 3;
+
+// A matrix inside an operator that PEFT knows by a name of its own.
+struct Target {
+  const char* name;
+  std::int64_t width;
+};
+
+// What PEFT's target names mean for an operator's output columns.
+std::vector<Target> targets_of(const Builder& b, const Operator& op) {
+  const job::Model& m = b.model;
+  const std::int64_t n = op.gemm->n;
+  if (op.name == "qkv") {
+    const HeadShape all = head_shape(m, b.kind);
+    const std::int64_t k = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.qk_dim;
+    const std::int64_t v = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.v_dim;
+    return {{"q", n - k - v}, {"k", k}, {"v", v}};
+  }
+  if (op.name == "cross_kv") {
+    const HeadShape all = head_shape(m, b.kind);
+    const std::int64_t v = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.v_dim;
+    return {{"k", n - v}, {"v", v}};
+  }
+  if (op.name == "q" || op.name == "q_down" || op.name == "q_up" || op.name == "cross_q") {
+    return {{"q", n}};
+  }
+  if (op.name == "kv_down" || op.name == "kv_up") {  // joint: either name means it
+    const auto& wanted = b.style.finetune.targets;
+    const bool key = std::find(wanted.begin(), wanted.end(), "k") != wanted.end();
+    return {{key ? "k" : "v", n}};
+  }
+  if (op.name == "out" || op.name == "cross_out") {
+    return {{"o", n}};
+  }
+  if (op.name == "fc1" || op.name == "shared_fc1" || op.name == "expert_fc1") {
+    return m.gated_mlp ? std::vector<Target>{{"gate", n / 2}, {"up", n / 2}}
+                       : std::vector<Target>{{"up", n}};
+  }
+  if (op.name == "fc2" || op.name == "shared_fc2" || op.name == "expert_fc2") {
+    return {{"down", n}};
+  }
+  return {};
+}
+
+bool has_weights(const Operator& op) {
+  return op.gemm && op.kind != OpKind::batched_gemm && op.parameters > 0;
+}
+
+// Rebuilds a graph with operators put in before and behind those that stand in it.
+class Adapted {
+ public:
+  Adapted(Builder& b, const OperatorGraph& base) : b_(b), base_(base) {
+    for (std::size_t i = 0; i < base.operators.size(); ++i) {
+      add(i);
+    }
+  }
+  OperatorGraph take() { return std::move(out_); }
+
+ private:
+  Node put(Operator op, const std::vector<Node>& from) {
+    const auto node = static_cast<Node>(out_.operators.size());
+    out_.operators.push_back(std::move(op));
+    for (const Node producer : from) {
+      out_.edges.emplace_back(producer, node);
+    }
+    return node;
+  }
+
+  void add(std::size_t i) {
+    Operator op = base_.operators[i];
+    std::vector<Node> from;
+    for (const auto& [producer, consumer] : base_.edges) {
+      if (consumer == static_cast<int>(i)) {
+        from.push_back(node_.at(producer));
+      }
+    }
+    const auto& fine = b_.style.finetune;
+    const bool product = has_weights(op);
+    freeze(op, product);
+    if (fine.kind == job::Finetune::Kind::adapter && op.kind == OpKind::residual && !from.empty()) {
+      from.front() = add_bottleneck(op, from.front());
+    }
+    std::vector<Saved> read;
+    if (product) {
+      const auto inputs = std::stable_partition(op.saved.begin(), op.saved.end(),
+                                                [](const Saved& s) { return s.name != "input"; });
+      read.assign(inputs, op.saved.end());
+      op.saved.erase(inputs, op.saved.end());
+    }
+    const bool quantized = op.frozen_width > 0;
+    if (quantized) {
+      from.push_back(add_dequantize(op));
+    }
+    const std::vector<Node> sources(from.begin(), from.end() - (quantized ? 1 : 0));
+    Node node = put(op, from);
+    const bool low_rank =
+        fine.kind == job::Finetune::Kind::lora || fine.kind == job::Finetune::Kind::qlora;
+    if (product && low_rank) {
+      for (const Target& target : targets_of(b_, op)) {
+        if (std::find(fine.targets.begin(), fine.targets.end(), target.name) !=
+            fine.targets.end()) {
+          node = add_low_rank(op, target, read, sources, node);
+        }
+      }
+    }
+    node_[static_cast<int>(i)] = node;
+  }
+
+  void freeze(Operator& op, bool product) {
+    op.frozen = op.parameters;
+    op.parameters = 0;
+    const bool inside = op.module != Module::head && op.module != Module::embedding;
+    if (product && inside && b_.style.finetune.kind == job::Finetune::Kind::qlora) {
+      op.frozen_width = kNf4Bytes;
+    }
+    if (product) {
+      op.weight_grad = Flops(0.0);
+    } else if (op.kind == OpKind::embedding) {  // nothing below it is trained
+      op.backward_moved = Bytes(0);
+      op.backward_kernels = 0;
+      op.backward_temporary = Bytes(0);
+      op.saved.clear();
+    }
+  }
+
+  // Weights in 16 bits, made before each product and thrown away behind it.
+  Node add_dequantize(const Operator& op) {
+    Operator made = named("dequantize", OpKind::elementwise, op.module);
+    const double wide = static_cast<double>(op.frozen * b_.element);
+    const auto moved =
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * op.frozen_width + wide);
+    moves(made, moved, moved, kDequantizeKernels, kDequantizeKernels);
+    made.forward_temporary = made.backward_temporary = Bytes(static_cast<std::int64_t>(wide));
+    return put(std::move(made), {});
+  }
+
+  // y + B A x: A of r x d_in, B of d_out x r.
+  Node add_low_rank(const Operator& base, const Target& target, const std::vector<Saved>& read,
+                    const std::vector<Node>& from, Node node) {
+    const std::int64_t r = b_.style.finetune.rank;
+    const std::int64_t e = b_.element;
+    const Gemm& g = *base.gemm;
+    const bool row = base.tensor == TensorRole::row;
+    const bool sharded = b_.shard.sequence_parallel && b_.shard.tensor > 1;
+    const std::int64_t rows = row && sharded ? g.m / b_.shard.tensor : g.m;
+    const std::int64_t product_rows = rows * g.batch;
+    const std::string name = std::string("lora_") + target.name;
+    const auto matrix = [&](const std::string& which, TensorRole role, const Gemm& shape) {
+      Operator op = linear({"", base.module, role, shape, 0, e, 1});
+      op.name = name + which;
+      op.kind = base.kind == OpKind::grouped_gemm ? OpKind::grouped_gemm : OpKind::gemm;
+      op.expert_parameters = base.expert_parameters;
+      return op;
+    };
+    Operator down = matrix("_a", row ? TensorRole::row : TensorRole::none, {g.m, r, g.k, g.batch});
+    down.saved = read;
+    const Tensor latent = b_.tensor(product_rows * r * e);
+    const Node made = put(std::move(down), from);
+    // Its input is whole on every rank: no gather opens here.
+    Operator up =
+        matrix("_b", base.tensor == TensorRole::column ? TensorRole::column : TensorRole::none,
+               {rows, target.width, r, g.batch});
+    keep(up, "latent", latent);
+    const Node wide = put(std::move(up), {made});
+    // Scaled, then added.
+    Operator sum = named("", OpKind::elementwise, base.module);
+    sum.name = name + "_add";
+    const std::int64_t bytes = product_rows * target.width * e;
+    const bool fused = b_.style.compiled;
+    moves(sum, fused ? 3 * bytes : 5 * bytes, 2 * bytes, fused ? 1 : 2, 1);
+    sum.forward_output = Bytes(bytes);
+    return put(std::move(sum), {node, wide});
+  }
+
+  // h -> r, activation, r -> h, added to its input; whole on every tensor rank.
+  Node add_bottleneck(const Operator& residual, Node from) {
+    const std::int64_t r = b_.style.finetune.rank;
+    const std::int64_t e = b_.element;
+    const std::int64_t rows = b_.local_tokens;
+    const Tensor input = b_.residual_stream();
+    const Tensor narrow = b_.tensor(rows * r * e);
+    const Tensor activated = b_.tensor(rows * r * e);
+    Operator down = linear(
+        {"adapter_down", residual.module, TensorRole::none, {rows, r, b_.hidden, 1}, r, e, 1});
+    keep(down, "input", input);
+    Node node = put(std::move(down), {from});
+    Operator act = named("adapter_activation", OpKind::activation, residual.module);
+    moves(act, 2 * narrow.bytes, 3 * narrow.bytes, 1, 1);
+    act.forward_output = Bytes(narrow.bytes);
+    keep(act, "input", narrow);
+    node = put(std::move(act), {node});
+    Operator up = linear({"adapter_up",
+                          residual.module,
+                          TensorRole::none,
+                          {rows, b_.hidden, r, 1},
+                          b_.hidden,
+                          e,
+                          1});
+    keep(up, "input", activated);
+    node = put(std::move(up), {node});
+    Operator sum = named("adapter_add", OpKind::elementwise, residual.module);
+    moves(sum, 3 * input.bytes, input.bytes, 1, 1);
+    sum.forward_output = Bytes(input.bytes);
+    return put(std::move(sum), {from, node});
+  }
+
+  Builder& b_;
+  const OperatorGraph& base_;
+  OperatorGraph out_;
+  std::map<int, Node> node_;  // of a base operator: what its readers read
+};
+
+}  // namespace
+
+void adapt(Builder& b) {
+  if (b.style.finetune.kind != job::Finetune::Kind::none) {
+    b.graph = Adapted(b, b.graph).take();
+  }
+}
+
+}  // namespace stepcast::model
