@@ -125,6 +125,8 @@ struct Kernels::State {
   double gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape, job::DType dtype,
                    Layout layout, bool accumulate_fp32, bool sustained, double factor,
                    bool alone = false) const;
+  Priced grouped_time(const model::Gemm& each, int groups, job::DType dtype, Layout layout,
+                      bool alone) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                     const std::string& library, CurveTable& curves);
   void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -469,16 +471,26 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const mode
   return std::max({t, flops / peak, (bytes - l2) / memory_bandwidth});
 }
 
-Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
-                             Layout layout) const {
+Priced Kernels::State::grouped_time(const model::Gemm& each, int groups, job::DType dtype,
+                                    Layout layout, bool alone) const {
   // All groups' tiles fill the SMs together, as those of a batch do.
   model::Gemm all = each;
   all.batch = each.batch * groups;
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  const PricedGemm& p = gemm[static_cast<int>(dtype)];
   const double rows = static_cast<double>(layout == Layout::weight_grad ? each.k : each.m);
-  return {seconds(state_->gemm_time(p.grouped_over, p.peak, all, dtype, layout, false, true,
-                                    p.grouped.at(rows))),
+  return {seconds(gemm_time(p.grouped_over, p.peak, all, dtype, layout, false, true,
+                            p.grouped.at(rows), alone)),
           p.grouped_id};
+}
+
+Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
+                             Layout layout) const {
+  return state_->grouped_time(each, groups, dtype, layout, false);
+}
+
+Priced Kernels::product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
+                                     Layout layout) const {
+  return state_->grouped_time(each, groups, dtype, layout, true);
 }
 
 Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {

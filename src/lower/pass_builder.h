@@ -81,6 +81,15 @@ class PassBuilder {
                     Items& out);
   void grid_around(std::size_t i, bool backward, Items& out);
 
+  // passes_quantise.cpp
+  bool quantised(const Operator& op) const;           // its operands are cast below 16 bits
+  job::DType product_type(const Operator& op) const;  // of a product's operands
+  double operand_width(const Operator& op) const;
+  bool reads_as_before(std::size_t i) const;
+  void cast(const std::string& label, double elements, program::Category category, Items& out);
+  void cast_input(std::size_t i, program::Category category, Items& out);
+  void cast_gradient(std::size_t i, Items& out);
+
   // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
   bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);
 
@@ -93,6 +102,10 @@ class PassBuilder {
   void from_experts(const Operator& op, bool gradients, Items& out);
   void exchange(Items& out, std::int64_t bytes, const std::string& label);
   void send_tokens(Items& out, const std::string& label);
+  void wait_for_counts(Items& out);
+  void await_tokens(Items& out);
+  void travel(bool to, bool gradients, Items& out);
+  bool shared_border(std::size_t i, int step) const;
   bool sends_copies() const;
 
   const model::OperatorGraph& graph_;
@@ -106,6 +119,8 @@ class PassBuilder {
   job::DType gemm_dtype_ = job::DType::bf16;
   double width_ = 2;
   job::MoeRuntime::Dispatcher dispatcher_ = job::MoeRuntime::Dispatcher::alltoall;
+  bool beside_ = false;      // what is exchanged now runs beside shared experts
+  bool travelling_ = false;  // and has not been awaited
   model::ExpertRows rows_;   // of a mixture of experts
   std::vector<bool> opens_;  // by operator: gathers its input
   bool weight_ = false;      // what is emitted now belongs to the weight gradient

@@ -94,13 +94,11 @@ std::int64_t PassBuilder::gemm_bytes(std::int64_t rows, std::int64_t columns,
 }
 
 std::int64_t PassBuilder::input_bytes(const Operator& op) const {
-  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch)
-                 : op.forward_output.count();
+  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->k, op.gemm->batch) : op.forward_output.count();
 }
 
 std::int64_t PassBuilder::output_bytes(const Operator& op) const {
-  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch)
-                 : op.forward_output.count();
+  return op.gemm ? gemm_bytes(op.gemm->m, op.gemm->n, op.gemm->batch) : op.forward_output.count();
 }
 
 void PassBuilder::collective(Items& out, Role role, bool blocking, cost::Collective op,
@@ -166,15 +164,18 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
   if (op.kind == OpKind::grouped_gemm) {
     model::Gemm each = shape;
     each.batch = 1;
-    return context_.kernels->grouped_gemm(each, static_cast<int>(shape.batch), gemm_dtype_, layout);
+    return context_.kernels->product_grouped_gemm(each, static_cast<int>(shape.batch),
+                                                  product_type(op), layout);
   }
-  return context_.kernels->gemm(shape, op.kind == OpKind::batched_gemm ? dtype_ : gemm_dtype_,
-                                layout, accumulate);
+  // Casts are kernels of their own (passes_quantise.cpp).
+  return context_.kernels->product_gemm(
+      shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate, true);
 }
 
 void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   const Operator& op = graph_.operators[i];
   expert_before(i, out);
+  cast_input(i, category, out);
   tensor_before(i, out);
   if (op.gemm) {
     if (!tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
@@ -200,6 +201,7 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
 void PassBuilder::backward(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   expert_before_backward(i, out);
+  cast_gradient(i, out);
   tensor_before_backward(i, out);
   if (op.gemm) {
     gemm_backward(i, out);
@@ -232,6 +234,10 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
            op.name + " dgrad");
   }
   tensor_between(i, out);
+  if (op.parameters == 0 && op.frozen > 0) {  // a frozen base has no gradient of its own
+    tensor_after_wgrad(i, out);
+    return;
+  }
   weight_ = true;
   const auto& memory_job = plan_.job.memory;
   const bool fused = plan_.job.system.gradient_accumulation_fusion &&
@@ -255,6 +261,7 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
 
 void PassBuilder::count(Passes& out) const {
   std::set<std::uint32_t> storages;
+  std::set<std::uint32_t> casts;
   std::set<std::uint32_t> inputs;
   std::int64_t previous_output = 0;
   for (const Operator& op : graph_.operators) {
@@ -266,8 +273,12 @@ void PassBuilder::count(Passes& out) const {
           continue;
         }
       }
-      if (storages.insert(saved.storage).second) {
-        out.saved += round_512(saved.bytes.count());
+      // Of what a product of fewer bits reads, the cast copy is kept.
+      const bool cast = saved.name == "input" && quantised(op);
+      if ((cast ? casts : storages).insert(saved.storage).second) {
+        const double share = cast ? operand_width(op) / width_ : 1;
+        out.saved +=
+            round_512(static_cast<std::int64_t>(static_cast<double>(saved.bytes.count()) * share));
       }
     }
     if (op.gemm && op.parameters > 0) {
@@ -284,11 +295,23 @@ void PassBuilder::count(Passes& out) const {
         std::max(out.backward_temporary,
                  op.backward_temporary.count() + op.forward_output.count() + previous_output);
     previous_output = op.forward_output.count();
-    // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM marks them apart
-    // under expert parallelism alone).
+    // Experts that every data-parallel rank holds are reduced with the dense parameters
+    // (Megatron-LM marks them apart under expert parallelism alone).
     const bool apart = op.expert_parameters &&
                        (plan_.shard.expert > 1 || plan_.shard.expert_tensor != plan_.shard.tensor);
     (apart ? out.expert_parameters : out.parameters) += op.parameters;
+    // A product's weight, and what else it has: its bias.
+    const std::int64_t weight =
+        op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch) : op.parameters;
+    for (const std::int64_t elements : {weight, op.parameters - weight}) {
+      if (elements > 0) {
+        out.arrays.push_back({elements, apart});
+      }
+    }
+    const double frozen_width = op.frozen_width > 0
+                                    ? op.frozen_width
+                                    : job::bytes_per_element(plan_.job.memory.dtypes.parameters);
+    out.frozen_bytes += static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
     out.tensors += op.parameters > 0 ? 1 : 0;
     if (op.tensor == TensorRole::none && !op.expert_parameters) {
       out.replicated += op.parameters;

@@ -50,6 +50,8 @@ enum Role : std::uint32_t {
   kPartition,  // ranks that hold a second copy for the backward gather (hpZ, FSDP2's reshard size)
   kPair,       // two stages with the same layers (bidirectional pipelines)
   kPipe,       // all stages of one pipeline (vocabulary passes)
+  kNode,       // of a data-parallel group, the ranks in one node
+  kAcross,     // and the ranks at one place of each node
   kRoles
 };
 
@@ -64,7 +66,8 @@ class PriceBook {
     cost::Collective op;
     std::int64_t bytes;
     std::optional<cost::TokenExchange> tokens = {};  // in place of a collective
-    cost::CollectivePrice price(const cost::Collectives& of, const cluster::GroupShape& group) const;
+    cost::CollectivePrice price(const cost::Collectives& of,
+                                const cluster::GroupShape& group) const;
     std::string name() const;
   };
   const std::vector<Entry>& entries(Role role) const { return entries_[role]; }
@@ -77,8 +80,10 @@ class PriceBook {
 
 struct Item {
   // collective: the compute stream waits for it. async: on its role's stream, joined by the role's
-  // next `join`. ring: a step round the role's ring, on its stream likewise.
-  enum class Kind : std::uint8_t { kernel, collective, async, ring, join } kind = Kind::kernel;
+  // next `join`. ring: a step round the role's ring, on its stream likewise. sync: the host waits
+  // until the compute stream gets here.
+  enum class Kind : std::uint8_t { kernel, collective, async, ring, join, sync } kind =
+      Kind::kernel;
   program::Category category = program::Category::compute;
   Role role = kTensor;
   bool weight =
@@ -93,17 +98,23 @@ struct Item {
       0;  // collective, async: key in the role's book; ring: number of the message
 };
 
+// A tensor of trained parameters, what buckets are filled with.
+struct Array {
+  std::int64_t elements = 0;
+  bool expert = false;  // reduced over the expert-data group
+};
+
 struct Passes {
   std::vector<Item> forward;
   std::vector<Item> recompute;  // forward again; empty when nothing is recomputed as a unit
   std::vector<Item> backward;   // input and weight gradient together
   std::vector<Item>
       input_grad;  // of schedules that split: the items of `backward` that are not `weight`
-  std::vector<Item> weight_grad;  // and those that are
-  std::int64_t saved = 0;         // bytes kept from forward to backward when the unit keeps all
+  std::vector<Item> weight_grad;      // and those that are
+  std::int64_t saved = 0;             // bytes kept from forward to backward when the unit keeps all
   std::int64_t weight_inputs = 0;     // of `saved`: what the weight gradient reads
   std::int64_t output_gradients = 0;  // what it reads beside them: made by pass I, kept until W
-  std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
+  std::int64_t input = 0;             // bytes kept when the whole unit is recomputed
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;
   std::int64_t parameters = 0;  // trained elements on this rank, experts apart
@@ -111,6 +122,7 @@ struct Passes {
       0;                          // trained elements that are reduced over the expert-data group
   std::int64_t frozen_bytes = 0;  // parameters that take no gradient
   std::int64_t replicated = 0;    // of `parameters`, the same on every tensor rank
+  std::vector<Array> arrays;      // of both, in forward order
   int tensors = 0;                // operators with parameters
   int forward_kernels = 0;
   int backward_kernels = 0;

@@ -3,6 +3,8 @@
 // ranks are brought together, each rank picks its experts'; all-to-all: copies travel to their
 // expert's ranks, which then share them with its expert-tensor ranks; DeepEP and HybridEP: tokens
 // travel once to every node and rank that wants them.
+#include <algorithm>
+
 #include "pass_builder.h"
 
 namespace stepcast::lower {
@@ -41,7 +43,7 @@ void PassBuilder::to_experts(const Operator& op, bool gradients, Items& out) {
     }
   }
   if (plan_.shard.expert_tensor > 1 && rows_.computed > rows_.received) {
-    collective(out, kExpertTensor, true, Collective::all_gather, wide(rows_.computed),
+    collective(out, kExpertTensor, !beside_, Collective::all_gather, wide(rows_.computed),
                Category::expert, label);
   }
 }
@@ -64,7 +66,7 @@ void PassBuilder::from_experts(const Operator& op, bool gradients, Items& out) {
   }
   if (plan_.shard.expert_tensor > 1) {
     const bool split = rows_.computed > rows_.received;
-    collective(out, kExpertTensor, true,
+    collective(out, kExpertTensor, !beside_,
                split ? Collective::reduce_scatter : Collective::all_reduce, wide(rows_.computed),
                Category::expert, label);
   }
@@ -84,7 +86,7 @@ void PassBuilder::from_experts(const Operator& op, bool gradients, Items& out) {
 void PassBuilder::send_tokens(Items& out, const std::string& label) {
   const double bytes = static_cast<double>(rows_.tokens * plan_.job.model.hidden) * width_;
   Item item;
-  item.kind = Item::Kind::collective;
+  item.kind = beside_ ? Item::Kind::async : Item::Kind::collective;
   item.category = Category::expert;
   item.role = kExpert;
   item.weight = weight_;
@@ -96,7 +98,49 @@ void PassBuilder::send_tokens(Items& out, const std::string& label) {
 }
 
 void PassBuilder::exchange(Items& out, std::int64_t bytes, const std::string& label) {
-  collective(out, kExpert, true, Collective::all_to_all, bytes, Category::expert, label);
+  collective(out, kExpert, !beside_, Collective::all_to_all, bytes, Category::expert, label);
+}
+
+// How many copies each rank will get is known on the device: the host reads it before it can size
+// what comes (MoEAlltoAllTokenDispatcher: cuda_sync_point; DeepEP waits likewise). Copies cut or
+// filled up to a capacity are known beforehand, and a graph of the whole step leaves no host to
+// wait for.
+void PassBuilder::wait_for_counts(Items& out) {
+  if (plan_.shard.expert == 1 || dispatcher_ == Dispatcher::allgather ||
+      plan_.job.moe.capacity_factor || plan_.job.kernels.cuda_graph) {
+    return;
+  }
+  Item item;
+  item.kind = Item::Kind::sync;
+  item.role = kExpert;
+  out.push_back(item);
+}
+
+// Shared experts that run beside the way to the routed ones stand, in the graph, between the
+// operator that tokens leave behind and the one that needs them.
+void PassBuilder::await_tokens(Items& out) {
+  if (travelling_) {
+    join(out, kExpert);
+    travelling_ = false;
+  }
+}
+
+void PassBuilder::travel(bool to, bool gradients, Items& out) {
+  const auto op = std::find_if(graph_.operators.begin(), graph_.operators.end(),
+                               [](const Operator& o) { return o.expert == ExpertRole::dispatch; });
+  beside_ = plan_.style.routing.shared_beside;
+  to ? to_experts(*op, gradients, out) : from_experts(*op, gradients, out);
+  travelling_ = beside_;
+  beside_ = false;
+}
+
+// The first or last product of shared experts that run beside the dispatch.
+bool PassBuilder::shared_border(std::size_t i, int step) const {
+  const auto& ops = graph_.operators;
+  const std::size_t next = i + static_cast<std::size_t>(step);
+  return plan_.style.routing.shared_beside && ops[i].gemm &&
+         ops[i].module == model::Module::shared_expert && next < ops.size() &&
+         ops[next].module == model::Module::moe;
 }
 
 // Copies are laid out before they travel, tokens after.
@@ -104,17 +148,27 @@ bool PassBuilder::sends_copies() const { return dispatcher_ == Dispatcher::allto
 
 void PassBuilder::expert_before(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (op.expert == ExpertRole::dispatch && !sends_copies()) {
-    to_experts(op, false, out);
-  } else if (op.expert == ExpertRole::combine && sends_copies()) {
-    from_experts(op, false, out);
+  const bool dispatches = op.expert == ExpertRole::dispatch;
+  const bool beside = plan_.style.routing.shared_beside;
+  if (op.module == model::Module::moe) {
+    await_tokens(out);
+  }
+  if (sends_copies()) {
+    if (dispatches) {
+      wait_for_counts(out);
+    } else if (op.expert == ExpertRole::combine) {
+      from_experts(op, false, out);
+    }
+  } else if (beside ? shared_border(i, -1) : dispatches) {
+    wait_for_counts(out);
+    travel(true, false, out);
   }
 }
 
 void PassBuilder::expert_after(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   if (op.expert == ExpertRole::dispatch && sends_copies()) {
-    to_experts(op, false, out);
+    travel(true, false, out);
   } else if (op.expert == ExpertRole::combine && !sends_copies()) {
     from_experts(op, false, out);
   }
@@ -122,10 +176,14 @@ void PassBuilder::expert_after(std::size_t i, Items& out) {
 
 void PassBuilder::expert_before_backward(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
+  const bool beside = plan_.style.routing.shared_beside;
+  if (op.module == model::Module::moe) {
+    await_tokens(out);
+  }
   if (op.expert == ExpertRole::combine && !sends_copies()) {
     to_experts(op, true, out);
-  } else if (op.expert == ExpertRole::dispatch && sends_copies()) {
-    from_experts(op, true, out);
+  } else if (sends_copies() && (beside ? shared_border(i, 1) : op.expert == ExpertRole::dispatch)) {
+    travel(false, true, out);
   }
 }
 
@@ -134,7 +192,7 @@ void PassBuilder::expert_after_backward(std::size_t i, Items& out) {
   if (op.expert == ExpertRole::combine && sends_copies()) {
     to_experts(op, true, out);
   } else if (op.expert == ExpertRole::dispatch && !sends_copies()) {
-    from_experts(op, true, out);
+    travel(false, true, out);
   }
 }
 

@@ -80,6 +80,8 @@ Routing routing_of(const job::Job& job) {
   }
   const job::Moe& moe = *job.model.moe;
   const int ranks = std::max(1, job.parallelism.expert);
+  out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
+                      ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;
   const double split = std::max(1, job.parallelism.context) *
                        (job.parallelism.sequence_parallel ? job.parallelism.tensor : 1);
   const double tokens = static_cast<double>(job.workload.micro_batch) *

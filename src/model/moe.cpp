@@ -104,6 +104,14 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
 
   const Node routed = add_router(b, moe, from, input);
 
+  const std::int64_t shared_width =
+      moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
+  const bool beside = b.style.routing.shared_beside && shared_width > 0;
+  const bool copies_travel = dispatcher == Dispatcher::alltoall;
+  Node shared = outside;
+  if (beside && !copies_travel) {
+    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+  }
   Operator permute = named("permute", OpKind::permute, Module::moe);
   permute.expert = ExpertRole::dispatch;
   const std::int64_t copy = (copies + tokens) * b.hidden * e;
@@ -111,6 +119,9 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   permute.forward_output = Bytes(copies * b.hidden * e);
   keep(permute, "row_map", b.tensor(4 * copies));
   Node node = b.add(std::move(permute), {from, routed});
+  if (beside && copies_travel) {
+    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+  }
 
   const int senders = b.shard.expert * (rows.computed > rows.received ? b.shard.expert_tensor : 1);
   const bool sorts =
@@ -137,9 +148,9 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
     return node;
   }
 
-  const std::int64_t shared_width =
-      moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn);
-  const Node shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+  if (!beside) {
+    shared = add_mlp(b, Module::shared_expert, shared_width, from, input);
+  }
   Operator sum = named("shared_add", OpKind::elementwise, Module::shared_expert);
   const std::int64_t local = b.local_tokens * b.hidden * e;
   moves(sum, 3 * local, 0, 1, 0);

@@ -76,6 +76,8 @@ class Kernels {
   Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32, bool sustained) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
+  // The products alone: operands below 16 bits come cast and scaled.
+  Priced product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
   // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
   // memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
