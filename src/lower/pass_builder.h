@@ -92,6 +92,8 @@ class PassBuilder {
 
   // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
   bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);
+  // Bytes that live while it runs, beside what the operator has alone.
+  std::int64_t context_temporary(const Operator& op, bool backward) const;
 
   // passes_expert.cpp. Dispatch and return of tokens around the operators of a mixture of experts.
   void expert_before(std::size_t i, Items& out);

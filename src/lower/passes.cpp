@@ -290,10 +290,12 @@ void PassBuilder::count(Passes& out) const {
       out.output_gradients += round_512(output_bytes(op));
     }
     out.forward_temporary =
-        std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count());
+        std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count() +
+                                            context_temporary(op, false));
     out.backward_temporary =
         std::max(out.backward_temporary,
-                 op.backward_temporary.count() + op.forward_output.count() + previous_output);
+                 op.backward_temporary.count() + op.forward_output.count() + previous_output +
+                     context_temporary(op, true));
     previous_output = op.forward_output.count();
     // Experts that every data-parallel rank holds are reduced with the dense parameters
     // (Megatron-LM marks them apart under expert parallelism alone).

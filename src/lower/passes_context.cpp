@@ -181,4 +181,32 @@ bool PassBuilder::context_attention(std::size_t i, bool backward, Category categ
   return true;
 }
 
+std::int64_t PassBuilder::context_temporary(const Operator& op, bool backward) const {
+  if (!op.attention || plan_.grid.context == 1) {
+    return 0;
+  }
+  const ContextShape c = context_shape(plan_, *op.attention, width_);
+  const std::int64_t keys = c.outer * c.ring_bytes;
+  // The all-to-all's other side.
+  const std::int64_t traded =
+      c.inner > 1 ? c.query_bytes + c.key_bytes + c.value_bytes + (backward ? c.output_bytes : 0)
+                  : 0;
+  if (c.outer == 1) {
+    return traded;
+  }
+  if (c.gathers) {  // as gathered, and in order; backward their gradients and a chunk's
+    return (backward ? 4 : 2) * keys;
+  }
+  if (!backward) {
+    // Transformer Engine holds every step's keys and result until they are joined.
+    double results = 0;
+    for (const ContextStep& step : context_steps(c, plan_.job.workload.documents)) {
+      results += step.queries;
+    }
+    return traded + keys + static_cast<std::int64_t>(results * static_cast<double>(c.output_bytes));
+  }
+  // Two buffers of keys and gradients, a step's own gradients.
+  return traded + 5 * c.ring_bytes + c.query_bytes;
+}
+
 }  // namespace stepcast::lower
