@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "data_parallel.h"
+
 namespace stepcast::lower {
 namespace {
 
@@ -88,6 +90,12 @@ class Groups {
       }
       std::sort(all.begin(), all.end());
       blocks(all, inner, kData, kReplicas);
+      const bool in_two_levels =
+          plan_.job.system.hierarchical_all_reduce || parallelism.zeropp.gradients.has_value();
+      for (int first = 0; in_two_levels && first < static_cast<int>(all.size()); first += inner) {
+        blocks({all.begin() + first, all.begin() + first + inner}, node_share(plan_), kNode,
+               kAcross);
+      }
       for (int first = 0; partition > 1 && first < static_cast<int>(all.size());
            first += partition) {
         group(kPartition, partition, [&](int i) { return all[first + i]; });

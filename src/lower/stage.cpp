@@ -33,11 +33,14 @@ StageBuilder::StageBuilder(const StageContext& context, int stage)
 program::Program StageBuilder::build() {
   b_.slowdown_row = context_.slowdown_row;
   make_units();
+  count_passes();
   make_streams();
   make_persistent_buffers();
   gather_parameters_at_start();
   if (plan_.grid.pipeline == 1) {
     run_local();
+  } else if (!megatron_forms()) {
+    run_order();
   } else if (!plan_.interleaved) {
     run_blocking();
   } else if (job_.parallelism.overlap.pipeline) {
@@ -114,22 +117,25 @@ void StageBuilder::make_units() {
       add_passes(*context_.head, false);
       if (job_.model.tied_embeddings && plan_.grid.pipeline == 1) {
         // One table serves both ends.
-        passes_.back().parameters -= plan_.vocab / plan_.grid.tensor * job_.model.hidden;
+        const std::int64_t table = plan_.vocab / plan_.grid.tensor * job_.model.hidden;
+        if (job_.workload.finetune.kind != job::Finetune::Kind::none) {
+          passes_.back().frozen_bytes -= static_cast<std::int64_t>(
+              static_cast<double>(table) * job::bytes_per_element(job_.memory.dtypes.parameters));
+        } else {
+          passes_.back().parameters -= table;
+        }
+        std::erase_if(passes_.back().arrays, [&](const Array& a) { return a.elements == table; });
       }
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
   }
-  activations_.resize(units_.size());
-  sharded_.resize(units_.size());
-  parameter_ready_.resize(units_.size());
-  pending_elements_.assign(units_.size(), 0);
+  kept_.resize(units_.size());
   for (std::size_t c = 0; c < units_.size(); ++c) {
-    activations_[c].assign(units_[c].size(),
-                           std::vector<std::uint32_t>(plan_.micro_batches, kNone));
-    sharded_[c].resize(units_[c].size());
-    parameter_ready_[c].resize(units_[c].size());
+    kept_[c].assign(units_[c].size(), std::vector<Kept>(plan_.micro_batches));
     for (const Unit& u : units_[c]) {
       parameters_.total += u.passes->parameters;
+      parameters_.expert += u.passes->expert_parameters;
+      parameters_.frozen_bytes += u.passes->frozen_bytes;
       parameters_.replicated += u.passes->replicated;
       parameters_.tensors += u.passes->tensors;
     }
@@ -150,17 +156,7 @@ void StageBuilder::make_streams() {
   if (plan_.shard.expert > 1 || plan_.shard.expert_tensor > 1) {
     expert_stream_ = b_.stream("expert");
   }
-  if (plan_.grid.data > 1) {
-    if (fully_sharded()) {
-      gather_ = b_.stream("all-gather");
-      data_ = b_.stream("reduce-scatter");
-      if (plan_.replicas > 1) {
-        replicas_ = b_.stream("all-reduce");
-      }
-    } else {
-      data_ = b_.stream("data");
-    }
-  }
+  make_data_parallel();
   if (plan_.interleaved && job_.parallelism.overlap.pipeline) {
     send_forward_ = b_.stream("send forward");
     receive_forward_ = b_.stream("receive forward");
@@ -176,86 +172,9 @@ std::int64_t StageBuilder::kept_bytes(const Unit& unit) const {
   return unit.keeps_input ? unit.passes->input : 0;
 }
 
-std::uint32_t& StageBuilder::activation(int chunk, std::size_t unit, int micro_batch) {
-  return activations_[chunk][unit][micro_batch];
-}
-
-void StageBuilder::run_slot(const schedule::Slot& slot) {
-  if (slot.pass == schedule::Pass::forward) {
-    forward(slot.chunk, slot.micro_batch);
-  } else {
-    backward(slot.chunk, slot.micro_batch);
-  }
-}
-
-void StageBuilder::forward(int chunk, int micro_batch) {
-  b_.set_micro_batch(micro_batch, chunk);
-  const std::uint32_t label = context_.passes.labels->id("activations");
-  const std::uint32_t temporary = context_.passes.labels->id("forward temporaries");
-  if (micro_batch == 0) {
-    b_.release(kept_inputs_[chunk]);
-  }
-  for (std::size_t u = 0; u < units_[chunk].size(); ++u) {
-    const Unit& unit = units_[chunk][u];
-    before_forward(chunk, u, micro_batch);
-    b_.host_work(job_.system.layer_overhead.count());
-    activation(chunk, u, micro_batch) =
-        b_.allocate(kept_bytes(unit), MemoryCategory::activations, label);
-    const std::int64_t transient =
-        unit.recomputed ? unit.passes->saved : unit.passes->forward_temporary;
-    const std::uint32_t buffer = b_.allocate(transient, MemoryCategory::activations, temporary);
-    replay(unit.passes->forward);
-    b_.release(buffer);
-    after_forward(chunk, u);
-  }
-}
-
-// Redoes the forward pass of the group of units that ends at `unit`.
-void StageBuilder::recompute(int chunk, std::size_t unit) {
-  auto& units = units_[chunk];
-  std::size_t first = unit;
-  while (!units[first].keeps_input) {
-    --first;
-  }
-  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
-  for (std::size_t u = first; u <= unit; ++u) {
-    b_.host_work(job_.system.layer_overhead.count());
-    const std::int64_t more = units[u].passes->saved - kept_bytes(units[u]);
-    const std::uint32_t fresh =
-        b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
-    replay(units[u].passes->recompute);
-    recomputed_.push_back({u, fresh});
-  }
-}
-
-void StageBuilder::backward(int chunk, int micro_batch) {
-  b_.set_micro_batch(micro_batch, chunk);
-  const std::uint32_t label = context_.passes.labels->id("backward temporaries");
-  auto& units = units_[chunk];
-  for (std::size_t u = units.size(); u-- > 0;) {
-    const Unit& unit = units[u];
-    before_backward(chunk, u);
-    const bool group_end = unit.recomputed && (u + 1 == units.size() || !units[u + 1].recomputed ||
-                                               units[u + 1].keeps_input);
-    if (group_end) {
-      recompute(chunk, u);
-    }
-    b_.host_work(job_.system.layer_overhead.count());
-    const std::uint32_t buffer =
-        b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations, label);
-    replay(unit.passes->backward);
-    b_.release(buffer);
-    b_.release(activation(chunk, u, micro_batch));
-    while (!recomputed_.empty() && recomputed_.back().first == u) {
-      b_.release(recomputed_.back().second);
-      recomputed_.pop_back();
-    }
-    after_backward(chunk, u, micro_batch);
-  }
-  end_of_backward(chunk, micro_batch);
-  if (micro_batch + 1 == plan_.micro_batches) {
-    b_.allocate(kept_inputs_[chunk]);
-  }
+// Of a unit's activations, what only the weight gradient still reads.
+std::int64_t StageBuilder::weight_inputs(const Unit& unit) const {
+  return splits_ ? unit.passes->weight_inputs : 0;
 }
 
 // A role's own stream: NCCL communicators of one kind of parallelism share one.
@@ -277,41 +196,48 @@ program::StreamIndex StageBuilder::stream_of(Role role) const {
 
 void StageBuilder::replay(const std::vector<Item>& items) {
   for (const Item& item : items) {
-    switch (item.kind) {
-      case Item::Kind::kernel:
-        b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
-                  launch_ * item.kernels, item.slowdown);
-        b_.host_work(launch_ * item.more);
-        break;
-      case Item::Kind::collective:
-        b_.collective(compute_, item.role, item.price, item.category, Category::stall, item.label,
-                      launch_);
-        break;
-      case Item::Kind::async: {
-        const auto stream = stream_of(item.role);
-        b_.wait(stream, b_.mark(compute_));
-        b_.collective(stream, item.role, item.price, item.category, Category::stall, item.label,
-                      launch_);
-        break;
-      }
-      case Item::Kind::ring: {
-        const auto stream = stream_of(item.role);
-        const bool tensor = item.role == kTensor;
-        const std::uint32_t key = ring_key_++;
-        b_.wait(stream, b_.mark(compute_));
-        program::Task& task =
-            b_.exchange(stream,
-                        {{tensor ? kSendTensor : kSendContext, key, item.price, true},
-                         {tensor ? kReceiveTensor : kReceiveContext, key, item.price, false}},
-                        item.label, launch_);
-        task.category = item.category;
-        task.wait_category = Category::stall;
-        break;
-      }
-      case Item::Kind::join:
-        b_.wait(compute_, b_.mark(stream_of(item.role)));
-        break;
+    issue(item);
+  }
+}
+
+void StageBuilder::issue(const Item& item) {
+  switch (item.kind) {
+    case Item::Kind::kernel:
+      b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
+                launch_ * item.kernels, item.slowdown);
+      b_.host_work(launch_ * item.more);
+      break;
+    case Item::Kind::collective:
+      b_.collective(compute_, item.role, item.price, item.category, Category::stall, item.label,
+                    launch_);
+      break;
+    case Item::Kind::async: {
+      const auto stream = stream_of(item.role);
+      b_.wait(stream, b_.mark(compute_));
+      b_.collective(stream, item.role, item.price, item.category, Category::stall, item.label,
+                    launch_);
+      break;
     }
+    case Item::Kind::ring: {
+      const auto stream = stream_of(item.role);
+      const bool tensor = item.role == kTensor;
+      const std::uint32_t key = ring_key_++;
+      b_.wait(stream, b_.mark(compute_));
+      program::Task& task =
+          b_.exchange(stream,
+                      {{tensor ? kSendTensor : kSendContext, key, item.price, true},
+                       {tensor ? kReceiveTensor : kReceiveContext, key, item.price, false}},
+                      item.label, launch_);
+      task.category = item.category;
+      task.wait_category = Category::stall;
+      break;
+    }
+    case Item::Kind::join:
+      b_.wait(compute_, b_.mark(stream_of(item.role)));
+      break;
+    case Item::Kind::sync:
+      b_.host_sync(b_.mark(compute_));
+      break;
   }
 }
 

@@ -55,7 +55,9 @@ std::int64_t message_bytes(const strategy::Plan& plan);
 // Elements of parameters held by a rank of this stage, and how many of them every tensor rank holds
 // alike.
 struct StageParameters {
-  std::int64_t total = 0;
+  std::int64_t total = 0;   // trained, experts apart
+  std::int64_t expert = 0;  // trained, of experts
+  std::int64_t frozen_bytes = 0;
   std::int64_t replicated = 0;
   int tensors = 0;
 };

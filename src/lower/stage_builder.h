@@ -5,7 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "data_parallel.h"
 #include "stage.h"
+#include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
 
@@ -28,20 +30,39 @@ class StageBuilder {
   void make_streams();
   void make_persistent_buffers();
   Bytes outside_allocator() const;
-  void run_slot(const schedule::Slot& slot);
-  void forward(int chunk, int micro_batch);
-  void backward(int chunk, int micro_batch);
-  void recompute(int chunk, std::size_t unit);
   program::StreamIndex stream_of(Role role) const;
   void replay(const std::vector<Item>& items);
+  void issue(const Item& item);
   std::int64_t kept_bytes(const Unit& unit) const;
-  std::uint32_t& activation(int chunk, std::size_t unit, int micro_batch);
+  std::int64_t weight_inputs(const Unit& unit) const;
   void memory_kernel(double bytes, cost::MemoryOp op, program::Category category, const char* label,
                      int launches = 1);
   void tensor_collective(cost::Collective op, std::int64_t bytes, program::Category category,
                          const char* label);
 
-  // pipeline.cpp
+  // slots.cpp
+  struct Run {  // a pass of one micro-batch through a chunk, unit by unit
+    schedule::Slot slot;
+    std::size_t units = 0;  // opened so far
+    std::size_t unit = 0;
+    const std::vector<Item>* items = nullptr;  // of the unit that is open
+    std::size_t next = 0;
+    std::uint32_t temporary = program::kNone;
+    Mark awaits = {};  // side by side: the collective that the next item needs
+    Mark posted = {};  // side by side: what its next join waits for
+  };
+  void count_passes();
+  int last_is(int done, int all) const;
+  void run_slot(const schedule::Slot& slot);
+  bool next_unit(Run& run);
+  void open_forward(Run& run);
+  void open_backward(Run& run);
+  void recompute(int chunk, std::size_t unit, int micro_batch);
+  void end_unit(Run& run);
+  void end_of_pass(Run& run);
+  bool advance(Run& run);
+
+  // pipeline.cpp, pipeline_order.cpp
   struct Message {
     bool needed = false;
     program::Transfer transfer;
@@ -54,20 +75,94 @@ class StageBuilder {
   void run_blocking();
   void run_interleaved_blocking();
   void run_overlapped();
+  bool megatron_forms() const;
+  struct Neighbour {
+    bool exists = false;
+    int rank = 0;
+    int chunk = 0;
+  };
+  Neighbour neighbour(int rank, int chunk, bool next) const;
+  bool goes_up(int chunk) const;
+  program::StreamIndex channel_stream(std::uint32_t role, const char* name);
+  void make_inboxes();
+  std::uint32_t message_key(int rank, const schedule::Slot& slot) const;
+  void post_receives(std::size_t slot);
+  void take_message(std::size_t slot);
+  void send_message(const schedule::Slot& slot);
+  void run_pair(const schedule::Slot& first, const schedule::Slot& second);
+  void run_order();
 
-  // data_parallel.cpp
-  bool reduces(int micro_batch) const;
-  void gather_parameters_at_start();
+  // data_parallel.cpp: the same calls around every unit's passes, whatever travels. Backward hooks belong to the pass
+  // that makes weight gradients, B or W, but before_backward() to B or I.
+  void make_data_parallel();
+  bool travels() const;         // gradients or parameters, between any ranks
+  bool wraps() const;           // units are gathered and reduced whole
+  bool reduce_beside() const;   // beside compute
+  bool gather_beside() const;
+  bool last_backward(int chunk) const;
+  bool reduces(int chunk) const;  // behind the backward pass that is under way
+  Sharing sharing(bool expert) const;
   void before_forward(int chunk, std::size_t unit, int micro_batch);
   void after_forward(int chunk, std::size_t unit);
   void before_backward(int chunk, std::size_t unit);
   void after_backward(int chunk, std::size_t unit, int micro_batch);
   void end_of_backward(int chunk, int micro_batch);
-  void reduce_bucket(std::int64_t elements, program::StreamIndex stream);
-  void gather_unit(int chunk, std::size_t unit);
-  void use_gathered(int chunk, std::size_t unit);
+  void data_kernel(program::StreamIndex stream, double bytes, cost::MemoryOp op, const char* label);
+  void data_collective(program::StreamIndex stream, Role role, cost::Collective op, double bytes,
+                       const char* what);
+  void host_copy(program::StreamIndex stream, double bytes, cost::CopyDirection direction,
+                 const char* label);
+
+  // buckets.cpp
+  bool bucketed(int chunk) const;
+  bool sends_as_it_goes() const;
+  bool shards_states() const;
+  bool copies_into_buckets() const;
+  void reduce_gradients(std::int64_t elements, bool expert, program::StreamIndex stream);
+  void flush_gradients(int chunk, program::StreamIndex stream);
+  void fill_buckets(int chunk, std::size_t unit);
+  void bucket_after_backward(int chunk, std::size_t unit);
+  void bucket_end_of_backward(int chunk);
+  void reduce_later_chunks(int slot);
+  void gather_parameters(const Elements& elements, program::StreamIndex stream);
+  void make_pieces();
+  void gather_parameters_at_start();
+  void issue_piece(ParameterPiece& piece);
+  void issue_aligned_pieces();
+  void wait_for_piece(int chunk, std::size_t unit);
+
+  // fully_sharded.cpp
+  void make_wraps();
+  double whole_bytes(const Wrap& w) const;
+  int partition_ranks() const;
+  bool drops_after_forward(const Wrap& w) const;
+  void gather_wrap(Wrap& w, bool backward);
+  void use_wrap(Wrap& w, bool backward);
+  void drop_wrap(Wrap& w);
+  void prefetch_wraps(std::size_t at, bool backward);
+  void wrap_before_forward(int chunk, std::size_t unit);
+  void wrap_after_forward(int chunk, std::size_t unit);
+  void wrap_before_backward(int chunk, std::size_t unit);
+  void wrap_after_backward(int chunk, std::size_t unit);
+  void wrap_end_of_backward(int chunk);
+  void reduce_wrap(Wrap& w);
+  void reduce_in_buckets(const Wrap& w);
+  void send_bucket(int chunk, bool expert);
+  void make_sharded_gradients(Wrap& w);
+  void reduce_shards(std::int64_t elements, bool expert, program::StreamIndex stream);
+  void quantised_reduce(std::int64_t elements, program::StreamIndex stream);
+
+  // optimizer.cpp
   void finish_step();
+  void share_stage_gradients();
+  double stepped_elements() const;
+  void norm_of_gradients();
   void optimizer_step();
+  void gather_updated_parameters();
+
+  // states.cpp
+  StateBytes held_states() const;
+  double bucket_buffers() const;  // elements
   double width(job::DType t) const { return job::bytes_per_element(t); }
   bool fully_sharded() const { return plan_.data_comm == strategy::DataComm::shard_all; }
 
@@ -87,34 +182,44 @@ class StageBuilder {
   program::StreamIndex data_ = 0;  // gradients; FSDP: reduce-scatter
   program::StreamIndex gather_ = 0;    // FSDP: all-gather
   program::StreamIndex replicas_ = 0;  // HSDP: all-reduce
+  program::StreamIndex ticks_ = 0;     // Horovod's background thread
+  program::StreamIndex norm_ = 0;      // a norm that the step does not wait for
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
   std::vector<Passes> passes_;                                        // owned, merged
   std::vector<std::vector<Unit>> units_;                              // by chunk
-  std::vector<std::vector<std::vector<std::uint32_t>>> activations_;  // [chunk][unit][micro-batch]
-  std::vector<std::pair<std::size_t, std::uint32_t>>
-      recomputed_;  // unit, buffer: live until its backward ends
-  StageParameters parameters_;
-  std::vector<std::int64_t> pending_elements_;  // by chunk: gradients waiting for their bucket
-  std::vector<std::vector<Mark>>
-      parameter_ready_;  // by chunk, unit: gathered at the start of the step
-
-  struct Sharded {  // FSDP state of a unit
-    bool unsharded = false;
-    bool issued = false;
-    Mark gathered;
-    std::uint32_t gather_buffer = program::kNone;
-    std::uint32_t parameters = program::kNone;
+  struct Kept {  // buffers of a unit and micro-batch between its passes
+    std::uint32_t activations = program::kNone;  // until I
+    std::uint32_t recomputed = program::kNone;   // until I
+    std::uint32_t inputs = program::kNone;       // of products whose weight gradient comes apart
+    std::uint32_t gradients = program::kNone;    // of those products' outputs
   };
-  std::vector<std::vector<Sharded>> sharded_;
-  Mark last_copy_out_;
-  Mark last_reduce_;
-  std::uint32_t last_gather_buffer_ = program::kNone;
-  std::uint32_t last_reduce_buffer_ = program::kNone;
+  std::vector<std::vector<std::vector<Kept>>> kept_;  // [chunk][unit][micro-batch]
+  bool splits_ = false;                               // this rank runs I and W
+  struct Turns {                                      // of a chunk's passes
+    int forward = 0;                                  // run so far
+    int weights = 0;                                  // B and W in all
+    int weights_done = 0;
+  };
+  std::vector<Turns> turns_;
+  std::vector<program::StreamIndex> channel_streams_;  // by role; 0: none yet
+  struct Inbox {  // of a channel: (sender's slot, slot that waits for it) in the sender's order
+    std::vector<std::pair<std::size_t, std::size_t>> messages;
+    std::size_t posted = 0;
+  };
+  struct Awaited {  // by slot
+    bool needed = false;
+    std::uint32_t role = 0;
+    std::size_t place = 0;  // in its inbox
+    Mark received;
+  };
+  std::vector<Inbox> inboxes_;
+  std::vector<Awaited> awaited_;
+  StageParameters parameters_;
+  DataParallelState data_parallel_;
   std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers
   std::uint32_t main_gradients_ = program::kNone;  // the optimizer's fp32 copy of 16-bit gradients
-  std::vector<std::uint32_t> gradient_buffers_;    // released when gradients are set to none
 };
 
 }  // namespace stepcast::lower

@@ -31,13 +31,18 @@ StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
                        std::int64_t parameters) {
   const auto& types = job.memory.dtypes;
   const auto family = job.system.family;
-  const bool all = comm == DataComm::shard_all;
+  // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
+  const bool all = comm == DataComm::shard_all ||
+                   (comm == DataComm::shard_grads && family == job::System::Family::fsdp2 &&
+                    !job.system.reduce_to_owner);
   const auto bytes = [&](double width, bool sharded) {
     return round_512(static_cast<double>(parameters) * width / (sharded ? shard_ranks : 1));
   };
   StateBytes out;
   out.parameters = bytes(job::bytes_per_element(types.parameters), all);
-  if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
+  const bool stand =
+      family == job::System::Family::megatron || family == job::System::Family::deepspeed;
+  if (stand && !(all && job.system.gradients_in_parameters)) {
     out.gradients =
         bytes(job::bytes_per_element(types.gradients), all || comm == DataComm::shard_grads);
   }
@@ -46,10 +51,55 @@ StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
   return out;
 }
 
+// Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
+// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps
+// (runtime/zero/stage_1_and_2.py).
+double StageBuilder::bucket_buffers() const {
+  const auto count = static_cast<double>(parameters_.total + parameters_.expert);
+  const double bucket = std::min(count, static_cast<double>(strategy::bucket_elements(plan_)));
+  const auto family = job_.system.family;
+  if (!travels()) {
+    return 0;
+  }
+  if (wraps()) {
+    return job_.system.zero3_buckets ? bucket : 0;
+  }
+  if (job_.system.cycle_time.count() > 0) {
+    return bucket;
+  }
+  if (family == job::System::Family::ddp) {
+    return count;
+  }
+  const bool flat = family == job::System::Family::deepspeed && plan_.shard_ranks > 1;
+  return flat ? bucket * (reduce_beside() ? 2 : 1) : 0;
+}
+
+// Of this stage: dense parameters and experts by the ranks that share them, frozen ones, and second
+// copies.
+StateBytes StageBuilder::held_states() const {
+  StateBytes out = state_bytes(job_, plan_.data_comm, plan_.shard_ranks, parameters_.total);
+  const StateBytes experts =
+      state_bytes(job_, plan_.data_comm, strategy::expert_shards(plan_), parameters_.expert);
+  out.parameters += experts.parameters;
+  out.gradients += experts.gradients;
+  out.optimizer += experts.optimizer;
+  out.parameters +=
+      round_512(static_cast<double>(parameters_.frozen_bytes) / (wraps() ? plan_.shard_ranks : 1));
+  for (const Wrap& w : data_parallel_.wraps) {
+    // DeepSpeed's small parameters are whole on every rank beside their shard.
+    out.parameters +=
+        round_512(static_cast<double>(w.persistent) * width(job_.memory.dtypes.parameters) *
+                  (plan_.shard_ranks - 1) / plan_.shard_ranks);
+    if (job_.parallelism.zeropp.partition > 0) {
+      out.parameters += round_512(whole_bytes(w) / partition_ranks());
+    }
+  }
+  return out;
+}
+
 void StageBuilder::make_persistent_buffers() {
   auto label = [&](const char* text) { return context_.passes.labels->id(text); };
-  const StateBytes states =
-      state_bytes(job_, plan_.data_comm, plan_.shard_ranks, parameters_.total);
+  const StateBytes states = held_states();
   b_.persistent(states.parameters, MemoryCategory::parameters, label("parameters"));
   b_.persistent(states.gradients, MemoryCategory::gradients, label("gradients"));
   b_.persistent(states.optimizer, MemoryCategory::optimizer, label("optimizer states"));
@@ -58,9 +108,8 @@ void StageBuilder::make_persistent_buffers() {
   if (types.master && job::bytes_per_element(types.gradients) < 4) {
     // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
-    main_gradients_ =
-        b_.declare(round_512(static_cast<double>(parameters_.total) * 4 / plan_.shard_ranks),
-                   MemoryCategory::gradients, label("fp32 gradients"));
+    main_gradients_ = b_.declare(round_512(stepped_elements() * 4), MemoryCategory::gradients,
+                                 label("fp32 gradients"));
     if (family == job::System::Family::megatron) {
       b_.release(main_gradients_);
     }
@@ -79,20 +128,8 @@ void StageBuilder::make_persistent_buffers() {
                                    label("last input and its gradient"));
     }
   }
-  const auto count = static_cast<double>(parameters_.total);
-  // Where gradients are copied to be sent: DDP's buckets (gradient_as_bucket_view is off),
-  // DeepSpeed's flat buckets, two of them when reduction overlaps (runtime/zero/stage_1_and_2.py).
-  if (plan_.grid.data > 1 && !fully_sharded()) {
-    double elements = 0;
-    if (family == job::System::Family::ddp) {
-      elements = count;
-    } else if (family == job::System::Family::deepspeed && plan_.shard_ranks > 1) {
-      elements = std::min(count, static_cast<double>(strategy::bucket_elements(plan_))) *
-                 (job_.parallelism.overlap.grad_reduce ? 2 : 1);
-    }
-    b_.persistent(round_512(elements * width(job_.memory.dtypes.reduce)),
-                  MemoryCategory::communication, label("gradient buckets"));
-  }
+  b_.persistent(round_512(bucket_buffers() * width(types.reduce)), MemoryCategory::communication,
+                label("gradient buckets"));
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
   // Transformer Engine's own: 4 and 32 MiB.
@@ -122,7 +159,9 @@ Bytes StageBuilder::outside_allocator() const {
   const int per_node = job_.cluster.node.gpus;
   const auto& grid = plan_.grid;
   bytes += grid.tensor > 1 ? 0.3 * kGiB : 0;
-  bytes += grid.data > 1 ? (grid.tensor * grid.data <= per_node ? 0.3 : 0.15) * kGiB : 0;
+  bytes += plan_.data_ranks() > 1
+               ? (grid.tensor * plan_.data_ranks() <= per_node ? 0.3 : 0.15) * kGiB
+               : 0;
   bytes += grid.pipeline > 1 ? (grid.ranks() <= per_node ? 0.3 : 0.15) * kGiB : 0;
   return Bytes(static_cast<std::int64_t>(bytes));
 }

@@ -172,12 +172,21 @@ class WorldBuilder {
   // 0.
   int stream_class(Role role) const {
     const auto& overlap = plan_.job.parallelism.overlap;
-    if (role == kData || role == kReplicas) {
-      const bool beside = overlap.grad_reduce || overlap.param_gather ||
-                          plan_.data_comm == strategy::DataComm::shard_all;
-      return beside ? 1 : 0;
+    switch (role) {
+      case kData:
+      case kReplicas:
+      case kExpertData:
+      case kExpertReplicas:
+      case kPartition:
+      case kNode:
+      case kAcross: {
+        const bool beside = overlap.grad_reduce || overlap.param_gather ||
+                            plan_.data_comm == strategy::DataComm::shard_all;
+        return beside ? 1 : 0;
+      }
+      default:
+        return 0;
     }
-    return 0;
   }
   // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at
   // a time.

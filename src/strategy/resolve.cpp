@@ -187,6 +187,10 @@ int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.sha
 
 std::int64_t bucket_elements(const Plan& plan) {
   const auto& system = plan.job.system;
+  const bool sharded = plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
+  if (sharded && system.sharded_bucket_elements > 0) {
+    return system.sharded_bucket_elements;
+  }
   if (system.bucket_bytes.count() > 0) {
     const double width = job::bytes_per_element(plan.job.memory.dtypes.reduce);
     return static_cast<std::int64_t>(static_cast<double>(system.bucket_bytes.count()) / width);
@@ -194,7 +198,7 @@ std::int64_t bucket_elements(const Plan& plan) {
   if (system.bucket_elements > 0) {
     return system.bucket_elements;
   }
-  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.grid.data);
+  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_ranks());
 }
 
 }  // namespace stepcast::strategy

@@ -102,7 +102,7 @@ TEST_CASE("States take the bytes per parameter that each system documents", "[la
       {"pytorch-fsdp2", "zero3", "bf16", 2, 16.0 / 16, "16/N"},
       {"deepspeed", "zero1", "bf16", 1, 4 + 12.0 / 8, "2 parameter + 2 gradient + 12/d"},
       {"deepspeed", "zero2", "bf16", 1, 2 + 14.0 / 8, "2 + (2 + 12)/d"},
-      {"deepspeed", "zero3", "bf16", 1, 16.0 / 8, "(2 + 2 + 12)/d"},
+      {"{use: deepspeed, persistent_elements: 0}", "zero3", "bf16", 1, 16.0 / 8, "(2 + 2 + 12)/d"},
   };
   for (const Case& c : cases) {
     INFO(c.system << " " << c.sharding << " " << c.nodes << " nodes: " << c.why);
@@ -129,7 +129,7 @@ TEST_CASE("Activations in flight follow the schedule", "[laws]") {
         "model: {{layers: {}, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: "
         "1024, max_positions: "
         "512}}\ncluster: {{use: dgx-a100, nodes: 1, gpus_per_node: 4}}\nsystem: "
-        "megatron-lm\nworkload: {{sequence_length: "
+        "{{use: megatron-lm, schedules: []}}\nworkload: {{sequence_length: "
         "512, global_batch: {}}}\nparallelism: {{pipeline: {}, virtual_pipeline: {}, schedule: "
         "{}}}\n",
         p * c.chunks, c.micro_batches, p, c.chunks, c.schedule);

@@ -152,6 +152,10 @@ struct Device {
   std::string source;  // of the figures above
 };
 
+// Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
+// 8-bit rate: fp8_block, scaled by software, from Hopper on (compute capability 9), mxfp8 from Blackwell on (10).
+FlopRate peak_of(const Device& device, DType type);
+
 // NVLink links between two GPUs of a node.
 struct NvlinkEdge {
   int a = 0;  // GPUs, from 0
@@ -414,6 +418,15 @@ struct System {
   bool optimizer_post_validation = false;    // the step goes on before the global norm is known (zero bubble)
   int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
   std::int64_t sharded_bucket_elements = 0;  // buckets of ZeRO-1 and 2 where they differ from plain ones; 0: as those
+  bool zero2_all_reduces = false;            // so does ZeRO-2 (DeepSpeed's use_multi_rank_bucket_allreduce)
+  bool bucket_before_overflow = false;       // a bucket leaves before a parameter would overfill it; else with that one
+  bool zero3_overlaps = false;               // zero3 overlaps whatever the overlap keys say (overlap_comm: on for stage 3)
+  bool zero3_buckets = false;                // gradients of sharded units are reduced in buckets, not unit by unit
+  std::int64_t reuse_elements = 0;           // a unit read again within so many stays whole (stage3_max_reuse_distance)
+  bool gradients_in_parameters = false;      // gradients take the storage of gathered parameters (Gemini's chunks)
+  bool overlap_with_pipeline = true;         // false: gradients never overlap beside stages (DeepSpeed's pipeline engine)
+  bool align_grad_reduce = false;            // interleaved: stages reduce a chunk at one time (--no-align-grad-reduce off)
+  bool align_param_gather = false;           // and gather it at one time (--align-param-gather)
   bool reshard_with_pipeline = true;         // false: with stages reshard_after_forward is off unless stated (torchtitan)
   std::string order;                         // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
@@ -422,6 +435,7 @@ struct System {
 
   // Pipeline.
   bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
+  bool overlap_pairs = true;           // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
   std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
 

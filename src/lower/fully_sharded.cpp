@@ -1,0 +1,423 @@
+// Units whose parameters are sharded between uses: FSDP, ZeRO-3, ZeRO++, Gemini's chunks. Streams
+// and waits of FSDP2 follow torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, those of
+// FSDP1 torch/distributed/fsdp/_runtime_utils.py.
+#include <algorithm>
+
+#include "stage_builder.h"
+
+namespace stepcast::lower {
+
+using cost::Collective;
+using program::Category;
+using program::kNone;
+using program::MemoryCategory;
+using program::StreamIndex;
+using strategy::DataComm;
+using Prefetch = job::System::Prefetch;
+
+// ---------------------------------------------------------------- what is gathered together
+void StageBuilder::make_wraps() {
+  auto& s = data_parallel_;
+  // Embedding and head belong to FSDP's root, which stays whole until its backward; DeepSpeed's
+  // modules are all alike.
+  const bool roots = job_.system.family != job::System::Family::deepspeed;
+  const int together = std::max(1, job_.system.unit_layers);
+  s.wrap.resize(units_.size());
+  for (std::size_t c = 0; c < units_.size(); ++c) {
+    int layers = 0;
+    for (std::size_t u = 0; u < units_[c].size(); ++u) {
+      const Unit& unit = units_[c][u];
+      const bool layer = unit.kind == Unit::Kind::layer;
+      if (!layer || layers == 0) {
+        Wrap w;
+        w.chunk = static_cast<int>(c);
+        w.first = u;
+        w.root = roots && !layer;
+        s.wraps.push_back(w);
+      }
+      layers = layer ? (layers + 1) % together : 0;
+      Wrap& w = s.wraps.back();
+      w.last = u;
+      w.elements += {unit.passes->parameters, unit.passes->expert_parameters};
+      w.frozen_bytes += unit.passes->frozen_bytes;
+      for (const Array& array : unit.passes->arrays) {
+        if (!array.expert && array.elements <= job_.system.persistent_elements) {
+          w.persistent += array.elements;
+          w.elements.dense -= array.elements;
+        }
+      }
+      s.wrap[c].push_back(s.wraps.size() - 1);
+    }
+  }
+  std::int64_t before = 0;
+  for (Wrap& w : s.wraps) {
+    w.before = before;
+    before += w.elements.total();
+  }
+  for (Wrap& w : s.wraps) {
+    w.behind = before - w.before - w.elements.total();
+  }
+}
+
+// Bytes of a wrap's parameters as the forward and backward passes read them.
+double StageBuilder::whole_bytes(const Wrap& w) const {
+  return static_cast<double>(w.elements.total()) * width(plan_.style.dtype) +
+         static_cast<double>(w.frozen_bytes);
+}
+
+int StageBuilder::partition_ranks() const {
+  const auto& parallelism = job_.parallelism;
+  const int ranks =
+      parallelism.zeropp.partition > 0 ? parallelism.zeropp.partition : parallelism.reshard_size;
+  return ranks > 1 && ranks < plan_.shard_ranks ? ranks : 1;
+}
+
+// Gathered parameters are dropped behind the forward pass. A DeepSpeed module that is read again
+// soon stays (stage3_max_reuse_distance, in elements in between).
+bool StageBuilder::drops_after_forward(const Wrap& w) const {
+  const bool reused = 2 * w.behind < job_.system.reuse_elements;
+  return plan_.data_comm == DataComm::shard_all && job_.parallelism.reshard_after_forward &&
+         !w.root && !reused;
+}
+
+// ---------------------------------------------------------------- gathering
+void StageBuilder::gather_wrap(Wrap& w, bool backward) {
+  if (w.whole || w.issued) {
+    return;
+  }
+  auto& s = data_parallel_;
+  const auto& system = job_.system;
+  const bool beside = gather_beside();
+  const StreamIndex stream = beside ? gather_ : compute_;
+  const bool from_partition = backward && w.partition;
+  const Prefetch prefetch = backward ? system.backward_prefetch : system.forward_prefetch;
+  if (beside) {
+    if (!s.waited_for_step) {
+      b_.wait_previous_step(gather_, compute_);  // parameters of the step before are updated
+      s.waited_for_step = true;
+    }
+    if (prefetch == Prefetch::none) {
+      b_.wait(gather_, b_.mark(compute_));
+    } else if (!system.flat_parameters) {
+      b_.wait(gather_, s.last_copy_out);
+    } else if (system.limit_all_gathers && s.freed.size() > 1) {
+      b_.wait(gather_, s.freed[s.freed.size() - 2]);
+    }
+    if (!from_partition) {
+      b_.wait(gather_, b_.mark(data_));  // one communicator runs its operations in order of issue
+    }
+  }
+  w.gather_buffer =
+      b_.allocate(static_cast<std::int64_t>(whole_bytes(w)), MemoryCategory::communication,
+                  context_.passes.labels->id("gathered parameters"), stream);
+  // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
+  // format.
+  const auto& quantised = job_.parallelism.zeropp.weights;
+  const double own = width(plan_.style.dtype);
+  const bool narrow = quantised.has_value() && !from_partition;
+  const double wide = narrow ? width(*quantised) : own;
+  for (const bool expert : {false, true}) {
+    const Sharing sharing_of = sharing(expert);
+    const auto count = static_cast<double>(expert ? w.elements.expert : w.elements.dense);
+    const bool partitioned = from_partition && !expert;
+    const int ranks = partitioned ? partition_ranks() : sharing_of.shards;
+    const double bytes = count * wide + (expert ? 0 : static_cast<double>(w.frozen_bytes));
+    if (ranks == 1 || bytes < 1) {
+      continue;
+    }
+    if (narrow) {
+      data_kernel(stream, count / ranks * (own + wide), cost::MemoryOp::elementwise,
+                  "quantise parameters");
+    }
+    data_collective(stream, partitioned ? kPartition : sharing_of.group, Collective::all_gather,
+                    bytes, "parameters");
+    if (narrow) {
+      data_kernel(stream, count * (own + wide), cost::MemoryOp::elementwise,
+                  "dequantise parameters");
+    }
+  }
+  w.gathered = b_.mark(stream);
+  w.issued = true;
+}
+
+void StageBuilder::use_wrap(Wrap& w, bool backward) {
+  if (w.whole) {
+    return;
+  }
+  gather_wrap(w, backward);
+  auto& s = data_parallel_;
+  b_.wait(compute_, w.gathered);
+  if (job_.system.flat_parameters) {
+    w.parameters = w.gather_buffer;  // views of the flat parameter
+  } else {
+    w.parameters =
+        b_.allocate(static_cast<std::int64_t>(whole_bytes(w)), MemoryCategory::communication,
+                    context_.passes.labels->id("unsharded parameters"));
+    data_kernel(compute_, 2 * whole_bytes(w), cost::MemoryOp::copy, "copy gathered parameters out");
+    s.last_copy_out = b_.mark(compute_);
+    b_.release(s.last_gather_buffer, 1U << gather_);
+    s.last_gather_buffer = w.gather_buffer;
+  }
+  w.gather_buffer = kNone;
+  w.issued = false;
+  w.whole = true;
+  if (backward) {
+    b_.release(w.partition_buffer, 1U << gather_);
+    w.partition_buffer = kNone;
+    w.partition = false;
+  }
+}
+
+void StageBuilder::drop_wrap(Wrap& w) {
+  b_.release(w.parameters, 1U << compute_);
+  w.parameters = kNone;
+  w.whole = false;
+  data_parallel_.freed.push_back(b_.mark(compute_));
+}
+
+// The gathers that go out before wrap `at` computes: the next one in the direction of the pass, or
+// as many as DeepSpeed's prefetch bucket takes.
+void StageBuilder::prefetch_wraps(std::size_t at, bool backward) {
+  auto& wraps = data_parallel_.wraps;
+  const Prefetch prefetch = backward ? job_.system.backward_prefetch : job_.system.forward_prefetch;
+  if (prefetch != Prefetch::explicit_ || !gather_beside()) {
+    return;
+  }
+  std::int64_t left = std::max<std::int64_t>(job_.system.prefetch_elements, 1);
+  const int step = backward ? -1 : 1;
+  for (auto i = static_cast<std::ptrdiff_t>(at) + step;
+       i >= 0 && i < static_cast<std::ptrdiff_t>(wraps.size()) && left > 0; i += step) {
+    Wrap& w = wraps[static_cast<std::size_t>(i)];
+    if (w.chunk != wraps[at].chunk) {
+      return;
+    }
+    if (!w.whole) {
+      left -= w.elements.total();
+      gather_wrap(w, backward);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- forward
+void StageBuilder::wrap_before_forward(int chunk, std::size_t unit) {
+  auto& s = data_parallel_;
+  const std::size_t index = s.wrap[chunk][unit];
+  Wrap& w = s.wraps[index];
+  if (unit != w.first) {
+    return;
+  }
+  use_wrap(w, false);
+  prefetch_wraps(index, false);
+}
+
+void StageBuilder::wrap_after_forward(int chunk, std::size_t unit) {
+  auto& s = data_parallel_;
+  Wrap& w = s.wraps[s.wrap[chunk][unit]];
+  if (unit != w.last || !drops_after_forward(w)) {
+    return;
+  }
+  const int partition = partition_ranks();
+  if (partition > 1 && !w.partition) {
+    w.partition = true;
+    if (job_.parallelism.zeropp.partition == 0) {  // hpZ's stands from step to step
+      w.partition_buffer =
+          b_.allocate(round_512(whole_bytes(w) / partition), MemoryCategory::communication,
+                      context_.passes.labels->id("parameters in the partition"));
+    }
+    data_kernel(compute_, 2 * whole_bytes(w) / partition, cost::MemoryOp::copy,
+                "keep the partition's shard");
+  }
+  drop_wrap(w);
+}
+
+// ---------------------------------------------------------------- backward
+void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
+  auto& s = data_parallel_;
+  // What is recomputed together is gathered together.
+  std::size_t first = unit;
+  while (first > 0 && units_[chunk][first].recomputed && !units_[chunk][first].keeps_input) {
+    --first;
+  }
+  for (std::size_t u = first; u <= unit; ++u) {
+    use_wrap(s.wraps[s.wrap[chunk][u]], true);
+  }
+  const std::size_t index = s.wrap[chunk][unit];
+  if (unit == s.wraps[index].last) {
+    prefetch_wraps(index, true);
+  }
+}
+
+void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
+  auto& s = data_parallel_;
+  Wrap& w = s.wraps[s.wrap[chunk][unit]];
+  if (unit != w.first) {
+    return;
+  }
+  if (plan_.grid.pipeline > 1 && !job_.parallelism.reduce_each) {
+    // Between stages the runtime neither reduces nor reshards until the last micro-batch is through
+    // (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
+    if (w.gradients == kNone) {
+      const auto& types = job_.memory.dtypes;
+      w.gradients = b_.allocate(
+          round_512(static_cast<double>(w.elements.total() + w.persistent) * width(types.reduce)),
+          MemoryCategory::gradients, context_.passes.labels->id("unsharded gradients"));
+    }
+    return;
+  }
+  if (reduces(chunk)) {
+    if (job_.system.zero3_buckets) {
+      reduce_in_buckets(w);
+    } else {
+      reduce_wrap(w);
+    }
+  }
+  const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk);
+  if (!reused) {
+    drop_wrap(w);
+  }
+}
+
+void StageBuilder::wrap_end_of_backward(int chunk) {
+  if (job_.system.zero3_buckets && reduces(chunk)) {
+    send_bucket(chunk, false);
+    send_bucket(chunk, true);
+  }
+  if (plan_.grid.pipeline == 1 || job_.parallelism.reduce_each || !last_backward(chunk)) {
+    return;
+  }
+  auto& wraps = data_parallel_.wraps;
+  for (std::size_t i = wraps.size(); i-- > 0;) {
+    Wrap& w = wraps[i];
+    if (w.chunk == chunk) {
+      reduce_wrap(w);
+      b_.release(w.gradients, 1U << data_);
+      w.gradients = kNone;
+      drop_wrap(w);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- gradients
+void StageBuilder::reduce_wrap(Wrap& w) {
+  auto& s = data_parallel_;
+  const auto& system = job_.system;
+  const auto& types = job_.memory.dtypes;
+  const bool beside = reduce_beside();
+  const StreamIndex stream = beside ? data_ : compute_;
+  const auto elements = static_cast<double>(w.elements.total() + w.persistent);
+  const double reduce_bytes = elements * width(types.reduce);
+  const double gradient_bytes = elements * width(plan_.style.dtype);
+  // One reduce-scatter is in flight: its input is given up before the next is filled.
+  b_.wait(compute_, s.last_reduce);
+  b_.release(s.last_reduce_buffer, 1U << data_);
+  s.last_reduce_buffer = kNone;
+  const bool in_place = system.gradients_in_parameters ||
+                        (system.flat_parameters && types.reduce == plan_.style.dtype);
+  if (!in_place) {
+    s.last_reduce_buffer =
+        b_.allocate(static_cast<std::int64_t>(reduce_bytes), MemoryCategory::communication,
+                    context_.passes.labels->id("gradients to reduce"));
+    data_kernel(compute_, gradient_bytes + reduce_bytes, cost::MemoryOp::copy, "copy gradients in");
+  }
+  if (data_parallel_.backwards[w.chunk] == 0 || plan_.grid.pipeline > 1) {
+    make_sharded_gradients(w);
+  }
+  b_.wait(stream, b_.mark(gather_));  // one communicator runs its operations in order of issue
+  reduce_shards(w.elements.dense + w.persistent, false, stream);
+  reduce_shards(w.elements.expert, true, stream);
+  s.last_reduce = b_.mark(stream);
+}
+
+// DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
+// overfill it (stage3.py: __add_grad_to_ipg_bucket).
+void StageBuilder::reduce_in_buckets(const Wrap& w) {
+  const std::int64_t bucket = strategy::bucket_elements(plan_);
+  const auto elements = static_cast<double>(w.elements.total() + w.persistent);
+  data_kernel(compute_, elements * (width(plan_.style.dtype) + width(job_.memory.dtypes.reduce)),
+              cost::MemoryOp::copy, "copy gradients in");
+  Elements& pending = data_parallel_.pending[w.chunk];
+  for (std::size_t u = w.last + 1; u-- > w.first;) {
+    const auto& arrays = units_[w.chunk][u].passes->arrays;
+    for (std::size_t i = arrays.size(); i-- > 0;) {
+      std::int64_t& filled = arrays[i].expert ? pending.expert : pending.dense;
+      if (filled > 0 && filled + arrays[i].elements > bucket) {
+        send_bucket(w.chunk, arrays[i].expert);
+      }
+      filled += arrays[i].elements;
+    }
+  }
+}
+
+void StageBuilder::send_bucket(int chunk, bool expert) {
+  Elements& pending = data_parallel_.pending[chunk];
+  std::int64_t& filled = expert ? pending.expert : pending.dense;
+  if (filled == 0) {
+    return;
+  }
+  const StreamIndex stream = reduce_beside() ? data_ : compute_;
+  b_.wait(stream, b_.mark(gather_));
+  reduce_shards(filled, expert, stream);
+  b_.wait(compute_, data_parallel_.last_reduce);  // two are outstanding at most
+  data_parallel_.last_reduce = b_.mark(stream);
+  filled = 0;
+}
+
+// Gradients of FSDP's shards are made in the first backward pass of a step.
+void StageBuilder::make_sharded_gradients(Wrap& w) {
+  if (job_.system.family != job::System::Family::fsdp2 || w.shard_made) {
+    return;
+  }
+  w.shard_made = true;
+  const double wide = width(job_.memory.dtypes.gradients);
+  const double bytes =
+      static_cast<double>(w.elements.dense + w.persistent) * wide / sharing(false).shards +
+      static_cast<double>(w.elements.expert) * wide / sharing(true).shards;
+  data_parallel_.gradient_buffers.push_back(
+      b_.allocate(round_512(bytes), MemoryCategory::gradients,
+                  context_.passes.labels->id("sharded gradients"), data_));
+}
+
+void StageBuilder::reduce_shards(std::int64_t elements, bool expert, StreamIndex stream) {
+  const Sharing s = sharing(expert);
+  if (elements <= 0 || s.members() == 1) {
+    return;
+  }
+  const auto& quantised = job_.parallelism.zeropp.gradients;
+  b_.wait(stream, b_.mark(compute_));
+  const double bytes = static_cast<double>(elements) * width(job_.memory.dtypes.reduce);
+  if (quantised && !expert) {
+    quantised_reduce(elements, stream);
+  } else {
+    data_collective(stream, s.group, Collective::reduce_scatter, bytes, "gradients");
+  }
+  if (s.copies > 1) {
+    const StreamIndex beside = replicas_ != 0 && stream != compute_ ? replicas_ : stream;
+    b_.wait(beside, b_.mark(stream));
+    data_collective(beside, s.replicas, Collective::all_reduce, bytes / s.shards, "gradients");
+  }
+}
+
+// qgZ: blocks of 4 bits by all-to-all in the node, summed, then by all-to-all between nodes
+// (2306.10209, section 4.3).
+void StageBuilder::quantised_reduce(std::int64_t elements, StreamIndex stream) {
+  // Half an int8, as the job counts int4.
+  const double narrow = width(*job_.parallelism.zeropp.gradients) / 2;
+  const double own = width(plan_.style.dtype);
+  const int inner = node_share(plan_);
+  const int outer = plan_.shard_ranks / inner;
+  double count = static_cast<double>(elements);
+  for (const bool in_node : {true, false}) {
+    const int ranks = in_node ? inner : outer;
+    if (ranks == 1) {
+      continue;
+    }
+    data_kernel(stream, count * (own + narrow), cost::MemoryOp::elementwise, "quantise gradients");
+    data_collective(stream, in_node ? kNode : kAcross, Collective::all_to_all, count * narrow,
+                    "gradients");
+    data_kernel(stream, count * (narrow + own / ranks), cost::MemoryOp::elementwise,
+                "dequantise and sum gradients");
+    count /= ranks;
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,158 @@
+// The end of a step: what did not overlap, gradients shared by other groups, the norm and the
+// optimizer.
+#include <algorithm>
+
+#include "stage_builder.h"
+
+namespace stepcast::lower {
+
+using program::Category;
+using program::kNone;
+using strategy::DataComm;
+
+void StageBuilder::finish_step() {
+  b_.set_micro_batch(0xffff, 0);
+  auto& s = data_parallel_;
+  if (travels()) {
+    for (const auto& later : s.later) {
+      flush_gradients(later.chunk, data_);
+    }
+    s.later.clear();
+    b_.wait(compute_, b_.mark(data_));
+    if (replicas_ != 0) {
+      b_.wait(compute_, b_.mark(replicas_));
+    }
+    for (std::size_t c = 0; c < units_.size(); ++c) {
+      flush_gradients(static_cast<int>(c), compute_);  // what did not overlap
+    }
+    if (copies_into_buckets()) {
+      data_kernel(compute_,
+                  2 * static_cast<double>(parameters_.total + parameters_.expert) *
+                      width(job_.memory.dtypes.gradients),
+                  cost::MemoryOp::copy, "copy gradients out of buckets");
+    }
+  }
+  b_.release(s.last_gather_buffer, 1U << gather_);
+  b_.release(s.last_reduce_buffer, 1U << data_);
+  const double gradient_width = width(job_.memory.dtypes.gradients);
+  if (plan_.shard.sequence_parallel && parameters_.replicated > 0) {
+    // Norm weights see only their shard of the sequence: summed over tensor ranks
+    // (finalize_model_grads.py).
+    tensor_collective(
+        cost::Collective::all_reduce,
+        static_cast<std::int64_t>(static_cast<double>(parameters_.replicated) * gradient_width),
+        Category::other, "norm gradients");
+  }
+  share_stage_gradients();
+  optimizer_step();
+}
+
+// Gradients of parameters that several stages hold.
+void StageBuilder::share_stage_gradients() {
+  const double wide = width(job_.memory.dtypes.gradients);
+  const int last = plan_.grid.pipeline - 1;
+  const bool two_ends = plan_.stages.front().front().embedding && plan_.stages.back().back().head;
+  if (last > 0 && job_.model.tied_embeddings && two_ends && !plan_.vocabulary_split &&
+      (stage_ == 0 || stage_ == last)) {
+    const std::int64_t table = plan_.vocab / plan_.shard.tensor * job_.model.hidden;
+    const double bytes = static_cast<double>(table) * wide;
+    b_.collective(compute_, kEmbedding,
+                  context_.passes.book->key(kEmbedding, cost::Collective::all_reduce,
+                                            static_cast<std::int64_t>(bytes)),
+                  Category::other, Category::bubble,
+                  context_.passes.labels->id("tied embedding gradients"), launch_);
+  }
+}
+
+// Trained elements whose optimizer states this rank holds.
+double StageBuilder::stepped_elements() const {
+  return static_cast<double>(parameters_.total) / plan_.shard_ranks +
+         static_cast<double>(parameters_.expert) / strategy::expert_shards(plan_);
+}
+
+void StageBuilder::norm_of_gradients() {
+  memory_kernel(stepped_elements() * 4, cost::MemoryOp::optimizer, Category::optimizer,
+                "gradient norm");
+  const bool later = job_.system.optimizer_post_validation;
+  if (plan_.grid.ranks() > 1) {
+    // Post-validated, the step goes on; the norm is compared behind the next one (Qi et al.,
+    // 2401.10241, section 4).
+    const auto stream = later ? norm_ : compute_;
+    b_.wait(stream, b_.mark(compute_));
+    b_.collective(stream, kNorm, context_.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
+                  Category::other, Category::bubble,
+                  context_.passes.labels->id("gradient norm all_reduce"), launch_);
+  }
+  if (job_.system.sync_before_optimizer && !later) {
+    b_.host_sync(b_.mark(compute_));
+  }
+}
+
+void StageBuilder::optimizer_step() {
+  const auto& types = job_.memory.dtypes;
+  const double count = stepped_elements();
+  const double gradient = width(types.gradients);
+  b_.allocate(main_gradients_);
+  if (job_.workload.precision == job::DType::fp16) {
+    // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
+    // and checked.
+    const double cast = types.gradients == job::DType::fp32 ? 0 : gradient + 4;
+    memory_kernel(count * (cast + 8), cost::MemoryOp::optimizer, Category::optimizer,
+                  "unscale gradients");
+  }
+  norm_of_gradients();
+  const double moments = moment_bytes(job_.memory);
+  const double master = types.master ? width(*types.master) : 0;
+  const double parameter = width(types.parameters);
+  const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
+                      (master > 0 ? master : parameter);
+  const double written = moments + master + parameter;
+  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
+  // multi_tensor_apply.cuh). One tensor at a time, AdamW is eight kernels (decay, two moments in
+  // three, root, division, epsilon, update: torch's _single_tensor_adam).
+  constexpr double kElementsPerLaunch = 320 * 65536.0;
+  constexpr int kKernelsPerTensor = 8;
+  const int launches = job_.system.fused_optimizer
+                           ? std::max(1, static_cast<int>(count / kElementsPerLaunch))
+                           : kKernelsPerTensor * parameters_.tensors;
+  memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
+                "optimizer", launches);
+  const auto family = job_.system.family;
+  if (family != job::System::Family::megatron) {
+    b_.release(main_gradients_);
+  }
+  gather_updated_parameters();
+  if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
+    memory_kernel(static_cast<double>(held_states().gradients), cost::MemoryOp::copy,
+                  Category::optimizer, "zero gradients");
+  }
+  for (std::uint32_t buffer : data_parallel_.gradient_buffers) {
+    b_.release(buffer);
+  }
+}
+
+// Where the next forward pass does not gather them itself.
+void StageBuilder::gather_updated_parameters() {
+  if (!travels()) {
+    return;
+  }
+  if (wraps()) {
+    Elements persistent;  // DeepSpeed's small parameters (stage3.py: _post_step)
+    for (const Wrap& w : data_parallel_.wraps) {
+      persistent.dense += w.persistent;
+    }
+    gather_parameters(persistent, compute_);
+    return;
+  }
+  if (!shards_states() || gather_beside()) {
+    return;
+  }
+  if (data_parallel_.pieces.empty()) {
+    make_pieces();
+  }
+  for (const ParameterPiece& piece : data_parallel_.pieces) {
+    gather_parameters(piece.elements, compute_);
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,208 @@
+// Passes of a chunk: forward, backward, and the two halves of a split backward pass. I makes the
+// gradient of the chunk's input, W that of its weights; what the products of W read stays until W,
+// everything else is released behind I.
+#include <algorithm>
+
+#include "stage_builder.h"
+
+namespace stepcast::lower {
+
+using program::Category;
+using program::kNone;
+using program::MemoryCategory;
+using schedule::Pass;
+using schedule::Slot;
+
+void StageBuilder::count_passes() {
+  const auto& slots = plan_.order.ranks[stage_];
+  turns_.assign(units_.size(), {});
+  for (const Slot& slot : slots) {
+    Turns& t = turns_[slot.chunk];
+    const bool weights = slot.pass == Pass::weight_grad || slot.pass == Pass::backward;
+    t.weights += weights ? 1 : 0;
+    splits_ = splits_ || slot.pass == Pass::input_grad;
+  }
+}
+
+int StageBuilder::last_is(int done, int all) const {
+  return done + 1 == all ? plan_.micro_batches - 1 : done;
+}
+
+void StageBuilder::run_slot(const Slot& slot) {
+  Run run{slot};
+  while (next_unit(run)) {
+    replay(*run.items);
+    end_unit(run);
+  }
+  end_of_pass(run);
+}
+
+// Opens the run's next unit: what precedes its kernels. False: there is none left.
+bool StageBuilder::next_unit(Run& run) {
+  const int chunk = run.slot.chunk;
+  auto& units = units_[chunk];
+  if (run.units == units.size()) {
+    return false;
+  }
+  b_.set_micro_batch(run.slot.micro_batch, chunk);
+  const bool is_forward = run.slot.pass == Pass::forward;
+  run.unit = is_forward ? run.units : units.size() - 1 - run.units;
+  ++run.units;
+  run.next = 0;
+  switch (run.slot.pass) {
+    case Pass::forward:
+      open_forward(run);
+      break;
+    case Pass::weight_grad:
+      run.items = &units[run.unit].passes->weight_grad;
+      break;
+    default:
+      open_backward(run);
+      break;
+  }
+  return true;
+}
+
+void StageBuilder::open_forward(Run& run) {
+  const int chunk = run.slot.chunk;
+  const int micro_batch = run.slot.micro_batch;
+  const Unit& unit = units_[chunk][run.unit];
+  const std::uint32_t label = context_.passes.labels->id("activations");
+  if (run.unit == 0 && turns_[chunk].forward == 0) {
+    b_.release(kept_inputs_[chunk]);
+  }
+  before_forward(chunk, run.unit, turns_[chunk].forward);
+  b_.host_work(job_.system.layer_overhead.count());
+  Kept& kept = kept_[chunk][run.unit][micro_batch];
+  const std::int64_t inputs = weight_inputs(unit);
+  const bool apart = !unit.recomputed;
+  kept.activations =
+      b_.allocate(kept_bytes(unit) - (apart ? inputs : 0), MemoryCategory::activations, label);
+  if (apart) {
+    kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
+  }
+  const std::int64_t transient =
+      unit.recomputed ? unit.passes->saved : unit.passes->forward_temporary;
+  run.temporary = b_.allocate(transient, MemoryCategory::activations,
+                              context_.passes.labels->id("forward temporaries"));
+  run.items = &unit.passes->forward;
+}
+
+void StageBuilder::open_backward(Run& run) {
+  const int chunk = run.slot.chunk;
+  auto& units = units_[chunk];
+  const std::size_t u = run.unit;
+  const Unit& unit = units[u];
+  before_backward(chunk, u);
+  const bool group_end = unit.recomputed && (u + 1 == units.size() || !units[u + 1].recomputed ||
+                                             units[u + 1].keeps_input);
+  if (group_end) {
+    recompute(chunk, u, run.slot.micro_batch);
+  }
+  b_.host_work(job_.system.layer_overhead.count());
+  const bool split = run.slot.pass == Pass::input_grad;
+  if (split) {
+    kept_[chunk][u][run.slot.micro_batch].gradients =
+        b_.allocate(unit.passes->output_gradients,
+                    MemoryCategory::activations, context_.passes.labels->id("output gradients"));
+  }
+  run.temporary = b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations,
+                              context_.passes.labels->id("backward temporaries"));
+  run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
+}
+
+// Redoes the forward pass of the group of units that ends at `unit`.
+void StageBuilder::recompute(int chunk, std::size_t unit, int micro_batch) {
+  auto& units = units_[chunk];
+  std::size_t first = unit;
+  while (!units[first].keeps_input) {
+    --first;
+  }
+  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
+  for (std::size_t u = first; u <= unit; ++u) {
+    b_.host_work(job_.system.layer_overhead.count());
+    const std::int64_t inputs = weight_inputs(units[u]);
+    const std::int64_t more = units[u].passes->saved - inputs - kept_bytes(units[u]);
+    Kept& kept = kept_[chunk][u][micro_batch];
+    kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
+    kept.recomputed =
+        b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
+    replay(units[u].passes->recompute);
+  }
+}
+
+void StageBuilder::end_unit(Run& run) {
+  const int chunk = run.slot.chunk;
+  b_.release(run.temporary);
+  run.temporary = kNone;
+  if (run.slot.pass == Pass::forward) {
+    after_forward(chunk, run.unit);
+    return;
+  }
+  Kept& kept = kept_[chunk][run.unit][run.slot.micro_batch];
+  if (run.slot.pass != Pass::weight_grad) {
+    b_.release(kept.activations);
+    b_.release(kept.recomputed);
+  }
+  if (run.slot.pass != Pass::input_grad) {
+    b_.release(kept.inputs);
+    b_.release(kept.gradients);
+    kept = {};
+    const Turns& t = turns_[chunk];
+    after_backward(chunk, run.unit, last_is(t.weights_done, t.weights));
+  }
+}
+
+void StageBuilder::end_of_pass(Run& run) {
+  const int chunk = run.slot.chunk;
+  Turns& t = turns_[chunk];
+  if (run.slot.pass == Pass::forward) {
+    ++t.forward;
+  } else if (run.slot.pass != Pass::input_grad) {
+    end_of_backward(chunk, last_is(t.weights_done, t.weights));
+    if (++t.weights_done == t.weights) {
+      b_.allocate(kept_inputs_[chunk]);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- two passes side by side
+// Both passes share the compute stream. Where one meets a collective that it has to wait for, the
+// collective goes to its own stream and the other pass goes on: DualPipe's overlapped pair,
+// Megatron-LM's --overlap-moe-expert-parallel-comm.
+bool StageBuilder::advance(Run& run) {
+  b_.set_micro_batch(run.slot.micro_batch, run.slot.chunk);
+  if (run.awaits.position > 0) {
+    b_.wait(compute_, run.awaits);
+    run.awaits = {};
+  }
+  for (;;) {
+    if (run.items == nullptr) {
+      if (!next_unit(run)) {
+        end_of_pass(run);
+        return false;
+      }
+    }
+    while (run.next < run.items->size()) {
+      Item item = (*run.items)[run.next++];
+      if (item.kind == Item::Kind::collective) {
+        item.kind = Item::Kind::async;
+        issue(item);
+        run.awaits = b_.mark(stream_of(item.role));
+        return true;
+      }
+      if (item.kind == Item::Kind::join) {
+        b_.wait(compute_, run.posted);
+        continue;
+      }
+      issue(item);
+      if (item.kind != Item::Kind::kernel && item.kind != Item::Kind::sync) {
+        run.posted = b_.mark(stream_of(item.role));
+      }
+    }
+    run.items = nullptr;
+    end_unit(run);
+  }
+}
+
+}  // namespace stepcast::lower
