@@ -34,6 +34,9 @@ HeadShape head_shape(const job::Model& model, const LayerKind& kind) {
 }
 
 void apply_window(const Builder& b, AttentionShape& shape) {
+  if (b.model.indexer) {
+    shape.window = b.model.indexer->topk;
+  }
   if (b.kind.mixer != LayerKind::Mixer::window) {
     return;
   }

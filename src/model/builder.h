@@ -133,6 +133,8 @@ Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& 
               const Tensor& output);
 // cross.cpp: attention of a decoder to the encoder's output.
 Node add_cross(Builder& b, Node from, const Tensor& input);
+// Scores that choose each query's keys, before the attention that `from` leads to.
+Node add_indexer(Builder& b, Node from, const Tensor& input);
 Node add_delta_net(Builder& b, Node from, const Tensor& input);
 Node add_mamba(Builder& b, Node from, const Tensor& input);
 Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);

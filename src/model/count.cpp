@@ -48,6 +48,13 @@ void count_latent(const job::Model& m, Layer& layer) {
   layer.vectors += norm_vectors(m) * (a.q_lora_rank + a.kv_lora_rank);
 }
 
+void count_indexer(const job::Model& m, Layer& layer) {
+  const job::Indexer& x = *m.indexer;
+  const std::int64_t latent = m.mla && m.mla->q_lora_rank > 0 ? m.mla->q_lora_rank : m.hidden;
+  layer.weights += latent * x.heads * x.dim + m.hidden * (x.dim + x.heads);
+  layer.vectors += 2 * x.dim;
+}
+
 void count_mamba(const job::Model& m, Layer& layer) {
   const job::Mamba& a = *m.mamba;
   const std::int64_t inner = static_cast<std::int64_t>(a.heads) * a.head_dim;
@@ -85,6 +92,9 @@ void count_mixer(const job::Model& m, LayerKind kind, Layer& layer) {
     count_latent(m, layer);
   } else {
     count_heads(m, kind, layer);
+  }
+  if (m.indexer) {
+    count_indexer(m, layer);
   }
   layer.vectors += m.biases.attention_out ? m.hidden : 0;
 }
@@ -156,8 +166,11 @@ std::int64_t total(const Layer& layer) {
 
 // Scores of one sequence and head that a mixer computes.
 double pairs(const job::Model& m, LayerKind kind, double s, bool causal) {
-  const auto window = static_cast<double>(m.sliding_window);
-  if (kind.mixer != LayerKind::Mixer::window || window >= s) {
+  const bool windowed = kind.mixer == LayerKind::Mixer::window;
+  const auto window = static_cast<double>(windowed    ? m.sliding_window
+                                          : m.indexer ? m.indexer->topk
+                                                      : 0);
+  if (window <= 0 || window >= s) {
     return s * s * (causal ? 0.5 : 1.0);
   }
   if (m.chunked_window) {
@@ -185,7 +198,10 @@ double mixer_flops(const job::Model& m, LayerKind kind, double s, bool causal) {
   }
   const double scores = pairs(m, kind, s, causal && !kind.encoder);
   if (m.mla) {
-    return 2.0 * scores * m.heads * (m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim);
+    const double chosen =
+        m.indexer ? s * s * (causal ? 1.0 : 2.0) * m.indexer->heads * m.indexer->dim : 0;
+    return chosen +
+           2.0 * scores * m.heads * (m.mla->qk_nope_dim + m.mla->qk_rope_dim + m.mla->v_dim);
   }
   if (kind.mixer == LayerKind::Mixer::window && m.window_heads) {
     const job::WindowHeads& w = *m.window_heads;

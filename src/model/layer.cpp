@@ -84,8 +84,10 @@ Node add_mixer(Builder& b, const Stream& in) {
     case LayerKind::Mixer::mamba:
       return add_mamba(b, in.node, in.tensor);
     default:
-      return b.model.mla ? add_mla(b, in.node, in.tensor) : add_attention(b, in.node, in.tensor);
+      break;
   }
+  const Node from = b.model.indexer ? add_indexer(b, in.node, in.tensor) : in.node;
+  return b.model.mla ? add_mla(b, from, in.tensor) : add_attention(b, from, in.tensor);
 }
 
 // Attention and MLP read the stream at once, through one norm or two, and one sum takes both.

@@ -1,0 +1,73 @@
+// Sparse attention (DeepSeek-V3.2-Exp, "Boosting Long-Context Efficiency with DeepSeek Sparse
+// Attention", section 2.1): an indexer of few narrow heads scores all keys, each query attends to
+// the best `topk`. The indexer is whole on every tensor rank; its own loss (against the attention's
+// scores) is left out.
+//
+// LAW  2 H_i d_i FLOPs for each of the causal square's scores; the core then computes what a window
+//      of `topk` keys would.
+#include <algorithm>
+
+#include "builder.h"
+
+namespace stepcast::model {
+
+Node add_indexer(Builder& b, Node from, const Tensor& input) {
+  const job::Indexer& x = *b.model.indexer;
+  const std::int64_t e = b.element;
+  const std::int64_t rows = b.local_tokens;
+  const std::int64_t q_width = static_cast<std::int64_t>(x.heads) * x.dim;
+  const int rank = b.model.mla ? b.model.mla->q_lora_rank : 0;
+  const auto linear_of = [&](const char* name, std::int64_t n, std::int64_t k) {
+    return linear({name, Module::attention, TensorRole::none, {rows, n, k, 1}, 0, e, 1});
+  };
+  // Queries from the latent that the attention keeps, keys and weights from the stream.
+  Operator query = linear_of("index_q", q_width, rank > 0 ? rank : b.hidden);
+  if (rank == 0) {
+    keep(query, "input", input);
+  }
+  const Tensor queries = b.tensor(rows * q_width * e);
+  const Tensor keys = b.tensor(rows * x.dim * e);
+  const Tensor normed = b.tensor(rows * x.dim * e);
+  const Node asked = b.add(std::move(query), {from});
+  Operator key = linear_of("index_k", x.dim, b.hidden);
+  keep(key, "input", input);
+  Node made = b.add(std::move(key), {asked});
+  Operator norm = named("index_k_norm", OpKind::norm, Module::attention);
+  norm.parameters = 2 * static_cast<std::int64_t>(x.dim);
+  moves(norm, 2 * keys.bytes, 3 * keys.bytes, 1, 2);
+  norm.forward_output = Bytes(normed.bytes);
+  keep(norm, "input", keys);
+  made = b.add(std::move(norm), {made});
+  Operator weights = linear_of("index_weights", x.heads, b.hidden);
+  keep(weights, "input", input);
+  made = b.add(std::move(weights), {made});
+
+  // Scores of all heads, rectified, weighted and summed in one kernel: an attention without values.
+  AttentionShape shape;
+  shape.sequences = b.shard.sequences;
+  shape.query_length = b.sequence / b.shard.context;
+  shape.key_length = b.sequence;
+  shape.heads = x.heads;
+  shape.kv_heads = 1;
+  shape.qk_dim = x.dim;
+  shape.v_dim = 0;
+  const double pairs = static_cast<double>(shape.sequences) * attention_pairs(shape);
+  const auto score_bytes = static_cast<std::int64_t>(4 * pairs);
+  Operator scores = named("index_scores", OpKind::fused_attention, Module::attention);
+  scores.attention = shape;
+  scores.forward = Flops(2.0 * pairs * static_cast<double>(q_width));
+  scores.input_grad = Flops(2.0 * scores.forward.count());
+  moves(scores, queries.bytes + keys.bytes + score_bytes, 2 * (queries.bytes + keys.bytes), 1, 2);
+  scores.forward_output = Bytes(score_bytes);
+  keep(scores, "queries", queries);
+  keep(scores, "keys", normed);
+  made = b.add(std::move(scores), {made});
+
+  Operator choose = named("index_top_k", OpKind::softmax, Module::attention);
+  moves(choose, 2 * score_bytes, 0, 2, 0);
+  choose.forward_output = Bytes(4 * b.tokens * std::min(x.topk, b.sequence));
+  keep(choose, "chosen", b.tensor(4 * b.tokens * std::min(x.topk, b.sequence)));
+  return b.add(std::move(choose), {made});
+}
+
+}  // namespace stepcast::model
