@@ -91,10 +91,11 @@ Order controllable(const Request& request, const Offsets& by) {
     const int w1 = free_after(i1);
     const int w0 = free_after(i0);
     std::vector<Brick> block;
-    if (barriers > 0) {
+    if (barriers > 0) {  // with time for the output to arrive; see vocabulary.cpp
+      const int scores = output + kPeriod / 3;
       block.push_back(
-          {Pass::vocabulary_grad, 0, barriers == 2 ? output + kPeriod : at.back_down + 1});
-      block.push_back({Pass::vocabulary, 0, output});
+          {Pass::vocabulary_grad, 0, barriers == 2 ? scores + kPeriod : at.back_down + 1});
+      block.push_back({Pass::vocabulary, 0, scores});
     }
     block.insert(block.end(), {{Pass::forward, 0, f0},
                                {Pass::forward, 1, f1},

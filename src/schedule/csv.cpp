@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <map>
 #include <set>
 #include <utility>
 
@@ -139,22 +138,20 @@ std::string at_cell(std::size_t row, std::size_t cell, std::string_view text,
   return fmt::format("row {}, cell {} ('{}'){}", row + 1, cell + 1, text, reason);
 }
 
-// Micro-batches that a replica's first stage sees go through chunk 0 of every rank, the others
-// through chunk 1.
+// The chunk of a rank that an action's stage is. A rank in the middle of two replicas has the same
+// stage twice: the micro-batches that enter on rank 0 are the first replica's.
 class Chunks {
  public:
   Chunks(const std::vector<std::vector<Action>>& rows, Placement placement, int chunks)
       : placement_(placement), p_(static_cast<int>(rows.size())), chunks_(chunks) {
-    if (placement == Placement::bidirectional) {
-      for (const Action& action : rows.front()) {
-        if (action.pass == Pass::forward && action.stage == 0) {
-          down_.insert(action.micro_batch);
-        }
+    for (const Action& action : rows.front()) {
+      if (action.pass == Pass::forward && action.stage == 0) {
+        down_.insert(action.micro_batch);
       }
     }
   }
   int of(int rank, const Action& action) const {
-    if (placement_ == Placement::bidirectional) {
+    if (placement_ == Placement::bidirectional && 2 * rank == p_ - 1) {
       return down_.contains(action.micro_batch) ? 0 : 1;
     }
     for (int chunk = 0; chunk < chunks_; ++chunk) {

@@ -33,12 +33,14 @@ Made make_one_f_one_b_vocabulary(const Request& request) {
   order.barriers = barriers;
   const int output = p * kForward;  // the last stage has its first output
   const int turn = output + kPeriod * (barriers + request.extra_warmup);
-  const int weights = barriers == 2
-                          ? output + kPeriod
-                          : turn + kBackward;  // with one barrier T waits for nobody's sake
+  // Passes of the vocabulary come a time unit after they could, so that no rank stands still while
+  // a message arrives: a barrier's period has room for it. With one barrier T waits for nobody's
+  // sake.
+  const int scores = output + 1;
+  const int weights = barriers == 2 ? scores + kPeriod : turn + kBackward;
   for (int r = 0; r < p; ++r) {
     order.ranks.push_back(repeat({{Pass::vocabulary_grad, 0, weights},
-                                  {Pass::vocabulary, 0, output},
+                                  {Pass::vocabulary, 0, scores},
                                   {Pass::forward, 0, r * kForward},
                                   {Pass::backward, 0, turn + (p - 1 - r) * kBackward}},
                                  kPeriod, request.micro_batches));

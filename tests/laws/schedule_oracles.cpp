@@ -6,10 +6,7 @@
 #include <cmath>
 #include <fstream>
 #include <map>
-#include <random>
-#include <set>
 #include <sstream>
-#include <tuple>
 
 #include "catch.hpp"
 #include "stepcast/schedule/schedule.h"
@@ -54,32 +51,6 @@ std::string reason_of(std::string_view name, const Request& request) {
   const auto made = make(name, request);
   const auto* no = std::get_if<Infeasible>(&made);
   return no == nullptr ? "" : no->reason;
-}
-
-// Every schedule of the table at a random legal size.
-Request random_request(std::string_view name, std::mt19937& random) {
-  const auto upto = [&](int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(random);
-  };
-  Request request;
-  request.stages = upto(1, 9);
-  request.micro_batches = upto(1, 24);
-  if (name == "1f1b") {
-    request.extra_warmup = upto(0, 2);
-  }
-  if (name == "looped_bfs") {
-    request.chunks = upto(1, 4);
-  }
-  if (name == "interleaved_1f1b") {
-    request.stages = upto(2, 8);
-    request.chunks = upto(2, 5);
-    request.group = upto(request.stages, 2 * request.stages);
-    request.micro_batches = request.group * upto(1, 3);
-    const int rest = upto(0, request.group - 1);
-    request.micro_batches += rest >= request.stages ? rest : 0;  // Megatron's rule
-    request.extra_warmup = upto(0, 1);
-  }
-  return request;
 }
 
 }  // namespace
@@ -192,79 +163,6 @@ TEST_CASE("The first rank of Megatron's interleaved schedule runs this order") {
         "F0.0 F1.0 F0.1 F1.1 "
         "F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 "
         "B2.1 B3.1 B2.0 B3.0 ");
-}
-
-TEST_CASE("At any size every pass runs once, after what it needs, and no rank waits for ever") {
-  std::mt19937 random(20240607);
-  for (const Entry& entry : table()) {
-    for (int trial = 0; trial < 120; ++trial) {
-      const Request request = random_request(entry.name, random);
-      INFO(entry.name << " p=" << request.stages << " m=" << request.micro_batches
-                      << " v=" << request.chunks << " N=" << request.group
-                      << " extra=" << request.extra_warmup);
-      const Times times{static_cast<double>(1 + random() % 8),
-                        static_cast<double>(1 + random() % 8), static_cast<double>(random() % 8),
-                        static_cast<double>(random() % 4)};
-      const Order order = order_of(entry.name, request);
-      const auto result = play(order, request, times);
-      REQUIRE(std::holds_alternative<Played>(result));
-      const Played& played = std::get<Played>(result);
-
-      std::map<std::tuple<int, int, char>, Played::Task> by_pass;
-      std::vector<double> free_at(static_cast<std::size_t>(request.stages));
-      double before = 0;
-      for (const Played::Task& task : played.tasks) {
-        REQUIRE(by_pass
-                    .emplace(std::tuple(task.stage, task.micro_batch, static_cast<char>(task.pass)),
-                             task)
-                    .second);
-        CHECK(task.rank == task.stage % request.stages);
-        CHECK(task.start >= before);  // sorted
-        before = task.start;
-        double& rank_free = free_at[static_cast<std::size_t>(task.rank)];
-        CHECK(task.start >= rank_free - 1e-9);  // one at a time
-        rank_free = task.end;
-      }
-      const int stages = request.stages * request.chunks;
-      REQUIRE(by_pass.size() == static_cast<std::size_t>(2 * stages * request.micro_batches));
-      const double hop = request.stages > 1 ? times.comm : 0;
-      for (const auto& [pass, task] : by_pass) {
-        const auto& [stage, micro_batch, kind] = pass;
-        if (kind == 'F' && stage > 0) {
-          CHECK(task.start >= by_pass.at({stage - 1, micro_batch, 'F'}).end + hop - 1e-9);
-        }
-        if (kind == 'B') {
-          CHECK(task.start >= by_pass.at({stage, micro_batch, 'F'}).end - 1e-9);
-          if (stage + 1 < stages) {
-            CHECK(task.start >= by_pass.at({stage + 1, micro_batch, 'B'}).end + hop - 1e-9);
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("No schedule beats its critical path, nor a rank's own work") {
-  std::mt19937 random(7);
-  for (const Entry& entry : table()) {
-    for (int trial = 0; trial < 60; ++trial) {
-      const Request request = random_request(entry.name, random);
-      const Times times{2, 1, 3, static_cast<double>(random() % 3)};
-      const Played played = played_of(entry.name, request, times);
-      const double one_pass = times.forward + times.input_grad + times.weight_grad;
-      const int hops = request.stages > 1 ? 2 * (request.stages * request.chunks - 1) : 0;
-      // One micro-batch through all stages and back.
-      CHECK(played.makespan >= request.stages * one_pass + hops * times.comm - 1e-9);
-      // The last rank waits for the first micro-batch, works, and the first rank ends the last one.
-      CHECK(played.makespan >= request.micro_batches * one_pass +
-                                   (request.stages - 1) * one_pass / request.chunks - 1e-9);
-      for (std::size_t r = 0; r < played.idle.size(); ++r) {
-        CHECK(played.idle[r] ==
-              Approx(played.makespan - request.micro_batches * one_pass).margin(1e-9));
-        CHECK(played.idle_inside[r] <= played.idle[r] + 1e-9);
-      }
-    }
-  }
 }
 
 TEST_CASE("Communication between two stages delays 1F1B by exactly its own critical path") {
