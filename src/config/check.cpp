@@ -185,7 +185,7 @@ class Checker {
 
   void device() {
     const DType p = j_.workload.precision;
-    if (j_.cluster.device.peak.count(p) == 0) {
+    if (job::peak_of(j_.cluster.device, p).count() <= 0) {
       no("workload.precision", "the device {} has no peak rate for {}; expected {}",
          j_.cluster.device.name, job::to_string(p), formats());
     }
@@ -223,7 +223,7 @@ class Checker {
            o.first + o.count - 1, c.nodes);
       } else if (o.device.peak.empty()) {
         no(key, "the override has no device; expected {{first, count, device}}");
-      } else if (o.device.peak.count(j_.workload.precision) == 0) {
+      } else if (job::peak_of(o.device, j_.workload.precision).count() <= 0) {
         no(key, "the device {} has no peak rate for {}; expected another precision", o.device.name,
            job::to_string(j_.workload.precision));
       }

@@ -217,8 +217,7 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
                                                model::FlopConvention::megatron_causal)
                                  .count() /
                              ranks;
-  const auto peak = device.peak.find(job.workload.precision);
-  const double peak_rate = peak == device.peak.end() ? 0 : peak->second.count();
+  const double peak_rate = job::peak_of(device, job.workload.precision).count();
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
