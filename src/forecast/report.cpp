@@ -80,7 +80,11 @@ result::StageMemory stage_memory(const Source& s, int stage, const program::Prog
 }
 
 const char* group_name(std::uint32_t role) {
-  static constexpr const char* kNames[] = {"tensor", "data", "data replicas", "embedding", "norm"};
+  // In the order of lower's roles.
+  static constexpr const char* kNames[] = {
+      "tensor",        "data",   "data replicas", "embedding",     "norm",        "context",
+      "context inner", "expert", "expert tensor", "tensor expert", "expert data", "expert replicas",
+      "partition",     "pair",   "pipe"};
   return role < std::size(kNames) ? kNames[role] : "other";
 }
 
