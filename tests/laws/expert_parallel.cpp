@@ -1,0 +1,306 @@
+// Laws of expert parallelism: rows conserved, bytes of every dispatcher as closed forms, parameters
+// divided, loads and capacities, and whole forecasts: no time over free links, the folded world as
+// the full one.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "../unit/model/models.h"
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/cost/collectives.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/model/experts.h"
+#include "stepcast/strategy/plan.h"
+
+using namespace stepcast;
+using Dispatcher = job::MoeRuntime::Dispatcher;
+using Kind = job::ExpertBalance::Kind;
+
+namespace {
+
+constexpr int kExperts = 16;
+constexpr int kTopk = 4;
+
+std::string job_text(int tensor, int expert, int expert_tensor, const std::string& moe,
+                     const std::string& more = "") {
+  return fmt::format(
+      "model: {{layers: 4, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, ffn: 8192, vocab: "
+      "32000, gated_mlp: true, norm: rms, positions: rotary, moe: {{experts: {}, topk: {}, ffn: "
+      "1024}}}}\n"
+      "cluster: {{use: dgx-h100, nodes: 2}}\n"
+      "system: megatron-lm\n"
+      "workload: {{sequence_length: 2048, global_batch: 32, micro_batch: 1}}\n"
+      "parallelism: {{tensor: {}, expert: {}, expert_tensor: {}, sequence_parallel: {}, sharding: "
+      "zero1{}}}\n"
+      "moe: {}\n",
+      kExperts, kTopk, tensor, expert, expert_tensor, tensor > 1, more, moe);
+}
+
+job::Job job_of(const std::string& text) { return config::parse(text, "expert").job; }
+
+strategy::Plan plan_of(const job::Job& job) {
+  auto plan = strategy::resolve(job);
+  if (const auto* why = std::get_if<Infeasible>(&plan)) {
+    FAIL(why->key << ": " << why->reason);
+  }
+  return std::get<strategy::Plan>(std::move(plan));
+}
+
+result::Report report_of(const job::Job& job, forecast::Fidelity fidelity) {
+  forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
+  forecast::Options options;
+  options.fidelity = fidelity;
+  auto out = forecaster.forecast(job, options);
+  if (const auto* why = std::get_if<Infeasible>(&out)) {
+    FAIL(why->key << ": " << why->reason);
+  }
+  return std::get<result::Report>(std::move(out));
+}
+
+model::Shard shard_of(int tensor, int expert, int expert_tensor) {
+  model::Shard s;
+  s.sequences = 1;
+  s.sequence_length = 4096;
+  s.tensor = tensor;
+  s.sequence_parallel = tensor > 1;
+  s.expert = expert;
+  s.expert_tensor = expert_tensor;
+  return s;
+}
+
+}  // namespace
+
+TEST_CASE("Every copy of a token reaches one expert") {
+  const auto m = test::moe(test::llama("m", 4, 2048, 16, 16, 8192, 32000), kExperts, kTopk, 1024);
+  for (const int t : {1, 2, 4}) {
+    for (const int ep : {1, 2, 4, 16}) {
+      for (const int et : {1, 2}) {
+        const auto rows = model::expert_rows(m, shard_of(t, ep, et), {});
+        CHECK(rows.tokens * t == 4096);
+        CHECK(rows.sent == rows.tokens * kTopk);
+        CHECK(rows.received == rows.sent);       // balanced
+        CHECK(rows.computed == rows.sent * et);  // each expert-tensor rank sees the rows of all
+        CHECK(rows.gathered == rows.tokens * ep * et);
+        // A token goes to a rank once: at most one copy a rank, at most top-k.
+        CHECK(rows.distinct <= rows.sent);
+        CHECK(rows.distinct <= rows.tokens * ep);
+        CHECK(rows.distinct >= rows.tokens);
+      }
+    }
+  }
+}
+
+TEST_CASE("Expected groups of a token's experts") {
+  CHECK(model::expected_groups(8, 2, 1) == 1.0);
+  CHECK(model::expected_groups(8, 8, 4) == Catch::Approx(4.0));
+  CHECK(model::expected_groups(8, 1, 8) == Catch::Approx(1.0));
+  // Two of four experts in two groups: both in one with probability 1/3.
+  CHECK(model::expected_groups(4, 2, 2) == Catch::Approx(2 - 1.0 / 3));
+  CHECK(model::expected_groups(128, 8, 128) == Catch::Approx(8.0));
+}
+
+TEST_CASE("Loads of the most loaded rank") {
+  const auto load = [](job::ExpertBalance b, int ranks) {
+    return model::expert_load(b, kExperts, ranks, 1e5);
+  };
+  CHECK(load({}, 8) == 1.0);
+  CHECK(load({Kind::forced}, 8) > 1.0);
+  CHECK(load({Kind::forced}, 8) < 1.03);
+  CHECK(load({Kind::forced}, 16) > load({Kind::forced}, 4));
+  double last = 0;
+  for (const double spread : {1.0, 1.2, 1.5, 2.0, 4.0}) {
+    const double now = load({Kind::spread, spread}, 8);
+    CHECK(now > last);
+    CHECK(load({Kind::spread, spread}, 16) == Catch::Approx(spread));  // one expert a rank
+    CHECK(load({Kind::spread, spread}, 1) == 1.0);
+    last = now;
+  }
+  job::ExpertBalance shares{Kind::shares, 1, std::vector<double>(kExperts, 1.0)};
+  CHECK(load(shares, 4) == Catch::Approx(1.0));
+  shares.shares[5] = 17;  // of 32 in all: its rank of four takes 20
+  CHECK(load(shares, 4) == Catch::Approx(20.0 / 8));
+  CHECK(load(shares, 16) == Catch::Approx(17.0 / 2));
+}
+
+TEST_CASE("A capacity cuts the hot experts and nothing else") {
+  auto job = job_of(
+      job_text(1, 16, 1, "{dispatcher: alltoall, capacity_factor: 1.5, balance: {spread: 3}}"));
+  const auto cut = model::routing_of(job);
+  CHECK(cut.load == Catch::Approx(1.5));
+  // 3 becomes 1.5; the other fifteen stay at 13/15.
+  CHECK(cut.kept == Catch::Approx((1.5 + 13) / 16));
+  job.moe.capacity_factor = 4.0;
+  const auto whole = model::routing_of(job);
+  CHECK(whole.load == Catch::Approx(3.0));
+  CHECK(whole.kept == Catch::Approx(1.0));
+}
+
+namespace {
+
+constexpr std::int64_t kLayers = 4;
+constexpr std::int64_t kTokens = 2048;
+constexpr std::int64_t kHidden = 2048;
+
+// Bytes per rank and step of one operation of a group's traffic.
+std::int64_t traffic(const result::Report& report, const std::string& group,
+                     const std::string& op) {
+  std::int64_t bytes = 0;
+  for (const auto& t : report.traffic) {
+    bytes += t.group == group && t.op.rfind(op, 0) == 0 ? t.bytes.count() : 0;
+  }
+  return bytes;
+}
+
+Time exposed(const result::Report& report) { return report.breakdown.front().expert; }
+
+}  // namespace
+
+TEST_CASE("Bytes of every dispatcher are the closed forms") {
+  // Two tensor ranks share a sequence; 16 ranks, 32 sequences: 4 micro-batches.
+  const std::int64_t times = kLayers * 4;
+  const std::int64_t row = kHidden * 2;
+  const std::int64_t copies = kTokens / 2 * kTopk;
+  SECTION("all-to-all: copies and their probabilities there and back, and the gradients of both") {
+    const auto r =
+        report_of(job_of(job_text(2, 8, 1, "{dispatcher: alltoall}")), forecast::Fidelity::folded);
+    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 4));
+  }
+  SECTION("expert-tensor ranks gather what each received and reduce what each made") {
+    const auto r =
+        report_of(job_of(job_text(2, 4, 2, "{dispatcher: alltoall}")), forecast::Fidelity::folded);
+    CHECK(traffic(r, "expert", "all_to_all") == times * (4 * copies * row + 2 * copies * 4));
+    CHECK(traffic(r, "expert tensor", "all_gather") == times * 2 * (2 * copies) * row);
+    CHECK(traffic(r, "expert tensor", "reduce_scatter") == times * 2 * (2 * copies) * row);
+  }
+  SECTION("all-gather: tokens of all ranks of the group, whatever the top-k") {
+    const auto r =
+        report_of(job_of(job_text(2, 4, 2, "{dispatcher: allgather}")), forecast::Fidelity::folded);
+    const std::int64_t gathered = kTokens / 2 * 8;
+    CHECK(traffic(r, "tensor expert", "reduce_scatter") == times * 2 * gathered * row);
+    CHECK(traffic(r, "tensor expert", "all_gather") ==
+          times * (2 * gathered * row + gathered * kExperts * 5));
+  }
+  SECTION("DeepEP: a token once, however many experts it wants") {
+    const auto r =
+        report_of(job_of(job_text(1, 8, 1, "{dispatcher: deepep}")), forecast::Fidelity::folded);
+    CHECK(traffic(r, "expert", "tokens") == kLayers * 2 * 4 * kTokens * row);
+  }
+}
+
+TEST_CASE("Tokens by DeepEP cross the network once a node, NVLink once a rank") {
+  auto job = job_of(job_text(1, 16, 1, "{dispatcher: deepep}"));
+  cost::CurveTable curves;
+  const cost::Collectives prices(job.cluster, job.nccl,
+                                 std::string(STEPCAST_SOURCE_DIR) + "/calibration", {}, curves);
+  const auto topology = std::get<cluster::Topology>(cluster::Topology::build(job.cluster));
+  std::vector<int> ranks(16);
+  std::iota(ranks.begin(), ranks.end(), 0);
+  const auto both = topology.shape(ranks);
+  ranks.resize(8);
+  const auto one = topology.shape(ranks);
+  const cost::TokenExchange tokens{Bytes(1 << 26), kExperts, kTopk, 1};
+  const auto within = prices.exchange(tokens, one);
+  CHECK(within.nic.count() == 0);
+  const auto copies = model::expected_groups(kExperts, kTopk, 8);
+  CHECK(static_cast<double>(within.nvlink.count()) ==
+        Catch::Approx((1 << 26) * copies * 7 / 8).epsilon(1e-6));
+  const auto across = prices.exchange(tokens, both);
+  const auto nodes = model::expected_groups(kExperts, kTopk, 2);
+  CHECK(static_cast<double>(across.nic.count()) ==
+        Catch::Approx((1 << 26) * nodes / 2).epsilon(1e-6));
+  // Copies to every expert's rank would cross 8/15 of top-k times.
+  CHECK(across.nic.count() < (1 << 26) * kTopk * 8 / 16);
+  CHECK(across.fluid > within.fluid);
+  auto hot = tokens;
+  hot.load = 2;
+  CHECK(prices.exchange(hot, both).fluid > across.fluid);
+}
+
+TEST_CASE("Over free links bytes to experts take no time") {
+  const auto fast = [](int topk) {
+    auto job = job_of(job_text(1, 16, 1, "{dispatcher: alltoall}"));
+    job.model.moe->topk = topk;
+    job.cluster.device.nvlink = job.cluster.device.nvlink * 1e4;
+    job.cluster.node.nic = job.cluster.node.nic * 1e4;
+    return report_of(job, forecast::Fidelity::folded);
+  };
+  const double few = to_seconds(exposed(fast(1)));
+  const double many = to_seconds(exposed(fast(8)));
+  CHECK(many < 1.1 * few + 1e-4);
+  auto real = job_of(job_text(1, 16, 1, "{dispatcher: alltoall}"));
+  real.model.moe->topk = 8;
+  CHECK(to_seconds(exposed(report_of(real, forecast::Fidelity::folded))) > 2 * many);
+}
+
+TEST_CASE("Experts are divided by expert and expert-tensor ranks, and nothing else is") {
+  const auto parameters = [](int tensor, int expert, int expert_tensor) {
+    const auto plan =
+        plan_of(job_of(job_text(tensor, expert, expert_tensor, "{dispatcher: alltoall}")));
+    std::int64_t experts = 0;
+    std::int64_t rest = 0;
+    const auto graph =
+        model::build_layer(plan.job.model, model::LayerKind::moe, plan.shard, plan.style);
+    for (const auto& op : graph.operators) {
+      (op.expert_parameters ? experts : rest) += op.parameters;
+    }
+    return std::pair(experts, rest);
+  };
+  const auto [whole, dense] = parameters(1, 1, 1);
+  CHECK(whole == kExperts * 3 * kHidden * 1024);
+  for (const int ep : {2, 4, 8, 16}) {
+    CHECK(parameters(1, ep, 1) == std::pair(whole / ep, dense));
+  }
+  CHECK(parameters(1, 4, 2) == std::pair(whole / 8, dense));
+  CHECK(parameters(2, 8, 1).first == whole / 8);
+  CHECK(parameters(2, 8, 1).second < dense);
+}
+
+TEST_CASE("A hot expert slows the step and fills memory, more the hotter") {
+  double time = 0;
+  std::int64_t activations = 0;
+  for (const char* spread : {"1", "1.5", "2.5"}) {
+    const auto r = report_of(
+        job_of(job_text(1, 16, 1,
+                        fmt::format("{{dispatcher: alltoall, balance: {{spread: {}}}}}", spread))),
+        forecast::Fidelity::folded);
+    CHECK(r.step_time.value > time);
+    CHECK(r.memory.front().activations.count() > activations);
+    time = r.step_time.value;
+    activations = r.memory.front().activations.count();
+  }
+}
+
+TEST_CASE("The folded world of experts is the full one") {
+  for (const auto& [tensor, expert, expert_tensor, moe] :
+       {std::tuple(1, 8, 1, "{dispatcher: alltoall}"),
+        std::tuple(2, 8, 1, "{dispatcher: alltoall}"),
+        std::tuple(2, 4, 2, "{dispatcher: allgather}"),
+        std::tuple(4, 2, 2, "{dispatcher: alltoall}"), std::tuple(1, 16, 1, "{dispatcher: deepep}"),
+        std::tuple(2, 4, 1, "{dispatcher: hybridep}")}) {
+    const auto job = job_of(job_text(tensor, expert, expert_tensor, moe));
+    INFO(tensor << " " << expert << " " << expert_tensor << " " << moe);
+    const auto folded = report_of(job, forecast::Fidelity::folded);
+    const auto full = report_of(job, forecast::Fidelity::full);
+    CHECK(folded.step_time.value == Catch::Approx(full.step_time.value).epsilon(1e-9));
+    CHECK(folded.peak.value == full.peak.value);
+  }
+}
+
+TEST_CASE("Shared experts beside the dispatch hide it") {
+  const auto time = [](bool beside) {
+    auto job = job_of(job_text(1, 16, 1, "{dispatcher: alltoall}"));
+    job.model.moe->shared_experts = 1;
+    job.model.moe->shared_ffn = 8192;
+    job.parallelism.overlap.shared_expert = beside;
+    return report_of(job, forecast::Fidelity::folded);
+  };
+  const auto apart = time(false);
+  const auto beside = time(true);
+  CHECK(beside.step_time.value < apart.step_time.value);
+  CHECK(exposed(beside) < exposed(apart));
+  CHECK(traffic(beside, "expert", "all_to_all") == traffic(apart, "expert", "all_to_all"));
+}
