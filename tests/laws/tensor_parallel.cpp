@@ -1,0 +1,194 @@
+// Closed forms of tensor parallelism: what grids of ranks compute, hold and move; products in
+// chunks beside their exchanges.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include "catch.hpp"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "support/lowered.h"
+
+using namespace stepcast;
+using program::Category;
+using support::Lowered;
+
+namespace {
+
+constexpr std::int64_t kSequence = 1024;
+constexpr std::int64_t kHidden = 1024;
+constexpr std::int64_t kFfn = 4096;
+constexpr int kBatch = 8;
+
+std::string grid(const char* parallelism, int gpus = 8, const char* cluster = "dgx-a100") {
+  return fmt::format(
+      "model: {{layers: 1, hidden: {}, heads: 16, kv_heads: 16, head_dim: 64, ffn: {}, vocab: "
+      "32768, max_positions: 1024, "
+      "tied_embeddings: false, biases: false}}\n"
+      "cluster: {{use: {}, nodes: 1, gpus_per_node: {}}}\nsystem: megatron-lm\n"
+      "workload: {{sequence_length: {}, micro_batch: {}, global_batch: {}}}\nkernels: {{attention: "
+      "flash2}}\n"
+      "parallelism: {}\n",
+      kHidden, kFfn, cluster, gpus, kSequence, kBatch, kBatch, parallelism);
+}
+
+struct Linear {
+  const char* name;
+  std::int64_t k, n;
+};
+constexpr Linear kLinears[] = {{"qkv", kHidden, 3 * kHidden},
+                               {"out", kHidden, kHidden},
+                               {"fc1", kHidden, kFfn},
+                               {"fc2", kFfn, kHidden}};
+
+// FLOPs of the products that a rank launches, forward and backward.
+double parameters(const Lowered& l) {
+  double sum = 0;
+  for (const auto& b : l.program().buffers) {
+    if (b.category == program::MemoryCategory::parameters) {
+      sum += static_cast<double>(b.bytes.count());
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("2D: SUMMA broadcasts q blocks of X and W a product, and reduces as many", "[laws]") {
+  const int q = 2;
+  const Lowered l(grid("{tensor: 4, tensor_kind: two_d}", 4));
+  const std::int64_t rows = kBatch * kSequence;
+  for (const Linear& w : kLinears) {
+    INFO(w.name);
+    const std::int64_t x = rows * w.k / (q * q) * 2;
+    const std::int64_t weights = w.k * w.n / (q * q) * 2;
+    // Forward X and W; dX: W in, X out; dW: X in, W out.
+    const auto xs = l.sent(Category::tensor, fmt::format("{} x broadcast", w.name));
+    CHECK(xs.count == q);
+    CHECK(xs.bytes == q * x);
+    CHECK(l.sent(Category::tensor, fmt::format("{} w broadcast", w.name)).bytes == q * weights);
+    CHECK(l.sent(Category::tensor, fmt::format("{} dgrad w broadcast", w.name)).bytes ==
+          q * weights);
+    CHECK(l.sent(Category::tensor, fmt::format("{} dgrad reduce", w.name)).bytes == q * x);
+    CHECK(l.sent(Category::tensor, fmt::format("{} wgrad x broadcast", w.name)).bytes == q * x);
+    CHECK(l.sent(Category::tensor, fmt::format("{} wgrad reduce", w.name)).bytes == q * weights);
+  }
+}
+
+TEST_CASE(
+    "2.5D: a layer of the grid has 1/depth of the batch; weight gradients are reduced over the "
+    "layers",
+    "[laws]") {
+  const int q = 2, depth = 2;
+  const Lowered l(grid("{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}"));
+  for (const Linear& w : kLinears) {
+    INFO(w.name);
+    const std::int64_t x = kBatch * kSequence / depth * w.k / (q * q) * 2;
+    const std::int64_t weights = w.k * w.n / (q * q) * 2;
+    CHECK(l.sent(Category::tensor, fmt::format("{} x broadcast", w.name)).bytes == q * x);
+    CHECK(l.sent(Category::tensor, fmt::format("{} w broadcast", w.name)).bytes == q * weights);
+    const auto copies = l.sent(Category::tensor, fmt::format("{} wgrad all_reduce", w.name));
+    CHECK(copies.count == 1);
+    CHECK(copies.bytes == weights);
+  }
+}
+
+TEST_CASE("3D: X, W and Y are gathered and scattered over one side each", "[laws]") {
+  const int l3 = 2;
+  const Lowered l(grid("{tensor: 8, tensor_kind: three_d}"));
+  for (const Linear& w : kLinears) {
+    INFO(w.name);
+    const std::int64_t x = kBatch * kSequence * w.k / (l3 * l3) * 2;
+    const std::int64_t weights = w.k * w.n / (l3 * l3) * 2;
+    const std::int64_t y = kBatch * kSequence * w.n / (l3 * l3) * 2;
+    CHECK(l.sent(Category::tensor, fmt::format("{} x all_gather", w.name)).bytes ==
+          2 * x);  // forward, and for dW
+    CHECK(l.sent(Category::tensor, fmt::format("{} w all_gather", w.name)).bytes == 2 * weights);
+    CHECK(l.sent(Category::tensor, fmt::format("{} y reduce_scatter", w.name)).bytes == y);
+    CHECK(l.sent(Category::tensor, fmt::format("{} dy all_gather", w.name)).bytes == y);
+    CHECK(l.sent(Category::tensor, fmt::format("{} dx reduce_scatter", w.name)).bytes == x);
+    CHECK(l.sent(Category::tensor, fmt::format("{} dw reduce_scatter", w.name)).bytes == weights);
+  }
+}
+
+TEST_CASE("Grids hold 1/P of the parameters, 2.5D depth/P", "[laws]") {
+  const double whole = parameters(Lowered(grid("{tensor: 1, data: 1}", 1)));
+  const double two = parameters(Lowered(grid("{tensor: 4, tensor_kind: two_d}", 4)));
+  const double half =
+      parameters(Lowered(grid("{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}")));
+  const double three = parameters(Lowered(grid("{tensor: 8, tensor_kind: three_d}")));
+  CHECK(std::abs(two / (whole / 4) - 1) < 0.01);
+  CHECK(std::abs(half / (whole / 4) - 1) < 0.01);
+  CHECK(std::abs(three / (whole / 8) - 1) < 0.01);
+}
+
+TEST_CASE("Grids and chunked products run, folded as in full", "[laws]") {
+  for (const char* parallelism :
+       {"{tensor: 4, tensor_kind: two_d}", "{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}",
+        "{tensor: 8, tensor_kind: three_d}",
+        "{tensor: 4, sequence_parallel: true, overlap: {tensor: ring}}",
+        "{tensor: 8, sequence_parallel: true, overlap: {tensor: async}}",
+        "{tensor: 4, sequence_parallel: true, overlap: {tensor: bulk}}"}) {
+    INFO(parallelism);
+    Lowered l(grid(parallelism), true);
+    const auto full = std::get<program::Timeline>(engine::run(l.world));
+    const auto folded = lower::fold(l.world);
+    REQUIRE(folded);
+    const auto fast = std::get<program::Timeline>(engine::run(folded->world));
+    CHECK(full.period == fast.period);
+    l.free_links();
+    const auto free = std::get<program::Timeline>(engine::run(l.world));
+    CHECK(free.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)] == 0);
+    CHECK(free.period < full.period);
+  }
+}
+
+TEST_CASE(
+    "Chunked products move what collectives move, and hide it no faster than the slower of both",
+    "[laws]") {
+  const int t = 8;
+  const std::string serial = "{tensor: 8, sequence_parallel: true}";
+  const std::string ring = "{tensor: 8, sequence_parallel: true, overlap: {tensor: ring}}";
+  const std::string async = "{tensor: 8, sequence_parallel: true, overlap: {tensor: async}}";
+  const std::int64_t activation = kBatch * kSequence * kHidden * 2;
+  for (const std::string& job : {ring, async}) {
+    INFO(job);
+    const Lowered l(grid(job.c_str()));
+    // Forward: rows to qkv and fc1, sums from out and fc2; backward: rows of the gradients to out
+    // and fc2.
+    CHECK(l.sent(Category::tensor, "qkv rows").bytes == activation * (t - 1) / t);
+    CHECK(l.sent(Category::tensor, "fc2 sums").bytes == activation * (t - 1) / t);
+    CHECK(l.sent(Category::tensor, "fc2 dgrad rows").bytes == activation * (t - 1) / t);
+    CHECK(l.sent(Category::tensor, "qkv input all_gather").bytes == activation);
+    const bool pipelined = l.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+    CHECK(l.sent(Category::tensor, "qkv dgrad reduce_scatter").bytes ==
+          (pipelined ? 0 : activation));
+    CHECK(l.sent(Category::tensor, "qkv dgrad sums").bytes ==
+          (pipelined ? activation * (t - 1) / t : 0));
+  }
+  // Slowdowns off: what is hidden costs nothing but the chunks' worse products and the sums.
+  const auto step = [](const Lowered& l) {
+    program::World world = l.world;
+    for (auto& shape : world.shapes) {
+      for (auto& price : shape.prices) {
+        price.pressure = 0;
+      }
+    }
+    return std::get<program::Timeline>(engine::run(world));
+  };
+  const Lowered before(grid(serial.c_str()));
+  const Lowered after(grid(ring.c_str()));
+  const auto kernels = [](const Lowered& l) {
+    std::int64_t sum = 0;
+    for (const auto& task : l.program().tasks) {
+      sum += task.kind == program::TaskKind::kernel ? task.duration : 0;
+    }
+    return sum;
+  };
+  const auto slow = step(before);
+  const auto fast = step(after);
+  CHECK(fast.period <= slow.period + (kernels(after) - kernels(before)));
+  CHECK(fast.period >= kernels(after));
+  CHECK(fast.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)] <
+        slow.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)]);
+}

@@ -1,0 +1,118 @@
+// A job's text as a world, and what its programs exchange.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <variant>
+
+#include "stepcast/config/config.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/strategy/plan.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::support {
+
+class Lowered {
+ public:
+  explicit Lowered(const std::string& text, bool merge = false)
+      : job(config::parse(text, "job").job) {
+    const auto files = text::data_directory() / "calibration";
+    kernels_ = std::make_unique<cost::Kernels>(job.cluster.device, job.kernels.library, files,
+                                               std::vector<std::string>{}, curves_);
+    collectives_ = std::make_unique<cost::Collectives>(job.cluster, job.nccl, files,
+                                                       std::vector<std::string>{}, curves_);
+    topology_ = std::make_unique<cluster::Topology>(
+        std::get<cluster::Topology>(cluster::Topology::build(job.cluster)));
+    plan = std::get<strategy::Plan>(strategy::resolve(job));
+    lower::Prices prices;
+    prices.kernels[job.cluster.device.name] = kernels_.get();
+    prices.collectives = collectives_.get();
+    prices.curves = &curves_;
+    lower::Options options;
+    options.merge = merge;
+    world = lower::build_world(plan, *topology_, prices, options);
+  }
+
+  // Everything that is sent takes no time and leaves kernels alone.
+  void free_links() {
+    for (program::Shape& shape : world.shapes) {
+      for (program::Price& price : shape.prices) {
+        price.latency = price.fluid = 0;
+        price.pressure = 0;
+      }
+    }
+  }
+
+  const program::Program& program(std::size_t rank = 0) const {
+    return world.programs[world.ranks[rank].program];
+  }
+  const program::Price& price(const program::Task& task, std::size_t rank = 0) const {
+    const auto id =
+        world.communicator_table[world.ranks[rank].first_communicator + task.communicator];
+    return world.shapes[world.communicators[id].shape].prices[task.price];
+  }
+  std::uint32_t size(const program::Task& task, std::size_t rank = 0) const {
+    return world
+        .communicators[world.communicator_table[world.ranks[rank].first_communicator +
+                                                task.communicator]]
+        .size;
+  }
+  const program::Price& price(const program::Transfer& transfer, std::size_t rank = 0) const {
+    const auto id = world.channel_table[world.ranks[rank].first_channel + transfer.channel];
+    return world.shapes[world.channels[id].shape].prices[transfer.price];
+  }
+
+  // Bytes of the tasks of a category whose label (the collective's own word and operator) holds
+  // `text`: collectives as NCCL counts them, exchanges by what this rank sends.
+  struct Sent {
+    std::int64_t bytes = 0;
+    int count = 0;
+  };
+  Sent sent(program::Category category, const std::string& text, std::size_t rank = 0) const {
+    Sent out;
+    const program::Program& p = program(rank);
+    for (const program::Task& task : p.tasks) {
+      const bool named = p.labels[task.label].find(text) != std::string::npos;
+      if (task.category != category || !named) {
+        continue;
+      }
+      if (task.kind == program::TaskKind::collective) {
+        out.bytes += price(task, rank).bytes;
+        ++out.count;
+      } else if (task.kind == program::TaskKind::exchange) {
+        for (int i = 0; i < task.transfers; ++i) {
+          const program::Transfer& t =
+              p.transfers[task.first_transfer + static_cast<std::uint32_t>(i)];
+          out.bytes += t.send ? price(t, rank).bytes : 0;
+        }
+        ++out.count;
+      }
+    }
+    return out;
+  }
+
+  // Time of the kernels whose label holds `text`.
+  std::int64_t kernels(const std::string& text, std::size_t rank = 0) const {
+    std::int64_t out = 0;
+    const program::Program& p = program(rank);
+    for (const program::Task& task : p.tasks) {
+      if (task.kind == program::TaskKind::kernel &&
+          p.labels[task.label].find(text) != std::string::npos) {
+        out += task.duration;
+      }
+    }
+    return out;
+  }
+
+  job::Job job;
+  strategy::Plan plan;
+  program::World world;
+
+ private:
+  cost::CurveTable curves_;
+  std::unique_ptr<cost::Kernels> kernels_;
+  std::unique_ptr<cost::Collectives> collectives_;
+  std::unique_ptr<cluster::Topology> topology_;
+};
+
+}  // namespace stepcast::support
