@@ -31,6 +31,10 @@ std::vector<model::LayerKind> layer_kinds(const job::Model& model) {
   return out;
 }
 
+// Streams that may move bytes at the same time: compute (with what it waits for), data, messages
+// down and up the pipeline, context, expert and tensor exchanges beside compute.
+enum StreamClass { kInLine, kBeside, kDown, kUp, kRound, kExperts, kChunks, kStreamClasses };
+
 // Who may move bytes through a resource at the same time: (rank, stream class). One user alone
 // cannot make it bind.
 class Users {
@@ -40,7 +44,7 @@ class Users {
     if (resource < 0) {
       return;
     }
-    const auto key = static_cast<std::uint32_t>(rank * 4 + stream_class);
+    const auto key = static_cast<std::uint32_t>(rank * kStreamClasses + stream_class);
     if (first_[resource] == kNone) {
       first_[resource] = key;
     } else if (first_[resource] != key) {
@@ -182,17 +186,24 @@ class WorldBuilder {
       case kAcross: {
         const bool beside = overlap.grad_reduce || overlap.param_gather ||
                             plan_.data_comm == strategy::DataComm::shard_all;
-        return beside ? 1 : 0;
+        return beside ? kBeside : kInLine;
       }
+      case kContext:
+      case kContextInner:
+        return kRound;
+      case kExpert:
+      case kExpertTensor:
+      case kTensorExpert:
+        return kExperts;
       default:
-        return 0;
+        return kInLine;
     }
   }
   // Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at
   // a time.
   int pipeline_class(bool forward) const {
     const bool blocking = !plan_.interleaved && plan_.order.placement == schedule::Placement::loop;
-    return blocking ? 0 : forward ? 2 : 3;
+    return blocking ? kInLine : forward ? kDown : kUp;
   }
 
   void add_group(Role role, const std::vector<int>& ranks) {
@@ -283,12 +294,12 @@ class WorldBuilder {
       if (plan_.grid.context > 1) {
         const int next = next_in_context_ring(plan_, r);
         if (next != r) {
-          add_channel(r, next, kSendContext, kReceiveContext, 1);
+          add_channel(r, next, kSendContext, kReceiveContext, kRound);
         }
       }
       if (plan_.grid.tensor > 1 &&
           plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none) {
-        add_channel(r, next_in_tensor_ring(plan_, r), kSendTensor, kReceiveTensor, 1);
+        add_channel(r, next_in_tensor_ring(plan_, r), kSendTensor, kReceiveTensor, kChunks);
       }
     }
   }
@@ -450,10 +461,9 @@ class WorldBuilder {
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
         const auto c = e.price(*prices_.collectives, s.group);
-        out.push_back(price_of(c, e.bytes,
-                               e.name() + " " +
-                                   cost::to_string(c.algorithm) + " " +
-                                   cost::to_string(c.protocol)));
+        out.push_back(price_of(
+            c, e.bytes,
+            e.name() + " " + cost::to_string(c.algorithm) + " " + cost::to_string(c.protocol)));
       }
     }
     // An operation alone never exceeds what it was measured at: capacity is at least any single
@@ -562,18 +572,20 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   std::iota(ranks.begin(), ranks.end(), 0);
   const GroupShape shape = topology.shape(ranks);
   std::map<cost::CurveId, Time> curves;
+  std::int64_t kernels = 0;
   auto time = [&](const std::vector<Item>& items) {
     std::int64_t now = 0;     // compute stream
     std::int64_t beside = 0;  // tensor stream
     for (const Item& item : items) {
       if (item.kind == Item::Kind::kernel) {
         now += item.duration;
+        kernels += item.duration;
         curves[item.curve] += Time(item.duration);
       } else if (item.kind == Item::Kind::join) {
         now = std::max(now, beside);
       } else {
-        if (item.role != kTensor) {
-          continue;  // overlapped or not, a bound may leave it out
+        if (item.role != kTensor || item.kind == Item::Kind::ring) {
+          continue;  // a bound may leave it out
         }
         const auto& entry = book.entries(kTensor)[item.price];
         const auto price = entry.price(*prices.collectives, shape);
@@ -592,12 +604,14 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
     const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
     curves.clear();
+    kernels = 0;
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
     if (layer && kind == Kind::full) {
       out.backward += time(passes.recompute);
     }
+    out.kernels = Time(kernels);
     out.parameters = passes.parameters;
     out.kept = passes.saved;
     out.input = passes.input;

@@ -6,7 +6,6 @@
 
 #include "cut.h"
 #include "features.h"
-#include "stages.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
@@ -44,16 +43,12 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
   const job::Job& job = plan.job;
   const auto& par = job.parallelism;
   const int p = par.pipeline;
-  job::Schedule schedule;
-  schedule.name = par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
-  schedule = par.schedule.value_or(schedule);
-  const auto table = schedule::table();
-  const auto entry = std::find_if(table.begin(), table.end(), [&](const schedule::Entry& e) {
-    return e.name == schedule.name;
-  });
-  if (entry == table.end()) {
+  job::Schedule schedule = par.schedule.value_or(job::Schedule{});
+  const schedule::Entry* entry = schedule_of(job);
+  if (entry == nullptr) {
     return infeasible("parallelism.schedule", fmt::format("unknown schedule '{}'", schedule.name));
   }
+  schedule.name = entry->name;
   const bool one_chunk = schedule.name == "gpipe" || schedule.name == "1f1b";
   if (par.virtual_pipeline > 1 &&
       (one_chunk || (entry->chunks > 0 && entry->chunks != par.virtual_pipeline))) {
@@ -139,9 +134,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   plan.expert_data = stage_ranks / expert_ranks;
   plan.style = model::style_of(job);
   // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
-  const bool megatron = job.system.family == job::System::Family::megatron;
-  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
-  plan.vocab = model::padded_vocab(job.model.vocab, divisor, par.tensor);
+  plan.vocab = padded_vocab(job, par.tensor);
   plan.job.model.vocab = plan.vocab;
   if (auto why = cut(plan)) {
     return *why;
@@ -183,11 +176,26 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   return plan;
 }
 
+const schedule::Entry* schedule_of(const job::Job& job) {
+  const auto& par = job.parallelism;
+  const std::string_view implied = par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
+  return schedule::find(par.schedule ? std::string_view(par.schedule->name) : implied);
+}
+
+std::int64_t padded_vocab(const job::Job& job, int tensor) {
+  // Megatron pads to 128 x tensor (--make-vocab-size-divisible-by); others keep it unless they say
+  // so.
+  const bool megatron = job.system.family == job::System::Family::megatron;
+  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
+  return model::padded_vocab(job.model.vocab, divisor, tensor);
+}
+
 int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }
 
 std::int64_t bucket_elements(const Plan& plan) {
   const auto& system = plan.job.system;
-  const bool sharded = plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
+  const bool sharded =
+      plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
   if (sharded && system.sharded_bucket_elements > 0) {
     return system.sharded_bucket_elements;
   }

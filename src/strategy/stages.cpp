@@ -1,5 +1,3 @@
-#include "stages.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,7 @@
 
 #include "layout.h"
 #include "stepcast/model/count.h"
+#include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
 namespace {

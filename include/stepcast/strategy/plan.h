@@ -53,6 +53,16 @@ struct Plan {
   int data_ranks() const { return grid.data * grid.context; }
 };
 
+// The schedule that a job names, or the one that its chunks imply; nullptr: no such name. A CSV file is none of them.
+const schedule::Entry* schedule_of(const job::Job& job);
+
+// Which layers each rank's chunks hold, [pipeline rank][chunk]. Infeasible names the key that does not fit.
+std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(const job::Job& job, schedule::Placement placement,
+                                                                       int chunks);
+
+// The vocabulary as the job's system pads it for so many tensor ranks.
+std::int64_t padded_vocab(const job::Job& job, int tensor);
+
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
 
