@@ -9,6 +9,10 @@
 //
 // Idle per rank with equal stages and free communication: (p-1)(F+B)/v. Live chunks: one more than
 // the warm-up.
+//
+// interleaved_zb (PyTorch's ScheduleInterleavedZeroBubble) splits the backward: half of that
+// warm-up between stages, min((p-1-r) + (v-1)N, mv), then F I and, r passes late, W. With one chunk
+// it is ZB-H1.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -31,6 +35,48 @@ std::vector<Slot> forward_table(int micro_batches, int chunks, int group) {
     }
   }
   return slots;
+}
+
+struct Shape {
+  int group;
+  int warm_up_per_stage;
+  bool split;  // I and W, W a rank's number of passes late
+};
+
+Order interleaved(const Request& request, const Shape& shape) {
+  const int p = request.stages;
+  const int v = request.chunks;
+  const std::vector<Slot> forwards = forward_table(request.micro_batches, v, shape.group);
+  const std::size_t total = forwards.size();
+  Order order;
+  order.ranks.reserve(static_cast<std::size_t>(p));
+  for (int rank = 0; rank < p; ++rank) {
+    const std::size_t warm_up = std::min(
+        static_cast<std::size_t>(shape.warm_up_per_stage * (p - 1 - rank) + request.extra_warmup) +
+            static_cast<std::size_t>(v - 1) * static_cast<std::size_t>(shape.group),
+        total);
+    const std::size_t late = static_cast<std::size_t>(rank);
+    std::vector<Slot> slots(forwards.begin(),
+                            forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
+    slots.reserve((shape.split ? 3 : 2) * total);
+    const auto backward = [&](Pass pass, std::size_t k) {
+      slots.push_back({pass, forwards[k].micro_batch, v - 1 - forwards[k].chunk});
+    };
+    for (std::size_t k = 0; k < total; ++k) {
+      if (k + warm_up < total) {
+        slots.push_back(forwards[k + warm_up]);
+      }
+      backward(shape.split ? Pass::input_grad : Pass::backward, k);
+      if (shape.split && k >= late) {
+        backward(Pass::weight_grad, k - late);
+      }
+    }
+    for (std::size_t k = total - std::min(late, total); shape.split && k < total; ++k) {
+      backward(Pass::weight_grad, k);
+    }
+    order.ranks.push_back(std::move(slots));
+  }
+  return order;
 }
 
 }  // namespace
@@ -59,31 +105,20 @@ Made make_interleaved(const Request& request) {
         "interleaved_1f1b would wait on itself",
         m, group, rest, p));
   }
-  const std::vector<Slot> forwards = forward_table(m, v, group);
-  const std::size_t total = forwards.size();
-  const auto backward = [&](std::size_t k) {
-    return Slot{Pass::backward, forwards[k].micro_batch, v - 1 - forwards[k].chunk};
-  };
-  Order order;
-  order.ranks.reserve(static_cast<std::size_t>(p));
-  for (int rank = 0; rank < p; ++rank) {
-    const std::size_t warm_up =
-        std::min(static_cast<std::size_t>(2 * (p - 1 - rank) + request.extra_warmup) +
-                     static_cast<std::size_t>(v - 1) * static_cast<std::size_t>(group),
-                 total);
-    std::vector<Slot> slots(forwards.begin(),
-                            forwards.begin() + static_cast<std::ptrdiff_t>(warm_up));
-    slots.reserve(2 * total);
-    for (std::size_t k = warm_up; k < total; ++k) {
-      slots.push_back(forwards[k]);
-      slots.push_back(backward(k - warm_up));
-    }
-    for (std::size_t k = total - warm_up; k < total; ++k) {
-      slots.push_back(backward(k));
-    }
-    order.ranks.push_back(std::move(slots));
+  return interleaved(request, {group, 2, false});
+}
+
+Made make_interleaved_zb(const Request& request) {
+  const int p = request.stages;
+  const int m = request.micro_batches;
+  const int rounds = std::max(1, m / p);
+  if (m % rounds != 0) {
+    return refuse(
+        fmt::format("{} micro-batches do not divide into {} rounds of {} stages: interleaved_zb "
+                    "would wait on itself",
+                    m, rounds, p));
   }
-  return order;
+  return interleaved(request, {m / rounds, 1, true});
 }
 
 }  // namespace stepcast::schedule

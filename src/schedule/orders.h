@@ -17,6 +17,7 @@ Made make_gpipe(const Request& request);
 Made make_one_f_one_b(const Request& request);
 Made make_one_f_one_b_overlap(const Request& request);
 Made make_interleaved(const Request& request);
+Made make_interleaved_zb(const Request& request);
 Made make_looped_bfs(const Request& request);
 Made make_circular(const Request& request);
 Made make_zb_h1(const Request& request);

@@ -37,6 +37,11 @@ constexpr std::array kTable = {
     Entry{"zb_h2",
           "the same without idle time for equal F, I and W, in twice the memory (2401.10241)",
           make_zb_h2, kLoop, 1, true},
+    Entry{.name = "interleaved_zb",
+          .summary =
+              "zb_h1 over several model chunks per rank (PyTorch ScheduleInterleavedZeroBubble)",
+          .make = make_interleaved_zb,
+          .splits_backward = true},
     Entry{
         .name = "zb_auto",
         .summary =

@@ -76,7 +76,9 @@ Trial random_trial(const Entry& entry, std::mt19937& random) {
                            0.5;
     request.weight_memory = upto(0, 4) / 4.0;
   }
-  if (name == "circular") {
+  if (name == "interleaved_zb") {
+    request.micro_batches = request.stages * upto(1, 5);
+  } else if (name == "circular") {
     request.micro_batches += request.stages;
   } else if (name == "dualpipe" || name == "chimera") {
     request.stages = 2 * upto(1, 4);
@@ -444,6 +446,19 @@ TEST_CASE("Chimera runs its figure's order and idles as its paper says") {
     }
     CHECK(played_of("chimera", {p, p}, {1, 1, 1, 0}).makespan ==
           3 * p + 2 * (p - 2));  // B = 2F, one unit
+  }
+}
+
+TEST_CASE("PyTorch's interleaved zero bubble is ZB-H1 on one chunk and idles less on more") {
+  for (const int p : {1, 2, 4, 8}) {
+    CHECK(to_csv(order_of("interleaved_zb", {p, 3 * p}), p) ==
+          to_csv(order_of("zb_h1", {p, 3 * p}), p));
+    double before = played_of("zb_h1", {p, 3 * p}, {}).makespan;
+    for (const int v : {2, 4}) {
+      const double idle = played_of("interleaved_zb", {p, 3 * p, v}, {}).makespan;
+      CHECK((p == 1 || idle < before));
+      before = idle;
+    }
   }
 }
 
