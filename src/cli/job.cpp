@@ -1,5 +1,6 @@
 // simulate --config NAME: forecast one training step.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <chrono>
 #include <cstdio>
@@ -12,6 +13,7 @@
 #include "output.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/interop/launch.h"
 #include "stepcast/report/report.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/text/document.h"
@@ -21,6 +23,10 @@ namespace {
 
 struct Options {
   std::string config;
+  std::vector<std::string> from;  // a system, then its files
+  std::string model, cluster, nodes;
+  std::vector<std::string> variables;
+  bool strict = false;
   std::vector<std::string> overrides;
   std::string json;
   std::string trace;
@@ -63,26 +69,82 @@ int print_lists() {
   return done;
 }
 
+// Files of a training system: the job, and what was found for --show-job.
+std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options& given) {
+  if (given.from.empty()) {
+    for (const auto& [option, value] : {std::pair{"--model", &given.model},
+                                        {"--cluster", &given.cluster},
+                                        {"--nodes", &given.nodes}}) {
+      if (!value->empty()) {
+        throw option_fault(option, fmt::format("goes with --from; expected --set {}",
+                                               option == std::string("--nodes")
+                                                   ? "cluster.nodes=N"
+                                                   : fmt::format("{}={}", option + 2, *value)));
+      }
+    }
+    if (given.strict || !given.variables.empty()) {
+      throw option_fault(given.strict ? "--strict" : "--define", "goes with --from; expected both");
+    }
+    return {config::load(given.config, given.overrides), std::nullopt};
+  }
+  interop::LaunchRequest request;
+  request.system = given.from.front();
+  request.inputs.assign(given.from.begin() + 1, given.from.end());
+  request.model = given.model;
+  request.cluster = given.cluster;
+  request.nodes = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  request.variables = given.variables;
+  request.overrides = given.overrides;
+  interop::Launch launch = interop::read_launch(request);
+  if (given.strict) {
+    if (auto faults = interop::as_faults(launch); !faults.empty()) {
+      throw InputError(std::move(faults));
+    }
+  }
+  for (const std::string& line : interop::warnings(launch)) {
+    write_stderr(line + "\n");
+  }
+  return {config::parse(launch.job, given.overrides), std::move(launch)};
+}
+
+// Beside each place of the job, the launch option that stands there.
+std::string show(config::Loaded loaded, const std::optional<interop::Launch>& launch) {
+  if (!launch) {
+    return config::show(loaded);
+  }
+  for (auto& [key, where] : loaded.origins) {
+    for (const interop::LaunchOption& option : launch->translated) {
+      if (where.line > 0 && to_string(option.origin) == to_string(where)) {
+        where = {fmt::format("{} {}", to_string(where), option.name), 0, 0};
+        break;
+      }
+    }
+  }
+  return config::show(loaded) + interop::describe(*launch);
+}
+
 int run(const Options& given) {
   if (given.list) {
     return print_lists();
   }
-  if (given.config.empty()) {
+  if (given.config.empty() == given.from.empty()) {
     throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --help shows examples, simulate --list the names)");
+                       given.config.empty()
+                           ? "missing; expected a job file or the name of one in configs/ "
+                             "(simulate --help shows examples, simulate --list the names)"
+                           : "given with --from; expected one of them");
   }
   forecast::Options options;
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = given.samples.empty() ? 0 : integer_option("--samples", given.samples, 1);
   options.trace = !given.trace.empty();
 
-  config::Loaded loaded = config::load(given.config, given.overrides);
+  auto [loaded, launch] = load_job(given);
   if (!given.seed.empty()) {
     loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }
   if (given.show_job) {
-    write_stdout("--show-job", config::show(loaded));
+    write_stdout("--show-job", show(loaded, launch));
     return done;
   }
 
@@ -105,7 +167,7 @@ int run(const Options& given) {
     outcome = forecaster.forecast(loaded.job, options);
   } catch (const std::overflow_error& error) {
     throw InputError(Fault{
-        Origin{given.config, 1, 1},
+        Origin{given.config.empty() ? given.from.back() : given.config, 1, 1},
         fmt::format("{}; expected a job whose times fit 64 bits of picoseconds", error.what())});
   }
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
@@ -149,6 +211,28 @@ Run add_job(CLI::App& app) {
   auto given = std::make_shared<Options>();
   app.add_option("--config", given->config, "job: a path, or a name in configs/")
       ->type_name("NAME");
+  app.add_option(
+         "--from", given->from,
+         fmt::format(
+             "read a training system's own files instead: one of {}; then files, and arguments "
+             "NAME=VALUE above them",
+             fmt::join(interop::launch_systems(), ", ")))
+      ->type_name("SYSTEM FILE ...")
+      ->expected(1, -1);
+  app.add_option("--cluster", given->cluster,
+                 "with --from: the machine, a name in configs/clusters or a path")
+      ->type_name("NAME");
+  app.add_option("--nodes", given->nodes, "with --from: its number of nodes")->type_name("N");
+  app.add_option("--model", given->model,
+                 "with --from: the model, a name in configs/models or a config.json, where the "
+                 "files leave it open")
+      ->type_name("NAME");
+  app.add_option("--define", given->variables,
+                 "with --from: a shell variable that the script leaves open")
+      ->type_name("NAME=VALUE")
+      ->allow_extra_args(false);
+  app.add_flag("--strict", given->strict,
+               "with --from: options that are unknown or not modelled are errors");
   app.add_option("--set", given->overrides,
                  "override a key, as often as needed: parallelism.tensor=4")
       ->type_name("KEY=VALUE")

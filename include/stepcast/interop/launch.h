@@ -1,0 +1,55 @@
+// What users of a training system already have (launch scripts, its JSON, YAML or TOML) as a job.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::interop {
+
+struct LaunchRequest {
+  std::string system;                  // a name of launch_systems()
+  std::vector<std::string> inputs;     // files, and arguments NAME=VALUE that stand above them
+  std::string model;                   // a name in configs/models or a path; "": the inputs name it
+  std::string cluster;                 // a name in configs/clusters or a path
+  int nodes = 0;                       // 0: the inputs say it
+  std::vector<std::string> variables;  // shell variables NAME=VALUE that a script leaves open
+  std::vector<std::string> overrides;  // --set of the job: what they state need not stand in the inputs
+};
+
+// One option as it was found.
+struct LaunchOption {
+  std::string name;   // as the system writes it: "--num-layers", "zero_optimization.stage"
+  std::string value;  // as written, variables filled in; "" of a bare flag
+  Origin origin;
+  std::string note;  // the keys of the job that it sets; or why it has no meaning or is not modelled
+};
+
+// Every option found stands in exactly one list.
+struct Launch {
+  text::Value job;  // keys of a job file, each with the place of its option
+  std::vector<LaunchOption> translated;
+  std::vector<LaunchOption> meaningless;  // a forecast does not depend on them
+  std::vector<LaunchOption> unmodelled;   // they would matter, and are left out
+  std::vector<LaunchOption> unknown;
+  std::vector<Fault> remarks;  // parts of a script that were not evaluated
+};
+
+// "megatron", "deepspeed", ...
+std::vector<std::string> launch_systems();
+
+// Throws InputError with every fault: files that cannot be read, values of another type, and what neither the inputs
+// nor the request say.
+Launch read_launch(const LaunchRequest& request);
+
+// "FILE:LINE:COLUMN: warning: ..." for each unknown and unmodelled option and remark.
+std::vector<std::string> warnings(const Launch& launch);
+// The same as faults, for whoever wants none left out.
+std::vector<Fault> as_faults(const Launch& launch);
+
+// The options by list, as comments behind a job in YAML.
+std::string describe(const Launch& launch);
+
+}  // namespace stepcast::interop

@@ -1,0 +1,22 @@
+// Megatron-LM and its forks share one command line: parts of its reader.
+#pragma once
+
+#include <vector>
+
+#include "draft.h"
+
+namespace stepcast::interop::launch {
+
+const std::vector<Rule>& megatron_model_rules();
+const std::vector<Rule>& megatron_parallel_rules();
+const std::vector<Rule>& megatron_kernel_rules();
+const std::vector<Rule>& megatron_fork_rules();
+const std::vector<Unread>& megatron_meaningless();
+const std::vector<Unread>& megatron_unmodelled();
+
+void finish_megatron_model(Draft& draft);
+void finish_megatron_parallel(Draft& draft);
+void finish_megatron_kernels(Draft& draft);
+void finish_megatron_fork(Draft& draft);
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,121 @@
+// Flags that forks of Megatron-LM add, and the preset that each of them means.
+#include <fmt/format.h>
+
+#include "megatron.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+// Megatron-LLaMA: gradients and states are sharded, and reduced behind every micro-batch.
+void overlapped_optimizer(Draft& d, const Setting& s, std::string_view) {
+  d.preset = "megatron-llama";
+  d.set(s, "parallelism.sharding", "zero2");
+  d.set(s, "parallelism.accumulation.reduce", "each");
+  d.set(s, "parallelism.overlap.grad_reduce", true);
+  d.set(s, "parallelism.overlap.param_gather", true);
+}
+
+void zero_stage(Draft& d, const Setting& s, std::string_view key) {
+  const std::string stage = plain_text(s.value);
+  if (stage.size() != 1 || stage[0] < '0' || stage[0] > '3') {
+    d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, stage));
+    return;
+  }
+  d.set(s, key, stage == "0" ? std::string_view("none") : std::string_view("zero" + stage));
+}
+
+void under_deepspeed(Draft& d, const Setting&, std::string_view) {
+  d.preset = "megatron-deepspeed";
+}
+
+void no_pipeline(Draft& d, const Setting& s, std::string_view key) {
+  // The flag only says that layers are no PipelineModule; with one stage it changes nothing.
+  if (is_true(s) && d.size("parallelism.pipeline", 1) == 1) {
+    d.set(s, key, 1);
+  }
+}
+
+void zero_bubble(Draft& d) {
+  const bool enabled = d.on("enable-zero-bubble");
+  const Setting* named = d.present("zero-bubble-v-schedule");
+  const Setting* shaped = named != nullptr ? named : d.present("enable-1f1b-v");
+  const Setting* pending = d.find("zero-bubble-max-pending-backward");
+  const Setting* setup = d.find("zero-bubble-v-schedule-mem-setup");
+  const Setting* vocabulary = d.present("enable-vocab-parallel");
+  const Setting* runtime = d.present("enable-zb-runtime");
+  if (!enabled && shaped == nullptr && vocabulary == nullptr && runtime == nullptr) {
+    return;
+  }
+  d.preset = "zero-bubble";
+  constexpr const char* kKey = "parallelism.schedule";
+  if (shaped != nullptr && is_true(*shaped)) {
+    const std::string how = setup == nullptr ? "zb" : plain_text(setup->value);
+    d.set(setup == nullptr ? *shaped : *setup, kKey,
+          how == "min"    ? "v_min"
+          : how == "half" ? "v_half"
+                          : "zb_v");
+    d.drop("parallelism.virtual_pipeline");  // its two chunks belong to the schedule
+  } else if (enabled) {
+    d.set(*d.present("enable-zero-bubble"), kKey, "zb_auto");
+    const auto live = d.number("zero-bubble-max-pending-backward");
+    const auto stages = static_cast<double>(d.size("parallelism.pipeline", 1));
+    if (pending != nullptr && live) {
+      // Micro-batches in flight, of which 1F1B's first stage holds as many as there are stages.
+      d.set(*pending, "parallelism.schedule.memory_limit", *live / stages);
+    }
+  }
+  if (d.on("enable-optimizer-post-validation")) {
+    d.set(*d.present("enable-optimizer-post-validation"), "system.optimizer_post_validation", true);
+  } else {
+    d.assume(d.defaults(), "system.optimizer_post_validation", scalar("false", d.defaults()));
+  }
+}
+
+}  // namespace
+
+const std::vector<Rule>& megatron_fork_rules() {
+  static const std::vector<Rule> rules = {
+      // Megatron-LLaMA
+      flag("overlapped-distributed-optimizer", "", overlapped_optimizer),
+      {"reduce-bucket-size", "system.bucket_elements"},
+      // Megatron-DeepSpeed
+      flag("deepspeed", "", under_deepspeed),
+      {"zero-stage", "parallelism.sharding", zero_stage},
+      flag("no-pipeline-parallel", "parallelism.pipeline", no_pipeline),
+      flag("deepspeed-activation-checkpointing", "memory.recompute",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "full"); }),
+      // zero bubble
+      flag("enable-zero-bubble"),
+      flag("enable-zb-runtime"),
+      flag("zero-bubble-v-schedule"),
+      flag("enable-1f1b-v"),
+      {"zero-bubble-v-schedule-mem-setup", "parallelism.schedule", later},
+      {"zero-bubble-max-pending-backward", "parallelism.schedule", later},
+      flag("enable-optimizer-post-validation"),
+      flag("enable-vocab-parallel"),
+      // Yuan et al. (Megatron-Kwai)
+      flag("overlap-sp-ag", "parallelism.overlap.tensor",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "ring"); }),
+      flag("overlap-sp-rs", "parallelism.overlap.tensor",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "ring"); }),
+      {"kaimm-offload-activation-ratio", "memory.offload",
+       [](Draft& d, const Setting& s, std::string_view key) {
+         const auto share = d.number("kaimm-offload-activation-ratio");
+         if (share && *share > 0) {
+           d.set(s, key, "cpu");
+         }
+       }},
+  };
+  return rules;
+}
+
+void finish_megatron_fork(Draft& d) {
+  zero_bubble(d);
+  for (const Setting& s : d.settings()) {
+    if (s.name.starts_with("kaimm-")) {
+      d.preset = "megatron-lm-2023";
+    }
+  }
+}
+
+}  // namespace stepcast::interop::launch

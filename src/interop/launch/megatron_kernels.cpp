@@ -1,0 +1,194 @@
+// Megatron-LM's flags of number formats, kernels, recomputation and optimizer.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "megatron.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+void flash(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "flash2");
+  }
+}
+
+void attention(Draft& d, const Setting& s, std::string_view key) {
+  std::string kind = plain_text(s.value);
+  kind = kind.substr(kind.rfind('.') == std::string::npos ? 0 : kind.rfind('.') + 1);
+  if (kind == "flash") {
+    d.set(s, key, "flash2");
+  } else if (kind == "fused") {
+    d.set(s, key, "cudnn");
+  } else if (kind == "unfused" || kind == "local") {
+    d.set(s, key, "unfused");
+  } else if (kind != "auto") {  // auto: Transformer Engine chooses, as the preset says
+    d.refuse(s, fmt::format("{} is '{}'; expected auto | flash | fused | unfused | local", s.shown,
+                            kind));
+  }
+}
+
+void implementation(Draft& d, const Setting& s, std::string_view key) {
+  d.set(s, key, plain_text(s.value) == "transformer_engine");
+}
+
+void fused_loss(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "fused");
+  }
+}
+
+void fp32_gradients(Draft& d, const Setting& s, std::string_view) {
+  d.set(s, "memory.dtypes.gradients", "fp32");
+  d.set(s, "memory.dtypes.reduce", "fp32");
+}
+
+void bf16_gradients(Draft& d, const Setting& s, std::string_view) {
+  d.set(s, "memory.dtypes.gradients", "bf16");
+  d.set(s, "memory.dtypes.reduce", "bf16");
+}
+
+void optimizer(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  d.set(s, key, kind == "adam" ? std::string_view("adamw") : std::string_view(kind));
+}
+
+void offloaded(Draft& d, const Setting& s, std::string_view key) {
+  const std::string amount = plain_text(s.value);
+  if (is_true(s) && amount != "0.0" && amount != "0.") {
+    d.set(s, key, "cpu");
+  }
+}
+
+void full(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "full");
+  }
+}
+
+void selective(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "selective");
+  }
+}
+
+void recompute(Draft& d) {
+  const Setting* granularity = d.find("recompute-granularity");
+  const Setting* method = d.find("recompute-method");
+  if (granularity == nullptr) {
+    return;
+  }
+  const std::string kind = plain_text(granularity->value);
+  if (kind == "selective") {
+    // core_attn is what recompute-modules holds by default.
+    const Setting* modules = d.find("recompute-modules");
+    const std::string names = modules == nullptr ? "core_attn" : plain_text(modules->value);
+    d.set(*granularity, "memory.recompute",
+          names.find("core_attn") != std::string::npos ? "selective" : "none");
+    if (modules != nullptr && names != "core_attn") {
+      d.unmodelled(*modules, "modules other than core_attn are kept");
+    }
+    return;
+  }
+  if (kind != "full") {
+    d.refuse(*granularity,
+             fmt::format("{} is '{}'; expected full | selective", granularity->shown, kind));
+    return;
+  }
+  if (method == nullptr) {
+    d.set(*granularity, "memory.recompute", "full");
+    return;
+  }
+  const std::string how = plain_text(method->value);
+  if (how != "uniform" && how != "block") {
+    d.refuse(*method, fmt::format("{} is '{}'; expected uniform | block", method->shown, how));
+    return;
+  }
+  const std::string key = "memory.recompute." + how;
+  d.drop("memory.recompute");
+  if (const Setting* layers = d.find("recompute-num-layers")) {
+    d.set(*layers, key, layers->value);
+  } else {
+    d.set(*method, key, 1);
+  }
+}
+
+void precision(Draft& d) {
+  const Setting* format = d.first({"fp8-format", "fp8", "fp8-e4m3", "fp8-hybrid"});
+  if (format != nullptr && is_true(*format)) {
+    const std::string recipe = d.word("fp8-recipe");
+    const Setting* named = d.find("fp8-recipe");
+    d.set(named != nullptr ? *named : *format, "workload.precision",
+          recipe == "mxfp8"       ? "mxfp8"
+          : recipe == "blockwise" ? "fp8_block"
+                                  : "fp8");
+  } else if (const Setting* four = d.first({"fp4-format", "fp4"});
+             four != nullptr && is_true(*four)) {
+    d.set(*four, "workload.precision", "nvfp4");
+  } else if (d.on("bf16")) {
+    d.set(*d.present("bf16"), "workload.precision", "bf16");
+  } else if (d.on("fp16")) {
+    d.set(*d.present("fp16"), "workload.precision", "fp16");
+  } else {
+    d.assume(d.defaults(), "workload.precision", scalar("fp32", d.defaults()));
+  }
+}
+
+}  // namespace
+
+const std::vector<Rule>& megatron_kernel_rules() {
+  static const std::vector<Rule> rules = {
+      flag("bf16"),
+      flag("fp16"),
+      {"fp8-format", "workload.precision", later},
+      {"fp8", "workload.precision", later},
+      flag("fp8-hybrid"),
+      flag("fp8-e4m3"),
+      {"fp8-recipe", "workload.precision", later},
+      {"fp4-format", "workload.precision", later},
+      {"fp4", "workload.precision", later},
+      flag("accumulate-allreduce-grads-in-fp32", "", fp32_gradients),
+      flag("grad-reduce-in-bf16", "", bf16_gradients),
+      {"main-grads-dtype", "memory.dtypes.gradients"},
+      {"main-params-dtype", "memory.dtypes.master"},
+      {"exp-avg-dtype", "memory.dtypes.moments"},
+      {"exp-avg-sq-dtype", "memory.dtypes.moments"},
+      {"attention-backend", "kernels.attention", attention},
+      flag("use-flash-attn", "kernels.attention", flash),
+      flag("use-flash-attn-v2", "kernels.attention", flash),
+      flag("use-flash-attn-triton", "kernels.attention", flash),
+      {"transformer-impl", "system.transformer_engine", implementation},
+      {"no-masked-softmax-fusion", "system.fused_softmax", no},
+      {"no-bias-gelu-fusion", "system.fused_bias_activation", no},
+      {"no-bias-swiglu-fusion", "system.fused_bias_activation", no},
+      {"no-bias-dropout-fusion", "system.fused_bias_dropout_add", no},
+      {"no-rope-fusion", "system.fused_rotary", no},
+      {"apply-rope-fusion", "system.fused_rotary", yes},
+      {"use-fast-rope", "system.fused_rotary", yes},
+      {"use-fast-rms-norm", "system.fused_norm", yes},
+      {"no-gradient-accumulation-fusion", "system.gradient_accumulation_fusion", no},
+      flag("cross-entropy-loss-fusion", "kernels.loss", fused_loss),
+      {"enable-cuda-graph", "kernels.cuda_graph", yes},
+      {"external-cuda-graph", "kernels.cuda_graph", yes},
+      {"cuda-graph-impl", "kernels.cuda_graph", yes},
+      {"optimizer", "memory.optimizer", optimizer},
+      {"recompute-granularity", "memory.recompute", later},
+      {"recompute-method", "memory.recompute", later},
+      {"recompute-num-layers", "memory.recompute", later},
+      {"recompute-modules", "memory.recompute", later},
+      flag("recompute-activations", "memory.recompute", selective),
+      flag("checkpoint-activations", "memory.recompute", full),
+      {"cpu-offloading-num-layers", "memory.offload", offloaded},
+      flag("optimizer-cpu-offload", "memory.offload", offloaded),
+      flag("fine-grained-activation-offloading", "memory.offload", offloaded),
+  };
+  return rules;
+}
+
+void finish_megatron_kernels(Draft& d) {
+  precision(d);
+  recompute(d);
+}
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,113 @@
+// Models by the names that other programs give them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <filesystem>
+
+#include "draft.h"
+#include "stepcast/config/config.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+// Letters and digits of the last part of a path; what makers and tunings add is left out.
+std::string essence(std::string_view name) {
+  if (const auto slash = name.rfind('/'); slash != std::string_view::npos) {
+    name.remove_prefix(slash + 1);
+  }
+  std::string out;
+  for (const char c : name) {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '.') {
+      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    }
+  }
+  static constexpr std::array<std::string_view, 8> kWords = {"meta", "instruct", "chat", "base",
+                                                             "v0.1", "hf",       "v0.3", "config"};
+  for (const auto word : kWords) {
+    if (const auto at = out.find(word); at != std::string::npos) {
+      out.erase(at, word.size());
+    }
+  }
+  return out;
+}
+
+// Names under which the same sizes are known elsewhere.
+struct Alias {
+  std::string_view name;
+  std::string_view model;
+};
+constexpr std::array<Alias, 22> kAliases = {{
+    {"llama38b", "llama-3.1-8b"},           // torchtitan's flavour 8B: vocabulary 128256
+    {"llama370b", "llama-3.1-70b"},         //
+    {"llama3405b", "llama-3.1-405b"},       //
+    {"llama27b", "llama-2-7b"},             //
+    {"llama213b", "llama-2-13b"},           //
+    {"llama270b", "llama-2-70b"},           //
+    {"deepseekv3671b", "deepseek-v3"},      //
+    {"deepseekv3671.0b", "deepseek-v3"},    //
+    {"deepseekv316b", "deepseek-v2-lite"},  // torchtitan's 16B flavour has the sizes of V2-Lite
+    {"deepseekv2236b", "deepseek-v2"},      //
+    {"deepseekv3.1", "deepseek-v3"},        //
+    {"gpt3175b", "gpt3-175b"},              //
+    {"gpt3", "gpt3-175b"},                  //
+    {"gpt2small", "gpt2"},                  //
+    {"mixtral8x7b", "mixtral-8x7b"},        //
+    {"mistral7b", "mistral-7b"},            //
+    {"bertlarge", "bert-large"},            //
+    {"bertlargeuncased", "bert-large"},     //
+    {"gptj6b", "gpt-j-6b"},                 //
+    {"nemotron4340b", "nemotron-4-340b"},   //
+    {"llama65b", "llama-65b"},              //
+    {"llama7b", "llama-7b"},                //
+}};
+
+}  // namespace
+
+bool use_model(Draft& draft, const Setting& setting, const std::string& name) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  for (const fs::path& file : {fs::path(name), fs::path(name) / "config.json"}) {
+    if (file.extension() == ".json" && fs::is_regular_file(file, error)) {
+      draft.set(setting, "model.use", scalar(file.string(), setting.origin, true));
+      return true;
+    }
+  }
+  const auto known = config::list("models");
+  const std::string wanted = essence(name);
+  const auto use = [&](const std::string& model) {
+    draft.set(setting, "model.use", scalar(model, setting.origin, true));
+  };
+  for (const std::string& model : known) {
+    if (essence(model) == wanted) {
+      use(model);
+      return true;
+    }
+  }
+  for (const Alias& alias : kAliases) {
+    if (alias.name == wanted && std::find(known.begin(), known.end(), alias.model) != known.end()) {
+      use(std::string(alias.model));
+      return true;
+    }
+  }
+  return false;
+}
+
+void named_model(Draft& draft, const Setting& setting, std::string_view) {
+  const std::string name = plain_text(setting.value);
+  if (use_model(draft, setting, name) || !draft.request().model.empty() ||
+      draft.overridden("model")) {
+    return;
+  }
+  draft.refuse(setting, fmt::format("{} '{}' is no model of configs/models; expected --model NAME, "
+                                    "or the path of its config.json",
+                                    setting.shown, name));
+}
+
+const std::vector<Rule>& common_rules() {
+  static const std::vector<Rule> rules = {{"model-config", "model", named_model}};
+  return rules;
+}
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,44 @@
+// One option of a training system, wherever it was written.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stepcast/text/document.h"
+
+namespace stepcast::interop::launch {
+
+using text::Value;
+
+struct Setting {
+  std::string name;  // without leading dashes, '-' for '_': "num-layers", "zero-optimization.stage"
+  std::string shown;  // as the system writes it
+  Origin origin;
+  Value value;                    // null: a bare flag; several values: a sequence
+  std::vector<std::string> open;  // shell variables in the value that nothing sets
+};
+
+// "num_layers" and "num-layers" are one option to argparse's users.
+std::string canonical(std::string_view name);
+
+// The value as one line of text.
+std::string plain_text(const Value& value);
+
+// Entries of nested maps as settings "a.b.c", at the place of their keys; lists stay values.
+std::vector<Setting> flatten(const Value& document, const std::string& prefix = "");
+
+// "NAME=VALUE" of the command line, with or without dashes.
+Setting argument(const std::string& text);
+
+// Words of a command: "--name value ...", "--name=value", "name=value" (where `bare` allows), "-n
+// value".
+struct Word {
+  std::string text;
+  Origin origin;
+  bool quoted = false;  // in quotes: a value even when it is empty
+  std::vector<std::string> open;
+};
+std::vector<Setting> settings_of(const std::vector<Word>& words, bool bare);
+
+}  // namespace stepcast::interop::launch

@@ -1,0 +1,372 @@
+// torchtitan's TOML and its command line --section.option value.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "draft.h"
+#include "stepcast/config/config.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+void reshard(Draft& d, const Setting& s, std::string_view key) {
+  const std::string when = plain_text(s.value);
+  if (when == "always") {
+    d.set(s, key, true);
+  } else if (when == "never") {
+    d.set(s, key, false);
+  } else if (when != "default") {
+    d.refuse(s, fmt::format("{} is '{}'; expected default | always | never", s.shown, when));
+  }
+}
+
+void asynchronous(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.set(s, key, "async");
+  }
+}
+
+void rotate(Draft& d, const Setting& s, std::string_view key) {
+  const std::string how = plain_text(s.value);
+  if (how != "allgather" && how != "alltoall") {
+    d.refuse(s, fmt::format("{} is '{}'; expected allgather | alltoall", s.shown, how));
+    return;
+  }
+  // alltoall passes keys and values on from rank to rank: a ring.
+  if (d.size("parallelism.context.size", 1) > 1) {
+    d.set(s, key, how == "allgather" ? "all_gather" : "p2p");
+  }
+}
+
+void balancer(Draft& d, const Setting& s, std::string_view key) {
+  if (d.size("parallelism.context.size", 1) > 1) {
+    d.set(s, key, plain_text(s.value) == "headtail");
+  }
+}
+
+void backend(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
+}
+
+void optimizer(Draft& d, const Setting& s, std::string_view key) {
+  const std::string name = plain_text(s.value);
+  d.set(s, key,
+        name == "Adam" || name == "AdamW" ? std::string_view("adamw") : std::string_view(name));
+}
+
+void implementation(Draft& d, const Setting& s, std::string_view key) {
+  d.set(s, key, plain_text(s.value) != "for-loop");
+}
+
+void model(Draft& d) {
+  const Setting* flavor = d.find("model.flavor");
+  const Setting* name = d.find("model.name");
+  const Setting* at = flavor != nullptr ? flavor : name;
+  if (at == nullptr || !d.request().model.empty() || d.overridden("model")) {
+    return;
+  }
+  const std::string both = (name == nullptr ? "" : plain_text(name->value)) + "_" +
+                           (flavor == nullptr ? "" : plain_text(flavor->value));
+  if (!use_model(d, *at, both)) {
+    d.refuse(*at, fmt::format("{} '{}' is no model of configs/models; expected --model NAME",
+                              at->shown, both));
+  } else if (name != nullptr && flavor != nullptr) {
+    const Value used = *d.value("model.use");
+    d.set(*name, "model.use", used);
+    d.set(*flavor, "model.use", used);
+  }
+}
+
+std::int64_t layers_of(const Draft& d) {
+  if (const std::int64_t n = d.size("model.layers", 0); n > 0) {
+    return n;
+  }
+  const std::string name = d.request().model.empty() ? d.text("model.use") : d.request().model;
+  return name.empty() ? 0 : config::model(name).layers;
+}
+
+void pipeline(Draft& d) {
+  const Setting* s = d.find("parallelism.pipeline-parallel-schedule");
+  const std::int64_t stages = d.size("parallelism.pipeline", 1);
+  if (stages == 1) {
+    return;
+  }
+  const std::string name = s == nullptr ? "1F1B" : plain_text(s->value);
+  struct Name {
+    std::string_view torch;
+    std::string_view ours;
+    int chunks;  // stages of a rank; 0: several, at least two
+  };
+  static constexpr Name kNames[] = {{"1F1B", "1f1b", 1},
+                                    {"GPipe", "gpipe", 1},
+                                    {"Interleaved1F1B", "interleaved_1f1b", 0},
+                                    {"LoopedBFS", "looped_bfs", 0},
+                                    {"InterleavedZeroBubble", "zb_h1", 1},
+                                    {"ZBVZeroBubble", "zb_v", 2},
+                                    {"DualPipeV", "dualpipe_v", 2}};
+  const auto* found = std::find_if(std::begin(kNames), std::end(kNames),
+                                   [&](const Name& n) { return n.torch == name; });
+  const Setting* csv = d.find("parallelism.pipeline-parallel-schedule-csv");
+  if (csv != nullptr && !plain_text(csv->value).empty()) {
+    d.set(*csv, "parallelism.schedule", csv->value);
+  } else if (found == std::end(kNames)) {
+    d.refuse(*s, fmt::format("{} is '{}'; expected 1F1B | GPipe | Interleaved1F1B | LoopedBFS | "
+                             "InterleavedZeroBubble | ZBVZeroBubble | DualPipeV",
+                             s->shown, name));
+    return;
+  } else if (s != nullptr) {
+    d.set(*s, "parallelism.schedule", found->ours);
+  }
+  // pipeline_parallel.py: two stages a rank in a schedule of several, unless layers per stage say
+  // more.
+  const Setting* per = d.find("parallelism.pipeline-parallel-layers-per-stage");
+  const auto n = d.integer("parallelism.pipeline-parallel-layers-per-stage");
+  const std::int64_t layers = layers_of(d);
+  std::int64_t chunks = found != std::end(kNames) && found->chunks == 0 ? 2 : 1;
+  const Setting* at = s;
+  if (per != nullptr && n && *n > 0 && layers > 0) {
+    // The first and last stage have less_layers fewer, for embedding and head.
+    const std::int64_t less =
+        d.integer("parallelism.pipeline-parallel-first-stage-less-layers").value_or(1) +
+        d.integer("parallelism.pipeline-parallel-last-stage-less-layers").value_or(1);
+    chunks = (layers + less + *n * stages - 1) / (*n * stages);
+    at = per;
+  }
+  if (found != std::end(kNames) && found->chunks == 1 && chunks > 1) {
+    d.refuse(*at,
+             fmt::format("{} with {} stages a rank is not modelled; expected one", name, chunks));
+  } else if (at != nullptr && found != std::end(kNames) && found->chunks == 0) {
+    d.set(*at, "parallelism.virtual_pipeline", chunks);
+  }
+  const auto end = [&](const char* option, const char* key) {
+    const auto less = d.integer(option);
+    if (const Setting* given = d.find(option)) {
+      d.set(*given, key, less.value_or(1) > 0);
+    } else {
+      d.assume(d.defaults(), key, scalar("true", d.defaults()));
+    }
+  };
+  end("parallelism.pipeline-parallel-first-stage-less-layers", "parallelism.embedding_as_layer");
+  end("parallelism.pipeline-parallel-last-stage-less-layers", "parallelism.loss_as_layer");
+}
+
+void recompute(Draft& d) {
+  const Setting* mode = d.find("activation-checkpoint.mode");
+  const Setting* option = d.find("activation-checkpoint.selective-ac-option");
+  if (mode == nullptr) {
+    return;
+  }
+  const std::string how = plain_text(mode->value);
+  if (how == "none" || how == "full") {
+    d.set(*mode, "memory.recompute", std::string_view(how));
+  } else if (how == "selective") {
+    if (option != nullptr && plain_text(option->value) == "op") {
+      d.unmodelled(*option, "per operator; every second layer is recomputed instead");
+    } else if (option != nullptr) {
+      d.set(*option, "memory.recompute.every", scalar(plain_text(option->value), option->origin));
+    }
+  } else if (how == "memory_budget") {
+    d.unmodelled(*mode, "a budget of memory; every second layer is recomputed instead");
+  } else {
+    d.refuse(*mode, fmt::format("{} is '{}'; expected none | selective | full", mode->shown, how));
+  }
+}
+
+void precision(Draft& d) {
+  const Setting* converters = d.first({"model.converters", "model.converter"});
+  const std::string names = converters == nullptr ? "" : plain_text(converters->value);
+  const bool float8 = names.find("float8") != std::string::npos;
+  const bool mx = names.find("mx") != std::string::npos;
+  if (float8 || mx) {
+    d.set(*converters, "workload.precision", mx ? "mxfp8" : "fp8");
+  }
+  for (const Setting& s : d.settings()) {
+    if (s.name.starts_with("quantize.")) {
+      if (!float8 && !mx) {
+        d.meaningless(s, "model.converters has no such format");
+      } else if (!is_true(s)) {
+        d.meaningless(s, "off");
+      } else if (s.name.ends_with("float8-all-gather")) {
+        d.unmodelled(s, "parameters are gathered in 16 bits");
+      } else if (s.name.find("filter-fqns") != std::string::npos) {
+        if (plain_text(s.value) == "output") {
+          d.meaningless(s, "the head stays in 16 bits");
+        } else {
+          d.unmodelled(s, "every linear layer but the head runs in the format");
+        }
+      } else {
+        d.meaningless(s, "numerics of the same cost");
+      }
+    }
+  }
+}
+
+void compile(Draft& d) {
+  const Setting* enable = d.first({"compile.enable", "training.compile"});
+  if (enable == nullptr) {
+    return;
+  }
+  const Setting* parts = d.find("compile.components");
+  const bool model =
+      parts == nullptr || plain_text(parts->value).find("model") != std::string::npos;
+  d.set(*enable, "kernels.compile", is_true(*enable) && model);
+  if (parts != nullptr) {
+    d.set(*parts, "kernels.compile", is_true(*enable) && model);
+  }
+}
+
+void batch(Draft& d) {
+  const Setting* local = d.first({"training.local-batch-size", "training.batch-size"});
+  const Setting* global = d.find("training.global-batch-size");
+  if (global != nullptr && plain_text(global->value) == "-1") {
+    global = nullptr;
+  }
+  complete_batch(d, local, nullptr, global);
+  if (d.size("parallelism.pipeline", 1) > 1) {
+    // The local batch is cut into micro-batches for the pipeline.
+    if (const Setting* s = d.find("parallelism.pipeline-parallel-microbatch-size")) {
+      d.set(*s, "workload.micro_batch", s->value);
+    } else if (local != nullptr) {
+      d.set(*local, "workload.micro_batch", 1);
+    }
+  }
+}
+
+void finish(Draft& d) {
+  model(d);
+  hybrid_sharding(d, d.find("parallelism.data-parallel-replicate-degree"),
+                  d.find("parallelism.data-parallel-shard-degree"));
+  if (d.faults().empty()) {
+    pipeline(d);
+  }
+  recompute(d);
+  precision(d);
+  compile(d);
+  batch(d);
+  const Setting* tensor = d.find("parallelism.tensor-parallel-degree");
+  if (tensor != nullptr && d.size("parallelism.tensor", 1) > 1 &&
+      !d.on("parallelism.disable-loss-parallel")) {
+    d.set(*tensor, "kernels.loss", "vocab_parallel");
+  }
+  tidy_context(d);
+}
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> list = {
+      {"model.name"},
+      {"model.flavor"},
+      {"model.converters"},
+      {"training.local-batch-size", "workload.micro_batch", later},
+      {"training.batch-size", "workload.micro_batch", later},
+      {"training.global-batch-size", "workload.global_batch", later},
+      {"training.seq-len", "workload.sequence_length"},
+      {"training.mixed-precision-param", "workload.precision", number_format},
+      {"training.mixed-precision-reduce", "memory.dtypes.reduce", number_format},
+      {"training.dtype", "memory.dtypes.parameters", number_format},
+      {"training.enable-cpu-offload", "memory.offload", offloaded_if_true},
+      {"training.compile"},
+      {"parallelism.data-parallel-replicate-degree"},
+      {"parallelism.data-parallel-shard-degree"},
+      {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward", reshard},
+      {"parallelism.tensor-parallel-degree", "parallelism.tensor"},
+      {"parallelism.disable-loss-parallel"},
+      {"parallelism.enable-async-tensor-parallel", "parallelism.overlap.tensor", asynchronous},
+      {"parallelism.enable-sequence-parallel", "parallelism.sequence_parallel", yes},
+      {"parallelism.pipeline-parallel-degree", "parallelism.pipeline"},
+      {"parallelism.pipeline-parallel-schedule"},
+      {"parallelism.pipeline-parallel-schedule-csv"},
+      {"parallelism.pipeline-parallel-microbatch-size"},
+      {"parallelism.pipeline-parallel-layers-per-stage"},
+      {"parallelism.pipeline-parallel-first-stage-less-layers"},
+      {"parallelism.pipeline-parallel-last-stage-less-layers"},
+      {"parallelism.context-parallel-degree", "parallelism.context.size"},
+      {"parallelism.context-parallel-rotate-method", "parallelism.context.kind", rotate},
+      {"parallelism.context-parallel-load-balancer", "parallelism.context.balanced", balancer},
+      {"parallelism.expert-parallel-degree", "parallelism.expert"},
+      {"parallelism.expert-tensor-parallel-degree", "parallelism.expert_tensor"},
+      {"parallelism.expert-parallel-comm-backend", "moe.dispatcher", backend},
+      {"activation-checkpoint.mode"},
+      {"activation-checkpoint.selective-ac-option"},
+      {"compile.enable"},
+      {"compile.components"},
+      {"optimizer.name", "memory.optimizer", optimizer},
+      {"optimizer.implementation", "system.fused_optimizer", implementation},
+      {"quantize.linear.float8.enable-fsdp-float8-all-gather"},
+      {"quantize.linear.float8.precompute-float8-dynamic-scale-for-fsdp"},
+      {"quantize.linear.float8.filter-fqns"},
+      {"quantize.linear.float8.recipe-name"},
+      {"quantize.linear.float8.emulate"},
+      {"quantize.linear.mx.filter-fqns"},
+      {"quantize.linear.mx.recipe-name"},
+      {"quantize.grouped-mm.float8.fqns"},
+      {"quantize.grouped-mm.mx.fqns"},
+  };
+  return list;
+}
+
+const std::vector<Unread>& meaningless() {
+  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kData = "data: reading is assumed to keep up";
+  static const std::vector<Unread> list = {
+      {"job.*", "where results go"},
+      {"profiling.*", "profiling"},
+      {"metrics.*", "logging"},
+      {"checkpoint.*", "checkpoints are not part of a step"},
+      {"validation.*", "evaluation is not part of a training step"},
+      {"eval.*", "evaluation is not part of a training step"},
+      {"lr-scheduler.*", kLearning},
+      {"optimizer.*", kLearning},
+      {"training.dataset*", kData},
+      {"training.data*", kData},
+      {"training.steps", "the length of the run"},
+      {"training.max-norm", "the gradient's norm is always priced"},
+      {"training.seed", kLearning},
+      {"training.deterministic", kLearning},
+      {"training.gc-*", "host pauses are not forecast"},
+      {"debug.*", kLearning},
+      {"model.hf-assets-path", "where weights come from"},
+      {"model.tokenizer-path", "where weights come from"},
+      {"model.print-after-conversion", "logging"},
+      {"activation-checkpoint.per-op-sac-force-recompute-mm-shapes-by-fqns",
+       "of recomputation per operator"},
+      {"activation-checkpoint.early-stop", "of recomputation per operator"},
+      {"activation-checkpoint.preserve-rng-state", "numerics of the same cost"},
+      {"activation-checkpoint.determinism-check", "numerics of the same cost"},
+      {"comm.*", "how the processes start"},
+      {"fault-tolerance.*", "how the processes start"},
+      {"experimental.*", "how the program is extended"},
+  };
+  return list;
+}
+
+const std::vector<Unread>& unmodelled() {
+  static const std::vector<Unread> list = {
+      {"optimizer.early-step-in-backward", "the optimizer runs behind the backward"},
+      {"parallelism.enable-compiled-autograd", "the backward is not compiled"},
+      {"parallelism.enable-fsdp-symm-mem", "gathers use NCCL's own buffers"},
+      {"parallelism.spmd-backend", "layers are placed by DTensor"},
+      {"parallelism.module-fqns-per-model-part", "stages are cut evenly"},
+      {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher says how"},
+      {"activation-checkpoint.memory-budget", "a budget of memory"},
+      {"compile.*", "torch.compile's own options"},
+      {"memory-estimation.*", "memory is always forecast"},
+  };
+  return list;
+}
+
+}  // namespace
+
+const Reader& torchtitan() {
+  static const Reader reader = {
+      "torchtitan",
+      "torchtitan",
+      {&rules(), &common_rules(), &launcher_rules()},
+      {&meaningless(), &launcher_options()},
+      {&unmodelled()},
+      finish,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch
