@@ -21,8 +21,8 @@ constexpr std::int64_t kSequence = 8192;
 constexpr int kLayers = 2;
 
 // Grouped queries: 16 heads, 4 key-value heads of 64.
-std::string text(int context, const std::string& more, const std::string& attention = "flash2",
-                 const std::string& workload = "", const std::string& model = "") {
+std::string job_text(int context, const std::string& more, const std::string& attention = "flash2",
+                     const std::string& workload = "", const std::string& model = "") {
   return fmt::format(
       "model: {{layers: {}, hidden: 1024, heads: 16, kv_heads: 4, head_dim: 64, ffn: 4096, vocab: "
       "32000, "
@@ -73,14 +73,14 @@ TEST_CASE("Context-parallel ranks share attention evenly when chunks are balance
         continue;  // 4 key-value heads are copied: work stays the same, below
       }
       INFO(c << " " << kind);
-      const Lowered l(text(c, fmt::format(", kind: {}", kind)));
+      const Lowered l(job_text(c, fmt::format(", kind: {}", kind)));
       CHECK(std::abs(pairs(l) / (kAll / c) - 1) < 1e-9);
     }
-    CHECK(std::abs(pairs(Lowered(text(c, ", kind: a2a"))) / (kAll / c) - 1) < 1e-9);
+    CHECK(std::abs(pairs(Lowered(job_text(c, ", kind: a2a"))) / (kAll / c) - 1) < 1e-9);
     // In order, the last rank computes the most: all its queries with all keys but the half of its
     // own.
     for (const char* kind : {"p2p", "all_gather"}) {
-      const Lowered l(text(c, fmt::format(", kind: {}, balanced: false", kind)));
+      const Lowered l(job_text(c, fmt::format(", kind: {}, balanced: false", kind)));
       CHECK(std::abs(pairs(l) / (kAll * (2 * c - 1) / (c * c)) - 1) < 1e-9);
     }
   }
@@ -89,7 +89,7 @@ TEST_CASE("Context-parallel ranks share attention evenly when chunks are balance
 TEST_CASE("A ring moves keys and values c - 1 times forward, with their gradients again backward",
           "[laws]") {
   for (const int c : {2, 4, 8}) {
-    const Lowered l(text(c, ", kind: p2p"));
+    const Lowered l(job_text(c, ", kind: p2p"));
     const std::int64_t kv = kSequence / c * 4 * (64 + 64) * 2;  // bytes of a rank's own
     const auto all = l.sent(Category::context, "core_attention");
     CHECK(all.count == kLayers * (2 * c - 1));
@@ -102,7 +102,7 @@ TEST_CASE("A ring moves keys and values c - 1 times forward, with their gradient
 
 TEST_CASE("Gathered keys come once a pass, their gradients are scattered", "[laws]") {
   const int c = 4;
-  const Lowered l(text(c, ", kind: all_gather"));
+  const Lowered l(job_text(c, ", kind: all_gather"));
   const std::int64_t whole = kSequence * 4 * 64 * 2;  // keys, or values, of the sequence
   const auto gathers = l.sent(Category::context, "all_gather");
   CHECK(gathers.count == kLayers * 4);  // k and v, forward and again backward
@@ -128,14 +128,14 @@ TEST_CASE("Ulysses trades 4 N h / P in four all-to-alls a pass", "[laws]") {
     CHECK(all.bytes == kLayers * 2 * 4 * kSequence * 1024 / c * 2);
   }
   // Four key-value heads over eight ranks: each is copied to two.
-  const auto grouped = Lowered(text(8, ", kind: a2a")).sent(Category::context, "all_to_all");
+  const auto grouped = Lowered(job_text(8, ", kind: a2a")).sent(Category::context, "all_to_all");
   CHECK(grouped.bytes ==
         kLayers * 2 * (2 * kSequence / 8 * 1024 * 2 + 2 * kSequence / 8 * 8 * 64 * 2));
 }
 
 TEST_CASE("Hierarchical: all-to-all inside, a ring over what is left", "[laws]") {
   const int c = 8, inner = 2, outer = 4;
-  const Lowered l(text(c, ", kind: hierarchical, inner: 2"));
+  const Lowered l(job_text(c, ", kind: hierarchical, inner: 2"));
   const auto trades = l.sent(Category::context, "all_to_all");
   const std::int64_t q = kSequence / c * 16 * 64 * 2;
   const std::int64_t k = kSequence / c * 4 * 64 * 2;
@@ -156,8 +156,9 @@ TEST_CASE("Hierarchical: all-to-all inside, a ring over what is left", "[laws]")
 }
 
 TEST_CASE("Latent attention sends expanded keys and values", "[laws]") {
-  const Lowered l(text(4, ", kind: p2p", "flash2", "",
-                       ", mla: {kv_lora_rank: 128, qk_nope_dim: 64, qk_rope_dim: 32, v_dim: 48}"));
+  const Lowered l(
+      job_text(4, ", kind: p2p", "flash2", "",
+               ", mla: {kv_lora_rank: 128, qk_nope_dim: 64, qk_rope_dim: 32, v_dim: 48}"));
   CHECK(l.sent(Category::context, "kv").bytes ==
         kLayers * 3 * 3 * (kSequence / 4) * 16 * (96 + 48) * 2);
 }
@@ -169,16 +170,17 @@ TEST_CASE("Documents: attention inside each, and what cuts them", "[laws]") {
         (0.25 + 0.0625 + 0.0625));  // 2048, 1024, then 1024 of 2048
   const std::string documents = ", documents: [4096, 1024, 1024, 2048]";
   const double share = (16.0 + 1 + 1 + 4) / 64;
-  CHECK(std::abs(pairs(Lowered(text(1, "", "flash2", documents))) / (kAll * share) - 1) < 1e-9);
+  CHECK(std::abs(pairs(Lowered(job_text(1, "", "flash2", documents))) / (kAll * share) - 1) < 1e-9);
   for (const char* kind : {"p2p", "a2a"}) {
     INFO(kind);
-    CHECK(std::abs(pairs(Lowered(text(4, fmt::format(", kind: {}", kind), "flash2", documents))) /
-                       (kAll * share / 4) -
-                   1) < 1e-9);
+    CHECK(
+        std::abs(pairs(Lowered(job_text(4, fmt::format(", kind: {}", kind), "flash2", documents))) /
+                     (kAll * share / 4) -
+                 1) < 1e-9);
   }
   // Gathered keys: the sequence is cut, not the documents, and the rank with the longest ones paces
   // all.
-  const double slowest = pairs(Lowered(text(4, ", kind: all_gather", "flash2", documents)));
+  const double slowest = pairs(Lowered(job_text(4, ", kind: all_gather", "flash2", documents)));
   CHECK(slowest > kAll * share / 4 * 1.01);
   CHECK(slowest < kAll * share);
   // Ranks 0 to 3 hold chunks of 1024 (i, 7 - i): the fourth of the first document has the most
@@ -191,7 +193,7 @@ TEST_CASE("With free links nothing of context parallelism shows, and folded equa
           "[laws]") {
   for (const char* kind : {"p2p", "all_gather", "a2a", "hierarchical, inner: 2"}) {
     INFO(kind);
-    Lowered l(text(4, fmt::format(", kind: {}", kind)), true);
+    Lowered l(job_text(4, fmt::format(", kind: {}", kind)), true);
     const auto full = std::get<program::Timeline>(engine::run(l.world));
     const auto folded = lower::fold(l.world);
     REQUIRE(folded);

@@ -17,7 +17,7 @@ constexpr int kProcessors = 4;
 
 // The layer is the MLP's first product of a transformer of as many layers as processors: pipelines
 // need several.
-std::string text(int processors, const std::string& parallelism, const char* system) {
+std::string job_text(int processors, const std::string& parallelism, const char* system) {
   return fmt::format(
       "model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
       "32768, max_positions: "
@@ -97,9 +97,9 @@ TEST_CASE("Table 4: computation, parameters and communication of each strategy",
   for (const Row& row : rows) {
     INFO(row.strategy);
     const Lowered alone(
-        text(1, row.strategy == std::string("fully sharded data") ? "{}" : "{sharding: none}",
-             row.system));
-    Lowered l(text(kProcessors, row.parallelism, row.system));
+        job_text(1, row.strategy == std::string("fully sharded data") ? "{}" : "{sharding: none}",
+                 row.system));
+    Lowered l(job_text(kProcessors, row.parallelism, row.system));
     CHECK(std::abs(flops(l) * kProcessors / flops(alone) - 1) < 1e-9);
     // Norms and biases stand on every tensor rank; buffers are whole blocks.
     CHECK(std::abs(held(l) / (row.copies * held(alone)) - 1) < 0.005);
