@@ -26,6 +26,23 @@ const Words<DType>& dtype_words() {
   return words;
 }
 
+bool is_rank_order(const std::string& order) {
+  const std::set<std::string> wanted = {"tp", "cp", "ep", "dp", "pp"};
+  std::set<std::string> seen;
+  std::string word;
+  std::size_t words = 0;
+  for (const char ch : order + "-") {
+    if (ch == '-') {
+      seen.insert(word);
+      ++words;
+      word.clear();
+    } else {
+      word += ch;
+    }
+  }
+  return seen == wanted && words == wanted.size();
+}
+
 namespace {
 
 Field<Device> peak() {
@@ -131,20 +148,7 @@ Field<Cluster> order() {
       string("order", &Cluster::order,
              "Which parallel dimensions are neighbours first: a permutation of tp-cp-ep-dp-pp.");
   f.read = [](Reader& r, const Value& v, Cluster& c) {
-    const std::set<std::string> wanted = {"tp", "cp", "ep", "dp", "pp"};
-    std::set<std::string> seen;
-    std::string word;
-    std::size_t words = 0;
-    for (const char ch : v.scalar + "-") {
-      if (ch == '-') {
-        seen.insert(word);
-        ++words;
-        word.clear();
-      } else {
-        word += ch;
-      }
-    }
-    if (v.kind != Value::Kind::scalar || seen != wanted || words != wanted.size()) {
+    if (v.kind != Value::Kind::scalar || !is_rank_order(v.scalar)) {
       r.expected(v, "a permutation of tp-cp-ep-dp-pp");
       return;
     }

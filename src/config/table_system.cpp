@@ -136,6 +136,20 @@ Field<System> schedules() {
   return f;
 }
 
+Field<System> order() {
+  Field<System> f = string(
+      "order", &System::order,
+      "Ranks that are neighbours first, where the job states none; left out: the cluster's.");
+  f.read = [](Reader& r, const Value& v, System& s) {
+    if (v.kind != Value::Kind::scalar || !is_rank_order(v.scalar)) {
+      r.expected(v, "a permutation of tp-cp-ep-dp-pp");
+      return;
+    }
+    s.order = v.scalar;
+  };
+  return f;
+}
+
 const Words<System::Prefetch>& prefetch_words() {
   static const Words<System::Prefetch> words = {{{"none", System::Prefetch::none},
                                                  {"implicit", System::Prefetch::implicit_},
@@ -215,8 +229,9 @@ const Table<System>& system_table() {
               "zero1 all-reduces gradients and keeps its slice."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
               "zero2 all-reduces gradients and keeps its slice."),
-      boolean("bucket_before_overflow", &System::bucket_before_overflow,
-              "A bucket leaves before a parameter would overfill it; else with the one that fills it."),
+      boolean(
+          "bucket_before_overflow", &System::bucket_before_overflow,
+          "A bucket leaves before a parameter would overfill it; else with the one that fills it."),
       boolean("zero3_overlaps", &System::zero3_overlaps,
               "zero3 overlaps whatever overlap.grad_reduce and overlap.param_gather say."),
       boolean("zero3_buckets", &System::zero3_buckets,
@@ -242,9 +257,7 @@ const Table<System>& system_table() {
               "else 1."),
       boolean("reshard_with_pipeline", &System::reshard_with_pipeline,
               "false: with pipeline stages reshard_after_forward is off unless stated."),
-      string(
-          "order", &System::order,
-          "Ranks that are neighbours first, where the job states none; left out: the cluster's."),
+      order(),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The input gradient's collective runs beside the weight-gradient GEMM."),
       boolean("overlap_pairs", &System::overlap_pairs,

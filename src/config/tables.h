@@ -20,6 +20,9 @@ const Table<job::Job>& job_table();
 // The job's keys with everything below them: what merging and the schema need.
 const Spec& job_spec();
 
+// Whether it is a permutation of tp-cp-ep-dp-pp.
+bool is_rank_order(const std::string& order);
+
 const Words<job::DType>& dtype_words();
 // Some of them, in this order; the interface's formats without a kernel table are "not modelled
 // yet".
