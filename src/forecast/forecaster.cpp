@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "order.h"
 #include "report.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/bound/bound.h"
@@ -157,6 +158,7 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job st
     out.prices.kernels[job.cluster.overrides[i].device.name] =
         state.kernels_for(stated.cluster.overrides[i].device, job, clock);
   }
+  order_by_forecast_times(out.plan, out.topology, out.prices);
   return out;
 }
 

@@ -38,6 +38,20 @@ std::optional<Infeasible> check_features(const job::Job& job) {
   return std::nullopt;
 }
 
+schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
+  const auto& par = plan.job.parallelism;
+  const job::Schedule schedule = par.schedule.value_or(job::Schedule{});
+  schedule::Request request;
+  request.stages = par.pipeline;
+  request.micro_batches = plan.micro_batches;
+  request.chunks = par.pipeline == 1 ? 1 : entry.chunks > 0 ? entry.chunks : par.virtual_pipeline;
+  request.group = schedule.group.value_or(0);
+  request.extra_warmup = schedule.extra_warmup;
+  request.memory_limit = schedule.memory_limit;
+  request.vocabulary = schedule.vocabulary;
+  return request;
+}
+
 // The schedule's order and the layers of each rank's chunks.
 std::optional<Infeasible> place_and_order(Plan& plan) {
   const job::Job& job = plan.job;
@@ -59,14 +73,7 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
             one_chunk || entry->chunks == 1 ? "one chunk" : fmt::format("{} chunks", entry->chunks),
             par.virtual_pipeline));
   }
-  schedule::Request request;
-  request.stages = p;
-  request.micro_batches = plan.micro_batches;
-  request.chunks = p == 1 ? 1 : entry->chunks > 0 ? entry->chunks : par.virtual_pipeline;
-  request.group = schedule.group.value_or(0);
-  request.extra_warmup = schedule.extra_warmup;
-  request.memory_limit = schedule.memory_limit;
-  request.vocabulary = schedule.vocabulary;
+  const schedule::Request request = request_of(plan, *entry);
   auto order = p == 1 ? schedule::make("1f1b", request) : schedule::make(schedule.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
@@ -180,6 +187,26 @@ const schedule::Entry* schedule_of(const job::Job& job) {
   const auto& par = job.parallelism;
   const std::string_view implied = par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
   return schedule::find(par.schedule ? std::string_view(par.schedule->name) : implied);
+}
+
+bool orders_by_times(const Plan& plan) {
+  const schedule::Entry* entry = schedule_of(plan.job);
+  return plan.grid.pipeline > 1 && entry != nullptr && entry->name == "zb_auto";
+}
+
+std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& times) {
+  const schedule::Entry& entry = *schedule_of(plan.job);
+  schedule::Request request = request_of(plan, entry);
+  request.forward = times.forward;
+  request.input_grad = times.input_grad;
+  request.weight_grad = times.weight_grad;
+  request.comm = times.comm;
+  auto order = schedule::make(entry.name, request);
+  if (auto* why = std::get_if<Infeasible>(&order)) {
+    return *why;
+  }
+  plan.order = std::get<schedule::Order>(std::move(order));
+  return std::nullopt;
 }
 
 std::int64_t padded_vocab(const job::Job& job, int tensor) {

@@ -47,6 +47,7 @@ struct UnitTime {
   Time forward{0};                       // kernels and tensor collectives
   Time backward{0};                      // with recomputation
   Time kernels{0};                       // of both, without collectives
+  Time weight_grad{0};                   // of `backward`, kernels of the weight gradient
   std::int64_t parameters = 0;           // elements on this rank
   std::int64_t kept = 0;                 // bytes from forward to backward when nothing, or the attention core, is recomputed
   std::int64_t input = 0;                // bytes kept when the unit is recomputed whole

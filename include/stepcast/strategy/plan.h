@@ -1,6 +1,7 @@
 // The resolved plan: which rank does what, by rule. No files, no times.
 #pragma once
 
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -59,6 +60,11 @@ const schedule::Entry* schedule_of(const job::Job& job);
 // Which layers each rank's chunks hold, [pipeline rank][chunk]. Infeasible names the key that does not fit.
 std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(const job::Job& job, schedule::Placement placement,
                                                                        int chunks);
+
+// Whether the schedule's order depends on how long passes take, as automatic ones do; and the order made anew for the
+// times of a whole rank's passes. The plan stays as it is where that order cannot be made.
+bool orders_by_times(const Plan& plan);
+std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& times);
 
 // The vocabulary as the job's system pads it for so many tensor ranks.
 std::int64_t padded_vocab(const job::Job& job, int tensor);
