@@ -188,3 +188,13 @@ TEST_CASE("A played schedule's JSON and picture hold every pass") {
   CHECK_THAT(picture, ContainsSubstring("makespan 15<"));
   CHECK_THAT(picture, ContainsSubstring("backward of micro-batch 3 on stage 0: 13 to 15<"));
 }
+
+TEST_CASE("Passes side by side share a row of the picture") {
+  const schedule::Request request{2, 4};
+  const auto order = schedule::make("dualpipe", request);
+  const auto result = schedule::play(std::get<schedule::Order>(order), request, {});
+  const std::string picture = report::svg(std::get<schedule::Played>(result));
+  CHECK_THAT(picture, ContainsSubstring("height=\"11\""));
+  CHECK_THAT(picture, ContainsSubstring("input gradient</text>"));
+  CHECK_THAT(picture, ContainsSubstring("weight gradient</text>"));
+}
