@@ -85,7 +85,11 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
                  percent(s.bubble_fraction), gibibytes(s.peak.value), fit(s), s.sharding,
                  s.recompute, s.schedule});
     } else {
-      refused += "  " + wrap(pad_right(s.name, 18) + " " + s.reason, width - 2, 21) + "\n";
+      // Reasons of a system begin with its name.
+      const std::string prefix = s.name + " ";
+      const std::string reason =
+          s.reason.starts_with(prefix) ? s.reason.substr(prefix.size()) : s.reason;
+      refused += "  " + pad_right(s.name, 19) + " " + wrap(reason, width, 22) + "\n";
     }
   }
   std::string out = paint("1", comparison.title) + "\n" + table.text(paint, width);

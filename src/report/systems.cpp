@@ -124,11 +124,11 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
   }
   out += "\n" + paint("1", "Strategies") + "\n";
   for (const SurveyMark& mark : s.marks) {
-    out += "  " +
-           wrap(fmt::format("{:<12} {}{}", mark.strategy, cell(mark),
-                            mark.reason.empty() ? "" : ": " + mark.reason),
-                width - 2, 15) +
-           "\n";
+    const std::string prefix = s.name + " ";
+    const std::string reason =
+        mark.reason.starts_with(prefix) ? mark.reason.substr(prefix.size()) : mark.reason;
+    out += "  " + pad_right(mark.strategy, 12) + " " +
+           wrap(cell(mark) + (reason.empty() ? "" : ": " + reason), width, 15) + "\n";
   }
   out += "\n" + paint("1", "Defaults") + "\n";
   int longest = 0;
@@ -138,11 +138,11 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
   constexpr int kMostColumns = 48;
   longest = std::min(longest, kMostColumns);
   for (const auto& d : details.defaults) {
-    const std::string setting = pad_right(d.key + ": " + d.value, longest);
-    out += "  " +
-           (d.source.empty() ? d.key + ": " + d.value
-                             : wrap(setting + "  " + d.source, width - 2, longest + 4)) +
-           "\n";
+    const std::string setting = "  " + pad_right(d.key + ": " + d.value, longest);
+    const int indent = columns(setting) + 2;
+    out += d.source.empty()
+               ? "  " + d.key + ": " + d.value + "\n"
+               : setting + "  " + wrap(d.source, std::max(width, indent + 40), indent) + "\n";
   }
   out += "\n" + paint("1", "Pipeline schedules") + "  " +
          (details.schedules.empty() ? std::string("all that stages allow")
@@ -150,7 +150,7 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
          "\n";
   out += "\n" + paint("1", "Refused") + "\n";
   for (const auto& [rule, reason] : details.limits) {
-    out += "  " + wrap(fmt::format("{:<18} {}", rule, reason), width - 2, 21) + "\n";
+    out += "  " + pad_right(rule, 18) + " " + wrap(reason, width, 21) + "\n";
   }
   return out;
 }
