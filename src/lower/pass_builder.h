@@ -48,6 +48,7 @@ class PassBuilder {
   cost::Priced memory(const Operator& op, Bytes moved, int launches) const;
   cost::Priced matrix(const Operator& op, const model::Gemm& shape, cost::Layout layout,
                       bool accumulate) const;
+  int launches(const Operator& op) const;  // of one product
   std::int64_t gemm_bytes(std::int64_t rows, std::int64_t columns, std::int64_t batch) const;
   std::int64_t input_bytes(const Operator& op) const;
   std::int64_t output_bytes(const Operator& op) const;

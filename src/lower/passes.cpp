@@ -172,6 +172,13 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
       shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate, true);
 }
 
+// Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams (multi_stream_cublas_gemm).
+int PassBuilder::launches(const Operator& op) const {
+  return op.kind == OpKind::grouped_gemm && plan_.job.system.transformer_engine
+             ? static_cast<int>(op.gemm->batch)
+             : 1;
+}
+
 void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   const Operator& op = graph_.operators[i];
   expert_before(i, out);
@@ -179,7 +186,8 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   tensor_before(i, out);
   if (op.gemm) {
     if (!tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
-      kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), 1, category, op.name);
+      kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), launches(op), category,
+             op.name);
     }
     if (op.kind == OpKind::router) {
       kernel(out, memory(op, op.forward_moved, op.forward_kernels), op.forward_kernels, category,
@@ -230,7 +238,7 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   }
   tensor_before_dgrad(i, out);
   if (!tensor_product(i, dgrad, cost::Layout::input_grad, Category::compute, out)) {
-    kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), 1, Category::compute,
+    kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), launches(op), Category::compute,
            op.name + " dgrad");
   }
   tensor_between(i, out);
@@ -243,8 +251,8 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   const bool fused = plan_.job.system.gradient_accumulation_fusion &&
                      memory_job.dtypes.gradients == job::DType::fp32;
   if (!tensor_product(i, wgrad, cost::Layout::weight_grad, Category::compute, out)) {
-    kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), 1, Category::compute,
-           op.name + " wgrad");
+    kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), launches(op),
+           Category::compute, op.name + " wgrad");
   }
   if (!fused && plan_.micro_batches > 1 && op.parameters > 0) {
     // Accumulation as its own kernel: read the new gradient, read and write the accumulated one.
