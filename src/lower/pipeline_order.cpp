@@ -1,11 +1,11 @@
-// Any order on any placement: sends leave behind the pass that made them, receives are posted one
-// pass ahead, each kind of message on a stream of its own.
+// Any order on any placement: sends leave behind the pass that made them, receives are posted when
+// the order, played ahead, has the message made; each kind of message on a stream of its own.
+// PyTorch's pipelining runtime and the zero-bubble runtime place their receives so. (A posted
+// receive holds its SMs, so that it is not posted earlier matters.)
 //
 // A channel pairs in order, so a rank posts its receives in the order in which the sender's own
 // order makes them. That keeps any valid order free of deadlock: what a pass waits for was sent by
 // passes that an order of unlimited buffers runs before it, and a send never holds up its sender.
-// (PyTorch's pipelining runtime and the zero-bubble runtime place their receives so as well, by
-// simulating the order first.)
 #include <algorithm>
 
 #include "stage_builder.h"
@@ -77,7 +77,7 @@ program::StreamIndex StageBuilder::channel_stream(std::uint32_t role, const char
 void StageBuilder::make_inboxes() {
   const auto& slots = plan_.order.ranks[stage_];
   inboxes_.resize(kChannelRoles);
-  awaited_.assign(slots.size(), {});
+  received_.assign(slots.size(), {});
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const Slot& slot = slots[i];
     if (!makes_message(slot.pass)) {
@@ -94,14 +94,19 @@ void StageBuilder::make_inboxes() {
              (s.pass == Pass::forward) == is_forward;
     });
     const std::uint32_t role = kReceives[is_forward ? 0 : 1][goes_up(slot.chunk) ? 1 : 0];
-    inboxes_[role].messages.push_back({static_cast<std::size_t>(made - theirs.begin()), i});
-    awaited_[i].role = role;
-    awaited_[i].needed = true;
+    const auto sent = static_cast<std::size_t>(made - theirs.begin());
+    const double end = context_.times->end[from.rank][sent];
+    const auto& starts = context_.times->start[stage_];
+    const auto at = static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), end) -
+                                             starts.begin());
+    inboxes_[role].messages.push_back({sent, i, std::min(at, i)});
   }
   for (Inbox& box : inboxes_) {
-    std::sort(box.messages.begin(), box.messages.end());
-    for (std::size_t n = 0; n < box.messages.size(); ++n) {
-      awaited_[box.messages[n].second].place = n;
+    auto& all = box.messages;
+    std::sort(all.begin(), all.end(),
+              [](const Inbound& a, const Inbound& b) { return a.sent < b.sent; });
+    for (std::size_t n = all.size(); n-- > 1;) {
+      all[n - 1].at = std::min(all[n - 1].at, all[n].at);
     }
   }
 }
@@ -111,34 +116,33 @@ std::uint32_t StageBuilder::message_key(int rank, const Slot& slot) const {
                                     slot.micro_batch);
 }
 
-// Posts the receive that a slot waits for, and those that its sender makes earlier.
+// Posts the receives that are due before a slot begins.
 void StageBuilder::post_receives(std::size_t slot) {
   const auto& slots = plan_.order.ranks[stage_];
-  if (slot >= slots.size() || !awaited_[slot].needed) {
-    return;
-  }
-  const std::uint32_t role = awaited_[slot].role;
-  Inbox& box = inboxes_[role];
-  for (; box.posted <= awaited_[slot].place; ++box.posted) {
-    const std::size_t for_slot = box.messages[box.posted].second;
-    const Slot& s = slots[for_slot];
-    const int backward = s.pass == Pass::forward ? 0 : 1;
-    const char* name = kReceiveNames[backward][goes_up(s.chunk) ? 1 : 0];
-    const auto stream = channel_stream(role, name);
-    b_.set_micro_batch(s.micro_batch, s.chunk);
-    b_.wait(stream, b_.mark(compute_));
-    b_.exchange(stream, {{role, message_key(stage_, s), 0, false}},
-                context_.passes.labels->id(backward != 0 ? "receive backward" : "receive forward"),
-                launch_);
-    awaited_[for_slot].received = b_.mark(stream);
+  for (std::uint32_t role = 0; role < inboxes_.size(); ++role) {
+    Inbox& box = inboxes_[role];
+    for (; box.posted < box.messages.size() && box.messages[box.posted].at <= slot; ++box.posted) {
+      const std::size_t for_slot = box.messages[box.posted].slot;
+      const Slot& s = slots[for_slot];
+      const int backward = s.pass == Pass::forward ? 0 : 1;
+      const char* name = kReceiveNames[backward][goes_up(s.chunk) ? 1 : 0];
+      const auto stream = channel_stream(role, name);
+      b_.set_micro_batch(s.micro_batch, s.chunk);
+      b_.wait(stream, b_.mark(compute_));
+      b_.exchange(
+          stream, {{role, message_key(stage_, s), 0, false}},
+          context_.passes.labels->id(backward != 0 ? "receive backward" : "receive forward"),
+          launch_);
+      received_[for_slot] = b_.mark(stream);
+    }
   }
 }
 
 void StageBuilder::take_message(std::size_t slot) {
-  if (!awaited_[slot].needed) {
+  if (received_[slot].position == 0) {
     return;
   }
-  b_.wait(compute_, awaited_[slot].received);
+  b_.wait(compute_, received_[slot]);
   Message message;
   message.needed = true;
   after_receive({message});
@@ -183,16 +187,10 @@ void StageBuilder::run_pair(const Slot& first, const Slot& second) {
 void StageBuilder::run_order() {
   const auto& slots = plan_.order.ranks[stage_];
   make_inboxes();
-  std::size_t posted = 0;
-  const auto post_to = [&](std::size_t end) {
-    for (; posted < std::min(end, slots.size()); ++posted) {
-      post_receives(posted);
-    }
-  };
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const bool pair = slots[i].with_next && i + 1 < slots.size();
     const std::size_t last = i + (pair ? 1 : 0);
-    post_to(last + 2);
+    post_receives(last);
     take_message(i);
     if (pair) {
       take_message(last);

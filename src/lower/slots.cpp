@@ -103,8 +103,8 @@ void StageBuilder::open_backward(Run& run) {
   const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
     kept_[chunk][u][run.slot.micro_batch].gradients =
-        b_.allocate(unit.passes->output_gradients,
-                    MemoryCategory::activations, context_.passes.labels->id("output gradients"));
+        b_.allocate(unit.passes->output_gradients, MemoryCategory::activations,
+                    context_.passes.labels->id("output gradients"));
   }
   run.temporary = b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations,
                               context_.passes.labels->id("backward temporaries"));

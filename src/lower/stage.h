@@ -2,6 +2,7 @@
 #pragma once
 
 #include "builder.h"
+#include "order_times.h"
 #include "passes.h"
 
 namespace stepcast::lower {
@@ -43,6 +44,7 @@ struct StageContext {
   const std::map<model::LayerKind, model::OperatorGraph>* layers = nullptr;
   const model::OperatorGraph* embedding = nullptr;
   const model::OperatorGraph* head = nullptr;
+  const OrderTimes* times = nullptr;
   Blends* blends = nullptr;
   std::uint8_t slowdown_row = 1;
 };

@@ -92,12 +92,12 @@ class StageBuilder {
   void run_pair(const schedule::Slot& first, const schedule::Slot& second);
   void run_order();
 
-  // data_parallel.cpp: the same calls around every unit's passes, whatever travels. Backward hooks belong to the pass
-  // that makes weight gradients, B or W, but before_backward() to B or I.
+  // data_parallel.cpp: the same calls around every unit's passes, whatever travels. Backward hooks
+  // belong to the pass that makes weight gradients, B or W, but before_backward() to B or I.
   void make_data_parallel();
-  bool travels() const;         // gradients or parameters, between any ranks
-  bool wraps() const;           // units are gathered and reduced whole
-  bool reduce_beside() const;   // beside compute
+  bool travels() const;        // gradients or parameters, between any ranks
+  bool wraps() const;          // units are gathered and reduced whole
+  bool reduce_beside() const;  // beside compute
   bool gather_beside() const;
   bool last_backward(int chunk) const;
   bool reduces(int chunk) const;  // behind the backward pass that is under way
@@ -187,9 +187,9 @@ class StageBuilder {
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
-  std::vector<Passes> passes_;                                        // owned, merged
-  std::vector<std::vector<Unit>> units_;                              // by chunk
-  struct Kept {  // buffers of a unit and micro-batch between its passes
+  std::vector<Passes> passes_;            // owned, merged
+  std::vector<std::vector<Unit>> units_;  // by chunk
+  struct Kept {                           // buffers of a unit and micro-batch between its passes
     std::uint32_t activations = program::kNone;  // until I
     std::uint32_t recomputed = program::kNone;   // until I
     std::uint32_t inputs = program::kNone;       // of products whose weight gradient comes apart
@@ -204,18 +204,17 @@ class StageBuilder {
   };
   std::vector<Turns> turns_;
   std::vector<program::StreamIndex> channel_streams_;  // by role; 0: none yet
-  struct Inbox {  // of a channel: (sender's slot, slot that waits for it) in the sender's order
-    std::vector<std::pair<std::size_t, std::size_t>> messages;
+  struct Inbound {
+    std::size_t sent = 0;  // sender's slot
+    std::size_t slot = 0;  // that waits for it
+    std::size_t at = 0;    // slot before which it is posted
+  };
+  struct Inbox {  // of a channel, in the sender's order
+    std::vector<Inbound> messages;
     std::size_t posted = 0;
   };
-  struct Awaited {  // by slot
-    bool needed = false;
-    std::uint32_t role = 0;
-    std::size_t place = 0;  // in its inbox
-    Mark received;
-  };
-  std::vector<Inbox> inboxes_;
-  std::vector<Awaited> awaited_;
+  std::vector<Inbox> inboxes_;  // by channel role
+  std::vector<Mark> received_;  // by slot
   StageParameters parameters_;
   DataParallelState data_parallel_;
   std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers

@@ -105,6 +105,7 @@ class WorldBuilder {
     }
     STEPCAST_CHECK(devices_.size() * kKernelKinds < 256, "too many kinds of devices");
     book_.message(message_bytes(plan_));  // number 0: between stages
+    const OrderTimes times = order_times(plan_, layers_, head_);
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
     for (const job::Device* device : devices_) {
@@ -116,6 +117,7 @@ class WorldBuilder {
         c.layers = &layers_;
         c.embedding = &embedding_;
         c.head = &head_;
+        c.times = &times;
         c.blends = &blends_;
         c.slowdown_row =
             static_cast<std::uint8_t>(1 + (device_row_.at(device->name) - 1) * kKernelKinds);
