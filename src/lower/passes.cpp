@@ -14,6 +14,19 @@ using program::Category;
 
 namespace {
 
+// A product that stands for several of the framework's has their weights, each a parameter of its
+// own: queries, keys and values; gate and up.
+std::vector<std::int64_t> separate_weights(const job::Model& model, const Operator& op,
+                                           std::int64_t weight) {
+  const int parts = op.gemm && op.kind == OpKind::gemm ? op.forward_kernels : 1;
+  if (parts == 3) {
+    const std::int64_t one = weight / (model.heads + 2 * model.kv_heads) * model.kv_heads;
+    return {weight - 2 * one, one, one};
+  }
+  return std::vector<std::int64_t>(static_cast<std::size_t>(std::max(parts, 1)),
+                                   weight / std::max(parts, 1));
+}
+
 // Data-parallel communication runs beside whole layers: their kernels share the pass's mean kind,
 // so that they merge. What runs beside a collective of the layer keeps its own.
 void settle_kinds(std::vector<Item>& items) {
@@ -172,7 +185,8 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
       shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate, true);
 }
 
-// Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams (multi_stream_cublas_gemm).
+// Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams
+// (multi_stream_cublas_gemm).
 int PassBuilder::launches(const Operator& op) const {
   return op.kind == OpKind::grouped_gemm && plan_.job.system.transformer_engine
              ? static_cast<int>(op.gemm->batch)
@@ -301,9 +315,8 @@ void PassBuilder::count(Passes& out) const {
         std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count() +
                                             context_temporary(op, false));
     out.backward_temporary =
-        std::max(out.backward_temporary,
-                 op.backward_temporary.count() + op.forward_output.count() + previous_output +
-                     context_temporary(op, true));
+        std::max(out.backward_temporary, op.backward_temporary.count() + op.forward_output.count() +
+                                             previous_output + context_temporary(op, true));
     previous_output = op.forward_output.count();
     // Experts that every data-parallel rank holds are reduced with the dense parameters
     // (Megatron-LM marks them apart under expert parallelism alone).
@@ -313,7 +326,9 @@ void PassBuilder::count(Passes& out) const {
     // A product's weight, and what else it has: its bias.
     const std::int64_t weight =
         op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch) : op.parameters;
-    for (const std::int64_t elements : {weight, op.parameters - weight}) {
+    std::vector<std::int64_t> arrays = separate_weights(plan_.job.model, op, weight);
+    arrays.push_back(op.parameters - weight);
+    for (const std::int64_t elements : arrays) {
       if (elements > 0) {
         out.arrays.push_back({elements, apart});
       }
