@@ -279,6 +279,20 @@ CollectivePrice Collectives::exchange(const TokenExchange& tokens,
   return price;
 }
 
+CollectivePrice Collectives::peer_copy(Bytes bytes, const cluster::Path& path) const {
+  CollectivePrice price = point_to_point(bytes, path);
+  if (path.kind == cluster::PathClass::self || path.kind == cluster::PathClass::network ||
+      bytes.count() <= 0) {
+    return price;
+  }
+  const Line line = direct_line(path, state_->capability);
+  price.latency = seconds(line.latency);
+  price.fluid = seconds(static_cast<double>(bytes.count()) / line.bandwidth);
+  price.sms = 0;
+  price.memory = price.nvlink = bytes;
+  return price;
+}
+
 CollectivePrice Collectives::point_to_point(Bytes bytes, const cluster::Path& path) const {
   CollectivePrice price;
   price.algorithm = Algorithm::direct;

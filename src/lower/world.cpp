@@ -258,7 +258,7 @@ class WorldBuilder {
     program::Channel c;
     c.sender = static_cast<program::RankId>(from);
     c.receiver = static_cast<program::RankId>(to);
-    c.shape = path_shape(path);
+    c.shape = path_shape(path, out == kSendTensor);
     const auto id = static_cast<program::ChannelId>(world_.channels.size());
     world_.channels.push_back(c);
     channel_resources_.push_back(path.resources);
@@ -401,15 +401,16 @@ class WorldBuilder {
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
-  std::uint32_t path_shape(const cluster::Path& path) {
+  std::uint32_t path_shape(const cluster::Path& path, bool copies = false) {
     for (std::uint32_t i = 0; i < shapes_.size(); ++i) {
       const auto& s = shapes_[i];
-      if (s.role == kRoles && s.path.kind == path.kind && s.path.bandwidth == path.bandwidth &&
+      if (s.role == kRoles && s.copies == copies && s.path.kind == path.kind &&
+          s.path.bandwidth == path.bandwidth &&
           s.path.latency == path.latency && s.path.hops == path.hops) {
         return i;
       }
     }
-    shapes_.push_back({kRoles, {}, path});
+    shapes_.push_back({kRoles, {}, path, copies});
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
@@ -456,8 +457,10 @@ class WorldBuilder {
       auto& out = world_.shapes[i].prices;
       if (s.role == kRoles) {
         for (const std::int64_t bytes : book_.messages()) {
-          out.push_back(
-              price_of(prices_.collectives->point_to_point(Bytes(bytes), s.path), bytes, "send"));
+          out.push_back(price_of(s.copies
+                                     ? prices_.collectives->peer_copy(Bytes(bytes), s.path)
+                                     : prices_.collectives->point_to_point(Bytes(bytes), s.path),
+                                 bytes, s.copies ? "copy" : "send"));
         }
         continue;
       }
@@ -518,6 +521,7 @@ class WorldBuilder {
     Role role;  // kRoles: a path
     GroupShape group;
     cluster::Path path;
+    bool copies = false;  // by copy engines: products in chunks (passes_tensor_overlap.cpp)
   };
   struct Members {
     std::size_t first;

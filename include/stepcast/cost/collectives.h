@@ -88,6 +88,9 @@ class Collectives {
   SlowdownCurves slowdown_curves() const;
   // One send with its receive.
   CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;
+  // A copy into a peer's memory by copy engines, as user buffers and symmetric memory do it: no SMs, and none of NCCL's
+  // channels. Over a network as point_to_point.
+  CollectivePrice peer_copy(Bytes bytes, const cluster::Path& path) const;
 
  private:
   struct State;
