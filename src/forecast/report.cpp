@@ -116,7 +116,8 @@ std::vector<result::Traffic> traffic(const program::World& world, std::size_t ra
         const auto& transfer = p.transfers[t.first_transfer + i];
         if (transfer.send) {
           const auto id = world.channel_table[r.first_channel + transfer.channel];
-          add("pipeline", world.shapes[world.channels[id].shape].prices[transfer.price]);
+          add(program::to_string(t.category),
+              world.shapes[world.channels[id].shape].prices[transfer.price]);
         }
       }
     }

@@ -409,7 +409,8 @@ struct Builder {
       // PyTorch's context parallelism gathers keys and values by default
       // (context_parallel_rotate_method).
       const bool torch = contains(framework(), "torchtitan");
-      p["context"] = {{"size", cp()}, {"kind", torch ? "all_gather" : "p2p"}};
+      const bool trades = contains(row["attention"].text(), "CP all-to-all");
+      p["context"] = {{"size", cp()}, {"kind", torch ? "all_gather" : trades ? "a2a" : "p2p"}};
     }
     write_experts(p);
     if (const auto sp = parallel["sequence_parallel"].flag()) {
