@@ -162,6 +162,9 @@ class Checker {
 
   void model() {
     const job::Model& m = j_.model;
+    for (Infeasible& one : check_model(m)) {
+      out_.push_back(std::move(one));
+    }
     if (m.heads % m.kv_heads != 0) {
       no("model.kv_heads", "kv_heads {} does not divide heads {}; expected a divisor", m.kv_heads,
          m.heads);

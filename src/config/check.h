@@ -14,6 +14,8 @@ void derive(Loaded& loaded);
 
 // Every impossibility that shows without building the plan.
 std::vector<Infeasible> check(const Loaded& loaded);
+// Those of the model alone (check_model.cpp).
+std::vector<Infeasible> check_model(const job::Model& model);
 // Those of the cluster alone.
 std::vector<Infeasible> check_cluster(const Loaded& loaded);
 

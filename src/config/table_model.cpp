@@ -141,7 +141,12 @@ Field<Model> letters(std::string key, std::string Model::*member, std::string al
     }
     m.*member = *text;
   };
-  f.write = [=](const Model& m) { return tree::string(m.*member); };
+  f.write = [=](const Model& m) -> std::optional<Value> {
+    if ((m.*member).empty()) {
+      return std::nullopt;
+    }
+    return tree::string(m.*member);
+  };
   return f;
 }
 

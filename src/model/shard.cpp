@@ -6,6 +6,40 @@
 
 namespace stepcast::model {
 
+namespace {
+
+// Heads of layers that are not the ordinary attention, which tensor parallelism cuts as well.
+std::optional<Infeasible> check_mixers(const job::Model& model, int t) {
+  const auto cut = [&](const char* what, std::int64_t count) -> std::optional<Infeasible> {
+    if (count % t == 0) {
+      return std::nullopt;
+    }
+    return Infeasible{"parallelism.tensor",
+                      fmt::format("{} ({}) is not divisible by {}", what, count, t)};
+  };
+  std::optional<Infeasible> fault;
+  const auto check = [&](const char* what, std::int64_t count) {
+    if (!fault) {
+      fault = cut(what, count);
+    }
+  };
+  if (model.mamba) {
+    check("the number of Mamba heads", model.mamba->heads);
+    check("the number of Mamba groups", model.mamba->groups);
+  }
+  if (model.linear) {
+    check("the number of linear attention's key heads", model.linear->key_heads);
+    check("the number of linear attention's value heads", model.linear->value_heads);
+  }
+  if (model.window_heads) {
+    check("the number of window layers' heads", model.window_heads->heads);
+    check("the number of window layers' key-value heads", model.window_heads->kv_heads);
+  }
+  return fault;
+}
+
+}  // namespace
+
 std::optional<Infeasible> check_shard(const job::Model& model, const Shard& shard) {
   const int t = shard.tensor;
   const auto indivisible = [](const char* key, const char* what, std::int64_t count,
@@ -17,6 +51,9 @@ std::optional<Infeasible> check_shard(const job::Model& model, const Shard& shar
   }
   if (!model.mla && model.kv_heads % t != 0) {
     return indivisible("parallelism.tensor", "the number of key-value heads", model.kv_heads, t);
+  }
+  if (auto fault = check_mixers(model, t)) {
+    return fault;
   }
   const bool dense = !model.moe || model.moe->dense_layers > 0 || model.moe->every > 1;
   if (dense && model.ffn % t != 0) {

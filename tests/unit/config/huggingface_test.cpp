@@ -121,26 +121,61 @@ TEST_CASE("the includer may switch a window or the prediction layers off") {
                           R"({"model_type": "mistral", "num_hidden_layers": 32, "hidden_size": 4096,
     "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
     "sliding_window": 4096})");
-  CHECK_THROWS_AS(config::model(path.string()), InputError);
+  CHECK(config::model(path.string()).sliding_window == 4096);
   const std::string rest =
       "\ncluster: {use: dgx-h100, nodes: 1}\nworkload: {sequence_length: 4096, global_batch: 8}\n";
   const auto full =
       config::parse("model: {use: " + path.string() + ", sliding_window: null}" + rest, "job.yaml");
   CHECK(full.job.model.hidden == 4096);
-  CHECK_THROWS_AS(config::parse("model: " + path.string() + rest, "job.yaml"), InputError);
+  CHECK(full.job.model.sliding_window == 0);
+  CHECK(config::model("deepseek-v3-mtp").mtp_layers == 1);
+  CHECK(config::model("deepseek-v3").mtp_layers == 0);
 }
 
-TEST_CASE("the two parallel norms of GPT-NeoX and Falcon-40B are refused by name") {
-  const auto neox =
+TEST_CASE("a vision tower is a fault unless the includer leaves it out") {
+  const auto path = write("vision.json", R"({"model_type": "qwen3_vl", "tie_word_embeddings": true,
+    "vision_config": {"depth": 27}, "text_config": {"model_type": "qwen3_vl_text",
+    "num_hidden_layers": 28, "hidden_size": 2048, "num_attention_heads": 16,
+    "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 6144, "vocab_size": 151936}})");
+  CHECK_THROWS_AS(config::model(path.string()), InputError);
+  const auto text = config::parse("model: {use: " + path.string() + ", vision: null}" +
+                                      "\ncluster: {use: dgx-h100, nodes: 1}\nworkload: "
+                                      "{sequence_length: 4096, global_batch: 8}\n",
+                                  "job.yaml");
+  CHECK(text.job.model.layers == 28);
+  CHECK(text.job.model.tied_embeddings);
+}
+
+TEST_CASE("two parallel norms: GPT-NeoX and Falcon-40B") {
+  const auto neox = config::model(
       write("neox.json", R"({"model_type": "gpt_neox", "num_hidden_layers": 32, "hidden_size": 4096,
-    "num_attention_heads": 32, "intermediate_size": 16384, "vocab_size": 50432, "use_parallel_residual": true})");
-  try {
-    config::model(neox.string());
-    FAIL("read a block that is not modelled");
-  } catch (const InputError& error) {
-    REQUIRE(error.faults().size() == 1);
-    CHECK(error.faults()[0].message ==
-          "'use_parallel_residual' (a parallel block with two norms) is not modelled");
-    CHECK(error.faults()[0].where.line == 2);
-  }
+    "num_attention_heads": 32, "intermediate_size": 16384, "vocab_size": 50432, "use_parallel_residual": true})")
+          .string());
+  CHECK(neox.parallel_block);
+  CHECK(neox.parallel_norms);
+}
+
+TEST_CASE("layers that differ become letters") {
+  const auto oss = config::model("gpt-oss-20b");
+  CHECK(oss.mixers == "wa");
+  CHECK(oss.sliding_window == 128);
+  CHECK(oss.sinks);
+  const auto next = config::model("qwen3.5-35b-a3b");
+  CHECK(next.mixers == "llla");
+  CHECK(next.attention_gate);
+  CHECK(next.mtp_layers == 1);
+  REQUIRE(next.linear);
+  CHECK(next.linear->value_heads == 32);
+  const auto hybrid = config::model("nemotron-h-56b");
+  CHECK(hybrid.layers == 118);
+  CHECK(hybrid.mixers.substr(0, 9) == "m-m-m-ma-");
+  CHECK(hybrid.mlps.substr(0, 9) == "-d-d-d--d");
+  const auto scout = config::model("llama-4-scout");
+  CHECK(scout.chunked_window);
+  CHECK(scout.sliding_window == 8192);
+  CHECK(scout.moe->every == 1);
+  CHECK(config::model("llama-4-maverick").moe->every == 2);
+  const auto bert = config::model("bert-large");
+  CHECK(bert.encoder_layers == 24);
+  CHECK(bert.post_norm);
 }

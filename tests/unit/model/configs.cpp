@@ -1,6 +1,7 @@
 // Every model in configs/models: its graphs are sound, add up to the closed forms, and have the
 // published parameters.
 #include <map>
+#include <vector>
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
@@ -51,6 +52,40 @@ const std::map<std::string, std::int64_t> published = {
     {"deepseek-v2", 235741434880},
     {"deepseek-v3", 671026419200},
     {"deepseek-r1", 671026419200},
+    {"bert-base", 109514298},  // with the head that predicts masked words
+    {"bert-large", 335174458},
+    {"bloom-176b", 176247271424},
+    {"chatglm3-6b", 6243584000},
+    {"gemma-2-2b", 2614341888},
+    {"gemma-2-9b", 9241705984},
+    {"gemma-2-27b", 27227128320},
+    {"gpt-neo-125m", 125198592},
+    {"gpt-neo-1.3b", 1315575808},
+    {"gpt-neo-2.7b", 2651307520},
+    {"gpt-neox-20b", 20554567680},
+    {"gpt-oss-20b", 20914757184},
+    {"gpt-oss-120b", 116829156672},
+    {"mistral-7b-v0.1", 7241732096},
+    {"nemotron-3-nano-30b-a3b", 31577940288},
+    {"qwen3-next-80b-a3b", 79674391296},
+    {"t5-3b", 2851598336},
+    {"t5-11b", 11307321344},
+};
+
+// Billions as model cards state them.
+struct Rounded {
+  const char* name;
+  double total;
+  double active;  // without the embedding's table where `tables` are left out; 0: not stated
+  bool tables = true;
+};
+const std::vector<Rounded> rounded = {
+    {"gpt-oss-20b", 20.9, 3.6, false}, {"gpt-oss-120b", 116.8, 5.1, false},
+    {"gemma-3-4b", 3.88, 0},           {"gemma-3-27b", 27.0, 0},
+    {"nemotron-h-56b", 56.3, 0},       {"nemotron-3-nano-30b-a3b", 31.6, 3.6},
+    {"llama-4-scout", 107.8, 17.2},    {"llama-4-maverick", 400.7, 17.2},
+    {"kimi-k2-instruct", 1026, 32.9},  {"kimi-linear-48b-a3b", 49.1, 3.5},
+    {"mimo-v2-flash", 309, 15.4},
 };
 
 std::int64_t parameters(const model::OperatorGraph& g) {
@@ -75,7 +110,7 @@ TEST_CASE("Models of configs/models count what was published") {
     REQUIRE_FALSE(model::check_shard(m, one));
     std::int64_t sum = parameters(model::build_embedding(m, one, style)) +
                        parameters(model::build_head(m, one, style));
-    for (int i = 0; i < m.layers; ++i) {
+    for (int i = 0; i < model::layer_count(m); ++i) {
       sum += parameters(model::build_layer(m, model::layer_kind(m, i), one, style));
     }
     if (m.tied_embeddings) {
@@ -90,4 +125,37 @@ TEST_CASE("Models of configs/models count what was published") {
     CHECK(counted.total == known->second);
   }
   CHECK(compared >= 2);
+}
+
+TEST_CASE("Model cards' billions") {
+  for (const Rounded& r : rounded) {
+    INFO(r.name);
+    const auto counted = model::count_parameters(config::model(r.name));
+    CHECK(static_cast<double>(counted.total) / 1e9 == Approx(r.total).epsilon(0.003));
+    const std::int64_t left_out = r.tables ? 0 : counted.embedding;
+    if (r.active > 0) {
+      CHECK(static_cast<double>(counted.active - left_out) / 1e9 == Approx(r.active).epsilon(0.01));
+    }
+  }
+}
+
+TEST_CASE("Graphs of configs/models compute what the closed forms count") {
+  model::Shard one;
+  one.sequence_length = 8192;  // beyond every window but Llama 4's chunks
+  const model::Style style;
+  for (const std::string& name : config::list("models")) {
+    INFO(name);
+    const job::Model m = config::model(name);
+    double sum = 0;
+    const auto add = [&](const model::OperatorGraph& g) {
+      for (const auto& op : g.operators) {
+        sum += op.forward.count();
+      }
+    };
+    add(model::build_head(m, one, style));
+    for (int i = 0; i < model::layer_count(m); ++i) {
+      add(model::build_layer(m, model::layer_kind(m, i), one, style));
+    }
+    CHECK(sum == Approx(model::forward_flops(m, 8192, true).count()).epsilon(1e-9));
+  }
 }

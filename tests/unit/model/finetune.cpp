@@ -1,0 +1,104 @@
+// Adapters: what is trained equals what PEFT prints, the base takes no gradient and keeps no inputs
+// for one, quantised weights take NF4's bytes.
+#include <set>
+#include <string>
+
+#include "catch.hpp"
+#include "models.h"
+#include "stepcast/model/count.h"
+#include "stepcast/model/operators.h"
+
+using namespace stepcast;
+using Kind = job::Finetune::Kind;
+
+namespace {
+
+struct Totals {
+  std::int64_t trained = 0;
+  std::int64_t frozen = 0;
+  double frozen_bytes = 0;
+  double forward = 0;
+  double input_grad = 0;
+  double weight_grad = 0;
+  std::int64_t saved = 0;
+  std::int64_t dequantized = 0;  // elements
+};
+
+Totals totals(const job::Model& m, const job::Finetune& finetune, int tensor = 1) {
+  model::Style style;
+  style.finetune = finetune;
+  model::Shard shard;
+  shard.sequence_length = 2048;
+  shard.tensor = tensor;
+  shard.sequence_parallel = tensor > 1;
+  Totals t;
+  const auto add = [&](const model::OperatorGraph& g, int times) {
+    std::set<std::uint32_t> storages;
+    for (const auto& op : g.operators) {
+      t.trained += times * op.parameters;
+      t.frozen += times * op.frozen;
+      t.frozen_bytes +=
+          times * static_cast<double>(op.frozen) * (op.frozen_width > 0 ? op.frozen_width : 2);
+      t.forward += times * op.forward.count();
+      t.input_grad += times * op.input_grad.count();
+      t.weight_grad += times * op.weight_grad.count();
+      for (const auto& s : op.saved) {
+        t.saved += storages.insert(s.storage).second ? times * s.bytes.count() : 0;
+      }
+      t.dequantized += op.name == "dequantize" ? times * op.forward_temporary.count() / 2 : 0;
+    }
+  };
+  add(model::build_embedding(m, shard, style), 1);
+  add(model::build_layer(m, model::layer_kind(m, 0), shard, style), m.layers);
+  add(model::build_head(m, shard, style), 1);
+  return t;
+}
+
+const std::vector<std::string> kAll = {"q", "k", "v", "o", "gate", "up", "down"};
+
+}  // namespace
+
+TEST_CASE("Trained parameters are those that PEFT prints") {
+  const job::Model llama2 = test::llama("llama-2-7b", 32, 4096, 32, 32, 11008, 32000);
+  // print_trainable_parameters() of published recipes: r = 8 on q and v of Llama 2 7B; r = 16 on q
+  // and v, and on all seven matrices, of Llama 3 8B.
+  CHECK(totals(llama2, {Kind::lora, 8, {"q", "v"}}).trained == 4194304);
+  CHECK(totals(test::llama3_8b(), {Kind::lora, 16, {"q", "v"}}).trained == 6815744);
+  CHECK(totals(test::llama3_8b(), {Kind::lora, 16, kAll}).trained == 41943040);
+  CHECK(totals(llama2, {Kind::qlora, 64, kAll}).trained == 159907840);
+  // Two bottlenecks a layer: 2 r h + r + h each.
+  CHECK(totals(llama2, {Kind::adapter, 64, {}}).trained == 32 * 2 * (2 * 64 * 4096 + 64 + 4096));
+}
+
+TEST_CASE("The base is frozen: whole, without gradients of its own") {
+  const job::Model m = test::llama3_8b();
+  const Totals full = totals(m, {});
+  const Totals lora = totals(m, {Kind::lora, 16, kAll});
+  CHECK(full.frozen == 0);
+  CHECK(lora.frozen == model::count_parameters(m).total);
+  // The adapters' products alone: 2 m r (d_in + d_out) = 2 x tokens x trained parameters.
+  CHECK(lora.weight_grad == Approx(2.0 * 2048 * 41943040));
+  CHECK(lora.forward == Approx(full.forward + 2.0 * 2048 * 41943040));
+  CHECK(lora.input_grad == Approx(full.input_grad + 2.0 * 2048 * 41943040));
+  // Fewer targets, fewer inputs kept.
+  CHECK(totals(m, {Kind::lora, 16, {"q", "v"}}).saved < lora.saved);
+}
+
+TEST_CASE(
+    "QLoRA holds half a byte and a constant's share of each matrix, and makes 16 bits of it") {
+  const job::Model m = test::llama3_8b();
+  const Totals q = totals(m, {Kind::qlora, 16, kAll});
+  const std::int64_t matrices = 32LL * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336);
+  const std::int64_t rest = model::count_parameters(m).total - matrices;
+  // 4.127 bits an element (Dettmers et al., section 3); tables, head and norms stay in 16 bits.
+  CHECK(q.frozen_bytes ==
+        Approx(4.127 / 8 * static_cast<double>(matrices) + 2.0 * static_cast<double>(rest)));
+  CHECK(q.dequantized == matrices);
+}
+
+TEST_CASE("Tensor ranks share an adapter: one of its matrices whole, the other cut") {
+  const job::Model m = test::llama3_8b();
+  // q: A of 16 x 4096 whole, B of 4096 x 16 cut; o: A cut, B whole.
+  CHECK(totals(m, {Kind::lora, 16, {"q"}}, 4).trained == 32 * 16 * (4096 + 4096 / 4));
+  CHECK(totals(m, {Kind::lora, 16, {"o"}}, 4).trained == 32 * 16 * (4096 / 4 + 4096));
+}

@@ -1,0 +1,232 @@
+// Layers beyond causal attention and a dense MLP: FLOPs and parameters by closed forms written down
+// here, from the papers that each file of src/model names.
+#include <algorithm>
+#include <string>
+
+#include "catch.hpp"
+#include "models.h"
+#include "stepcast/model/count.h"
+#include "stepcast/model/operators.h"
+
+using namespace stepcast;
+using model::LayerKind;
+
+namespace {
+
+model::Shard whole(std::int64_t s) {
+  model::Shard shard;
+  shard.sequence_length = s;
+  return shard;
+}
+
+const model::Operator& find(const model::OperatorGraph& g, const std::string& name) {
+  for (const auto& op : g.operators) {
+    if (op.name == name) {
+      return op;
+    }
+  }
+  FAIL("no operator " + name);
+  return g.operators.front();
+}
+
+bool has(const model::OperatorGraph& g, const std::string& name) {
+  return std::any_of(g.operators.begin(), g.operators.end(),
+                     [&](const auto& op) { return op.name == name; });
+}
+
+double forward_of(const model::OperatorGraph& g, const std::string& prefix) {
+  double sum = 0;
+  for (const auto& op : g.operators) {
+    sum += op.name.rfind(prefix, 0) == 0 ? op.forward.count() : 0;
+  }
+  return sum;
+}
+
+std::int64_t parameters(const model::OperatorGraph& g) {
+  std::int64_t sum = 0;
+  for (const auto& op : g.operators) {
+    sum += op.parameters;
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("A window computes the sum over queries of min(position, window)") {
+  job::Model m = test::llama3_8b();
+  m.sliding_window = 1024;
+  m.mixers = "wa";
+  for (const std::int64_t s : {512, 1024, 4096, 32768}) {
+    double keys = 0;
+    for (std::int64_t position = 1; position <= s; ++position) {
+      keys += static_cast<double>(std::min<std::int64_t>(position, 1024));
+    }
+    const auto window = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
+    const double expected = 2.0 * 32 * (128 + 128) * keys;
+    // Half a key a query apart: the causal half of the square leaves the diagonal's half out.
+    const double half = 2.0 * 32 * (128 + 128) * 0.5 * static_cast<double>(s);
+    CHECK(find(window, "core_attention").forward.count() == Approx(expected).margin(half));
+    CHECK(find(window, "core_attention").attention->window == 1024);
+    const auto full = model::build_layer(m, model::layer_kind(m, 1), whole(s), {});
+    CHECK(find(full, "core_attention").attention->window == 0);
+    if (s <= 1024) {
+      CHECK(find(window, "core_attention").forward.count() ==
+            find(full, "core_attention").forward.count());
+    }
+  }
+}
+
+TEST_CASE("Chunks are sequences of their own") {
+  job::Model m = test::llama3_8b();
+  m.sliding_window = 1024;
+  m.chunked_window = true;
+  const auto chunked = model::build_layer(m, model::layer_kind(m, 0), whole(8192), {});
+  const auto& shape = *find(chunked, "core_attention").attention;
+  CHECK(shape.sequences == 8);
+  CHECK(shape.query_length == 1024);
+  CHECK(shape.key_length == 1024);
+  CHECK(find(chunked, "core_attention").forward.count() ==
+        Approx(2.0 * 32 * 256 * 8 * 1024.0 * 1024.0 / 2));
+}
+
+TEST_CASE("Letters name the layers, repeated") {
+  job::Model m = test::llama3_8b();
+  m.layers = 7;
+  m.sliding_window = 128;
+  m.mixers = "wwa";
+  using Mixer = LayerKind::Mixer;
+  const Mixer expected[] = {Mixer::window, Mixer::window,    Mixer::attention, Mixer::window,
+                            Mixer::window, Mixer::attention, Mixer::window};
+  for (int i = 0; i < 7; ++i) {
+    CHECK(model::layer_kind(m, i).mixer == expected[i]);
+  }
+  m.mixers.clear();  // a window and no letters: throughout (Mistral 7B v0.1)
+  CHECK(model::layer_kind(m, 5).mixer == Mixer::window);
+}
+
+TEST_CASE(
+    "A prediction layer is two norms, a product of 2h x h, a layer, and the model's own head") {
+  job::Model m = test::deepseek_v3();
+  const std::int64_t main_model = model::count_parameters(m).total;
+  m.mtp_layers = 1;
+  REQUIRE(model::layer_count(m) == 62);
+  const LayerKind kind = model::layer_kind(m, 61);
+  CHECK(kind.prediction);
+  CHECK(kind.mlp == LayerKind::Mlp::moe);
+  CHECK_FALSE(model::layer_kind(m, 60).prediction);
+  const std::int64_t h = 7168;
+  // DeepSeek-V3's published 14 B of the module hold the shared table and head (0.9 B each) as well.
+  const std::int64_t own = model::layer_parameters(m, 60) + 2 * h * h + 3 * h;
+  CHECK(model::count_parameters(m).total == main_model + own);
+  CHECK(static_cast<double>(own + 2 * 129280 * h) / 1e9 == Approx(13.46).epsilon(0.001));
+
+  const auto g = model::build_layer(m, kind, whole(4096), {});
+  CHECK(parameters(g) == own);
+  CHECK(find(g, "output").parameters == 0);
+  CHECK(find(g, "output").weight_grad.count() > 0);  // the shared matrix takes a gradient here too
+  CHECK(find(g, "mtp_projection").forward.count() == Approx(2.0 * 4096 * 2 * h * h));
+  CHECK(find(g, "output").forward.count() == Approx(2.0 * 4096 * h * 129280));
+}
+
+TEST_CASE("Mamba-2 costs what its chunks multiply") {
+  job::Model m = test::llama3_8b();
+  m.mamba = job::Mamba{128, 64, 128, 8, 4, 256};
+  m.mixers = "m";
+  m.mlps = "-";
+  const std::int64_t s = 8192;
+  const std::int64_t h = 4096;
+  const std::int64_t inner = 128 * 64;
+  const auto g = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
+  // z, x, B, C, dt; then out.
+  CHECK(find(g, "mamba_in").forward.count() ==
+        Approx(2.0 * s * h * (2 * inner + 2 * 8 * 128 + 128)));
+  CHECK(find(g, "mamba_out").forward.count() == Approx(2.0 * s * inner * h));
+  const double chunks = forward_of(g, "mamba_scores") + forward_of(g, "mamba_states") +
+                        forward_of(g, "mamba_chunk") + forward_of(g, "mamba_read");
+  CHECK(chunks == Approx(2.0 * s * (8 * 256 * 128 + 128 * 256 * 64 + 2.0 * 128 * 128 * 64)));
+  CHECK_FALSE(has(g, "fc1"));
+  // mamba_ssm's Mamba2: conv1d (4 taps and a bias a channel), A, D and dt's bias, gated norm, norm.
+  const std::int64_t convolved = inner + 2 * 8 * 128;
+  CHECK(parameters(g) ==
+        h * (2 * inner + 2 * 8 * 128 + 128) + inner * h + convolved * 5 + 3 * 128 + inner + h);
+  // Linear in the sequence: twice the tokens, twice the FLOPs.
+  const auto twice = model::build_layer(m, model::layer_kind(m, 0), whole(2 * s), {});
+  CHECK(forward_of(twice, "mamba") == Approx(2 * forward_of(g, "mamba")));
+}
+
+TEST_CASE("The gated delta rule costs what its chunks multiply") {
+  job::Model m = test::llama3_8b();
+  m.linear = job::LinearAttention{16, 32, 128, 128, 4, 64, false};
+  m.mixers = "l";
+  const std::int64_t s = 4096;
+  const auto g = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
+  double core = 0;
+  for (const char* name :
+       {"linear_scores", "linear_solve", "linear_read", "linear_chunk", "linear_update"}) {
+    core += find(g, name).forward.count();
+  }
+  CHECK(core == Approx(32.0 * s * (2.0 * 64 * (3 * 128 + 2 * 128) + 6.0 * 128 * 128)));
+  const std::int64_t keys = 16 * 128;
+  const std::int64_t values = 32 * 128;
+  CHECK(find(g, "linear_in").parameters == 4096 * (2 * keys + 2 * values + 2 * 32));
+}
+
+TEST_CASE("An encoder sees both ways, a decoder its own past and the encoder's output") {
+  job::Model m = test::gpt("t5", 4, 1024, 16, 32128, 0);
+  m.encoder_layers = 2;
+  m.encoder_sequence = 512;
+  m.positions = job::Positions::relative;
+  const std::int64_t s = 128;
+  const auto encoder = model::build_layer(m, model::layer_kind(m, 0), whole(s), {});
+  const auto& seen = *find(encoder, "core_attention").attention;
+  CHECK_FALSE(seen.causal);
+  CHECK(seen.query_length == 512);
+  CHECK(find(encoder, "fc1").gemm->m == 512);
+  CHECK(find(encoder, "core_attention").forward.count() == Approx(2.0 * 1024 * 2 * 512 * 512));
+
+  const auto decoder = model::build_layer(m, model::layer_kind(m, 2), whole(s), {});
+  CHECK(find(decoder, "fc1").gemm->m == s);
+  CHECK(find(decoder, "cross_kv").gemm->m == 512);
+  CHECK(find(decoder, "cross_q").gemm->m == s);
+  bool causal = false;
+  bool across = false;
+  for (const auto& op : decoder.operators) {
+    causal = causal || (op.attention && op.attention->causal && op.attention->key_length == s);
+    across = across || (op.attention && !op.attention->causal && op.attention->key_length == 512 &&
+                        op.attention->query_length == s);
+  }
+  CHECK(causal);
+  CHECK(across);
+  // Encoder 4 h^2, decoder 8 h^2 of attention, each 8 h^2 of MLP, biases and norms beside them.
+  const double h = 1024;
+  CHECK(static_cast<double>(model::layer_parameters(m, 0)) / (h * h) == Approx(12).epsilon(0.002));
+  CHECK(static_cast<double>(model::layer_parameters(m, 2)) / (h * h) == Approx(16).epsilon(0.002));
+}
+
+TEST_CASE("An indexer leaves as many keys as it chooses") {
+  job::Model m = test::deepseek_v3();
+  const std::int64_t s = 32768;
+  const auto dense = model::build_layer(m, model::layer_kind(m, 10), whole(s), {});
+  m.indexer = job::Indexer{64, 128, 2048};
+  const auto sparse = model::build_layer(m, model::layer_kind(m, 10), whole(s), {});
+  const double share = (2048.0 * 32768 - 2048.0 * 2048 / 2) / (32768.0 * 32768 / 2);
+  CHECK(find(sparse, "core_attention").forward.count() ==
+        Approx(share * find(dense, "core_attention").forward.count()));
+  CHECK(find(sparse, "index_scores").forward.count() ==
+        Approx(2.0 * 64 * 128 * 32768.0 * 32768.0 / 2));
+}
+
+TEST_CASE("Heads of other layers are cut by tensor ranks as well") {
+  job::Model m = test::llama3_8b();
+  model::Shard shard = whole(4096);
+  shard.tensor = 8;
+  CHECK_FALSE(model::check_shard(m, shard));
+  m.mamba = job::Mamba{128, 64, 128, 4, 4, 256};
+  REQUIRE(model::check_shard(m, shard));
+  CHECK(model::check_shard(m, shard)->reason ==
+        "the number of Mamba groups (4) is not divisible by 8");
+  m.mamba.reset();
+  m.linear = job::LinearAttention{4, 32, 128, 128, 4, 64, false};
+  REQUIRE(model::check_shard(m, shard));
+  CHECK(model::check_shard(m, shard)->key == "parallelism.tensor");
+}
