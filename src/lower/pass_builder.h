@@ -93,6 +93,8 @@ class PassBuilder {
 
   // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
   bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);
+  // The same for the products of unfused attention.
+  bool context_product(std::size_t i, bool backward, program::Category category, Items& out);
   // Bytes that live while it runs, beside what the operator has alone.
   std::int64_t context_temporary(const Operator& op, bool backward) const;
 

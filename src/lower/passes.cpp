@@ -199,7 +199,8 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   cast_input(i, category, out);
   tensor_before(i, out);
   if (op.gemm) {
-    if (!tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
+    if (!context_product(i, false, category, out) &&
+        !tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
       kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), launches(op), category,
              op.name);
     }
@@ -244,6 +245,9 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   const model::Gemm dgrad{g.m, g.k, g.n, g.batch};
   const model::Gemm wgrad{g.k, g.n, g.m, g.batch};
   if (op.kind == OpKind::batched_gemm) {  // two products, no weights
+    if (context_product(i, true, Category::compute, out)) {
+      return;
+    }
     kernel(out, matrix(op, dgrad, cost::Layout::input_grad, false), 1, Category::compute,
            op.name + " backward");
     kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, false), 1, Category::compute,

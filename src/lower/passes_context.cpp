@@ -116,10 +116,29 @@ class ContextAttention {
     }
   }
 
+  // What Transformer Engine copies around a step of a ring: where a step takes half the queries or
+  // half the keys, those are laid out by themselves (`tensors` of the queries' size: q, in the
+  // backward pass its result and its gradient too).
+  void halves(const ContextStep& step, int tensors) {
+    if (step.shapes.size() == 2) {
+      copy((context_.ring_bytes + tensors * context_.query_bytes) / 2, "halves", 1 + tensors);
+    }
+  }
+
+  // `whole` bytes, written over what the step computed (read and written), or added to it (both
+  // read, one written).
+  void settle(double whole, double part, bool first, const char* what) {
+    copy(static_cast<std::int64_t>((first ? 2 : 3) * whole * part), what, 1);
+  }
+
   // Keys of the next step travel beside the attention of this one. Results of the steps are joined
-  // by their log-sum-exps: the step's are read, the sum read and written.
+  // by their log-sum-exps into a sum that starts from zero.
   void ring_forward() {
     const auto output = static_cast<double>(context_.output_bytes);
+    const bool ring = steps_.size() > 1;
+    if (ring) {
+      copy(2 * context_.ring_bytes, "kv together", 1);
+    }
     for (std::size_t i = 0; i < steps_.size(); ++i) {
       if (i > 0) {
         b_.join(out_, kContext);
@@ -127,9 +146,10 @@ class ContextAttention {
       if (i + 1 < steps_.size()) {
         b_.ring_step(out_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
       }
+      halves(steps_[i], 1);
       attention(steps_[i], false);
-      if (i > 0) {
-        copy(static_cast<std::int64_t>(3 * output * steps_[i].queries), "merge", 2);
+      if (ring) {
+        settle(output, steps_[i].queries, i == 0, "merge");
       }
     }
   }
@@ -138,7 +158,10 @@ class ContextAttention {
   // end where they belong; a rank's own keys come last.
   void ring_backward() {
     const std::size_t n = steps_.size();
+    const auto query = static_cast<double>(context_.query_bytes);
+    const auto keys = static_cast<double>(context_.ring_bytes);
     for (std::size_t i = 0; i < n; ++i) {
+      const ContextStep& step = steps_[n - 1 - i];
       if (n > 1) {
         const bool ends = i == 0 || i + 1 == n;
         b_.ring_step(out_, kContext, (ends ? 1 : 2) * context_.ring_bytes, Category::context,
@@ -146,16 +169,15 @@ class ContextAttention {
                                  : ends ? " dkv"
                                         : " kv, dkv"));
       }
-      attention(steps_[n - 1 - i], true);
+      halves(step, 3);
+      attention(step, true);
       if (n == 1) {
         return;
       }
       b_.join(out_, kContext);
-      const auto query = static_cast<double>(context_.query_bytes);
-      const double passes = i == 0 ? 2 : 3;  // a copy, then sums
-      copy(static_cast<std::int64_t>(passes * static_cast<double>(context_.ring_bytes)), "dkv add",
-           1);
-      copy(static_cast<std::int64_t>(passes * query * steps_[n - 1 - i].queries), "dq add", 1);
+      settle(keys, step.queries, true, "dkv together");
+      settle(keys, step.queries, i == 0, "dkv sum");
+      settle(query, step.queries, i == 0, "dq sum");
     }
   }
 
@@ -177,6 +199,44 @@ bool PassBuilder::context_attention(std::size_t i, bool backward, Category categ
     attention.backward();
   } else {
     attention.forward();
+  }
+  return true;
+}
+
+// Ring self-attention (Li et al., 2105.13120; Colossal-AI's RingQK and RingAV): keys go round for
+// the scores, values for the results. Backward: they go round again for the gradients of queries
+// and probabilities; those of all keys, and of all values, are made whole on each rank and
+// all-reduced.
+bool PassBuilder::context_product(std::size_t i, bool backward, Category category, Items& out) {
+  const Operator& op = graph_.operators[i];
+  const int ranks = plan_.grid.context;
+  if (ranks == 1 || op.kind != model::OpKind::batched_gemm ||
+      op.module != model::Module::core_attention) {
+    return false;
+  }
+  const bool scores = op.name == "scores";  // q k^T, else p v
+  const model::Gemm& g = *op.gemm;
+  const model::Gemm step{g.m, scores ? g.n / ranks : g.n, scores ? g.k : g.k / ranks, g.batch};
+  const std::int64_t block =
+      gemm_bytes(scores ? step.n : step.k, scores ? step.k : step.n, g.batch);
+  const char* what = scores ? " k" : " v";
+  const cost::Layout layout = backward ? cost::Layout::input_grad : cost::Layout::forward;
+  const model::Gemm shape = backward ? model::Gemm{step.m, step.k, step.n, step.batch} : step;
+  const cost::Priced priced = matrix(op, shape, layout, false);
+  for (int n = 0; n < ranks; ++n) {
+    if (n > 0) {
+      join(out, kContext);
+    }
+    if (n + 1 < ranks) {
+      ring_step(out, kContext, block, Category::context, op.name + what);
+    }
+    kernel(out, priced, 1, category, backward ? op.name + " backward" : op.name);
+  }
+  if (backward) {
+    kernel(out, matrix(op, {g.k, g.n, g.m, g.batch}, cost::Layout::weight_grad, false), 1, category,
+           op.name + " backward");
+    collective(out, kContext, true, cost::Collective::all_reduce, block * ranks, Category::context,
+               op.name + what + " grad");
   }
   return true;
 }

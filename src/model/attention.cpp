@@ -65,7 +65,8 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   Tensor keys = qkv;
   if (a.kv_heads < a.heads) {  // keys and values are repeated for each query head of their group
     Operator repeat = named("kv_repeat", OpKind::elementwise, Module::core_attention);
-    keys = b.tensor(a.sequences * a.key_length * a.heads * (a.qk_dim + a.v_dim) * e);
+    const std::int64_t own = a.key_length / b.shard.context;  // keys of this rank's tokens
+    keys = b.tensor(a.sequences * own * a.heads * (a.qk_dim + a.v_dim) * e);
     const std::int64_t moved = keys.bytes + keys.bytes * a.kv_heads / a.heads;
     moves(repeat, moved, moved, 2, 2);
     repeat.forward_output = Bytes(keys.bytes);

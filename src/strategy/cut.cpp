@@ -27,10 +27,10 @@ std::optional<Infeasible> check_context(const job::Job& job) {
         "parallelism.context",
         fmt::format("an inner all-to-all of {} ranks does not divide {}", par.context_inner, c));
   }
-  if (job.kernels.attention == job::AttentionKernel::unfused) {
+  if (job.kernels.attention == job::AttentionKernel::unfused && par.context_kind != Kind::p2p) {
     return infeasible("kernels.attention",
-                      "context parallelism joins partial results by their log-sum-exps, which "
-                      "fused kernels return");
+                      "this kind of context parallelism needs a fused kernel; unfused scores have "
+                      "the ring of ring self-attention (p2p)");
   }
   if (model.mixers.find_first_of("lm") != std::string::npos) {
     return infeasible("parallelism.context",
