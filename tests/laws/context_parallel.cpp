@@ -210,3 +210,19 @@ TEST_CASE("With free links nothing of context parallelism shows, and folded equa
     CHECK(free.period < full.period);
   }
 }
+
+TEST_CASE("Ring self-attention: keys round for scores, values for results, their gradients whole",
+          "[laws]") {
+  const int c = 4;
+  const Lowered l(job_text(c, ", kind: p2p", "unfused"));
+  const std::int64_t block =
+      kSequence / c * 16 * 64 * 2;  // keys are repeated for their queries' heads
+  CHECK(l.sent(Category::context, "scores k").count == kLayers * (2 * (c - 1) + 1));
+  CHECK(l.sent(Category::context, "context v").count == kLayers * (2 * (c - 1) + 1));
+  const auto gradients = l.sent(Category::context, "all_reduce");
+  CHECK(gradients.count == kLayers * 2);
+  CHECK(gradients.bytes == kLayers * 2 * c * block);
+  CHECK(l.sent(Category::context, "").bytes == kLayers * 2 * (2 * (c - 1) + c) * block);
+  CHECK(std::holds_alternative<Infeasible>(
+      strategy::resolve(config::parse(job_text(c, ", kind: a2a", "unfused"), "job").job)));
+}

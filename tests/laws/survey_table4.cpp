@@ -20,8 +20,8 @@ constexpr int kProcessors = 4;
 std::string job_text(int processors, const std::string& parallelism, const char* system) {
   return fmt::format(
       "model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
-      "32768, max_positions: "
-      "4096, tied_embeddings: false}}\n"
+      "32768, positions: rotary, "
+      "tied_embeddings: false}}\n"
       "cluster: {{use: dgx-a100, nodes: 1, gpus_per_node: {}}}\nsystem: {}\n"
       "workload: {{sequence_length: 4096, global_batch: 16}}\nkernels: {{attention: "
       "flash2}}\nparallelism: {}\n",

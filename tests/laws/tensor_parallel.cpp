@@ -16,13 +16,13 @@ using support::Lowered;
 namespace {
 
 constexpr std::int64_t kSequence = 1024;
-constexpr std::int64_t kHidden = 1024;
-constexpr std::int64_t kFfn = 4096;
+constexpr std::int64_t kHidden = 4096;
+constexpr std::int64_t kFfn = 16384;
 constexpr int kBatch = 8;
 
 std::string grid(const char* parallelism, int gpus = 8, const char* cluster = "dgx-a100") {
   return fmt::format(
-      "model: {{layers: 1, hidden: {}, heads: 16, kv_heads: 16, head_dim: 64, ffn: {}, vocab: "
+      "model: {{layers: 1, hidden: {}, heads: 32, kv_heads: 32, head_dim: 128, ffn: {}, vocab: "
       "32768, max_positions: 1024, "
       "tied_embeddings: false, biases: false}}\n"
       "cluster: {{use: {}, nodes: 1, gpus_per_node: {}}}\nsystem: megatron-lm\n"
@@ -56,7 +56,7 @@ double parameters(const Lowered& l) {
 
 TEST_CASE("2D: SUMMA broadcasts q blocks of X and W a product, and reduces as many", "[laws]") {
   const int q = 2;
-  const Lowered l(grid("{tensor: 4, tensor_kind: two_d}", 4));
+  const Lowered l(grid("{tensor: 4, tensor_kind: 2d}", 4));
   const std::int64_t rows = kBatch * kSequence;
   for (const Linear& w : kLinears) {
     INFO(w.name);
@@ -80,7 +80,7 @@ TEST_CASE(
     "layers",
     "[laws]") {
   const int q = 2, depth = 2;
-  const Lowered l(grid("{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}"));
+  const Lowered l(grid("{tensor: 8, tensor_kind: 2.5d, tensor_depth: 2}"));
   for (const Linear& w : kLinears) {
     INFO(w.name);
     const std::int64_t x = kBatch * kSequence / depth * w.k / (q * q) * 2;
@@ -95,7 +95,7 @@ TEST_CASE(
 
 TEST_CASE("3D: X, W and Y are gathered and scattered over one side each", "[laws]") {
   const int l3 = 2;
-  const Lowered l(grid("{tensor: 8, tensor_kind: three_d}"));
+  const Lowered l(grid("{tensor: 8, tensor_kind: 3d}"));
   for (const Linear& w : kLinears) {
     INFO(w.name);
     const std::int64_t x = kBatch * kSequence * w.k / (l3 * l3) * 2;
@@ -113,10 +113,10 @@ TEST_CASE("3D: X, W and Y are gathered and scattered over one side each", "[laws
 
 TEST_CASE("Grids hold 1/P of the parameters, 2.5D depth/P", "[laws]") {
   const double whole = parameters(Lowered(grid("{tensor: 1, data: 1}", 1)));
-  const double two = parameters(Lowered(grid("{tensor: 4, tensor_kind: two_d}", 4)));
+  const double two = parameters(Lowered(grid("{tensor: 4, tensor_kind: 2d}", 4)));
   const double half =
-      parameters(Lowered(grid("{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}")));
-  const double three = parameters(Lowered(grid("{tensor: 8, tensor_kind: three_d}")));
+      parameters(Lowered(grid("{tensor: 8, tensor_kind: 2.5d, tensor_depth: 2}")));
+  const double three = parameters(Lowered(grid("{tensor: 8, tensor_kind: 3d}")));
   CHECK(std::abs(two / (whole / 4) - 1) < 0.01);
   CHECK(std::abs(half / (whole / 4) - 1) < 0.01);
   CHECK(std::abs(three / (whole / 8) - 1) < 0.01);
@@ -124,8 +124,8 @@ TEST_CASE("Grids hold 1/P of the parameters, 2.5D depth/P", "[laws]") {
 
 TEST_CASE("Grids and chunked products run, folded as in full", "[laws]") {
   for (const char* parallelism :
-       {"{tensor: 4, tensor_kind: two_d}", "{tensor: 8, tensor_kind: two_half_d, tensor_depth: 2}",
-        "{tensor: 8, tensor_kind: three_d}",
+       {"{tensor: 4, tensor_kind: 2d}", "{tensor: 8, tensor_kind: 2.5d, tensor_depth: 2}",
+        "{tensor: 8, tensor_kind: 3d}",
         "{tensor: 4, sequence_parallel: true, overlap: {tensor: ring}}",
         "{tensor: 8, sequence_parallel: true, overlap: {tensor: async}}",
         "{tensor: 4, sequence_parallel: true, overlap: {tensor: bulk}}"}) {
