@@ -53,7 +53,7 @@ void StageBuilder::share_stage_gradients() {
   const int last = plan_.grid.pipeline - 1;
   const bool two_ends = plan_.stages.front().front().embedding && plan_.stages.back().back().head;
   if (last > 0 && job_.model.tied_embeddings && two_ends && !plan_.vocabulary_split &&
-      (stage_ == 0 || stage_ == last)) {
+      job_.workload.finetune.kind == job::Finetune::Kind::none && (stage_ == 0 || stage_ == last)) {
     const std::int64_t table = plan_.vocab / plan_.shard.tensor * job_.model.hidden;
     const double bytes = static_cast<double>(table) * wide;
     b_.collective(compute_, kEmbedding,

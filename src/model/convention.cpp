@@ -1,5 +1,6 @@
 // FLOPs of one optimizer step by the conventions under which measurements were published.
 #include "stepcast/model/count.h"
+#include "stepcast/model/operators.h"
 
 namespace stepcast::model {
 namespace {
@@ -57,6 +58,30 @@ Flops step_flops(const job::Model& model, std::int64_t sequence_length, double s
       return Flops(palm_flops(model, s, sequences, 2));
   }
   return {};
+}
+
+Flops training_flops(const job::Job& job, double sequences) {
+  if (job.workload.finetune.kind == job::Finetune::Kind::none) {
+    return step_flops(job.model, job.workload.sequence_length, sequences,
+                      FlopConvention::megatron_causal);
+  }
+  Style style = style_of(job);
+  style.attention = job::AttentionKernel::flash2;  // causal halves, whatever kernel runs
+  Shard whole;
+  whole.sequence_length = job.workload.sequence_length;
+  double sum = 0;
+  const auto add = [&](const OperatorGraph& graph) {
+    for (const Operator& op : graph.operators) {
+      // By convention attention's backward is twice its forward: recomputed scores do not count.
+      sum += op.attention ? 3 * op.forward.count()
+                          : op.forward.count() + op.input_grad.count() + op.weight_grad.count();
+    }
+  };
+  add(build_head(job.model, whole, style));
+  for (int layer = 0; layer < layer_count(job.model); ++layer) {
+    add(build_layer(job.model, layer_kind(job.model, layer), whole, style));
+  }
+  return sequences * Flops(sum);
 }
 
 }  // namespace stepcast::model

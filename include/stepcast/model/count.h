@@ -35,4 +35,8 @@ enum class FlopConvention {
 };
 Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
 
+// What `sequences` sequences of a job's training need: megatron_causal; on a frozen base without the products that its
+// weights' gradients would take, and with the adapters'.
+Flops training_flops(const job::Job& job, double sequences);
+
 }  // namespace stepcast::model

@@ -102,3 +102,17 @@ TEST_CASE("Tensor ranks share an adapter: one of its matrices whole, the other c
   CHECK(totals(m, {Kind::lora, 16, {"q"}}, 4).trained == 32 * 16 * (4096 + 4096 / 4));
   CHECK(totals(m, {Kind::lora, 16, {"o"}}, 4).trained == 32 * 16 * (4096 / 4 + 4096));
 }
+
+TEST_CASE("A step on a frozen base needs two forwards, attention three, and the adapters' own") {
+  job::Job job;
+  job.model = test::llama3_8b();
+  job.workload.sequence_length = 2048;
+  const double whole = model::training_flops(job, 4).count();
+  CHECK(whole ==
+        model::step_flops(job.model, 2048, 4, model::FlopConvention::megatron_causal).count());
+  job.workload.finetune = {Kind::lora, 16, kAll};
+  const double attention = 32.0 * 2 * 2048 * 2048 * 4096;  // causal, both products, all layers
+  const double matrices = whole / 4 / 3 - attention;
+  CHECK(model::training_flops(job, 4).count() / 4 ==
+        Approx(2 * matrices + 3 * attention + 3 * 2.0 * 2048 * 41943040));
+}
