@@ -39,7 +39,7 @@ const fs::path& configs() {
 
 bool looks_like_path(const std::string& s) {
   return s.find('/') != std::string::npos || s.ends_with(".yaml") || s.ends_with(".yml") ||
-         s.ends_with(".json");
+         s.ends_with(".json") || s.ends_with(".csv");
 }
 
 // Underscores and dashes are the same, and case does not matter.

@@ -1,4 +1,6 @@
 // How the work is divided: process grid, sharding, schedule, overlap.
+#include "named.h"
+#include "stepcast/text/document.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -61,7 +63,14 @@ void read_schedule_name(Reader& r, const Value& v, Schedule& s) {
     return;
   }
   if (v.scalar.ends_with(".csv")) {
-    s.name = v.scalar;
+    if (const auto file = find_file(r, v, "schedules", "schedule's table")) {
+      s.name = v.scalar;
+      try {
+        s.table = text::read_text(*file);
+      } catch (const InputError& error) {
+        r.add(error.faults());
+      }
+    }
     return;
   }
   const auto plus = v.scalar.find('+');

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <optional>
 
@@ -44,12 +45,71 @@ schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
   schedule::Request request;
   request.stages = par.pipeline;
   request.micro_batches = plan.micro_batches;
-  request.chunks = par.pipeline == 1 ? 1 : entry.chunks > 0 ? entry.chunks : par.virtual_pipeline;
+  if (par.pipeline == 1) {
+    return request;
+  }
+  request.chunks = entry.chunks > 0 ? entry.chunks : par.virtual_pipeline;
   request.group = schedule.group.value_or(0);
   request.extra_warmup = schedule.extra_warmup;
   request.memory_limit = schedule.memory_limit;
   request.vocabulary = schedule.vocabulary;
   return request;
+}
+
+std::optional<Infeasible> place_stages(Plan& plan) {
+  auto stages = place_layers(plan.job, plan.order.placement, plan.order.chunks);
+  if (auto* why = std::get_if<Infeasible>(&stages)) {
+    return *why;
+  }
+  plan.stages = std::get<std::vector<std::vector<Chunk>>>(std::move(stages));
+  plan.interleaved = plan.job.parallelism.pipeline > 1 && plan.order.chunks > 1;
+  plan.vocabulary_split = plan.job.parallelism.pipeline > 1 && plan.order.barriers > 0;
+  return std::nullopt;
+}
+
+// The order that a CSV file states, which has sizes of its own.
+std::optional<Infeasible> follow_table(Plan& plan, const std::string& table) {
+  const auto& par = plan.job.parallelism;
+  auto order = schedule::from_csv(table);
+  if (auto* why = std::get_if<Infeasible>(&order)) {
+    return *why;
+  }
+  plan.order = std::get<schedule::Order>(std::move(order));
+  const schedule::Request of = schedule::request_of(plan.order);
+  if (of.stages != par.pipeline || of.micro_batches != plan.micro_batches ||
+      (par.virtual_pipeline > 1 && par.virtual_pipeline != of.chunks)) {
+    return infeasible("parallelism.schedule",
+                      fmt::format("the table is of {} micro-batches through {} ranks of {} chunks; "
+                                  "the job has {} through {} of {}",
+                                  of.micro_batches, of.stages, of.chunks, plan.micro_batches,
+                                  par.pipeline, par.virtual_pipeline));
+  }
+  return place_stages(plan);
+}
+
+// What a weight gradient waits with, of what a forward keeps: inputs and output gradients of the
+// products that have weights (2401.10241, section 3: 32 s b h of 34 s b h + 5 a s^2 b).
+double weight_memory(const Plan& plan) {
+  const auto kind = model::layer_kind(plan.job.model, 0);
+  const auto layer = model::build_layer(plan.job.model, kind, plan.shard, plan.style);
+  std::map<std::uint32_t, double> kept, waiting;
+  double gradients = 0;
+  for (const model::Operator& op : layer.operators) {
+    const bool weights = op.weight_grad.count() > 0;
+    for (const model::Saved& saved : op.saved) {
+      (weights ? waiting : kept)[saved.storage] = static_cast<double>(saved.bytes.count());
+    }
+    gradients += weights ? static_cast<double>(op.forward_output.count()) : 0;
+  }
+  double all = 0, inputs = 0;
+  for (const auto& [storage, bytes] : waiting) {
+    inputs += bytes;
+    kept[storage] = bytes;
+  }
+  for (const auto& [storage, bytes] : kept) {
+    all += bytes;
+  }
+  return all > 0 ? std::min(1.0, (inputs + gradients) / all) : 1.0;
 }
 
 // The schedule's order and the layers of each rank's chunks.
@@ -58,7 +118,11 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
   const auto& par = job.parallelism;
   const int p = par.pipeline;
   job::Schedule schedule = par.schedule.value_or(job::Schedule{});
-  const schedule::Entry* entry = schedule_of(job);
+  const bool table = schedule.name.ends_with(".csv");
+  if (table && p > 1) {
+    return follow_table(plan, schedule.table);
+  }
+  const schedule::Entry* entry = table ? schedule::find("1f1b") : schedule_of(job);
   if (entry == nullptr) {
     return infeasible("parallelism.schedule", fmt::format("unknown schedule '{}'", schedule.name));
   }
@@ -79,14 +143,7 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
     return *why;
   }
   plan.order = std::get<schedule::Order>(std::move(order));
-  plan.interleaved = p > 1 && request.chunks > 1;
-  plan.vocabulary_split = p > 1 && (!schedule.vocabulary.empty() || schedule.name == "interlaced");
-  auto stages = place_layers(job, plan.order.placement, request.chunks);
-  if (auto* why = std::get_if<Infeasible>(&stages)) {
-    return *why;
-  }
-  plan.stages = std::get<std::vector<std::vector<Chunk>>>(std::move(stages));
-  return std::nullopt;
+  return place_stages(plan);
 }
 
 }  // namespace
@@ -201,6 +258,7 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
   request.input_grad = times.input_grad;
   request.weight_grad = times.weight_grad;
   request.comm = times.comm;
+  request.weight_memory = weight_memory(plan);
   auto order = schedule::make(entry.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;

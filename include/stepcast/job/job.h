@@ -258,6 +258,7 @@ struct Schedule {
   std::optional<int> group;  // micro-batches per virtual-pipeline group; left out: pipeline size
   int extra_warmup = 0;
   double memory_limit = 1.0;  // of automatic schedules, in activation peaks of 1F1B
+  std::string table = {};     // what the CSV file holds
 };
 
 enum class TensorOverlap {
