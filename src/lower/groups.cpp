@@ -183,8 +183,11 @@ class Groups {
             group(kPair, 2,
                   [&](int i) { return rank(ti, ci, di, i == 0 ? first : p - 1 - first); });
           }
-          if (plan_.vocabulary_split) {
-            group(kPipe, p, [&](int i) { return rank(ti, ci, di, i); });
+          for (const Role role :
+               {kPipe, kPipeStatistics, kPipeGradient, kPipeInput, kPipeInputGrad}) {
+            if (plan_.order.barriers > 0) {
+              group(role, p, [&](int i) { return rank(ti, ci, di, i); });
+            }
           }
         }
       }

@@ -3,7 +3,9 @@
 #include <cmath>
 #include <set>
 
+#include "data_parallel.h"
 #include "pass_builder.h"
+#include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
 
@@ -272,7 +274,7 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
     kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), launches(op),
            Category::compute, op.name + " wgrad");
   }
-  if (!fused && plan_.micro_batches > 1 && op.parameters > 0) {
+  if (!fused && plan_.micro_batches > 1 && op.parameters > 0 && accumulates_whole(plan_)) {
     // Accumulation as its own kernel: read the new gradient, read and write the accumulated one.
     const double bytes = static_cast<double>(op.parameters) *
                          (width_ + 2 * job::bytes_per_element(memory_job.dtypes.gradients));
@@ -369,6 +371,35 @@ bool PassBuilder::kept_elsewhere(std::uint32_t storage, const Operator& self) co
   // What the core reads from outside: query, key and value, whose makers do not need their output
   // themselves.
   return false;
+}
+
+const char* group_name(std::uint32_t role) {
+  static constexpr const char* kNames[] = {"tensor",
+                                           "tensor row",
+                                           "tensor column",
+                                           "tensor depth",
+                                           "data",
+                                           "data replicas",
+                                           "embedding",
+                                           "norm",
+                                           "context",
+                                           "context inner",
+                                           "expert",
+                                           "expert tensor",
+                                           "tensor expert",
+                                           "expert data",
+                                           "expert replicas",
+                                           "partition",
+                                           "pair",
+                                           "pipe",
+                                           "pipe statistics",
+                                           "pipe gradient",
+                                           "pipe input",
+                                           "pipe input gradient",
+                                           "node",
+                                           "across nodes"};
+  static_assert(std::size(kNames) == kRoles);
+  return kNames[role];
 }
 
 std::uint32_t Labels::id(const std::string& text) {

@@ -49,7 +49,11 @@ enum Role : std::uint32_t {
   kExpertReplicas,
   kPartition,  // ranks that hold a second copy for the backward gather (hpZ, FSDP2's reshard size)
   kPair,       // two stages with the same layers (bidirectional pipelines)
-  kPipe,       // all stages of one pipeline (vocabulary passes)
+  kPipe,       // all stages of one pipeline, for vocabulary passes: the last stage's output
+  kPipeStatistics,  // of the softmax
+  kPipeGradient,    // of the last stage's output
+  kPipeInput,       // embedded tokens
+  kPipeInputGrad,
   kNode,       // of a data-parallel group, the ranks in one node
   kAcross,     // and the ranks at one place of each node
   kRoles

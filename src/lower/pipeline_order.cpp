@@ -187,11 +187,25 @@ void StageBuilder::run_pair(const Slot& first, const Slot& second) {
 void StageBuilder::run_order() {
   const auto& slots = plan_.order.ranks[stage_];
   make_inboxes();
+  const bool split = plan_.order.barriers > 0;
+  if (split) {
+    plan_vocabulary();
+  }
   for (std::size_t i = 0; i < slots.size(); ++i) {
     const bool pair = slots[i].with_next && i + 1 < slots.size();
     const std::size_t last = i + (pair ? 1 : 0);
     post_receives(last);
+    if (split) {
+      vocabulary_before(i);
+      if (slots[i].pass == Pass::vocabulary || slots[i].pass == Pass::vocabulary_grad) {
+        run_vocabulary(slots[i]);
+        continue;
+      }
+    }
     take_message(i);
+    if (split) {
+      before_stage_ends(slots[i]);
+    }
     if (pair) {
       take_message(last);
       run_pair(slots[i], slots[last]);
@@ -200,7 +214,13 @@ void StageBuilder::run_order() {
       run_slot(slots[i]);
     }
     send_message(slots[last]);
+    if (split) {
+      after_stage_ends(slots[last]);
+    }
     i = last;
+  }
+  if (split) {
+    end_vocabulary();
   }
 }
 

@@ -58,29 +58,38 @@ program::Program StageBuilder::build() {
   return out;
 }
 
+void StageBuilder::add_passes(const model::OperatorGraph& graph, bool core_again) {
+  Passes p = build_passes(graph, context_.passes, core_again);
+  if (context_.passes.merge) {
+    for (auto* items : {&p.forward, &p.recompute, &p.backward, &p.input_grad, &p.weight_grad}) {
+      *items = merge(*items, launch_, *context_.blends);
+    }
+  }
+  passes_.push_back(std::move(p));
+}
+
+// One table serves both ends: where they are on one rank it stands once.
+bool StageBuilder::shares_table() const {
+  const auto& chunks = plan_.stages[stage_];
+  using strategy::Chunk;
+  return job_.model.tied_embeddings && plan_.order.barriers == 0 &&
+         std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return c.embedding; }) &&
+         std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return c.head; });
+}
+
 void StageBuilder::make_units() {
   const auto& recompute = job_.memory.recompute;
   using Kind = job::Recompute::Kind;
   const bool selective = recompute.kind == Kind::selective;
-  auto add_passes = [&](const model::OperatorGraph& graph, bool core_again) {
-    Passes p = build_passes(graph, context_.passes, core_again);
-    if (context_.passes.merge) {
-      p.forward = merge(p.forward, launch_, *context_.blends);
-      p.recompute = merge(p.recompute, launch_, *context_.blends);
-      p.backward = merge(p.backward, launch_, *context_.blends);
-      p.input_grad = merge(p.input_grad, launch_, *context_.blends);
-      p.weight_grad = merge(p.weight_grad, launch_, *context_.blends);
-    }
-    passes_.push_back(std::move(p));
-  };
-  passes_.reserve(context_.layers->size() + 2);
+  passes_.reserve(context_.layers->size() + 4);
+  const bool split = plan_.order.barriers > 0;  // the vocabulary's rows are with all stages
   const auto& chunks = plan_.stages[stage_];
   std::map<model::LayerKind, const Passes*> layers;
   units_.resize(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = units_[c];
     if (chunks[c].embedding) {
-      add_passes(*context_.embedding, false);
+      add_passes(split ? without_vocabulary(*context_.embedding) : *context_.embedding, false);
       units.push_back(
           {Unit::Kind::embedding, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
@@ -114,9 +123,8 @@ void StageBuilder::make_units() {
       units.push_back(unit);
     }
     if (chunks[c].head) {
-      add_passes(*context_.head, false);
-      if (job_.model.tied_embeddings && plan_.grid.pipeline == 1) {
-        // One table serves both ends.
+      add_passes(split ? without_vocabulary(*context_.head) : *context_.head, false);
+      if (shares_table()) {
         const std::int64_t table = plan_.vocab / plan_.grid.tensor * job_.model.hidden;
         if (job_.workload.finetune.kind != job::Finetune::Kind::none) {
           passes_.back().frozen_bytes -= static_cast<std::int64_t>(
@@ -128,6 +136,9 @@ void StageBuilder::make_units() {
       }
       units.push_back({Unit::Kind::head, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
+  }
+  if (split) {
+    add_vocabulary_rows();
   }
   kept_.resize(units_.size());
   for (std::size_t c = 0; c < units_.size(); ++c) {

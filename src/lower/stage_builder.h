@@ -19,6 +19,9 @@ inline std::int64_t round_512(double bytes) {
 // Bytes of optimizer moments per parameter.
 double moment_bytes(const job::Memory& memory);
 
+// A unit's operators but for those that vocabulary parallelism spreads over all stages.
+model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph);
+
 class StageBuilder {
  public:
   StageBuilder(const StageContext& context, int stage);
@@ -27,6 +30,8 @@ class StageBuilder {
  private:
   // stage.cpp
   void make_units();
+  bool shares_table() const;
+  void add_passes(const model::OperatorGraph& graph, bool core_again);
   void make_streams();
   void make_persistent_buffers();
   Bytes outside_allocator() const;
@@ -92,6 +97,19 @@ class StageBuilder {
   void run_pair(const schedule::Slot& first, const schedule::Slot& second);
   void run_order();
 
+  // vocabulary.cpp
+  void add_vocabulary_rows();
+  void plan_vocabulary();
+  program::StreamIndex pipe_stream(Role role);
+  Mark pipe_collective(Role role, cost::Collective op, std::int64_t bytes);
+  void send_output(int micro_batch);
+  void take_embedded_gradients(int but);
+  void vocabulary_before(std::size_t slot);
+  void run_vocabulary(const schedule::Slot& slot);
+  void before_stage_ends(const schedule::Slot& slot);
+  void after_stage_ends(const schedule::Slot& slot);
+  void end_vocabulary();
+
   // data_parallel.cpp: the same calls around every unit's passes, whatever travels. Backward hooks
   // belong to the pass that makes weight gradients, B or W, but before_backward() to B or I.
   void make_data_parallel();
@@ -146,7 +164,8 @@ class StageBuilder {
   void wrap_after_backward(int chunk, std::size_t unit);
   void wrap_end_of_backward(int chunk);
   void reduce_wrap(Wrap& w);
-  void reduce_in_buckets(const Wrap& w);
+  void reduce_in_buckets(Wrap& w);
+  void give_up_fresh(Wrap& w, std::uint32_t streams);
   void send_bucket(int chunk, bool expert);
   void make_sharded_gradients(Wrap& w);
   void reduce_shards(std::int64_t elements, bool expert, program::StreamIndex stream);
@@ -213,6 +232,20 @@ class StageBuilder {
     std::vector<Inbound> messages;
     std::size_t posted = 0;
   };
+  struct Due {  // of what an order leaves unnamed
+    double when = 0;
+    std::size_t slot = 0;  // before which it comes
+    int micro_batch = 0;
+  };
+  struct Vocabulary {
+    std::vector<Due> embeds, outputs, embed_grads;
+    std::size_t embeds_done = 0, outputs_done = 0, embed_grads_done = 0;
+    std::vector<Mark> output_here, statistics, gradient_here, embedded;  // by micro-batch
+    std::vector<std::uint32_t> saved, gradients;                         // buffers, likewise
+    std::vector<std::pair<Mark, int>> arriving;  // gradients of embedded tokens, micro-batch
+    std::vector<program::StreamIndex> streams;   // by role; 0: none yet
+  };
+  Vocabulary vocabulary_;
   std::vector<Inbox> inboxes_;  // by channel role
   std::vector<Mark> received_;  // by slot
   StageParameters parameters_;

@@ -70,7 +70,10 @@ double StageBuilder::bucket_buffers() const {
   if (family == job::System::Family::ddp) {
     return count;
   }
-  const bool flat = family == job::System::Family::deepspeed && plan_.shard_ranks > 1;
+  // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
+  const bool flat =
+      (family == job::System::Family::deepspeed && plan_.shard_ranks > 1) ||
+      (family == job::System::Family::megatron && plan_.data_comm == DataComm::shard_grads);
   return flat ? bucket * (reduce_beside() ? 2 : 1) : 0;
 }
 
@@ -119,7 +122,7 @@ void StageBuilder::make_persistent_buffers() {
   // next.
   kept_inputs_.assign(units_.size(), kNone);
   for (std::size_t c = 0; c < units_.size(); ++c) {
-    const bool receives = stage_ > 0 || c > 0;
+    const bool receives = c < plan_.stages[stage_].size() && plan_.stages[stage_][c].stage > 0;
     if (family == job::System::Family::megatron && plan_.grid.pipeline > 1 && receives) {
       const std::int64_t tensor_ranks =
           job_.system.scatter_gather_p2p && !plan_.shard.sequence_parallel ? plan_.shard.tensor : 1;
