@@ -43,13 +43,30 @@ bool StageBuilder::travels() const {
   return plan_.data_ranks() > 1 || (parameters_.expert > 0 && plan_.expert_data > 1);
 }
 
-bool StageBuilder::wraps() const {
+bool wraps_units(const strategy::Plan& plan) {
   // FSDP's SHARD_GRAD_OP is ZeRO-2 by units: parameters are sharded between steps. FairScale's
   // ShardedDDP is not.
-  return plan_.data_comm == DataComm::shard_all ||
-         (plan_.data_comm == DataComm::shard_grads &&
-          job_.system.family == job::System::Family::fsdp2 && !job_.system.reduce_to_owner);
+  const auto& system = plan.job.system;
+  return plan.data_comm == DataComm::shard_all ||
+         (plan.data_comm == DataComm::shard_grads && system.family == job::System::Family::fsdp2 &&
+          !system.reduce_to_owner);
 }
+
+bool reduces_each_pass(const strategy::Plan& plan) {
+  // ZeRO-2 has nowhere to keep whole gradients; units reduce behind each backward pass, with stages
+  // once (torch.distributed.pipelining holds requires_gradient_sync off until the last).
+  const bool wraps = wraps_units(plan);
+  return plan.job.parallelism.reduce_each || (plan.data_comm == DataComm::shard_grads && !wraps) ||
+         (wraps && plan.grid.pipeline == 1);
+}
+
+bool accumulates_whole(const strategy::Plan& plan) {
+  const bool shards =
+      plan.data_comm == DataComm::shard_grads || plan.data_comm == DataComm::shard_all;
+  return !shards || !reduces_each_pass(plan);
+}
+
+bool StageBuilder::wraps() const { return wraps_units(plan_); }
 
 bool StageBuilder::reduce_beside() const {
   if (plan_.grid.pipeline > 1 && !job_.system.overlap_with_pipeline) {
@@ -105,12 +122,7 @@ bool StageBuilder::reduces(int chunk) const {
   if (!travels()) {
     return false;
   }
-  // ZeRO-2 has nowhere to keep whole gradients; units reduce behind each backward pass, with stages
-  // once (torch.distributed.pipelining holds requires_gradient_sync off until the last).
-  const bool each = job_.parallelism.reduce_each ||
-                    (plan_.data_comm == DataComm::shard_grads && !wraps()) ||
-                    (wraps() && plan_.grid.pipeline == 1);
-  return each || last_backward(chunk);
+  return reduces_each_pass(plan_) || last_backward(chunk);
 }
 
 void StageBuilder::data_kernel(StreamIndex stream, double bytes, cost::MemoryOp op,

@@ -34,6 +34,13 @@ struct Sharing {
   int members() const { return shards * copies; }
 };
 
+// Gradients of every backward pass are reduced.
+bool reduces_each_pass(const strategy::Plan& plan);
+// Whole gradients add up from micro-batch to micro-batch on each rank.
+bool accumulates_whole(const strategy::Plan& plan);
+// Units are gathered and reduced whole (FSDP, ZeRO-3), not in buckets.
+bool wraps_units(const strategy::Plan& plan);
+
 // Groups within nodes and across them, where a system sends in two levels (Horovod's hierarchical
 // all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node; 1: it has
 // one a node, or uneven ones.
@@ -71,6 +78,8 @@ struct Wrap {
   std::uint32_t parameters = program::kNone;
   std::uint32_t partition_buffer = program::kNone;
   std::uint32_t gradients = program::kNone;  // whole, while they accumulate without being reduced
+  std::uint32_t fresh =
+      program::kNone;  // of the backward pass under way, in the parameters' format
 };
 
 struct DataParallelState {

@@ -242,8 +242,16 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
     use_wrap(s.wraps[s.wrap[chunk][u]], true);
   }
   const std::size_t index = s.wrap[chunk][unit];
-  if (unit == s.wraps[index].last) {
-    prefetch_wraps(index, true);
+  Wrap& w = s.wraps[index];
+  if (unit != w.last) {
+    return;
+  }
+  prefetch_wraps(index, true);
+  if (!job_.system.gradients_in_parameters) {
+    w.fresh =
+        b_.allocate(round_512(static_cast<double>(w.elements.total() + w.persistent) *
+                              width(plan_.style.dtype)),
+                    MemoryCategory::gradients, context_.passes.labels->id("unsharded gradients"));
   }
 }
 
@@ -260,8 +268,9 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
       const auto& types = job_.memory.dtypes;
       w.gradients = b_.allocate(
           round_512(static_cast<double>(w.elements.total() + w.persistent) * width(types.reduce)),
-          MemoryCategory::gradients, context_.passes.labels->id("unsharded gradients"));
+          MemoryCategory::gradients, context_.passes.labels->id("accumulated gradients"));
     }
+    give_up_fresh(w, 0);
     return;
   }
   if (reduces(chunk)) {
@@ -307,8 +316,10 @@ void StageBuilder::reduce_wrap(Wrap& w) {
   const auto elements = static_cast<double>(w.elements.total() + w.persistent);
   const double reduce_bytes = elements * width(types.reduce);
   const double gradient_bytes = elements * width(plan_.style.dtype);
-  // One reduce-scatter is in flight: its input is given up before the next is filled.
-  b_.wait(compute_, s.last_reduce);
+  // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
+  if (!system.flat_parameters) {
+    b_.wait(compute_, s.last_reduce);
+  }
   b_.release(s.last_reduce_buffer, 1U << data_);
   s.last_reduce_buffer = kNone;
   const bool in_place = system.gradients_in_parameters ||
@@ -318,6 +329,7 @@ void StageBuilder::reduce_wrap(Wrap& w) {
         b_.allocate(static_cast<std::int64_t>(reduce_bytes), MemoryCategory::communication,
                     context_.passes.labels->id("gradients to reduce"));
     data_kernel(compute_, gradient_bytes + reduce_bytes, cost::MemoryOp::copy, "copy gradients in");
+    give_up_fresh(w, 0);
   }
   if (data_parallel_.backwards[w.chunk] == 0 || plan_.grid.pipeline > 1) {
     make_sharded_gradients(w);
@@ -326,15 +338,22 @@ void StageBuilder::reduce_wrap(Wrap& w) {
   reduce_shards(w.elements.dense + w.persistent, false, stream);
   reduce_shards(w.elements.expert, true, stream);
   s.last_reduce = b_.mark(stream);
+  give_up_fresh(w, 1U << data_);
+}
+
+void StageBuilder::give_up_fresh(Wrap& w, std::uint32_t streams) {
+  b_.release(w.fresh, streams);
+  w.fresh = kNone;
 }
 
 // DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
 // overfill it (stage3.py: __add_grad_to_ipg_bucket).
-void StageBuilder::reduce_in_buckets(const Wrap& w) {
+void StageBuilder::reduce_in_buckets(Wrap& w) {
   const std::int64_t bucket = strategy::bucket_elements(plan_);
   const auto elements = static_cast<double>(w.elements.total() + w.persistent);
   data_kernel(compute_, elements * (width(plan_.style.dtype) + width(job_.memory.dtypes.reduce)),
               cost::MemoryOp::copy, "copy gradients in");
+  give_up_fresh(w, 0);
   Elements& pending = data_parallel_.pending[w.chunk];
   for (std::size_t u = w.last + 1; u-- > w.first;) {
     const auto& arrays = units_[w.chunk][u].passes->arrays;

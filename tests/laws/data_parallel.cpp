@@ -211,10 +211,10 @@ TEST_CASE("Parameters of sharded units are gathered as reshard_after_forward say
       {"pytorch-fsdp2", "{reshard_after_forward: false}", 2, 0},
       {"pytorch-fsdp2", "{sharding: zero2}", 2, 0},  // SHARD_GRAD_OP
       {"pytorch-fsdp2", "{reshard_after_forward: 8}", 2, 2},
-      {"{use: deepspeed, persistent_elements: 0}", "{sharding: zero3}", 4, 0},
-      {"{use: deepspeed, persistent_elements: 0}", "{sharding: zero3, zeropp: {partition: 8}}", 2,
-       2},
-      {"{use: deepspeed, persistent_elements: 0}",
+      {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}", "{sharding: zero3}", 4, 0},
+      {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",
+       "{sharding: zero3, zeropp: {partition: 8}}", 2, 2},
+      {"{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",
        "{sharding: zero3, zeropp: {weights: int8, partition: 8}}", 1, 2},
   };
   for (const Case& c : cases) {
@@ -237,7 +237,7 @@ TEST_CASE("ZeRO++ sends a quarter of ZeRO-3's bytes between nodes", "[laws]") {
   // forward gather, hpZ keeps the backward one in the node, qgZ makes the gradients' share that
   // crosses nodes a quarter of M over the node's ranks (2306.10209, table 1).
   const Lowered l = lower_job(
-      job_text("{use: deepspeed, persistent_elements: 0}",
+      job_text("{use: deepspeed, persistent_elements: 0, reuse_elements: 0}",
                "{sharding: zero3, zeropp: {weights: int8, gradients: int4, partition: 8}}", 1));
   auto sent = traffic(l.world);
   const double m = 2 * static_cast<double>(l.parameters);
@@ -296,5 +296,86 @@ TEST_CASE("A bucket holds whole parameters", "[laws]") {
         sent[i] == 3 * h2 || sent[i] == 4 * h2 || sent[i] == h2 || sent[i] >= head * 2;
     INFO(i << ": " << sent[i]);
     CHECK((sent[i] <= 2'000'000 || alone));
+  }
+}
+
+TEST_CASE(
+    "Experts are reduced among the ranks that hold the same ones, dense parameters over data and "
+    "context",
+    "[laws]") {
+  // 16 ranks as context 2 x data 8, experts over 4: each expert on 4 ranks.
+  const std::string text =
+      "model: {layers: 2, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+      "51200, positions: "
+      "rotary, norm: rms, gated_mlp: true, tied_embeddings: false, moe: {experts: 8, topk: 2, ffn: "
+      "2048}}\ncluster: {use: "
+      "dgx-a100, nodes: 2}\nsystem: megatron-lm\nworkload: {sequence_length: 1024, global_batch: "
+      "16}\nparallelism: "
+      "{context: 2, expert: 4, sharding: zero1}\n";
+  const Lowered l = lower_job(text);
+  auto sent = traffic(l.world);
+  const double experts = 2.0 * 2 * 3 * 1024 * 2048;  // layers, experts a rank, gate, up and down
+  const double dense = static_cast<double>(l.parameters) - experts;
+  CHECK(sent["reduce_scatter 16"].bytes == Approx(4 * dense).epsilon(1e-6));
+  CHECK(sent["reduce_scatter 4"].bytes == Approx(4 * experts).epsilon(1e-6));
+  CHECK(sent["all_gather 16"].bytes == Approx(2 * dense).epsilon(1e-6));
+  CHECK(sent["all_gather 4"].bytes == Approx(2 * experts).epsilon(1e-6));
+  CHECK(sent.size() == 4);
+  // 6 + 12/d bytes a parameter, d the ranks that share it.
+  double states = 0;
+  for (const auto& b : l.world.programs[0].buffers) {
+    using M = program::MemoryCategory;
+    const bool state =
+        b.category == M::parameters || b.category == M::gradients || b.category == M::optimizer;
+    states += state ? static_cast<double>(b.bytes.count()) : 0;
+  }
+  CHECK(states == Approx(dense * (6 + 12.0 / 16) + experts * (6 + 12.0 / 4)).epsilon(1e-6));
+}
+
+TEST_CASE(
+    "Frozen parameters take no gradient and no optimizer state, and are gathered with the units",
+    "[laws]") {
+  const auto with = [](const char* system, const char* parallelism) {
+    return lower_job(job_text(system, parallelism) + "");
+  };
+  const Lowered whole = with("pytorch-fsdp2", "{}");
+  std::string text = job_text("pytorch-fsdp2", "{}");
+  const auto at = text.find("workload: {");
+  text.insert(at + std::string("workload: {").size(),
+              "finetune: {lora: {rank: 8, targets: [q, v]}}, ");
+  const Lowered lora = lower_job(text);
+  auto all = traffic(whole.world);
+  auto few = traffic(lora.world);
+  // Adapters of two products a layer: rank x (in + out) each.
+  const double adapters = 4.0 * 2 * 8 * (1024 + 1024);
+  CHECK(few["reduce_scatter 16"].bytes == Approx(2 * 4 * adapters).epsilon(1e-6));
+  CHECK(few["all_gather 16"].bytes > all["all_gather 16"].bytes);
+}
+
+TEST_CASE("Interleaved stages reduce and gather chunk by chunk, however they align", "[laws]") {
+  for (const bool align : {false, true}) {
+    const Lowered l = lower_job(fmt::format(
+        "model: {{layers: 16, hidden: 1024, heads: 16, kv_heads: 16, "
+        "head_dim: 64, ffn: 4096, vocab: 51200, "
+        "max_positions: 1024, tied_embeddings: false}}\ncluster: {{use: "
+        "dgx-a100, nodes: 2}}\nsystem: {{use: megatron-lm, "
+        "bucket_elements: 10000000, align_grad_reduce: {0}, align_param_gather: {0}}}\nworkload: "
+        "{{sequence_length: 1024, global_batch: "
+        "32}}\nparallelism: {{pipeline: 4, virtual_pipeline: 4, sharding: "
+        "zero1, overlap: {{grad_reduce: true, "
+        "param_gather: true}}}}\n",
+        align));
+    for (const program::Program& p : l.world.programs) {
+      std::map<std::string, int> count;
+      for (const program::Task& t : p.tasks) {
+        if (t.kind == program::TaskKind::collective && t.category == program::Category::data) {
+          ++count[p.labels[t.label]];
+        }
+      }
+      INFO(p.name << " aligned " << align);
+      CHECK(count["gradients reduce_scatter"] ==
+            (p.stage == 0 ? 5 : 4));  // the first chunk has two buckets
+      CHECK(count["parameters all_gather"] >= 4);
+    }
   }
 }

@@ -1,0 +1,169 @@
+// Forms of data parallelism as whole jobs: the folded world against the full one, and what they
+// must not cost.
+#include <fmt/format.h>
+
+#include <map>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+struct Machine {
+  job::Job job;
+  cost::CurveTable curves;
+  cluster::Topology topology;
+  cost::Kernels kernels;
+  cost::Collectives collectives;
+  program::World world;
+
+  explicit Machine(const std::string& text)
+      : job(config::parse(text, "job").job),
+        topology(std::get<cluster::Topology>(cluster::Topology::build(job.cluster))),
+        kernels(job.cluster.device, job.kernels.library, text::data_directory() / "calibration", {},
+                curves),
+        collectives(job.cluster, job.nccl, text::data_directory() / "calibration", {}, curves) {
+    auto plan = strategy::resolve(job);
+    if (const auto* why = std::get_if<Infeasible>(&plan)) {
+      FAIL(why->key << ": " << why->reason);
+    }
+    lower::Prices prices;
+    prices.kernels[job.cluster.device.name] = &kernels;
+    prices.collectives = &collectives;
+    prices.curves = &curves;
+    world = lower::build_world(std::get<strategy::Plan>(plan), topology, prices);
+  }
+};
+
+std::string text_of(const std::string& system, const std::string& parallelism,
+                    const std::string& workload = "") {
+  return fmt::format(
+      "model: {{layers: 8, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+      "32000, "
+      "max_positions: 1024, tied_embeddings: false}}\ncluster: {{use: dgx-a100, nodes: "
+      "2}}\nsystem: {}\nworkload: "
+      "{{sequence_length: 1024, global_batch: 64{}}}\nparallelism: {}\n",
+      system, workload, parallelism);
+}
+
+program::Timeline run(const program::World& world) {
+  auto ran = engine::run(world);
+  if (const auto* stuck = std::get_if<program::Deadlock>(&ran)) {
+    for (const auto& line : stuck->chain) {
+      UNSCOPED_INFO(line);
+    }
+    FAIL("deadlock");
+  }
+  return std::get<program::Timeline>(std::move(ran));
+}
+
+program::Timeline run(const std::string& text) { return run(Machine(text).world); }
+
+}  // namespace
+
+TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back", "[agree]") {
+  const std::string free_fsdp = "{use: pytorch-fsdp2, cannot: {}, schedules: []}";
+  const std::string zero3 = "{use: deepspeed, reuse_elements: 0}";
+  const std::string jobs[] = {
+      text_of("pytorch-ddp", "{}"),
+      text_of("pytorch-ddp", "{accumulation: {reduce: each}}"),
+      text_of("horovod", "{}"),
+      text_of("{use: horovod, hierarchical_all_reduce: true}", "{}"),
+      text_of("deepspeed", "{sharding: zero1}"),
+      text_of("deepspeed", "{sharding: zero2}"),
+      text_of("deepspeed", "{sharding: zero3}"),
+      text_of(zero3, "{sharding: zero3, zeropp: {weights: int8, gradients: int4, partition: 8}}"),
+      text_of("pytorch-fsdp1", "{}"),
+      text_of("pytorch-fsdp1", "{sharding: zero2}"),
+      text_of("{use: pytorch-fsdp1, backward_prefetch: implicit}", "{}"),
+      text_of("fairscale", "{}"),
+      text_of("fairscale", "{sharding: zero2}"),
+      text_of("pytorch-fsdp2", "{sharding: hsdp, shard_size: 8}"),
+      text_of("pytorch-fsdp2", "{reshard_after_forward: 8}"),
+      text_of("pytorch-fsdp2", "{reshard_after_forward: false}"),
+      text_of("{use: pytorch-fsdp2, unit_layers: 2}", "{}"),
+      text_of(free_fsdp, "{pipeline: 4}"),
+      text_of(free_fsdp, "{pipeline: 4, reshard_after_forward: false}"),
+      text_of(free_fsdp, "{pipeline: 4, accumulation: {reduce: each}}"),
+      text_of(free_fsdp, "{pipeline: 2, virtual_pipeline: 2, schedule: interleaved_1f1b}"),
+      text_of("megatron-llama", "{pipeline: 2}"),
+      text_of("megascale",
+              "{tensor: 2, pipeline: 2, virtual_pipeline: 2, overlap: {tensor: false}}"),
+      text_of("megatron-lm",
+              "{pipeline: 4, virtual_pipeline: 2, sharding: zero1, overlap: {grad_reduce: true, "
+              "param_gather: true}}"),
+      text_of("colossal-ai", "{sharding: zero3}"),
+      text_of("paddlenlp", "{sharding: zero1}"),
+      text_of("alpa", "{pipeline: 2}"),
+      text_of("maxtext", "{}"),
+      text_of("angel-ptm", "{}"),
+  };
+  for (const std::string& text : jobs) {
+    INFO(text);
+    const Machine machine(text);
+    const auto folded = lower::fold(machine.world);
+    REQUIRE(folded);
+    const program::Timeline slow = run(machine.world);
+    const program::Timeline fast = run(folded->world);
+    CHECK(slow.period == fast.period);
+    CHECK(slow.first_step == fast.first_step);
+    for (std::size_t r = 0; r < machine.world.ranks.size(); ++r) {
+      const auto& x = slow.ranks[r];
+      const auto& y = fast.ranks[folded->class_of[r]];
+      REQUIRE(x.breakdown == y.breakdown);
+      REQUIRE(x.peak_allocated == y.peak_allocated);
+      REQUIRE(x.steady == y.steady);
+    }
+    for (const program::Program& p : machine.world.programs) {
+      std::vector<int> balance(p.buffers.size(), 0);
+      for (const auto& op : p.host) {
+        balance[op.buffer] += op.kind == program::HostKind::allocate  ? 1
+                              : op.kind == program::HostKind::release ? -1
+                                                                      : 0;
+      }
+      for (std::size_t i = 0; i < balance.size(); ++i) {
+        INFO(p.name << ": " << p.labels[p.buffers[i].label]);
+        CHECK(balance[i] == 0);
+      }
+    }
+  }
+}
+
+TEST_CASE("Overlap and prefetching do not cost time, sharding does not cost memory", "[agree]") {
+  // The same volume beside compute.
+  const auto period = [](const std::string& text) { return run(text).period; };
+  const auto peak = [](const std::string& text) { return run(text).ranks[0].peak_allocated; };
+  CHECK(period(text_of("pytorch-ddp", "{}")) <
+        period(text_of("pytorch-ddp", "{overlap: {grad_reduce: false}}")));
+  CHECK(period(text_of("megatron-lm",
+                       "{sharding: zero1, overlap: {grad_reduce: true, param_gather: true}}")) <
+        period(text_of("megatron-lm", "{sharding: zero1}")));
+  CHECK(period(text_of("{use: pytorch-fsdp1, forward_prefetch: explicit}", "{}")) <=
+        period(text_of("{use: pytorch-fsdp1, forward_prefetch: none, backward_prefetch: none}",
+                       "{}")));
+  CHECK(period(text_of("pytorch-ddp", "{}")) <
+        period(text_of("pytorch-ddp", "{accumulation: {reduce: each}}")));
+  // The backward gather stays in the node.
+  CHECK(period(text_of("pytorch-fsdp2", "{reshard_after_forward: 8}")) <=
+        period(text_of("pytorch-fsdp2", "{}")));
+  // Whole, then states, gradients and parameters sharded.
+  const auto none = peak(text_of("deepspeed", "{sharding: none}"));
+  const auto zero1 =
+      peak(text_of("{use: deepspeed, bucket_elements: 10000000}", "{sharding: zero1}"));
+  const auto zero2 =
+      peak(text_of("{use: deepspeed, bucket_elements: 10000000}", "{sharding: zero2}"));
+  const auto zero3 = peak(text_of("{use: deepspeed, bucket_elements: 10000000, reuse_elements: 0}",
+                                  "{sharding: zero3}"));
+  CHECK(zero1 < none);
+  CHECK(zero2 < zero1);
+  CHECK(zero3 < zero2);
+  // Kept between forward and backward, parameters take more.
+  CHECK(peak(text_of("pytorch-fsdp2", "{}")) <
+        peak(text_of("pytorch-fsdp2", "{reshard_after_forward: false}")));
+}
