@@ -35,6 +35,9 @@ constexpr double kCheapRecompute = 0.03;
 // GPT-2's byte-pair vocabulary, the default of the frameworks' GPT examples (row README: 50257 by
 // default).
 constexpr std::int64_t kDefaultVocab = 50257;
+// Llama's: with it, counted once, the zero-bubble models of 6.2B and 14.6B have as many parameters as they are named by
+// (with GPT-2's 6.3 and 14.7).
+constexpr std::int64_t kLlamaVocab = 32000;
 // Megatron-LM, --hidden-dropout and --attention-dropout.
 constexpr double kMegatronDropout = 0.1;
 
@@ -160,8 +163,8 @@ struct Builder {
       vocab = model["vocab"].integer();
     }
     if (!vocab) {
-      assume(fmt::format("a vocabulary of {}", kDefaultVocab), kVocabUnknown);
-      vocab = kDefaultVocab;
+      vocab = zero_bubble() ? kLlamaVocab : kDefaultVocab;
+      assume(fmt::format("a vocabulary of {}", *vocab), kVocabUnknown);
     }
     const std::int64_t unit = (uses_megatron() ? 128 : 1) * tp();  // --make-vocab-size-divisible-by
     const bool padded = job["vocab"].present() && *vocab % tp() == 0;
@@ -338,6 +341,7 @@ struct Builder {
   // Aleph Alpha's framework names its attention kernels its own way: "torch" and "fused" keep the
   // scores.
   bool aleph_alpha() const { return contains(framework(), "Aleph Alpha"); }
+  bool zero_bubble() const { return contains(framework(), "sail-sg/zero-bubble"); }
   std::string attention() const {
     const std::string raw = row["attention"].text();
     if (aleph_alpha()) {
@@ -576,6 +580,9 @@ struct Builder {
       k["attention"] = chosen;
     } else {
       assume("the framework's attention kernel", kAttentionUnknown);
+      if (zero_bubble()) {  // Megatron-LM without --use-flash-attn, which the fork's examples of 2023 leave off
+        k["attention"] = "unfused";
+      }
     }
     if (const auto compiled = job["compile"].flag()) {
       k["compile"] = *compiled;

@@ -53,6 +53,9 @@ void hybrid_sharding(Draft& d, const Setting* replicas, const Setting* shards) {
     d.set(*shards, "parallelism.sharding", "none");
     return;
   }
+  if (s > 1 && !d.stated("parallelism.sharding")) {
+    d.set(*shards, "parallelism.sharding", "zero3");
+  }
   if (r == 1) {
     return;
   }

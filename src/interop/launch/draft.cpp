@@ -103,7 +103,7 @@ const Setting* Draft::present(std::string_view name) const {
 
 const Setting* Draft::find(std::string_view name) const {
   const Setting* s = present(name);
-  const bool valueless = s != nullptr && !s->open.empty();
+  const bool valueless = s != nullptr && (!s->open.empty() || says_nothing(*s));
   return valueless ? nullptr : s;
 }
 
@@ -119,7 +119,8 @@ const Setting* Draft::first(const std::vector<std::string_view>& names) const {
 bool is_true(const Setting& setting) {
   const std::string word = lower(plain_text(setting.value));
   return (word.empty() ? setting.value.kind == Value::Kind::null || !setting.open.empty() : true) &&
-         word != "false" && word != "0" && word != "no" && word != "off" && word != "none";
+         word != "null" && word != "false" && word != "0" && word != "no" && word != "off" &&
+         word != "none";
 }
 
 bool Draft::on(std::string_view name) const {
@@ -285,11 +286,16 @@ std::int64_t Draft::ranks() {
       config::network(cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMany)), overrides);
   // A number of processes says the nodes.
   if (nodes == 0 && !overridden("cluster.nodes")) {
-    if (const Value* processes = get(job_, "processes")) {
+    if (const Value* given = get(job_, "processes")) {
+      const Value copy = *given;  // the job's entries move
+      const Value* processes = &copy;
       const auto n = text::number<std::int64_t>(processes->scalar).value_or(0);
       const std::int64_t gpus = network.cluster.node.gpus;
       if (n > 0) {
-        if (n % gpus != 0) {
+        if (n < gpus) {
+          put(job_, "cluster.nodes", scalar("1", processes->origin));
+          put(job_, "cluster.gpus_per_node", scalar(fmt::format("{}", n), processes->origin));
+        } else if (n % gpus != 0) {
           fault(processes->origin,
                 fmt::format("{} processes do not fill nodes of {} GPUs; expected a multiple, or "
                             "--nodes N",

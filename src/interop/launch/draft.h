@@ -114,8 +114,9 @@ struct Reader {
   std::vector<const std::vector<Unread>*> meaningless;
   std::vector<const std::vector<Unread>*> unmodelled;
   void (*finish)(Draft&);
-  bool bare = false;              // NAME=VALUE without dashes is an option
-  std::string_view section = {};  // of flags in a YAML or JSON file
+  bool bare = false;  // NAME=VALUE without dashes is an option
+  std::vector<std::string_view> sections =
+      {};  // of a file, whose options stand without them on a command line
 };
 
 // A flag that the system's `finish` reads.

@@ -26,8 +26,11 @@ namespace fs = std::filesystem;
 namespace {
 
 const std::vector<const Reader*>& readers() {
-  static const std::vector<const Reader*> all = {&launch::megatron(), &launch::deepspeed(),
-                                                 &launch::torchtitan()};
+  static const std::vector<const Reader*> all = {
+      &launch::megatron(),     &launch::deepspeed(), &launch::torchtitan(), &launch::accelerate(),
+      &launch::transformers(), &launch::paddlenlp(), &launch::colossalai(), &launch::maxtext(),
+      &launch::composer(),     &launch::horovod(),   &launch::nnscaler(),   &launch::lightseq(),
+      &launch::patrickstar()};
   return all;
 }
 
@@ -56,17 +59,42 @@ bool is_argument(const std::string& input) {
   return input.find('=') != std::string::npos && !is_file(input);
 }
 
-// Flags of a map stand below `section` where there is one.
-std::vector<Setting> structured(const Value& document, std::string_view section) {
-  if (document.kind != Value::Kind::map) {
-    throw InputError(Fault{document.origin, "is no map of options; expected NAME: VALUE for each"});
-  }
-  if (!section.empty()) {
-    if (const Value* below = document.find(section)) {
-      return launch::flatten(*below);
+// "${a.b}" stands for what the same file says of a.b.
+void interpolate(std::vector<Setting>& settings) {
+  for (Setting& s : settings) {
+    const std::string& text = s.value.scalar;
+    if (s.value.kind != Value::Kind::scalar || !text.starts_with("${") || !text.ends_with('}')) {
+      continue;
+    }
+    const std::string name = launch::canonical(text.substr(2, text.size() - 3));
+    const auto found = std::find_if(settings.begin(), settings.end(),
+                                    [&](const Setting& other) { return other.name == name; });
+    if (found == settings.end() || found->value.scalar == text) {
+      s.open.push_back(text.substr(2, text.size() - 3));
+      s.value.scalar.clear();
+    } else {
+      const Origin where = s.value.origin;
+      s.value = found->value;
+      s.value.origin = where;
     }
   }
-  return launch::flatten(document);
+}
+
+// A list of maps: one after another, below the name "list".
+std::vector<Setting> structured(const Value& document) {
+  std::vector<Setting> settings;
+  if (document.kind == Value::Kind::sequence) {
+    for (const Value& item : document.items) {
+      const auto more = launch::flatten(item, "list");
+      settings.insert(settings.end(), more.begin(), more.end());
+    }
+  } else if (document.kind == Value::Kind::map) {
+    settings = launch::flatten(document);
+  } else {
+    throw InputError(Fault{document.origin, "is no map of options; expected NAME: VALUE for each"});
+  }
+  interpolate(settings);
+  return settings;
 }
 
 // A template's words that a script replaces (CONFIG_BATCH_SIZE) are variables.
@@ -93,8 +121,7 @@ void fill_in(Value& value, const std::vector<std::string>& variables,
   open.push_back(value.scalar);
 }
 
-std::vector<Setting> read_json(const std::string& input, const LaunchRequest& request,
-                               const Reader& reader) {
+std::vector<Setting> read_json(const std::string& input, const LaunchRequest& request) {
   Value document;
   std::vector<std::string> open;
   try {
@@ -118,7 +145,7 @@ std::vector<Setting> read_json(const std::string& input, const LaunchRequest& re
         "model-config", input, document.origin, launch::scalar(input, document.origin, true), {}};
     return {s};
   }
-  std::vector<Setting> settings = structured(document, reader.section);
+  std::vector<Setting> settings = structured(document);
   for (Setting& s : settings) {
     if (s.value.kind == Value::Kind::scalar && !s.value.quoted &&
         std::find(open.begin(), open.end(), s.value.scalar) != open.end()) {
@@ -144,11 +171,11 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     }
     const std::string extension = fs::path(input).extension().string();
     if (extension == ".json") {
-      append(read_json(input, request, reader));
+      append(read_json(input, request));
     } else if (extension == ".yaml" || extension == ".yml") {
       const Value document = text::read_yaml(input);
       if (document.kind != Value::Kind::null) {
-        append(structured(document, reader.section));
+        append(structured(document));
       }
     } else if (extension == ".toml") {
       append(launch::flatten(text::read_toml(input)));
@@ -201,10 +228,25 @@ bool is_flag_rule(const Rule& rule) {
   return rule.bare || rule.apply == launch::yes || rule.apply == launch::no;
 }
 
-// null in a file says as little as a missing key.
-bool says_nothing(const Setting& setting) {
-  return setting.value.kind == Value::Kind::scalar && !setting.value.quoted &&
-         setting.value.scalar == "null";
+bool known(const Reader& reader, std::string_view name) {
+  return rule_of(reader, name) != nullptr || listed(reader.meaningless, name) != nullptr ||
+         listed(reader.unmodelled, name) != nullptr;
+}
+
+// --fsdp_version on a command line is fsdp_config.fsdp_version in a file.
+void add_sections(const Reader& reader, std::vector<Setting>& settings) {
+  for (Setting& s : settings) {
+    if (known(reader, s.name)) {
+      continue;
+    }
+    for (const auto section : reader.sections) {
+      const std::string name = fmt::format("{}.{}", section, s.name);
+      if (rule_of(reader, name) != nullptr) {
+        s.name = name;
+        break;
+      }
+    }
+  }
 }
 
 void apply(Draft& draft, const Rule& rule, const Setting& setting) {
@@ -239,7 +281,7 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
 void classify(Draft& draft, const Reader& reader) {
   for (const Setting& s : draft.settings()) {
     if (const Rule* rule = rule_of(reader, s.name)) {
-      if (!says_nothing(s)) {
+      if (!launch::says_nothing(s)) {
         apply(draft, *rule, s);
       }
     } else if (const Unread* unused = listed(reader.meaningless, s.name)) {
@@ -271,10 +313,8 @@ void apply_request(Draft& draft) {
   }
   if (!request.cluster.empty()) {
     Value map = use("--cluster", request.cluster);
-    if (const Value* nodes = draft.job().find("cluster")) {
-      if (const Value* n = nodes->find("nodes"); n != nullptr && request.nodes == 0) {
-        map.entries.push_back({"nodes", n->origin, *n});
-      }
+    if (const Value* found = draft.job().find("cluster"); found != nullptr && request.nodes == 0) {
+      map.entries.insert(map.entries.end(), found->entries.begin(), found->entries.end());
     }
     draft.drop("cluster");
     job.entries.push_back({"cluster", map.origin, map});
@@ -346,7 +386,9 @@ Launch read_launch(const LaunchRequest& request) {
         Fault{{"--from " + request.system, 0, 0}, "no file follows; expected --from SYSTEM FILE"});
   }
   std::vector<Fault> remarks;
-  Draft draft(request, read_inputs(request, reader, remarks));
+  std::vector<Setting> settings = read_inputs(request, reader, remarks);
+  add_sections(reader, settings);
+  Draft draft(request, std::move(settings));
   draft.preset = reader.preset;
   draft.launch().remarks = std::move(remarks);
   const Origin start{request.inputs.front(), 1, 1};
@@ -358,6 +400,7 @@ Launch read_launch(const LaunchRequest& request) {
   classify(draft, reader);
   if (draft.faults().empty()) {
     reader.finish(draft);
+    draft.ranks();  // a number of processes says the nodes
   }
   apply_request(draft);
   if (draft.faults().empty()) {

@@ -35,6 +35,11 @@ std::string plain_text(const Value& value) {
   return "";
 }
 
+bool says_nothing(const Setting& setting) {
+  return setting.value.kind == Value::Kind::scalar && !setting.value.quoted &&
+         setting.value.scalar == "null";
+}
+
 std::vector<Setting> flatten(const Value& document, const std::string& prefix) {
   std::vector<Setting> out;
   for (const auto& entry : document.entries) {
@@ -44,6 +49,10 @@ std::vector<Setting> flatten(const Value& document, const std::string& prefix) {
       out.insert(out.end(), below.begin(), below.end());
     } else {
       out.push_back({canonical(shown), shown, entry.origin, entry.value, {}});
+      if (entry.value.kind == Value::Kind::null) {  // unlike a bare flag
+        out.back().value.kind = Value::Kind::scalar;
+        out.back().value.scalar = "null";
+      }
     }
   }
   return out;

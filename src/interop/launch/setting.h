@@ -25,6 +25,9 @@ std::string canonical(std::string_view name);
 // The value as one line of text.
 std::string plain_text(const Value& value);
 
+// null in a file says as little as a missing key.
+bool says_nothing(const Setting& setting);
+
 // Entries of nested maps as settings "a.b.c", at the place of their keys; lists stay values.
 std::vector<Setting> flatten(const Value& document, const std::string& prefix = "");
 

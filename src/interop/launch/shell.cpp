@@ -417,6 +417,9 @@ std::vector<Word> read_flags(const std::string& source, const std::string& name,
     if (dash == std::string::npos || text[dash] != '-') {
       continue;
     }
+    if (text.ends_with('\\')) {
+      text.pop_back();
+    }
     for (const char quote : {'"', '\''}) {
       if (std::count(text.begin(), text.end(), quote) % 2 != 0) {
         text[text.rfind(quote)] = ' ';

@@ -152,6 +152,10 @@ class Lexer {
       advance(end);
     }
     Token token{Token::Kind::word, source_.substr(begin, at_ - begin), where, {}};
+    const bool number = token.text.find_first_not_of("0123456789") == std::string_view::npos;
+    if (number && (peek() == '<' || peek() == '>')) {
+      return next();  // 2>&1: of the redirection
+    }
     if (peek() == '(' && token.text.ends_with('=')) {
       array(token);
     }

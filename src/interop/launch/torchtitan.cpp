@@ -102,7 +102,7 @@ void pipeline(Draft& d) {
                                     {"GPipe", "gpipe", 1},
                                     {"Interleaved1F1B", "interleaved_1f1b", 0},
                                     {"LoopedBFS", "looped_bfs", 0},
-                                    {"InterleavedZeroBubble", "zb_h1", 1},
+                                    {"InterleavedZeroBubble", "interleaved_zb", 0},
                                     {"ZBVZeroBubble", "zb_v", 2},
                                     {"DualPipeV", "dualpipe_v", 2}};
   const auto* found = std::find_if(std::begin(kNames), std::end(kNames),

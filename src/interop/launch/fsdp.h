@@ -1,0 +1,24 @@
+// PyTorch's FSDP as Transformers, Accelerate and Composer spell its options.
+#pragma once
+
+#include "draft.h"
+
+namespace stepcast::interop::launch {
+
+// FULL_SHARD, SHARD_GRAD_OP, ... or their numbers.
+void fsdp_strategy(Draft& draft, const Setting& setting, std::string_view key);
+void fsdp_strategy_word(Draft& draft, const Setting& setting, const std::string& word);
+void fsdp_backward_prefetch(Draft& draft, const Setting& setting, std::string_view key);
+void fsdp_forward_prefetch(Draft& draft, const Setting& setting, std::string_view key);
+void full_recompute(Draft& draft, const Setting& setting, std::string_view key);
+void fsdp_wrapping(Draft& draft, const Setting& setting, std::string_view key);
+// FSDP2 shards parameter by parameter.
+void fsdp_version(Draft& draft, const Setting& setting, std::string_view key);
+
+// TrainingArguments, and what Accelerate's files hold of the same; their batch.
+const std::vector<Rule>& trainer_rules();
+const std::vector<Unread>& trainer_meaningless();
+const std::vector<Unread>& trainer_unmodelled();
+void finish_trainer(Draft& draft);
+
+}  // namespace stepcast::interop::launch

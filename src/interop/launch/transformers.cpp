@@ -1,0 +1,328 @@
+// HuggingFace's TrainingArguments: JSON, YAML or a command line.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "deepspeed.h"
+#include "fsdp.h"
+
+namespace stepcast::interop::launch {
+namespace {
+
+// --fsdp "full_shard auto_wrap offload".
+void fsdp_words(Draft& d, const Setting& s, std::string_view) {
+  const std::string words = " " + plain_text(s.value) + " ";
+  const auto has = [&](const char* word) {
+    return words.find(fmt::format(" {} ", word)) != std::string::npos;
+  };
+  for (const char* kind :
+       {"full_shard", "shard_grad_op", "hybrid_shard_zero2", "hybrid_shard", "no_shard"}) {
+    if (has(kind)) {
+      fsdp_strategy_word(d, s, kind);
+      break;
+    }
+  }
+  if (has("offload")) {
+    d.set(s, "memory.offload", "cpu");
+  }
+}
+
+void bucket(Draft& d, const Setting& s, std::string_view key) {
+  d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
+}
+
+void optimizer(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind.find("8bit") != std::string::npos && kind.find("adam") != std::string::npos) {
+    d.set(s, key, "adamw_8bit");
+  } else if (kind.starts_with("adam")) {
+    d.set(s, key, "adamw");
+  } else {
+    d.set(s, key, std::string_view(kind));
+  }
+}
+
+void attention(Draft& d, const Setting& s, std::string_view key) {
+  const std::string kind = plain_text(s.value);
+  if (kind == "flash_attention_2" || kind == "sdpa") {
+    d.set(s, key, "flash2");
+  } else if (kind == "flash_attention_3") {
+    d.set(s, key, "flash3");
+  } else if (kind == "eager") {
+    d.set(s, key, "unfused");
+  } else {
+    d.refuse(
+        s, fmt::format("{} is '{}'; expected flash_attention_2 | flash_attention_3 | sdpa | eager",
+                       s.shown, kind));
+  }
+}
+
+void under_deepspeed(Draft& d, const Setting& s, std::string_view) {
+  d.preset = "deepspeed";
+  d.meaningless(s, "its file is another input");
+}
+
+// PEFT's target modules: q_proj is q.
+void lora(Draft& d) {
+  const Setting* rank = d.first({"lora-r", "lora-rank"});
+  const Setting* on = d.present("use-peft");
+  if ((on == nullptr || !is_true(*on)) && rank == nullptr) {
+    return;
+  }
+  const bool quantised = d.on("load-in-4bit") || d.on("load-in-8bit");
+  const std::string kind = quantised ? "qlora" : "lora";
+  const std::string key = "workload.finetune." + kind;
+  if (quantised) {
+    d.set(*d.present(d.on("load-in-4bit") ? "load-in-4bit" : "load-in-8bit"), key + ".rank", 16);
+  }
+  d.set(rank != nullptr ? *rank : *on, key + ".rank",
+        rank != nullptr ? rank->value : scalar("16", on->origin));
+  const Setting* targets = d.first({"lora-target-modules", "lora-target"});
+  if (targets == nullptr) {
+    return;
+  }
+  Value list;
+  list.kind = Value::Kind::sequence;
+  const auto add = [&](std::string name) {
+    if (name == "all-linear") {
+      name = "all";
+    }
+    if (const auto at = name.find("_proj"); at != std::string::npos) {
+      name.erase(at);
+    }
+    list.items.push_back(scalar(name, targets->origin));
+  };
+  if (targets->value.kind == Value::Kind::sequence) {
+    for (const Value& item : targets->value.items) {
+      add(plain_text(item));
+    }
+  } else {
+    std::string text = plain_text(targets->value);
+    std::size_t begin = 0;
+    while (begin <= text.size()) {
+      const std::size_t end = std::min(text.find_first_of(", ", begin), text.size());
+      if (end > begin) {
+        add(text.substr(begin, end - begin));
+      }
+      begin = end + 1;
+    }
+  }
+  d.set(*targets, key + ".targets", list);
+}
+
+void finish(Draft& d) { finish_trainer(d); }
+
+}  // namespace
+
+const std::vector<Rule>& trainer_rules() {
+  static const std::vector<Rule> rules = {
+      {"model-name-or-path", "model", named_model},
+      {"model-name", "model", named_model},
+      {"max-seq-length", "workload.sequence_length"},
+      {"max-seq-len", "workload.sequence_length"},
+      {"model-max-length", "workload.sequence_length"},
+      {"max-length", "workload.sequence_length"},
+      {"block-size", "workload.sequence_length"},
+      {"cutoff-len", "workload.sequence_length"},
+      {"per-device-train-batch-size", "workload.micro_batch", later},
+      {"per-gpu-train-batch-size", "workload.micro_batch", later},
+      {"gradient-accumulation-steps", "workload.global_batch", later},
+      flag("bf16"),
+      flag("fp16"),
+      flag("tf32"),
+      flag("gradient-checkpointing", "memory.recompute", full_recompute),
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", bucket},
+      {"fsdp", "parallelism.sharding", fsdp_words},
+      {"fsdp-config.version", "", fsdp_version},
+      {"fsdp-config.fsdp-version", "", fsdp_version},
+      {"fsdp-config.backward-prefetch", "", fsdp_backward_prefetch},
+      {"fsdp-config.forward-prefetch", "", fsdp_forward_prefetch},
+      {"fsdp-config.limit-all-gathers", "system.limit_all_gathers", yes},
+      {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
+      {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
+      {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
+      {"deepspeed", "", under_deepspeed},
+      {"optim", "memory.optimizer", optimizer},
+      flag("torch-compile", "kernels.compile", yes),
+      {"attn-implementation", "kernels.attention", attention},
+      flag("use-flash-attn", "kernels.attention",
+           [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
+      flag("use-peft"),
+      {"lora-r", "workload.finetune", later},
+      {"lora-rank", "workload.finetune", later},
+      {"lora-target-modules", "workload.finetune", later},
+      {"lora-target", "workload.finetune", later},
+      flag("load-in-4bit"),
+      flag("load-in-8bit"),
+      {"parallelism-config.dp-replicate-size", "parallelism.shard_size", later},
+      {"parallelism-config.dp-shard-size", "parallelism.shard_size", later},
+      {"parallelism-config.tp-size", "parallelism.tensor"},
+      {"parallelism-config.cp-size", "parallelism.context.size"},
+      {"parallelism-config.sp-size", "parallelism.context.size", ulysses},
+  };
+  return rules;
+}
+
+const std::vector<Unread>& trainer_meaningless() {
+  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kLogging = "logging";
+  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kCheckpoint = "checkpoints are not part of a step";
+  constexpr const char* kEvaluation = "evaluation is not part of a training step";
+  constexpr const char* kLength = "the length of the run";
+  static const std::vector<Unread> list = {
+      {"output-dir", "where results go"},
+      {"overwrite-output-dir", "where results go"},
+      {"run-name", kLogging},
+      {"report-to", kLogging},
+      {"logging*", kLogging},
+      {"log-*", kLogging},
+      {"log-level*", kLogging},
+      {"disable-tqdm", kLogging},
+      {"wandb-*", kLogging},
+      {"project", kLogging},
+      {"push-to-hub", kLogging},
+      {"hub-*", kLogging},
+      {"do-*", kEvaluation},
+      {"eval-*", kEvaluation},
+      {"evaluation-*", kEvaluation},
+      {"prediction-loss-only", kEvaluation},
+      {"per-device-eval-batch-size", kEvaluation},
+      {"predict-with-generate", kEvaluation},
+      {"include-*", kEvaluation},
+      {"metric-for-best-model", kEvaluation},
+      {"greater-is-better", kEvaluation},
+      {"batch-eval-metrics", kEvaluation},
+      {"learning-rate", kLearning},
+      {"min-learning-rate", kLearning},
+      {"lr-*", kLearning},
+      {"warmup-*", kLearning},
+      {"weight-decay", kLearning},
+      {"adam-*", kLearning},
+      {"adam-beta*", kLearning},
+      {"max-grad-norm", "the gradient's norm is always priced"},
+      {"label-smoothing-factor", kLearning},
+      {"label-names", kLearning},
+      {"seed", kLearning},
+      {"data-seed", kLearning},
+      {"full-determinism", kLearning},
+      {"lora-alpha", kLearning},
+      {"lora-dropout", kLearning},
+      {"lora-bias", kLearning},
+      {"optim-args", kLearning},
+      {"neftune-noise-alpha", kLearning},
+      {"num-train-epochs", kLength},
+      {"max-steps", kLength},
+      {"max-train-steps", kLength},
+      {"save-*", kCheckpoint},
+      {"load-best-model-at-end", kCheckpoint},
+      {"resume-from-checkpoint", kCheckpoint},
+      {"ignore-data-skip", kCheckpoint},
+      {"restore-callback-states-from-checkpoint", kCheckpoint},
+      {"dataset*", kData},
+      {"train-file", kData},
+      {"validation-file", kData},
+      {"validation-split-percentage", kData},
+      {"data-path", kData},
+      {"data-dir", kData},
+      {"dataloader-*", kData},
+      {"group-by-length", kData},
+      {"length-column-name", kData},
+      {"remove-unused-columns", kData},
+      {"preprocessing-num-workers", kData},
+      {"streaming", kData},
+      {"max-train-samples", kData},
+      {"max-eval-samples", kData},
+      {"overwrite-cache", kData},
+      {"cache-dir", kData},
+      {"tokenizer-name*", "where the tokenizer comes from"},
+      {"config-name", "where the model comes from"},
+      {"use-fast-tokenizer", "where the tokenizer comes from"},
+      {"token", "where the model comes from"},
+      {"trust-remote-code", "where the model comes from"},
+      {"model-revision", "where the model comes from"},
+      {"use-auth-token", "where the model comes from"},
+      {"torch-dtype", "the format of the weights as loaded"},
+      {"low-cpu-mem-usage", "how weights are loaded"},
+      {"use-cpu", "how the processes start"},
+      {"no-cuda", "how the processes start"},
+      {"local-rank", "how the processes start"},
+      {"ddp-backend", "how the processes start"},
+      {"ddp-timeout", "how the processes start"},
+      {"ddp-find-unused-parameters", "a bitmap of a few bytes"},
+      {"ddp-broadcast-buffers", "models here have no buffers"},
+      {"fp16-*", "numerics of the same cost"},
+      {"half-precision-backend", "numerics of the same cost"},
+      {"bf16-full-eval", kEvaluation},
+      {"gradient-checkpointing-kwargs*", "which implementation of the same"},
+      {"use-cache", kEvaluation},
+      {"fsdp-config.use-orig-params", "views of the same parameters"},
+      {"fsdp-config.sync-module-states", "how weights are loaded"},
+      {"fsdp-config.cpu-ram-efficient-loading", "how weights are loaded"},
+      {"fsdp-config.state-dict-type", kCheckpoint},
+      {"fsdp-config.transformer-layer-cls-to-wrap", "a unit is a layer"},
+      {"fsdp-transformer-layer-cls-to-wrap", "a unit is a layer"},
+      {"parallelism-config.*-backend", "which implementation of the same"},
+      {"skip-memory-metrics", kLogging},
+      {"torch-empty-cache-steps", "memory housekeeping between steps"},
+      {"auto-find-batch-size", "the batch is stated"},
+      {"accelerator-config*", kData},
+      {"debug", kLogging},
+  };
+  return list;
+}
+
+const std::vector<Unread>& trainer_unmodelled() {
+  static const std::vector<Unread> list = {
+      {"fsdp-config.min-num-params", "a unit is a layer"},
+      {"fsdp-min-num-params", "a unit is a layer"},
+      {"fsdp-config.xla*", "XLA's sharding"},
+      {"torch-compile-backend", "torch.compile as it is by default"},
+      {"torch-compile-mode", "torch.compile as it is by default"},
+      {"use-liger-kernel", "kernels as PyTorch has them"},
+      {"average-tokens-across-devices", "one number is reduced"},
+      {"packing", "workload.documents says what fills a sequence"},
+      {"padding-free", "workload.documents says what fills a sequence"},
+      {"lora-modules-to-save", "adapters alone are trained"},
+      {"parallelism-config.*", "Accelerate's own options"},
+      {"fsdp-config.*", "FSDP as it is by default"},
+  };
+  return list;
+}
+
+void finish_trainer(Draft& d) {
+  const auto either = [&](const char* flag, const char* key) {
+    const Setting* s = d.present(flag);
+    return s != nullptr ? s : d.find(key);
+  };
+  const Setting* bf16 = either("bf16", "bf16.enabled");
+  const Setting* fp16 = either("fp16", "fp16.enabled");
+  if (bf16 != nullptr && is_true(*bf16)) {
+    d.set(*bf16, "workload.precision", "bf16");
+  } else if (fp16 != nullptr && is_true(*fp16)) {
+    d.set(*fp16, "workload.precision", "fp16");
+  } else if (!d.stated("workload.precision")) {
+    const bool tf32 = d.on("tf32");
+    d.assume(d.defaults(), "workload.precision", scalar(tf32 ? "tf32" : "fp32", d.defaults()));
+  }
+  hybrid_sharding(d, d.find("parallelism-config.dp-replicate-size"),
+                  d.find("parallelism-config.dp-shard-size"));
+  tidy_context(d);
+  lora(d);
+  const Setting* micro = d.first({"per-device-train-batch-size", "per-gpu-train-batch-size"});
+  complete_batch(d, micro, d.find("gradient-accumulation-steps"), nullptr);
+}
+
+const Reader& transformers() {
+  static const Reader reader = {
+      "transformers",
+      "transformers",
+      {&trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
+      {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
+      {&trainer_unmodelled(), &deepspeed_unmodelled()},
+      finish,
+  };
+  return reader;
+}
+
+}  // namespace stepcast::interop::launch

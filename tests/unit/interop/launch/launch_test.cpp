@@ -1,0 +1,261 @@
+// Genuine files of each system: the job that they become, and every option in exactly one list.
+#include "stepcast/interop/launch.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+
+using namespace stepcast;
+using interop::Launch;
+using interop::LaunchOption;
+using interop::LaunchRequest;
+using text::Value;
+
+namespace {
+
+const std::string kFolder = STEPCAST_SOURCE_DIR "/tests/unit/interop/launch/examples/";
+
+struct Example {
+  std::string name;  // of the expected result
+  LaunchRequest request;
+};
+
+LaunchRequest request(std::string system, std::vector<std::string> files, std::string cluster,
+                      int nodes, std::vector<std::string> variables = {},
+                      std::vector<std::string> overrides = {}, std::string model = "") {
+  LaunchRequest r;
+  r.system = std::move(system);
+  for (const std::string& file : files) {
+    r.inputs.push_back(file.find('=') == std::string::npos ? kFolder + file : file);
+  }
+  r.cluster = std::move(cluster);
+  r.nodes = nodes;
+  r.variables = std::move(variables);
+  r.overrides = std::move(overrides);
+  r.model = std::move(model);
+  return r;
+}
+
+const std::vector<Example>& examples() {
+  static const std::vector<Example> list = {
+      {"megatron-gpt3-175b", request("megatron", {"megatron-gpt3-175b.args"}, "dgx-h100", 128)},
+      {"megatron-sc21",
+       request("megatron", {"megatron-sc21.args"}, "dgx-a100", 4,
+               {"TP=8", "PP=4", "MBS=1", "GBS=32", "NLS=64", "HS=8192", "NAH=64"})},
+      {"megatron-mixtral-8x7b", request("megatron", {"megatron-mixtral-8x7b.args"}, "dgx-h100", 4)},
+      {"megatron-llama3-8b-fsdp-fp8",
+       request("megatron", {"megatron-llama3-8b-fsdp-fp8.args"}, "dgx-h100", 1,
+               {"NUM_LAYERS=32", "SEQ_LENGTH=8192", "MAX_POSITION_EMBEDDINGS=8192",
+                "MICRO_BATCH_SIZE=1", "GLOBAL_BATCH_SIZE=128",
+                "SHARDING_STRATEGY=optim_grads_params", "TP_SIZE=1", "CP_SIZE=1"})},
+      {"megatron-llama-13b-slurm",
+       request("megatron", {"megatron-llama-13b-slurm.args"}, "dgx-a100", 4,
+               {"TP_SIZE=2", "PP_SIZE=1", "MICRO_BATCH_SIZE=1", "GLOBAL_BATCH_SIZE=2048"},
+               {"model.vocab=32000"})},
+      {"megatron-llama-13b-standalone",
+       request("megatron", {"megatron-llama-13b-standalone.args"}, "dgx-a100", 1,
+               {"TP_SIZE=2", "PP_SIZE=1", "MICRO_BATCH_SIZE=1", "GLOBAL_BATCH_SIZE=2048"},
+               {"model.vocab=32000"})},
+      {"yuan-pretrain-llama",
+       request("megatron", {"yuan-pretrain-llama.args"}, "dgx-h100", 32,
+               {"NUM_QUERY_GROUPS=96", "NUM_LAYERS=96", "HIDDEN_SIZE=12288",
+                "NUM_ATTENTION_HEADS=96", "FFN_HIDDEN_SIZE=32768", "SEQ_LENGTH=4096",
+                "GLOBAL_BATCH_SIZE=256", "TP=2", "PP=8", "PP_l=2", "CP=2", "OFFLOAD_ALPHA=0"})},
+      {"zero-bubble-pretrain",
+       request(
+           "megatron", {"zero-bubble-pretrain.args"}, "dgx-a100", 1,
+           {"TP_SIZE=1", "PIPELINE_SIZE=8", "LAYERS=64", "HIDDEN_SIZE=4096", "ATTENTION_HEADS=32",
+            "MICRO_BATCH_SIZE=1", "GLOBAL_BATCH_SIZE=64", "GQA=8", "ZERO_BUBBLE_MEM_LIMIT=16"},
+           {"model.vocab=50304"})},
+      {"megatron-deepspeed-175b",
+       request("deepspeed", {"megatron-deepspeed-175b.args"}, "dgx-a100", 128,
+               {"TP=8", "PP=16", "NLAYERS=96", "HIDDEN=12288", "HEADS=96", "SEQ=2048",
+                "MICRO_BATCH=1", "GLOBAL_BATCH=1536", "ZERO_STAGE=1"})},
+      {"deepspeed-z3", request("deepspeed", {"deepspeed-z3.json"}, "dgx-a100", 1, {},
+                               {"workload.sequence_length=2048"}, "llama-2-7b")},
+      {"deepspeed-zero1", request("deepspeed", {"deepspeed-zero1.json"}, "dgx-a100", 8, {},
+                                  {"workload.sequence_length=1024"}, "gpt2-xl")},
+      {"deepspeed-zero2-template",
+       request("deepspeed", {"deepspeed-zero2-template.json"}, "dgx-a100", 1,
+               {"CONFIG_BATCH_SIZE=256", "CONFIG_MBSIZE=4", "CONFIG_FP16_ENABLED=true",
+                "CONFIG_BF16_ENABLED=false"},
+               {"workload.sequence_length=1024"}, "gpt2-xl")},
+      {"torchtitan-llama3-8b", request("torchtitan", {"torchtitan-llama3-8b.toml"}, "dgx-a100", 8)},
+      {"torchtitan-llama3-405b",
+       request("torchtitan", {"torchtitan-llama3-405b.toml"}, "dgx-h100", 16)},
+      {"torchtitan-deepseek-v3-671b",
+       request("torchtitan",
+               {"torchtitan-deepseek-v3-671b.toml", "parallelism.expert_parallel_degree=32"},
+               "dgx-h100", 64)},
+      {"accelerate-fsdp",
+       request("accelerate", {"accelerate-fsdp.yaml", "per_device_train_batch_size=1"}, "dgx-a100",
+               0, {}, {"workload.sequence_length=1024"}, "gpt2-xl")},
+      {"accelerate-latest-fsdp",
+       request("accelerate", {"accelerate-latest-fsdp.yaml", "per_device_train_batch_size=1"},
+               "dgx-a100", 0, {}, {"workload.sequence_length=1024"}, "gpt2")},
+      {"accelerate-tp-hsdp",
+       request("accelerate", {"accelerate-tp-hsdp.yaml", "per_device_train_batch_size=1"},
+               "dgx-a100", 0, {}, {"workload.sequence_length=2048"}, "llama-3.1-8b")},
+      {"accelerate-sp-alst",
+       request("accelerate",
+               {"accelerate-sp-alst.json", "parallelism_config_sp_size=1",
+                "distributed_type=DEEPSPEED", "per_device_train_batch_size=1"},
+               "dgx-h100", 1, {}, {"workload.sequence_length=8192"}, "llama-3.1-8b")},
+      {"alignment-fsdp",
+       request("accelerate",
+               {"alignment-fsdp.yaml", "model_name_or_path=mistralai/Mistral-7B-v0.1",
+                "max_seq_length=2048", "per_device_train_batch_size=4",
+                "gradient_accumulation_steps=2", "gradient_checkpointing=true"},
+               "dgx-a100", 0)},
+      {"alignment-zero3",
+       request("accelerate",
+               {"alignment-zero3.yaml", "model_name_or_path=mistralai/Mistral-7B-v0.1",
+                "max_seq_length=2048", "per_device_train_batch_size=8", "bf16=true"},
+               "dgx-a100", 0)},
+      {"composer-mpt-7b", request("composer", {"composer-mpt-7b.yaml"}, "dgx-a100", 8)},
+      {"composer-mpt-30b", request("composer", {"composer-mpt-30b.yaml"}, "dgx-a100", 32)},
+      {"horovodrun", request("horovod", {"horovodrun.yaml"}, "dgx-a100", 2, {},
+                             {"workload.sequence_length=1024", "workload.global_batch=128",
+                              "workload.micro_batch=8"},
+                             "gpt2")},
+      {"nnscaler-nanogpt",
+       request("nnscaler", {"nnscaler-nanogpt.yaml"}, "dgx-a100", 1, {}, {"model.vocab=65"})},
+      {"nnscaler-moe-constraints",
+       request("nnscaler", {"nnscaler-moe-constraints.yaml"}, "dgx-a100", 1, {},
+               {"workload.sequence_length=1024", "workload.global_batch=64"}, "gpt2")},
+      {"paddlenlp-llama", request("paddlenlp", {"paddlenlp-llama.json"}, "dgx-a100", 1)},
+      {"fleetx-175b", request("paddlenlp", {"fleetx-175b.yaml"}, "dgx-a100", 16)},
+      {"maxtext-llama3.1-405b",
+       request("maxtext",
+               {"maxtext-llama3.1-405b.yml", "ici_fsdp_parallelism=8", "dcn_fsdp_parallelism=16"},
+               "dgx-h100", 16)},
+      {"maxtext-a3-405b",
+       request("maxtext", {"maxtext-a3-405b.args", "per_device_batch_size=1"}, "dgx-h100", 128, {},
+               {"workload.sequence_length=8192"}, "llama-3.1-405b")},
+      {"lightseq-deepspeed",
+       request("lightseq", {"lightseq-deepspeed.json", "lightseq-wmt14.args"}, "dgx-a100", 1, {},
+               {"workload.sequence_length=32", "model.vocab=40480"})},
+      {"colossalai-llama",
+       request("colossalai",
+               {"colossalai-llama.args", "micro_batch_size=8", "max_length=4096",
+                "mixed_precision=bf16", "use_grad_checkpoint=true"},
+               "dgx-a100", 1, {"PRETRAINED_MODEL_PATH=meta-llama/Llama-2-7b-hf"})},
+      {"patrickstar",
+       request("patrickstar", {"patrickstar.args", "batch_size=8", "use_fp16=1", "use_ckp=1"},
+               "dgx-a100", 1, {}, {"workload.sequence_length=1024"}, "gpt2-xl")},
+  };
+  return list;
+}
+
+void keys_of(const Value& value, const std::string& path, std::vector<std::string>& out) {
+  switch (value.kind) {
+    case Value::Kind::map:
+      for (const auto& entry : value.entries) {
+        keys_of(entry.value, path.empty() ? entry.key : path + "." + entry.key, out);
+      }
+      return;
+    case Value::Kind::sequence: {
+      std::string items;
+      for (const Value& item : value.items) {
+        items += (items.empty() ? "" : ", ") + item.scalar;
+      }
+      out.push_back("job " + path + " = [" + items + "]");
+      return;
+    }
+    case Value::Kind::scalar:
+      out.push_back("job " + path + " = " + value.scalar);
+      return;
+    case Value::Kind::null:
+      out.push_back("job " + path + " = null");
+      return;
+  }
+}
+
+// Sorted: what is read, not where.
+std::string result_of(const Launch& launch) {
+  std::vector<std::string> lines;
+  keys_of(launch.job, "", lines);
+  std::sort(lines.begin(), lines.end());
+  const auto add = [&](const char* word, const std::vector<LaunchOption>& options) {
+    std::vector<std::string> names;
+    for (const LaunchOption& option : options) {
+      names.push_back(std::string(word) + " " + option.name);
+    }
+    std::sort(names.begin(), names.end());
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    lines.insert(lines.end(), names.begin(), names.end());
+  };
+  add("translated", launch.translated);
+  add("meaningless", launch.meaningless);
+  add("unmodelled", launch.unmodelled);
+  add("unknown", launch.unknown);
+  std::string out;
+  for (const std::string& line : lines) {
+    out += line + "\n";
+  }
+  return out;
+}
+
+std::string file_text(const std::string& name) {
+  std::ostringstream out;
+  out << std::ifstream(name).rdbuf();
+  return out.str();
+}
+
+}  // namespace
+
+TEST_CASE("Genuine files are read without loss") {
+  for (const Example& example : examples()) {
+    INFO(example.name);
+    Launch launch;
+    try {
+      launch = interop::read_launch(example.request);
+    } catch (const InputError& error) {
+      for (const Fault& fault : error.faults()) {
+        UNSCOPED_INFO(to_string(fault));
+      }
+      CHECK(false);
+      continue;
+    }
+    for (const LaunchOption& option : launch.unknown) {
+      UNSCOPED_INFO(option.name);
+    }
+    CHECK(launch.unknown.empty());
+    const std::string expected = kFolder + example.name + ".expected";
+    if (std::getenv("STEPCAST_UPDATE") != nullptr) {
+      std::ofstream(expected) << result_of(launch);
+    }
+    CHECK(result_of(launch) == file_text(expected));
+    // The job passes every check of a job file.
+    try {
+      const auto loaded = config::parse(launch.job, example.request.overrides);
+      CHECK(loaded.job.model.layers > 0);
+    } catch (const InputError& error) {
+      for (const Fault& fault : error.faults()) {
+        UNSCOPED_INFO(to_string(fault));
+      }
+      CHECK(false);
+    }
+  }
+}
+
+TEST_CASE("Every genuine file stands in an example") {
+  std::vector<std::string> used;
+  for (const Example& example : examples()) {
+    for (const std::string& input : example.request.inputs) {
+      used.push_back(std::filesystem::path(input).filename().string());
+    }
+  }
+  for (const auto& entry : std::filesystem::directory_iterator(kFolder)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.path().extension() != ".expected" && name != "README.md") {
+      INFO(name);
+      CHECK(std::find(used.begin(), used.end(), name) != used.end());
+    }
+  }
+}
