@@ -178,6 +178,17 @@ Value with_system(Reader& reader, Value doc) {
   return merge(defaults, doc, job_spec());
 }
 
+// A system of sharded units states the format in which those are reduced. Without them it is DDP,
+// which reduces gradients as they are.
+void reduce_whole_gradients(job::Job& j) {
+  const auto sharding = j.parallelism.sharding;
+  const bool units = sharding == job::Sharding::zero3 ||
+                     (sharding == job::Sharding::zero2 && !j.system.reduce_to_owner);
+  if (j.system.family == job::System::Family::fsdp2 && !units) {
+    j.memory.dtypes.reduce = j.memory.dtypes.gradients;
+  }
+}
+
 // Whether a key was written anywhere but in a preset.
 bool by_user(const Loaded& loaded, const std::string& key) {
   const auto found = loaded.origins.find(key);
@@ -210,6 +221,9 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     loaded.job.system.launch_stated = by_user(loaded, "system.launch");
     loaded.job.system.layer_overhead_stated = by_user(loaded, "system.layer_overhead");
     derive(loaded);
+    if (!by_user(loaded, "memory.dtypes.reduce")) {
+      reduce_whole_gradients(loaded.job);
+    }
     for (const Infeasible& why : check(loaded)) {
       const Fault fault = fault_of(loaded, why);
       reader.fault(fault.where, fault.message);

@@ -80,8 +80,10 @@ std::optional<Infeasible> refused(const job::Job& job) {
       rest = plus == std::string_view::npos ? std::string_view() : rest.substr(plus + 1);
     }
     if (all && blamed != asked.end()) {
-      return Infeasible{blamed->key,
-                        fmt::format("{} does not run {}: {}", job.system.name, rule, reason)};
+      return Infeasible{
+          blamed->key,
+          fmt::format("{} does not run {}: {}; expected a job without it, or another system",
+                      job.system.name, rule, reason)};
     }
   }
   return std::nullopt;

@@ -353,7 +353,6 @@ TEST_CASE("FairScale: FSDP without prefetch; ShardedDDP reduces to owners; OSS b
   for (const char* stage : {"zero1", "zero2"}) {
     INFO(stage);
     const auto step = step_of(
-        "fairscale", {std::string("parallelism.sharding=") + stage, "memory.dtypes.reduce=fp32"});
     const bool owners = std::string(stage) == "zero2";
     const int times_reduced = owners ? kMicroBatches : 1;
     CHECK(sum(bytes_of(step, "gradients", owners ? "reduce" : "all_reduce")) ==
