@@ -96,11 +96,11 @@ TEST_CASE("Every copy of a token reaches one expert") {
 
 TEST_CASE("Expected groups of a token's experts") {
   CHECK(model::expected_groups(8, 2, 1) == 1.0);
-  CHECK(model::expected_groups(8, 8, 4) == Catch::Approx(4.0));
-  CHECK(model::expected_groups(8, 1, 8) == Catch::Approx(1.0));
+  CHECK(model::expected_groups(8, 8, 4) == Approx(4.0));
+  CHECK(model::expected_groups(8, 1, 8) == Approx(1.0));
   // Two of four experts in two groups: both in one with probability 1/3.
-  CHECK(model::expected_groups(4, 2, 2) == Catch::Approx(2 - 1.0 / 3));
-  CHECK(model::expected_groups(128, 8, 128) == Catch::Approx(8.0));
+  CHECK(model::expected_groups(4, 2, 2) == Approx(2 - 1.0 / 3));
+  CHECK(model::expected_groups(128, 8, 128) == Approx(8.0));
 }
 
 TEST_CASE("Loads of the most loaded rank") {
@@ -115,28 +115,28 @@ TEST_CASE("Loads of the most loaded rank") {
   for (const double spread : {1.0, 1.2, 1.5, 2.0, 4.0}) {
     const double now = load({Kind::spread, spread}, 8);
     CHECK(now > last);
-    CHECK(load({Kind::spread, spread}, 16) == Catch::Approx(spread));  // one expert a rank
+    CHECK(load({Kind::spread, spread}, 16) == Approx(spread));  // one expert a rank
     CHECK(load({Kind::spread, spread}, 1) == 1.0);
     last = now;
   }
   job::ExpertBalance shares{Kind::shares, 1, std::vector<double>(kExperts, 1.0)};
-  CHECK(load(shares, 4) == Catch::Approx(1.0));
+  CHECK(load(shares, 4) == Approx(1.0));
   shares.shares[5] = 17;  // of 32 in all: its rank of four takes 20
-  CHECK(load(shares, 4) == Catch::Approx(20.0 / 8));
-  CHECK(load(shares, 16) == Catch::Approx(17.0 / 2));
+  CHECK(load(shares, 4) == Approx(20.0 / 8));
+  CHECK(load(shares, 16) == Approx(17.0 / 2));
 }
 
 TEST_CASE("A capacity cuts the hot experts and nothing else") {
   auto job = job_of(
       job_text(1, 16, 1, "{dispatcher: alltoall, capacity_factor: 1.5, balance: {spread: 3}}"));
   const auto cut = model::routing_of(job);
-  CHECK(cut.load == Catch::Approx(1.5));
+  CHECK(cut.load == Approx(1.5));
   // 3 becomes 1.5; the other fifteen stay at 13/15.
-  CHECK(cut.kept == Catch::Approx((1.5 + 13) / 16));
+  CHECK(cut.kept == Approx((1.5 + 13) / 16));
   job.moe.capacity_factor = 4.0;
   const auto whole = model::routing_of(job);
-  CHECK(whole.load == Catch::Approx(3.0));
-  CHECK(whole.kept == Catch::Approx(1.0));
+  CHECK(whole.load == Approx(3.0));
+  CHECK(whole.kept == Approx(1.0));
 }
 
 namespace {
@@ -202,18 +202,17 @@ TEST_CASE("Tokens by DeepEP cross the network once a node, NVLink once a rank") 
   const auto both = topology.shape(ranks);
   ranks.resize(8);
   const auto one = topology.shape(ranks);
-  const cost::TokenExchange tokens{Bytes(1 << 26), kExperts, kTopk, 1};
+  const cost::TokenExchange tokens{Bytes(1LL << 26), kExperts, kTopk, 1};
   const auto within = prices.exchange(tokens, one);
   CHECK(within.nic.count() == 0);
   const auto copies = model::expected_groups(kExperts, kTopk, 8);
   CHECK(static_cast<double>(within.nvlink.count()) ==
-        Catch::Approx((1 << 26) * copies * 7 / 8).epsilon(1e-6));
+        Approx((1LL << 26) * copies * 7 / 8).epsilon(1e-6));
   const auto across = prices.exchange(tokens, both);
   const auto nodes = model::expected_groups(kExperts, kTopk, 2);
-  CHECK(static_cast<double>(across.nic.count()) ==
-        Catch::Approx((1 << 26) * nodes / 2).epsilon(1e-6));
+  CHECK(static_cast<double>(across.nic.count()) == Approx((1LL << 26) * nodes / 2).epsilon(1e-6));
   // Copies to every expert's rank would cross 8/15 of top-k times.
-  CHECK(across.nic.count() < (1 << 26) * kTopk * 8 / 16);
+  CHECK(across.nic.count() < (1LL << 26) * kTopk * 8 / 16);
   CHECK(across.fluid > within.fluid);
   auto hot = tokens;
   hot.load = 2;
@@ -224,8 +223,9 @@ TEST_CASE("Over free links bytes to experts take no time") {
   const auto fast = [](int topk) {
     auto job = job_of(job_text(1, 16, 1, "{dispatcher: alltoall}"));
     job.model.moe->topk = topk;
-    job.cluster.device.nvlink = job.cluster.device.nvlink * 1e4;
-    job.cluster.node.nic = job.cluster.node.nic * 1e4;
+    job.cluster.device.nvlink = job.cluster.device.nvlink * 1e8;
+    job.cluster.device.pcie = job.cluster.device.pcie * 1e8;  // between a GPU and its NIC
+    job.cluster.node.nic = job.cluster.node.nic * 1e8;
     return report_of(job, forecast::Fidelity::folded);
   };
   const double few = to_seconds(exposed(fast(1)));
@@ -285,7 +285,7 @@ TEST_CASE("The folded world of experts is the full one") {
     INFO(tensor << " " << expert << " " << expert_tensor << " " << moe);
     const auto folded = report_of(job, forecast::Fidelity::folded);
     const auto full = report_of(job, forecast::Fidelity::full);
-    CHECK(folded.step_time.value == Catch::Approx(full.step_time.value).epsilon(1e-9));
+    CHECK(folded.step_time.value == Approx(full.step_time.value).epsilon(1e-9));
     CHECK(folded.peak.value == full.peak.value);
   }
 }
