@@ -223,9 +223,9 @@ TEST_CASE("Over free links bytes to experts take no time") {
   const auto fast = [](int topk) {
     auto job = job_of(job_text(1, 16, 1, "{dispatcher: alltoall}"));
     job.model.moe->topk = topk;
-    job.cluster.device.nvlink = job.cluster.device.nvlink * 1e8;
-    job.cluster.device.pcie = job.cluster.device.pcie * 1e8;  // between a GPU and its NIC
-    job.cluster.node.nic = job.cluster.node.nic * 1e8;
+    job.cluster.device.nvlink = job.cluster.device.nvlink * 1e4;
+    job.cluster.device.pcie = job.cluster.device.pcie * 1e4;  // between a GPU and its NIC
+    job.cluster.node.nic = job.cluster.node.nic * 1e4;
     return report_of(job, forecast::Fidelity::folded);
   };
   const double few = to_seconds(exposed(fast(1)));
