@@ -31,12 +31,17 @@ bool StageBuilder::bucketed(int chunk) const {
   return !job_.system.bucket_first_stage_only || (stage_ == 0 && chunk == 0);
 }
 
-// DeepSpeed fills and sends its buckets on the compute stream where they do not overlap; the others
-// then send a chunk whole when the step's backward passes are done.
+// Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages behind
+// the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk whole
+// when the step's backward passes are done.
 bool StageBuilder::sends_as_it_goes() const {
   return reduce_beside() || job_.parallelism.reduce_each ||
          plan_.data_comm == DataComm::shard_grads ||
-         job_.system.family == job::System::Family::deepspeed;
+         (always_in_buckets() && plan_.grid.pipeline == 1);
+}
+
+bool StageBuilder::always_in_buckets() const {
+  return job_.system.family == job::System::Family::deepspeed;
 }
 
 void StageBuilder::reduce_gradients(std::int64_t elements, bool expert, StreamIndex stream) {
@@ -106,7 +111,7 @@ void StageBuilder::fill_buckets(int chunk, std::size_t unit) {
   const StreamIndex stream = reduce_beside() ? data_ : compute_;
   Elements& pending = s.pending[chunk];
   const Passes& passes = *units_[chunk][unit].passes;
-  if (!sends_as_it_goes() || !bucketed(chunk)) {
+  if (!bucketed(chunk) || !(sends_as_it_goes() || always_in_buckets())) {
     pending += {passes.parameters, passes.expert_parameters};
     return;
   }
@@ -159,7 +164,22 @@ void StageBuilder::bucket_after_backward(int chunk, std::size_t unit) {
   if (copies_into_buckets()) {
     data_kernel(compute_, 2 * elements * wide, cost::MemoryOp::copy, "copy gradients into buckets");
   }
-  fill_buckets(chunk, unit);
+  if (sends_as_it_goes() || !always_in_buckets()) {
+    fill_buckets(chunk, unit);
+  }
+}
+
+// What did not overlap, behind the step's backward passes.
+void StageBuilder::reduce_what_is_left() {
+  for (std::size_t c = units_.size(); c-- > 0;) {
+    const int chunk = static_cast<int>(c);
+    if (always_in_buckets() && !sends_as_it_goes()) {
+      for (std::size_t u = units_[c].size(); u-- > 0;) {
+        fill_buckets(chunk, u);
+      }
+    }
+    flush_gradients(chunk, compute_);
+  }
 }
 
 // DDP without gradient_as_bucket_view: into the bucket, and back when the reduction is done
@@ -221,7 +241,7 @@ void StageBuilder::gather_parameters(const Elements& elements, StreamIndex strea
 // too.
 void StageBuilder::make_pieces() {
   auto& pieces = data_parallel_.pieces;
-  const bool cut = reduce_beside() || job_.system.family == job::System::Family::deepspeed;
+  const bool cut = reduce_beside() || always_in_buckets();
   for (std::size_t c = 0; c < units_.size(); ++c) {
     const std::int64_t bucket = cut && bucketed(static_cast<int>(c))
                                     ? strategy::bucket_elements(plan_)

@@ -158,6 +158,7 @@ void StageBuilder::host_copy(StreamIndex stream, double bytes, cost::CopyDirecti
 
 // ---------------------------------------------------------------- called around each unit's passes
 void StageBuilder::before_forward(int chunk, std::size_t unit, int) {
+  reduce_due_wraps();
   if (unit == 0) {
     ++data_parallel_.forwards[chunk];
     if (!wraps()) {
@@ -182,6 +183,7 @@ void StageBuilder::after_forward(int chunk, std::size_t unit) {
 }
 
 void StageBuilder::before_backward(int chunk, std::size_t unit) {
+  reduce_due_wraps();
   if (travels() && wraps()) {
     wrap_before_backward(chunk, unit);
   }

@@ -294,16 +294,25 @@ void StageBuilder::wrap_end_of_backward(int chunk) {
   if (plan_.grid.pipeline == 1 || job_.parallelism.reduce_each || !last_backward(chunk)) {
     return;
   }
-  auto& wraps = data_parallel_.wraps;
-  for (std::size_t i = wraps.size(); i-- > 0;) {
-    Wrap& w = wraps[i];
-    if (w.chunk == chunk) {
-      reduce_wrap(w);
-      b_.release(w.gradients, 1U << data_);
-      w.gradients = kNone;
-      drop_wrap(w);
+  data_parallel_.due.push_back(chunk);
+}
+
+// The runtime's REDUCE_GRAD and RESHARD come behind the send that follows a stage's last backward
+// pass (torch.distributed.pipelining, schedules.py).
+void StageBuilder::reduce_due_wraps() {
+  auto& s = data_parallel_;
+  for (const int chunk : s.due) {
+    for (std::size_t i = s.wraps.size(); i-- > 0;) {
+      Wrap& w = s.wraps[i];
+      if (w.chunk == chunk) {
+        reduce_wrap(w);
+        b_.release(w.gradients, 1U << data_);
+        w.gradients = kNone;
+        drop_wrap(w);
+      }
     }
   }
+  s.due.clear();
 }
 
 // ---------------------------------------------------------------- gradients

@@ -13,6 +13,7 @@ using strategy::DataComm;
 void StageBuilder::finish_step() {
   b_.set_micro_batch(0xffff, 0);
   auto& s = data_parallel_;
+  reduce_due_wraps();
   if (travels()) {
     for (const auto& later : s.later) {
       flush_gradients(later.chunk, data_);
@@ -22,8 +23,8 @@ void StageBuilder::finish_step() {
     if (replicas_ != 0) {
       b_.wait(compute_, b_.mark(replicas_));
     }
-    for (std::size_t c = 0; c < units_.size(); ++c) {
-      flush_gradients(static_cast<int>(c), compute_);  // what did not overlap
+    if (!wraps()) {
+      reduce_what_is_left();
     }
     if (copies_into_buckets()) {
       data_kernel(compute_,
@@ -44,6 +45,7 @@ void StageBuilder::finish_step() {
         Category::other, "norm gradients");
   }
   share_stage_gradients();
+  share_replica_gradients();
   optimizer_step();
 }
 
@@ -62,6 +64,23 @@ void StageBuilder::share_stage_gradients() {
                   Category::other, Category::bubble,
                   context_.passes.labels->id("tied embedding gradients"), launch_);
   }
+}
+
+// Two replicas of the model run towards each other on the same ranks, each stage on two of them.
+void StageBuilder::share_replica_gradients() {
+  if (plan_.order.placement != schedule::Placement::bidirectional || plan_.grid.pipeline == 1) {
+    return;
+  }
+  // Sharded gradients meet as shards.
+  const double elements = plan_.data_comm == DataComm::all_reduce
+                              ? static_cast<double>(parameters_.total + parameters_.expert)
+                              : stepped_elements();
+  b_.collective(compute_, kPair,
+                context_.passes.book->key(
+                    kPair, cost::Collective::all_reduce,
+                    static_cast<std::int64_t>(elements * width(job_.memory.dtypes.reduce))),
+                Category::data, Category::bubble,
+                context_.passes.labels->id("gradients of two replicas"), launch_);
 }
 
 // Trained elements whose optimizer states this rank holds.

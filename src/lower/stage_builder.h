@@ -134,6 +134,8 @@ class StageBuilder {
   // buckets.cpp
   bool bucketed(int chunk) const;
   bool sends_as_it_goes() const;
+  bool always_in_buckets() const;
+  void reduce_what_is_left();
   bool shards_states() const;
   bool copies_into_buckets() const;
   void reduce_gradients(std::int64_t elements, bool expert, program::StreamIndex stream);
@@ -164,6 +166,7 @@ class StageBuilder {
   void wrap_after_backward(int chunk, std::size_t unit);
   void wrap_end_of_backward(int chunk);
   void reduce_wrap(Wrap& w);
+  void reduce_due_wraps();
   void reduce_in_buckets(Wrap& w);
   void give_up_fresh(Wrap& w, std::uint32_t streams);
   void send_bucket(int chunk, bool expert);
@@ -174,6 +177,7 @@ class StageBuilder {
   // optimizer.cpp
   void finish_step();
   void share_stage_gradients();
+  void share_replica_gradients();
   double stepped_elements() const;
   void norm_of_gradients();
   void optimizer_step();

@@ -98,6 +98,12 @@ TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back
       text_of("megatron-lm",
               "{pipeline: 4, virtual_pipeline: 2, sharding: zero1, overlap: {grad_reduce: true, "
               "param_gather: true}}"),
+      text_of("{use: megatron-lm, schedules: []}", "{pipeline: 4, schedule: dualpipe}"),
+      text_of("{use: megatron-lm, schedules: []}",
+              "{pipeline: 4, schedule: dualpipe, sharding: zero1}"),
+      text_of("{use: megatron-lm, schedules: []}",
+              "{pipeline: 4, schedule: zb_h1, sharding: zero1}"),
+      text_of("deepspeed", "{pipeline: 2, sharding: zero1}"),
       text_of("colossal-ai", "{sharding: zero3}"),
       text_of("paddlenlp", "{sharding: zero1}"),
       text_of("alpa", "{pipeline: 2}"),
