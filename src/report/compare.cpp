@@ -85,11 +85,8 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
                  percent(s.bubble_fraction), gibibytes(s.peak.value), fit(s), s.sharding,
                  s.recompute, s.schedule});
     } else {
-      // Reasons of a system begin with its name.
-      const std::string prefix = s.name + " ";
-      const std::string reason =
-          s.reason.starts_with(prefix) ? s.reason.substr(prefix.size()) : s.reason;
-      refused += "  " + pad_right(s.name, 19) + " " + wrap(reason, width, 22) + "\n";
+      refused += "  " + pad_right(s.name, 19) + " " +
+                 wrap(brief_reason(s.name, s.reason), width, 22) + "\n";
     }
   }
   std::string out = paint("1", comparison.title) + "\n" + table.text(paint, width);

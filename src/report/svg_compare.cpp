@@ -7,6 +7,7 @@
 #include "format.h"
 #include "plot.h"
 #include "stepcast/report/report.h"
+#include "system_kind.h"
 
 namespace stepcast::report {
 namespace {
@@ -109,7 +110,7 @@ std::string svg(const Comparison& comparison) {
       y += kRow;
     } else {
       out += fmt::format("<text x=\"16\" y=\"{:.1f}\" fill-opacity=\"0.75\">{}</text>\n", line,
-                         xml_text(s.name + " not run: " + s.reason));
+                         xml_text(s.name + ": " + brief_reason(s.name, s.reason)));
       line += kLine;
     }
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "stepcast/job/job.h"
@@ -27,6 +28,19 @@ constexpr std::string_view name_of(job::System::Kind kind) {
     }
   }
   return "";
+}
+
+// A refusal in a list below its system's name: without the name, and without what every refusal
+// expects.
+inline std::string brief_reason(std::string_view system, std::string_view reason) {
+  if (reason.starts_with(system) && reason.substr(system.size()).starts_with(' ')) {
+    reason.remove_prefix(system.size() + 1);
+  }
+  constexpr std::string_view kExpected = "; expected a job without it, or another system";
+  if (reason.ends_with(kExpected)) {
+    reason.remove_suffix(kExpected.size());
+  }
+  return std::string(reason);
 }
 
 }  // namespace stepcast::report

@@ -124,9 +124,7 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
   }
   out += "\n" + paint("1", "Strategies") + "\n";
   for (const SurveyMark& mark : s.marks) {
-    const std::string prefix = s.name + " ";
-    const std::string reason =
-        mark.reason.starts_with(prefix) ? mark.reason.substr(prefix.size()) : mark.reason;
+    const std::string reason = brief_reason(s.name, mark.reason);
     out += "  " + pad_right(mark.strategy, 12) + " " +
            wrap(cell(mark) + (reason.empty() ? "" : ": " + reason), width, 15) + "\n";
   }

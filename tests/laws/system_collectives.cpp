@@ -352,7 +352,7 @@ TEST_CASE("FairScale: FSDP without prefetch; ShardedDDP reduces to owners; OSS b
   CHECK(bytes_of(whole, "gradients", "reduce_scatter", 0) == times(backwards(units()), 2));
   for (const char* stage : {"zero1", "zero2"}) {
     INFO(stage);
-    const auto step = step_of(
+    const auto step = step_of("fairscale", {std::string("parallelism.sharding=") + stage});
     const bool owners = std::string(stage) == "zero2";
     const int times_reduced = owners ? kMicroBatches : 1;
     CHECK(sum(bytes_of(step, "gradients", owners ? "reduce" : "all_reduce")) ==
