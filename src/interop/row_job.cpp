@@ -35,8 +35,8 @@ constexpr double kCheapRecompute = 0.03;
 // GPT-2's byte-pair vocabulary, the default of the frameworks' GPT examples (row README: 50257 by
 // default).
 constexpr std::int64_t kDefaultVocab = 50257;
-// Llama's: with it, counted once, the zero-bubble models of 6.2B and 14.6B have as many parameters as they are named by
-// (with GPT-2's 6.3 and 14.7).
+// Llama's: with it, counted once, the zero-bubble models of 6.2B and 14.6B have as many parameters
+// as they are named by (with GPT-2's 6.3 and 14.7).
 constexpr std::int64_t kLlamaVocab = 32000;
 // Megatron-LM, --hidden-dropout and --attention-dropout.
 constexpr double kMegatronDropout = 0.1;
@@ -317,6 +317,9 @@ struct Builder {
         s["fused_rotary"] = false;
       }
     }
+    if (contains(framework(), "Megatron-DeepSpeed")) {
+      s["cannot"] = Json::object();  // DeepSpeed brought ZeRO to the Megatron-LM of 2021
+    }
     if (contains(parallel["schedule"].text(), "all-reduce optimizer synchronisation")) {
       s["optimizer_post_validation"] = false;
     }
@@ -580,7 +583,8 @@ struct Builder {
       k["attention"] = chosen;
     } else {
       assume("the framework's attention kernel", kAttentionUnknown);
-      if (zero_bubble()) {  // Megatron-LM without --use-flash-attn, which the fork's examples of 2023 leave off
+      if (zero_bubble()) {  // Megatron-LM without --use-flash-attn, which the fork's examples of
+                            // 2023 leave off
         k["attention"] = "unfused";
       }
     }
@@ -588,7 +592,11 @@ struct Builder {
       k["compile"] = *compiled;
     }
     if (const auto graphs = job["cuda_graph"].flag()) {
-      k["cuda_graph"] = *graphs;
+      // Graphs of attention and router leave the experts to the host (Megatron-LM,
+      // --cuda-graph-scope).
+      const bool experts_outside =
+          model["moe"].is_map() && contains(row["overlap"].text(), "cuda_graph=transformer_engine");
+      k["cuda_graph"] = *graphs && !experts_outside;
     }
     if (const std::string loss = job["loss"].text(); !loss.empty()) {
       k["loss"] = loss;

@@ -43,10 +43,14 @@ Drawn draw(std::mt19937& random) {
   const int micro_batches = pipeline * pick(random, {1, 2, 3});
   const char* sharding = fsdp ? "zero3" : pick(random, {0, 1}) != 0 ? "zero1" : "none";
   const bool overlap = pick(random, {0, 1}) != 0;
-  const char* system = fsdp ? "pytorch-fsdp2"
-                            : std::initializer_list<const char*>{"megatron-lm", "megatron-lm-2021",
-                                                                 "megatron-lm-2022"}
-                                  .begin()[pick(random, {0, 1, 2})];
+  // The distributed optimizer is younger than the first generation.
+  const bool first = std::string(sharding) == "none";
+  const char* system =
+      fsdp ? "pytorch-fsdp2"
+           : std::initializer_list<const char*>{"megatron-lm",
+                                                first ? "megatron-lm-2021" : "megatron-lm-2023",
+                                                "megatron-lm-2022"}
+                 .begin()[pick(random, {0, 1, 2})];
   const char* recompute = std::initializer_list<const char*>{"none", "full", "selective"}
                               .begin()[pick(random, {0, 1, 2})];
   const bool sequence_parallel =
