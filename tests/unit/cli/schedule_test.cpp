@@ -72,3 +72,29 @@ TEST_CASE("faults in tables are named") {
   CHECK_THAT(run("schedule dualpipe --stages 3 --micro-batches 12").err,
              ContainsSubstring("even number of stages"));
 }
+
+TEST_CASE("a job that names a table runs as the schedule that it states") {
+  Folder folder;
+  const std::string table = (folder / "order.csv").string();
+  REQUIRE(run("schedule zb_h1 --stages 4 --micro-batches 8 --csv '" + table + "'").status == 0);
+  const std::string job = (folder / "job.yaml").string();
+  std::ofstream(job)
+      << "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: torchtitan\n"
+         "workload: {sequence_length: 4096, global_batch: 8, micro_batch: 1}\n"
+         "parallelism: {tensor: 2, pipeline: 4, schedule: order.csv}\n";
+  const std::string open = " --json -";
+  const Result stated = run("--config '" + job + "'" + open);
+  const Result named = run("--config '" + job + "' --set parallelism.schedule=zb_h1" + open);
+  INFO(stated.err << named.err);
+  CHECK(stated.status == 0);
+  const auto step = [](const Result& r) {
+    const auto at = r.out.find("\"step_time\"");
+    return at == std::string::npos ? std::string("none") : r.out.substr(at, 60);
+  };
+  CHECK(step(stated) == step(named));
+  CHECK(step(stated) != "none");
+  const Result fewer = run("--config '" + job + "' --set workload.global_batch=16" + open);
+  CHECK(fewer.status == 2);
+  CHECK_THAT(fewer.err,
+             ContainsSubstring("the table is of 8 micro-batches through 4 ranks of 1 chunks"));
+}
