@@ -63,12 +63,19 @@ void StageBuilder::share_stage_gradients() {
                                             static_cast<std::int64_t>(bytes)),
                   Category::other, Category::bubble,
                   context_.passes.labels->id("tied embedding gradients"), launch_);
+  } else if (last > 0 && shares_table() &&
+             job_.workload.finetune.kind ==
+                 job::Finetune::Kind::none) {  // both ends are here: one adds into the other
+    const double table = static_cast<double>(plan_.vocab / plan_.shard.tensor * job_.model.hidden);
+    memory_kernel(3 * table * wide, cost::MemoryOp::elementwise, Category::other,
+                  "tied embedding gradients");
   }
 }
 
 // Two replicas of the model run towards each other on the same ranks, each stage on two of them.
 void StageBuilder::share_replica_gradients() {
-  if (plan_.order.placement != schedule::Placement::bidirectional || plan_.grid.pipeline == 1) {
+  const bool alone = 2 * stage_ + 1 == plan_.grid.pipeline;  // both replicas' chunks are here
+  if (plan_.order.placement != schedule::Placement::bidirectional || alone) {
     return;
   }
   // Sharded gradients meet as shards.

@@ -1,6 +1,7 @@
 // A job's text as a world, and what its programs exchange.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <variant>
@@ -14,7 +15,9 @@ namespace stepcast::support {
 
 class Lowered {
  public:
-  explicit Lowered(const std::string& text, bool merge = false)
+  // `edit`: changes to the plan before it is lowered.
+  explicit Lowered(const std::string& text, bool merge = false,
+                   const std::function<void(strategy::Plan&)>& edit = {})
       : job(config::parse(text, "job").job) {
     const auto files = text::data_directory() / "calibration";
     kernels_ = std::make_unique<cost::Kernels>(job.cluster.device, job.kernels.library, files,
@@ -24,6 +27,9 @@ class Lowered {
     topology_ = std::make_unique<cluster::Topology>(
         std::get<cluster::Topology>(cluster::Topology::build(job.cluster)));
     plan = std::get<strategy::Plan>(strategy::resolve(job));
+    if (edit) {
+      edit(plan);
+    }
     lower::Prices prices;
     prices.kernels[job.cluster.device.name] = kernels_.get();
     prices.collectives = collectives_.get();
