@@ -1,0 +1,171 @@
+// LAWS of layers that differ within one model: every kind of layer makes a sound graph under every
+// kernel, cut or not; cutting by t leaves replicated + sharded / t parameters; work falls with the
+// window and never with the sequence; adapters change nothing of the base's own work.
+#include <cstdint>
+#include <vector>
+
+#include "../unit/model/models.h"
+#include "catch.hpp"
+#include "stepcast/model/count.h"
+#include "stepcast/model/operators.h"
+
+using namespace stepcast;
+using model::OperatorGraph;
+using model::Shard;
+using model::Style;
+
+namespace {
+
+std::vector<job::Model> models() {
+  auto windows = test::llama("windows", 4, 1024, 16, 8, 4096, 32000);
+  windows.sliding_window = 256;
+  windows.mixers = "wa";
+  windows.sandwich_norms = windows.qk_norm = windows.sinks = true;
+  windows.window_heads = job::WindowHeads{32, 16, 64, 32};
+  auto chunks = test::moe(test::llama("chunks", 4, 1024, 16, 8, 4096, 32000), 16, 4, 512);
+  chunks.sliding_window = 512;
+  chunks.chunked_window = true;
+  chunks.mixers = "wwwa";
+  chunks.mtp_layers = 2;
+  auto hybrid = test::moe(test::llama("hybrid", 6, 1024, 16, 8, 4096, 32000), 16, 4, 512);
+  hybrid.mamba = job::Mamba{32, 64, 128, 8, 4, 128};
+  hybrid.mixers = "m-ma-m";
+  hybrid.mlps = "-e--d-";
+  auto linear = test::llama("linear", 4, 1024, 16, 8, 4096, 32000);
+  linear.linear = job::LinearAttention{8, 16, 128, 128, 4, 64, false};
+  linear.attention_gate = true;
+  linear.mixers = "llla";
+  auto delta = linear;
+  delta.name = "delta";
+  delta.linear = job::LinearAttention{16, 16, 64, 64, 4, 64, true};
+  auto bert = test::gpt("bert", 2, 1024, 16, 30522, 512);
+  bert.encoder_layers = 2;
+  bert.post_norm = bert.embedding_norm = bert.head_transform = bert.biases.head = true;
+  bert.token_types = 2;
+  auto t5 = test::gpt("t5", 4, 1024, 16, 32128, 0);
+  t5.encoder_layers = 2;
+  t5.encoder_sequence = 2048;
+  t5.norm = job::Norm::rms;
+  t5.positions = job::Positions::relative;
+  auto sparse = test::deepseek_v3();
+  sparse.layers = 4;
+  sparse.indexer = job::Indexer{64, 128, 512};
+  auto neox = test::gpt("neox", 2, 1024, 16, 50432, 0);
+  neox.positions = job::Positions::rotary;
+  neox.parallel_block = neox.parallel_norms = true;
+  return {windows, chunks, hybrid, linear, delta, bert, t5, sparse, neox};
+}
+
+Shard shard(std::int64_t s, int t, bool sequence_parallel) {
+  Shard r;
+  r.sequence_length = s;
+  r.tensor = t;
+  r.sequence_parallel = sequence_parallel;
+  r.expert_tensor = t;
+  return r;
+}
+
+std::vector<OperatorGraph> graphs(const job::Model& m, const Shard& cut, const Style& style) {
+  std::vector<OperatorGraph> all = {model::build_embedding(m, cut, style),
+                                    model::build_head(m, cut, style)};
+  for (int i = 0; i < model::layer_count(m); ++i) {
+    all.push_back(model::build_layer(m, model::layer_kind(m, i), cut, style));
+  }
+  return all;
+}
+
+double forward(const std::vector<OperatorGraph>& all) {
+  double sum = 0;
+  for (const auto& g : all) {
+    for (const auto& op : g.operators) {
+      sum += op.forward.count();
+    }
+  }
+  return sum;
+}
+
+}  // namespace
+
+TEST_CASE("Every kind of layer makes a sound graph under every kernel, cut or not") {
+  for (const auto& m : models()) {
+    INFO(m.name);
+    for (const auto attention : {job::AttentionKernel::unfused, job::AttentionKernel::flash2}) {
+      for (const bool compiled : {false, true}) {
+        for (const auto kind : {job::Finetune::Kind::none, job::Finetune::Kind::lora,
+                                job::Finetune::Kind::qlora, job::Finetune::Kind::adapter}) {
+          Style style;
+          style.attention = attention;
+          style.compiled = compiled;
+          style.finetune = {kind, 8, {"q", "k", "v", "o", "gate", "up", "down"}};
+          for (const int t : {1, 2, 8}) {
+            const Shard cut = shard(1024, t, t > 1);
+            REQUIRE_FALSE(model::check_shard(m, cut));
+            for (const auto& g : graphs(m, cut, style)) {
+              CHECK_FALSE(model::graph_fault(g));
+              for (const auto& op : g.operators) {
+                CHECK(op.forward.count() >= 0);
+                CHECK(op.parameters >= 0);
+                CHECK(op.forward_moved.count() >= 0);
+                CHECK((kind == job::Finetune::Kind::none ? op.frozen == 0 : true));
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("Parameters and FLOPs of every kind add up to the closed forms") {
+  for (const auto& m : models()) {
+    INFO(m.name);
+    const auto all = graphs(m, shard(2048, 1, false), Style{});
+    std::int64_t sum = m.tied_embeddings ? -m.vocab * m.hidden : 0;
+    for (const auto& g : all) {
+      for (const auto& op : g.operators) {
+        sum += op.parameters;
+      }
+    }
+    CHECK(sum == model::count_parameters(m).total);
+    CHECK(forward(all) == Approx(model::forward_flops(m, 2048, true).count()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("Tensor ranks cut what has a role and hold the rest whole") {
+  for (const auto& m : models()) {
+    INFO(m.name);
+    for (int i = 0; i < model::layer_count(m); ++i) {
+      if (model::layer_kind(m, i).mlp == model::LayerKind::Mlp::moe) {
+        continue;  // other operators stand there where tensor ranks share experts: model_graph.cpp
+      }
+      const auto whole =
+          model::build_layer(m, model::layer_kind(m, i), shard(1024, 1, false), Style{});
+      const auto half =
+          model::build_layer(m, model::layer_kind(m, i), shard(1024, 2, true), Style{});
+      REQUIRE(whole.operators.size() == half.operators.size());
+      for (std::size_t k = 0; k < whole.operators.size(); ++k) {
+        const auto& a = whole.operators[k];
+        const auto& b = half.operators[k];
+        INFO(a.name);
+        // Each rank chooses keys for its heads by itself, from the scores of all queries.
+        const double share = a.name == "index_scores" ? 1 : 0.5;
+        CHECK(b.forward.count() == Approx(share * a.forward.count()).epsilon(0.01));
+        CHECK(2 * b.parameters >= a.parameters);
+        CHECK(b.parameters <= a.parameters);
+      }
+    }
+  }
+}
+
+TEST_CASE("A wider window never computes less, and beyond the sequence it is none") {
+  auto m = test::llama("windows", 1, 1024, 16, 8, 4096, 32000);
+  double before = 0;
+  for (const std::int64_t window : {1, 64, 256, 1000, 1024, 2048, 4096}) {
+    m.sliding_window = window;
+    const double now = model::forward_flops(m, 2048, true).count();
+    CHECK(now >= before);
+    before = now;
+  }
+  m.sliding_window = 0;
+  CHECK(before == model::forward_flops(m, 2048, true).count());
+}
