@@ -71,7 +71,8 @@ class PassBuilder {
   bool chunked(const Operator& op) const;
   bool chunked_gather(std::size_t i, cost::Layout layout) const;
   bool chunked_scatter(std::size_t i, cost::Layout layout) const;
-  cost::Priced chunk(const Operator& op, const model::Gemm& shape, cost::Layout layout) const;
+  cost::Priced chunk(const Operator& op, const model::Gemm& shape, cost::Layout layout,
+                     int parts) const;
 
   // passes_tensor_grid.cpp
   model::Gemm grid_block(const Operator& op) const;

@@ -3,12 +3,14 @@
 // tensor parallelism.
 //
 // gather, product: the rank's own rows are multiplied while they go on to the next rank; each step
-// multiplies what came. product, scatter: each step multiplies the rows of one rank and sends them
-// there beside the next step's product; a last kernel adds what came. Transformer Engine does the
-// first to the inputs of column-parallel layers and to the output gradients of row-parallel ones,
-// the second to the outputs of row-parallel layers; input gradients of column-parallel layers are
-// reduced in bulk beside the weight gradient (its rs_dgrad is off), which PyTorch's pipelines as
-// well.
+// multiplies what came. Transformer Engine does it to the inputs of column-parallel layers and to
+// the output gradients of row-parallel ones (initialize_ub: ring_exchange for qkv_fprop, fc1_fprop,
+// proj_dgrad, fc2_dgrad), copying rows into its neighbour's buffer.
+// product, scatter: outputs of row-parallel layers. Transformer Engine cuts the product into four,
+// and reduce-scatters each part beside the next (pipeline: proj_fprop, fc2_fprop); PyTorch
+// multiplies the rows of one rank a step, copies them there beside the next step, and adds what
+// came. Input gradients of column-parallel layers are reduced in bulk beside the weight gradient
+// (qkv_wgrad, fc1_wgrad; its rs_dgrad is off), which PyTorch's pipelines as well.
 #include <algorithm>
 
 #include "pass_builder.h"
@@ -27,6 +29,8 @@ namespace {
 // (_pipelined_all_gather_and_consume: two).
 constexpr int kUserBufferStreams = 3;
 constexpr int kSymmetricStreams = 2;
+// Parts of a pipelined product (initialize_ub: num_splits 4).
+constexpr int kPipelineSplits = 4;
 
 }  // namespace
 
@@ -53,13 +57,14 @@ bool PassBuilder::chunked_scatter(std::size_t i, cost::Layout layout) const {
                           opens_[i] && pipelined));
 }
 
-// `shape`: the whole product. A chunk's price holds for as many side by side as there are streams.
-cost::Priced PassBuilder::chunk(const Operator& op, const model::Gemm& shape,
-                                cost::Layout layout) const {
+// `shape`: the whole product, cut into `parts`. A chunk's price holds for as many side by side as
+// there are streams.
+cost::Priced PassBuilder::chunk(const Operator& op, const model::Gemm& shape, cost::Layout layout,
+                                int parts) const {
   const bool symmetric = plan_.job.parallelism.overlap.tensor == job::TensorOverlap::async;
-  const int streams = std::min(tensor_, symmetric ? kSymmetricStreams : kUserBufferStreams);
+  const int streams = std::min(parts, symmetric ? kSymmetricStreams : kUserBufferStreams);
   model::Gemm one = shape;
-  one.m = std::max<std::int64_t>(1, shape.m / tensor_);
+  one.m = std::max<std::int64_t>(1, shape.m / parts);
   one.batch = streams;
   const cost::Priced priced = matrix(op, one, layout, false);
   return {priced.time / streams, priced.curve};
@@ -76,8 +81,19 @@ bool PassBuilder::tensor_product(std::size_t i, const model::Gemm& shape, cost::
   if (!gather && !chunked_scatter(i, layout)) {
     return false;
   }
-  const cost::Priced part = chunk(op, shape, layout);
   const std::int64_t bytes = gemm_bytes(shape.m, gather ? shape.k : shape.n, 1);
+  const bool symmetric = plan_.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+  if (!gather && !symmetric) {
+    const cost::Priced part = chunk(op, shape, layout, kPipelineSplits);
+    for (int step = 0; step < kPipelineSplits; ++step) {
+      kernel(out, part, 1, category, name);
+      collective(out, kTensor, false, cost::Collective::reduce_scatter, bytes / kPipelineSplits,
+                 Category::tensor, name);
+    }
+    join(out, kTensor);
+    return true;
+  }
+  const cost::Priced part = chunk(op, shape, layout, tensor_);
   for (int step = 0; step < tensor_; ++step) {
     const bool last = step + 1 == tensor_;
     if (gather) {

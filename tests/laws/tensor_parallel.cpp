@@ -157,10 +157,13 @@ TEST_CASE(
     // Forward: rows to qkv and fc1, sums from out and fc2; backward: rows of the gradients to out
     // and fc2.
     CHECK(l.sent(Category::tensor, "qkv rows").bytes == activation * (t - 1) / t);
-    CHECK(l.sent(Category::tensor, "fc2 sums").bytes == activation * (t - 1) / t);
+    const bool pipelined = l.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+    CHECK(l.sent(Category::tensor, "fc2 sums").bytes == (pipelined ? activation * (t - 1) / t : 0));
+    const auto parts = l.sent(Category::tensor, "fc2 reduce_scatter");
+    CHECK(parts.bytes == (pipelined ? 0 : activation));
+    CHECK(parts.count == (pipelined ? 0 : 4));
     CHECK(l.sent(Category::tensor, "fc2 dgrad rows").bytes == activation * (t - 1) / t);
     CHECK(l.sent(Category::tensor, "qkv input all_gather").bytes == activation);
-    const bool pipelined = l.job.parallelism.overlap.tensor == job::TensorOverlap::async;
     CHECK(l.sent(Category::tensor, "qkv dgrad reduce_scatter").bytes ==
           (pipelined ? 0 : activation));
     CHECK(l.sent(Category::tensor, "qkv dgrad sums").bytes ==
