@@ -47,6 +47,7 @@ int run(const std::vector<std::string>& arguments) {
       "  simulate --config llama70b.yaml\n"
       "  simulate --config llama70b.yaml --set parallelism.pipeline=8 --json -\n"
       "  simulate --config llama70b.yaml --trace step.pftrace\n"
+      "  simulate --from megatron train.sh --cluster dgx-h100 --nodes 64\n"
       "  simulate validate rows.jsonl\n"
       "Exit status: 0 done; 1 the job cannot run (it does not fit in memory); 2 bad input.");
 

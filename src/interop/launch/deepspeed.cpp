@@ -235,6 +235,19 @@ void finish_deepspeed(Draft& d) {
     complete_batch(d, d.find("train-micro-batch-size-per-gpu"),
                    d.find("gradient-accumulation-steps"), d.find("train-batch-size"));
   }
+  // Neither micro-batch nor steps: one step of what each rank gets (runtime/config.py).
+  const Setting* whole = d.find("train-batch-size");
+  const auto sequences = whole == nullptr ? std::nullopt : d.integer("train-batch-size");
+  const std::int64_t ranks = d.data_ranks();
+  if (sequences && ranks > 0 && d.find("train-micro-batch-size-per-gpu") == nullptr &&
+      d.find("gradient-accumulation-steps") == nullptr && !d.stated("workload.micro_batch")) {
+    if (*sequences % ranks != 0) {
+      d.refuse(*whole, fmt::format("{} {} is no multiple of {} data-parallel ranks; expected one",
+                                   whole->shown, *sequences, ranks));
+    } else {
+      d.set(*whole, "workload.micro_batch", *sequences / ranks);
+    }
+  }
   if (launched) {
     finish_megatron_parallel(d);
   }

@@ -240,6 +240,13 @@ void add_sections(const Reader& reader, std::vector<Setting>& settings) {
       continue;
     }
     for (const auto section : reader.sections) {
+      if (section == "*") {
+        const std::string last = s.name.substr(s.name.rfind('.') + 1);
+        if (known(reader, last)) {
+          s.name = last;
+        }
+        break;
+      }
       const std::string name = fmt::format("{}.{}", section, s.name);
       if (rule_of(reader, name) != nullptr) {
         s.name = name;
@@ -267,7 +274,12 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
                              command ? variable : "$" + variable, how.empty() ? "a value" : how));
     return;
   }
-  if (rule.apply != nullptr) {
+  // "rms_norm: false" in a file asks for nothing.
+  const bool off = rule.bare && rule.apply != launch::yes && rule.apply != launch::no &&
+                   !launch::is_true(setting);
+  if (off) {
+    draft.meaningless(setting, "off");
+  } else if (rule.apply != nullptr) {
     rule.apply(draft, setting, rule.key);
   } else if (!rule.key.empty()) {
     if (setting.value.kind == Value::Kind::null) {

@@ -16,6 +16,8 @@ const Reader& megatron() {
         finish_megatron_parallel(d);
         finish_megatron_fork(d);
       },
+      false,
+      {"*"},  // sections of --yaml-cfg
   };
   return reader;
 }

@@ -15,6 +15,13 @@ void overlapped_optimizer(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "parallelism.overlap.param_gather", true);
 }
 
+// Megatron-LLaMA's pretrain_llama.py builds LLaMA: RMSNorm and a head of its own (from memory; its
+// flags do not say so).
+void llama(Draft& d, const Setting& s, std::string_view) {
+  d.set(s, "model.norm", "rms");
+  d.set(s, "model.tied_embeddings", false);
+}
+
 void zero_stage(Draft& d, const Setting& s, std::string_view key) {
   const std::string stage = plain_text(s.value);
   if (stage.size() != 1 || stage[0] < '0' || stage[0] > '3') {
@@ -78,6 +85,7 @@ const std::vector<Rule>& megatron_fork_rules() {
       // Megatron-LLaMA
       flag("overlapped-distributed-optimizer", "", overlapped_optimizer),
       {"reduce-bucket-size", "system.bucket_elements"},
+      flag("causal-lm", "model.norm", llama),
       // Megatron-DeepSpeed
       flag("deepspeed", "", under_deepspeed),
       {"zero-stage", "parallelism.sharding", zero_stage},

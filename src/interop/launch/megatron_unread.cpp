@@ -67,7 +67,6 @@ const std::vector<Unread>& megatron_meaningless() {
       {"embedding-init-method-std", kLearning},
       {"seed", kLearning},
       {"finetune", kLearning},
-      {"causal-lm", kLearning},
       {"label-smoothing", kLearning},
       {"moe-aux-loss-coeff", kLearning},
       {"moe-z-loss-coeff", kLearning},

@@ -205,6 +205,14 @@ void Shell::assign(const Token& token) {
     fresh.items.push_back(joined(token.text.substr(begin), at));
   }
   assigning_ = false;
+  constexpr std::size_t kLongest = 1 << 20;  // A="$A$A" doubles
+  std::size_t length = 0;
+  for (const Located& item : fresh.items) {
+    length += item.text.size();
+  }
+  if (length > kLongest) {
+    throw InputError(Fault{token.origin, "the variable is beyond 1 MiB; expected a shorter text"});
+  }
   Variable& variable = variables_[name];
   if (more && !variable.items.empty()) {
     if (fresh.array) {

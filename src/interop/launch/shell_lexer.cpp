@@ -5,7 +5,8 @@
 namespace stepcast::interop::launch {
 namespace {
 
-std::size_t after_bracket(std::string_view source, std::size_t at, char open, char close) {
+std::size_t after_bracket(std::string_view source, std::size_t at, char open, char close,
+                          int below) {
   int depth = 0;
   while (at < source.size()) {
     const char c = source[at];
@@ -18,7 +19,7 @@ std::size_t after_bracket(std::string_view source, std::size_t at, char open, ch
         return at;
       }
     } else {
-      at = end_of_group(source, at);
+      at = end_of_group(source, at, below + 1);
     }
   }
   return source.size() + 1;
@@ -190,7 +191,11 @@ class Lexer {
 
 }  // namespace
 
-std::size_t end_of_group(std::string_view source, std::size_t at) {
+std::size_t end_of_group(std::string_view source, std::size_t at, int depth) {
+  constexpr int kDeepest = 64;  // bounds the recursion
+  if (depth > kDeepest) {
+    return source.size() + 1;
+  }
   const char c = source[at];
   const auto found = [&](std::size_t end) {
     return end == std::string_view::npos ? source.size() + 1 : end + 1;
@@ -206,15 +211,15 @@ std::size_t end_of_group(std::string_view source, std::size_t at) {
   }
   if (c == '"') {
     for (++at; at < source.size() && source[at] != '"';) {
-      at = source[at] == '\'' ? at + 1 : end_of_group(source, at);
+      at = source[at] == '\'' ? at + 1 : end_of_group(source, at, depth + 1);
     }
     return at + 1;
   }
   if (c == '$' && at + 1 < source.size() && source[at + 1] == '{') {
-    return after_bracket(source, at + 1, '{', '}');
+    return after_bracket(source, at + 1, '{', '}', depth);
   }
   if (c == '$' && at + 1 < source.size() && source[at + 1] == '(') {
-    return after_bracket(source, at + 1, '(', ')');
+    return after_bracket(source, at + 1, '(', ')', depth);
   }
   return at + 1;
 }

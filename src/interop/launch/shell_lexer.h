@@ -22,6 +22,6 @@ std::vector<Token> lex_shell(std::string_view source, const std::string& file);
 
 // Where the quoted text, ${...}, $(...) or `...` that begins at `at` ends (one past); `at` + 1 for
 // anything else.
-std::size_t end_of_group(std::string_view source, std::size_t at);
+std::size_t end_of_group(std::string_view source, std::size_t at, int depth = 0);
 
 }  // namespace stepcast::interop::launch

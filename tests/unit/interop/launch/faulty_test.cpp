@@ -233,3 +233,145 @@ TEST_CASE("Each option's place and keys are told") {
   CHECK(text.find("--lr 1e-4") != std::string::npos);
   CHECK(text.find("unknown launch options: none") != std::string::npos);
 }
+
+TEST_CASE("Megatron-LM's flags in YAML, with sections or without") {
+  const Outcome r =
+      read("megatron", "c.yaml",
+           "language_model:\n  num_layers: 24\n  hidden_size: 2048\n  num_attention_heads: 16\n"
+           "  swiglu: true\n  ffn_hidden_size: 5632\n  disable_bias_linear: false\n"
+           "model_parallel:\n  tensor_model_parallel_size: 8\n  sequence_parallel: false\n"
+           "  tp_comm_overlap: false\n  nonesuch: 3\n"
+           "seq_length: 2048\nmicro_batch_size: 1\nbf16: true\nvocab_size: 32000\nlr: 1e-4\n");
+  CHECK(r.faults.empty());
+  CHECK(r.warnings ==
+        Lines{"FILE:12:3: warning: unknown flag model_parallel.nonesuch: ignored in the forecast"});
+  const auto loaded = config::parse(r.launch.job);
+  CHECK(loaded.job.parallelism.tensor == 8);
+  CHECK_FALSE(loaded.job.parallelism.sequence_parallel);
+  CHECK(loaded.job.model.gated_mlp);
+  CHECK(loaded.job.model.biases.mlp);
+  CHECK(loaded.job.parallelism.overlap.tensor == job::TensorOverlap::none);
+  CHECK(loaded.job.workload.global_batch == 2);
+  CHECK(loaded.job.workload.precision == job::DType::bf16);
+}
+
+TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules") {
+  const auto job_of = [](const std::string& more) {
+    const Outcome r = read("megatron", "a.args", kModel + "\n" + more + "\n");
+    INFO(more);
+    for (const std::string& line : r.faults) {
+      UNSCOPED_INFO(line);
+    }
+    REQUIRE(r.faults.empty());
+    CHECK(r.launch.unknown.empty());
+    return config::parse(r.launch.job).job;
+  };
+  const auto uneven = job_of(
+      "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5 "
+      "--decoder-last-pipeline-num-layers 3");
+  CHECK(uneven.parallelism.layers_per_stage == std::vector<int>{5, 8, 8, 3});
+  const auto counted = job_of(
+      "--pipeline-model-parallel-size 2 --num-layers 23 --account-for-loss-in-pipeline-split");
+  CHECK(counted.parallelism.loss_as_layer);
+  CHECK_FALSE(counted.parallelism.embedding_as_layer);
+  const auto layout = job_of(
+      "--pipeline-model-parallel-size 4 --pipeline-model-parallel-layout \"Et*6|t*6|t*6|t*6L\"");
+  CHECK(layout.parallelism.layout == "Et*6|t*6|t*6|t*6L");
+  const auto chunked =
+      job_of("--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 3");
+  CHECK(chunked.parallelism.virtual_pipeline == 2);
+  const auto context = job_of(
+      "--context-parallel-size 4 --cp-comm-type a2a+p2p --hierarchical-context-parallel-sizes 2 2");
+  CHECK(context.parallelism.context == 4);
+  CHECK(context.parallelism.context_kind == job::ContextKind::hierarchical);
+  CHECK(context.parallelism.context_inner == 2);
+  const auto experts = job_of(
+      "--num-experts 16 --moe-router-topk 4 --moe-ffn-hidden-size 1024 --moe-layer-freq "
+      "([0]*3+[1]*21) --moe-shared-expert-intermediate-size 2048 --expert-model-parallel-size 8 "
+      "--moe-token-dispatcher-type flex --moe-expert-capacity-factor 1.25");
+  REQUIRE(experts.model.moe);
+  CHECK(experts.model.moe->dense_layers == 3);
+  CHECK(experts.model.moe->shared_ffn == 2048);
+  CHECK(experts.parallelism.expert == 8);
+  CHECK(experts.moe.dispatcher == job::MoeRuntime::Dispatcher::deepep);
+  CHECK(experts.moe.capacity_factor == 1.25);
+  const auto mla = job_of("--multi-latent-attention --kv-lora-rank 256 --kv-channels 128");
+  REQUIRE(mla.model.mla);
+  CHECK(mla.model.mla->kv_lora_rank == 256);
+  CHECK(mla.model.mla->qk_rope_dim == 64);
+  const auto bubble = job_of(
+      "--pipeline-model-parallel-size 4 --enable-zero-bubble --zero-bubble-max-pending-backward 8");
+  REQUIRE(bubble.parallelism.schedule);
+  CHECK(bubble.parallelism.schedule->name == "zb_auto");
+  CHECK(bubble.parallelism.schedule->memory_limit == 2);
+  CHECK_FALSE(bubble.system.optimizer_post_validation);
+  const auto half = job_of(
+      "--pipeline-model-parallel-size 4 --zero-bubble-v-schedule "
+      "--zero-bubble-v-schedule-mem-setup half");
+  CHECK(half.parallelism.schedule->name == "v_half");
+  const auto instances =
+      job_of("--use-distributed-optimizer --num-distributed-optimizer-instances 4");
+  CHECK(instances.parallelism.shard_size == 4);
+}
+
+TEST_CASE("torchtitan's schedules, replicas and command line") {
+  const std::string base =
+      "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\nlocal_batch_size = "
+      "8\n[parallelism]\n";
+  const auto job_of = [&](const std::string& more) {
+    const Outcome r = read("torchtitan", "t.toml", base + more);
+    for (const std::string& line : r.faults) {
+      UNSCOPED_INFO(line);
+    }
+    REQUIRE(r.faults.empty());
+    return config::parse(r.launch.job).job;
+  };
+  const auto hsdp =
+      job_of("data_parallel_replicate_degree = 2\nfsdp_reshard_after_forward = \"never\"\n");
+  CHECK(hsdp.parallelism.shard_size == 8);
+  CHECK_FALSE(hsdp.parallelism.reshard_after_forward);
+  CHECK(hsdp.workload.global_batch == 128);
+  const auto staged =
+      job_of("pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"Interleaved1F1B\"\n");
+  CHECK(staged.parallelism.virtual_pipeline == 2);
+  CHECK(staged.workload.micro_batch == 1);
+  CHECK(staged.workload.global_batch == 32);
+  CHECK(staged.parallelism.loss_as_layer);
+  const auto folded =
+      job_of("pipeline_parallel_degree = 4\npipeline_parallel_schedule = \"ZBVZeroBubble\"\n");
+  CHECK(folded.parallelism.schedule->name == "zb_v");
+  const auto context =
+      job_of("context_parallel_degree = 4\ncontext_parallel_rotate_method = \"alltoall\"\n");
+  CHECK(context.parallelism.context == 4);
+  CHECK(context.parallelism.context_kind == job::ContextKind::p2p);
+
+  const Outcome line =
+      read("torchtitan", "train.sh",
+           "torchrun --nproc_per_node 8 -m torchtitan.train --model.name llama3 --model.flavor 8B "
+           "--training.seq_len 2048 --training.local_batch_size 2 "
+           "--parallelism.tensor_parallel_degree 4\n");
+  REQUIRE(line.faults.empty());
+  CHECK(config::parse(line.launch.job).job.parallelism.tensor == 4);
+}
+
+TEST_CASE("Trainers by name: models, adapters, sharding words") {
+  const Outcome r = read(
+      "transformers", "args.json",
+      "{\"model_name_or_path\": \"meta-llama/Llama-3.1-8B\", \"max_seq_length\": 4096,\n"
+      " \"per_device_train_batch_size\": 2, \"gradient_accumulation_steps\": 4, \"bf16\": true,\n"
+      " \"fsdp\": \"shard_grad_op auto_wrap\", \"gradient_checkpointing\": true,\n"
+      " \"lora_r\": 8, \"lora_target_modules\": [\"q_proj\", \"v_proj\"]}");
+  for (const std::string& line : r.faults) {
+    UNSCOPED_INFO(line);
+  }
+  REQUIRE(r.faults.empty());
+  CHECK(r.launch.unknown.empty());
+  const auto job = config::parse(r.launch.job).job;
+  CHECK(job.workload.global_batch == 128);
+  CHECK(job.parallelism.sharding == job::Sharding::zero3);
+  CHECK_FALSE(job.parallelism.reshard_after_forward);
+  CHECK(job.memory.recompute.kind == job::Recompute::Kind::full);
+  CHECK(job.workload.finetune.kind == job::Finetune::Kind::lora);
+  CHECK(job.workload.finetune.rank == 8);
+  CHECK(job.workload.finetune.targets == std::vector<std::string>{"q", "v"});
+}

@@ -1,7 +1,10 @@
 // Genuine files of each system: the job that they become, and every option in exactly one list.
 #include "stepcast/interop/launch.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -258,4 +261,55 @@ TEST_CASE("Every genuine file stands in an example") {
       CHECK(std::find(used.begin(), used.end(), name) != used.end());
     }
   }
+}
+
+TEST_CASE("Damaged files are faults or read, never a crash") {
+  std::uint64_t state = 7;
+  const auto draw = [&](std::size_t below) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    return static_cast<std::size_t>(state >> 33) % below;
+  };
+  const std::filesystem::path folder =
+      std::filesystem::temp_directory_path() / ("stepcast-damaged-" + std::to_string(::getpid()));
+  std::filesystem::create_directories(folder);
+  int read = 0;
+  int refused = 0;
+  for (const Example& example : examples()) {
+    const std::filesystem::path original = example.request.inputs.front();
+    const std::string text = file_text(original.string());
+    constexpr int kTimes = 12;
+    for (int i = 0; i < kTimes; ++i) {
+      std::string damaged = text;
+      const std::size_t at = draw(damaged.size());
+      switch (draw(4)) {
+        case 0:
+          damaged.erase(at, 1 + draw(9));
+          break;
+        case 1:
+          damaged.insert(at, 1, "\"'${}()[]|&;\\=:-#\n9"[draw(19)]);
+          break;
+        case 2:
+          damaged[at] = "x0-\" \n"[draw(6)];
+          break;
+        default:
+          damaged.resize(at);
+      }
+      LaunchRequest request = example.request;
+      // Without its extension some are scripts.
+      const std::string name =
+          draw(4) == 0 ? original.stem().string() : original.filename().string();
+      request.inputs.front() = (folder / name).string();
+      std::ofstream(request.inputs.front()) << damaged;
+      try {
+        interop::read_launch(request);
+        ++read;
+      } catch (const InputError& error) {
+        CHECK_FALSE(error.faults().empty());
+        ++refused;
+      }
+    }
+  }
+  std::filesystem::remove_all(folder);
+  CHECK(read > 50);
+  CHECK(refused > 50);
 }

@@ -116,6 +116,14 @@ TEST_CASE("A broken script is a fault with its place, whatever its bytes") {
   CHECK_THROWS_AS(run_script("A=\"open\n", "train.sh", {}), InputError);
   CHECK_THROWS_AS(run_script("A=(1 2\n", "train.sh", {}), InputError);
   CHECK_THROWS_AS(run_script("echo ${A\n", "train.sh", {}), InputError);
+  std::string doubling = "A=12345678\n";
+  std::string nested = "A=";
+  for (int i = 0; i < 100; ++i) {
+    doubling += "A=$A$A\n";
+    nested += "${B:-";
+  }
+  CHECK_THROWS_AS(run_script(doubling, "train.sh", {}), InputError);
+  CHECK_THROWS_AS(run_script(nested + std::string(100, '}') + "\n", "train.sh", {}), InputError);
   for (const char* odd : {"", ";;", "fi", "done\n)", "if", "if [", "case x in", "&& ||", "$", "\\",
                           "A=", "((", "}{"}) {
     INFO(odd);
