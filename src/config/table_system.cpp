@@ -269,6 +269,8 @@ const Table<System>& system_table() {
       quantity("launch", &System::launch, false, "Host time to issue one kernel."),
       quantity("layer_overhead", &System::layer_overhead, false,
                "Further host time per layer and pass."),
+      quantity("expert_overhead", &System::expert_overhead, false,
+               "Further host time per layer of experts and pass, outside CUDA graphs."),
       boolean("sync_before_optimizer", &System::sync_before_optimizer,
               "The host waits for the gradient norm or the loss scale's check each step."),
       quantity("context_memory", &System::context_memory, false,

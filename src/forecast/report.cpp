@@ -8,6 +8,7 @@
 #include <map>
 
 #include "stepcast/base/interval.h"
+#include "stepcast/lower/lower.h"
 #include "stepcast/memory/process.h"
 #include "stepcast/model/count.h"
 
@@ -79,15 +80,6 @@ result::StageMemory stage_memory(const Source& s, int stage, const program::Prog
   return m;
 }
 
-const char* group_name(std::uint32_t role) {
-  // In the order of lower's roles.
-  static constexpr const char* kNames[] = {
-      "tensor",        "data",   "data replicas", "embedding",     "norm",        "context",
-      "context inner", "expert", "expert tensor", "tensor expert", "expert data", "expert replicas",
-      "partition",     "pair",   "pipe"};
-  return role < std::size(kNames) ? kNames[role] : "other";
-}
-
 // What one rank of the busiest stage sends and receives in a step.
 std::vector<result::Traffic> traffic(const program::World& world, std::size_t rank) {
   const program::Rank& r = world.ranks[rank];
@@ -109,7 +101,7 @@ std::vector<result::Traffic> traffic(const program::World& world, std::size_t ra
       const auto id = world.communicator_table[r.first_communicator + t.communicator];
       const auto& communicator = world.communicators[id];
       if (communicator.size > 1) {
-        add(group_name(t.communicator), world.shapes[communicator.shape].prices[t.price]);
+        add(lower::group_name(t.communicator), world.shapes[communicator.shape].prices[t.price]);
       }
     } else if (t.kind == program::TaskKind::exchange) {
       for (std::uint32_t i = 0; i < t.transfers; ++i) {
@@ -218,10 +210,7 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
   const double sequences = static_cast<double>(job.workload.global_batch);
   report.tokens_per_second_per_gpu =
       rate(sequences * static_cast<double>(job.workload.sequence_length) / ranks);
-  const double model_flops = model::step_flops(job.model, job.workload.sequence_length, sequences,
-                                               model::FlopConvention::megatron_causal)
-                                 .count() /
-                             ranks;
+  const double model_flops = model::training_flops(job, sequences).count() / ranks;
   const double peak_rate = job::peak_of(device, job.workload.precision).count();
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {

@@ -109,6 +109,7 @@ class PassBuilder {
   void exchange(Items& out, std::int64_t bytes, const std::string& label);
   void send_tokens(Items& out, const std::string& label);
   void wait_for_counts(Items& out);
+  void prepare_product(const Operator& op, Items& out);
   void await_tokens(Items& out);
   void travel(bool to, bool gradients, Items& out);
   bool shared_border(std::size_t i, int step) const;

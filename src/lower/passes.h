@@ -85,8 +85,8 @@ class PriceBook {
 struct Item {
   // collective: the compute stream waits for it. async: on its role's stream, joined by the role's
   // next `join`. ring: a step round the role's ring, on its stream likewise. sync: the host waits
-  // until the compute stream gets here.
-  enum class Kind : std::uint8_t { kernel, collective, async, ring, join, sync } kind =
+  // until the compute stream gets here. host: it works for `duration`.
+  enum class Kind : std::uint8_t { kernel, collective, async, ring, join, sync, host } kind =
       Kind::kernel;
   program::Category category = program::Category::compute;
   Role role = kTensor;

@@ -116,6 +116,19 @@ void PassBuilder::wait_for_counts(Items& out) {
   out.push_back(item);
 }
 
+// Half of a layer's host time goes before either grouped product.
+void PassBuilder::prepare_product(const Operator& op, Items& out) {
+  const std::int64_t time = plan_.job.system.expert_overhead.count();
+  if (op.kind != model::OpKind::grouped_gemm || plan_.job.kernels.cuda_graph || time <= 0) {
+    return;
+  }
+  Item item;
+  item.kind = Item::Kind::host;
+  item.role = kExpert;
+  item.duration = time / 2;
+  out.push_back(item);
+}
+
 // Shared experts that run beside the way to the routed ones stand, in the graph, between the
 // operator that tokens leave behind and the one that needs them.
 void PassBuilder::await_tokens(Items& out) {
@@ -153,6 +166,7 @@ void PassBuilder::expert_before(std::size_t i, Items& out) {
   if (op.module == model::Module::moe) {
     await_tokens(out);
   }
+  prepare_product(op, out);
   if (sends_copies()) {
     if (dispatches) {
       wait_for_counts(out);
@@ -180,6 +194,7 @@ void PassBuilder::expert_before_backward(std::size_t i, Items& out) {
   if (op.module == model::Module::moe) {
     await_tokens(out);
   }
+  prepare_product(op, out);
   if (op.expert == ExpertRole::combine && !sends_copies()) {
     to_experts(op, true, out);
   } else if (sends_copies() && (beside ? shared_border(i, 1) : op.expert == ExpertRole::dispatch)) {

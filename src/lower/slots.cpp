@@ -196,7 +196,8 @@ bool StageBuilder::advance(Run& run) {
         continue;
       }
       issue(item);
-      if (item.kind != Item::Kind::kernel && item.kind != Item::Kind::sync) {
+      if (item.kind != Item::Kind::kernel && item.kind != Item::Kind::sync &&
+          item.kind != Item::Kind::host) {
         run.posted = b_.mark(stream_of(item.role));
       }
     }

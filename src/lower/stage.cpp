@@ -249,6 +249,9 @@ void StageBuilder::issue(const Item& item) {
     case Item::Kind::sync:
       b_.host_sync(b_.mark(compute_));
       break;
+    case Item::Kind::host:
+      b_.host_work(item.duration);
+      break;
   }
 }
 

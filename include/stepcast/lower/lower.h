@@ -32,6 +32,9 @@ struct Options {
 program::World build_world(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                            const Options& options = {});
 
+// What a program's communicator role is called in reports: "tensor", "expert data".
+const char* group_name(std::uint32_t role);
+
 // Persistent bytes of a rank that holds `parameters` elements. Gradients are 0 where the framework
 // makes them in the backward pass (DDP, FSDP2). Regimes: facts of each system, tests/laws/plan.cpp.
 struct StateBytes {
