@@ -1,0 +1,62 @@
+// Laws of 8-bit and 4-bit recipes: every one runs, keeps fewer bytes the narrower it is, and its
+// casts cost time.
+#include <fmt/format.h>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+
+using namespace stepcast;
+
+namespace {
+
+result::Report report_of(const char* cluster, const char* precision, int hidden) {
+  const auto job =
+      config::parse(
+          fmt::format(
+              "model: {{layers: 4, hidden: {0}, heads: 16, kv_heads: 16, head_dim: {1}, ffn: {2}, "
+              "vocab: 32000, gated_mlp: true, norm: rms, positions: rotary}}\n"
+              "cluster: {{use: {3}, nodes: 1}}\n"
+              "system: megatron-lm\n"
+              "workload: {{sequence_length: 4096, global_batch: 16, micro_batch: 1, precision: "
+              "{4}}}\n"
+              "parallelism: {{sharding: zero1}}\n",
+              hidden, hidden / 16, 4 * hidden, cluster, precision),
+          "precision")
+          .job;
+  forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
+  auto out = forecaster.forecast(job);
+  if (const auto* why = std::get_if<Infeasible>(&out)) {
+    FAIL(why->key << ": " << why->reason);
+  }
+  return std::get<result::Report>(std::move(out));
+}
+
+}  // namespace
+
+TEST_CASE("Large products gain from fewer bits, and less is kept of them") {
+  for (const auto& [cluster, recipes] :
+       {std::pair<const char*, std::vector<const char*>>{"dgx-h100", {"bf16", "fp8_block"}},
+        {"dgx-h100", {"bf16", "fp8"}},
+        {"dgx-b200", {"bf16", "mxfp8", "nvfp4"}}}) {
+    double time = 1e30;
+    std::int64_t kept = 1LL << 60;
+    for (const char* precision : recipes) {
+      INFO(cluster << " " << precision);
+      const auto r = report_of(cluster, precision, 8192);
+      CHECK(r.step_time.value < time);
+      CHECK(r.memory.front().activations.count() < kept);
+      time = r.step_time.value;
+      kept = r.memory.front().activations.count();
+    }
+  }
+}
+
+TEST_CASE("Casts eat what small products gain") {
+  const auto gain = [](int hidden) {
+    return report_of("dgx-h100", "bf16", hidden).step_time.value /
+           report_of("dgx-h100", "fp8", hidden).step_time.value;
+  };
+  CHECK(gain(2048) < gain(8192));
+  CHECK(gain(8192) < 2.0);
+}
