@@ -248,10 +248,10 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
   }
   prefetch_wraps(index, true);
   if (!job_.system.gradients_in_parameters) {
-    w.fresh =
-        b_.allocate(round_512(static_cast<double>(w.elements.total() + w.persistent) *
-                              width(plan_.style.dtype)),
-                    MemoryCategory::gradients, context_.passes.labels->id("unsharded gradients"));
+    w.fresh = b_.allocate(round_512(static_cast<double>(w.elements.total() + w.persistent) *
+                                    width(plan_.style.dtype)),
+                          MemoryCategory::communication,
+                          context_.passes.labels->id("unsharded gradients"));
   }
 }
 
