@@ -73,6 +73,16 @@ program::StreamIndex StageBuilder::channel_stream(std::uint32_t role, const char
   return channel_streams_[role];
 }
 
+// Behind what the compute stream was given so far; at the start of a step, behind the step before:
+// what is posted earlier holds its SMs beside that step's end.
+void StageBuilder::follow_compute(program::StreamIndex stream) {
+  if (b_.mark(compute_).position > 0) {
+    b_.wait(stream, b_.mark(compute_));
+  } else {
+    b_.wait_previous_step(stream, compute_);
+  }
+}
+
 // The messages that this rank's slots wait for, by channel, in their sender's order.
 void StageBuilder::make_inboxes() {
   const auto& slots = plan_.order.ranks[stage_];
@@ -128,7 +138,7 @@ void StageBuilder::post_receives(std::size_t slot) {
       const char* name = kReceiveNames[backward][goes_up(s.chunk) ? 1 : 0];
       const auto stream = channel_stream(role, name);
       b_.set_micro_batch(s.micro_batch, s.chunk);
-      b_.wait(stream, b_.mark(compute_));
+      follow_compute(stream);
       b_.exchange(
           stream, {{role, message_key(stage_, s), 0, false}},
           context_.passes.labels->id(backward != 0 ? "receive backward" : "receive forward"),

@@ -89,6 +89,7 @@ class StageBuilder {
   Neighbour neighbour(int rank, int chunk, bool next) const;
   bool goes_up(int chunk) const;
   program::StreamIndex channel_stream(std::uint32_t role, const char* name);
+  void follow_compute(program::StreamIndex stream);
   void make_inboxes();
   std::uint32_t message_key(int rank, const schedule::Slot& slot) const;
   void post_receives(std::size_t slot);
@@ -180,6 +181,7 @@ class StageBuilder {
   void share_replica_gradients();
   double stepped_elements() const;
   void norm_of_gradients();
+  void pass_norm_on();
   void optimizer_step();
   void gather_updated_parameters();
 

@@ -124,7 +124,7 @@ program::StreamIndex StageBuilder::pipe_stream(Role role) {
 
 Mark StageBuilder::pipe_collective(Role role, cost::Collective op, std::int64_t bytes) {
   const auto stream = pipe_stream(role);
-  b_.wait(stream, b_.mark(compute_));
+  follow_compute(stream);
   b_.collective(stream, role, context_.passes.book->key(role, op, bytes), Category::pipeline,
                 Category::bubble, context_.passes.labels->id(b_.program.streams[stream].name),
                 launch_);

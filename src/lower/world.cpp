@@ -105,7 +105,7 @@ class WorldBuilder {
     }
     STEPCAST_CHECK(devices_.size() * kKernelKinds < 256, "too many kinds of devices");
     book_.message(message_bytes(plan_));  // number 0: between stages
-    const OrderTimes times = order_times(plan_, layers_, head_);
+    const OrderTimes times = play_order();
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
     for (const job::Device* device : devices_) {
@@ -125,6 +125,80 @@ class WorldBuilder {
       }
     }
     make_slowdowns();
+  }
+
+  // The order played on the kernels of the first device.
+  OrderTimes play_order() {
+    struct Sums {
+      double forward = 0, input_grad = 0, weight_grad = 0;
+    };
+    const auto& recompute = plan_.job.memory.recompute.kind;
+    const bool again =
+        recompute != job::Recompute::Kind::none && recompute != job::Recompute::Kind::selective;
+    const PassContext context{&plan_, prices_.kernels.at(devices_.front()->name), &labels_, &book_,
+                              false};
+    const auto sums = [&](const model::OperatorGraph& graph, bool layer) {
+      const auto total = [](const std::vector<Item>& items) {
+        double sum = 0;
+        for (const Item& item : items) {
+          sum += item.kind == Item::Kind::kernel ? static_cast<double>(item.duration) : 0;
+        }
+        return sum;
+      };
+      const Passes passes =
+          build_passes(graph, context, layer && recompute == job::Recompute::Kind::selective);
+      return Sums{total(passes.forward),
+                  total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
+                  total(passes.weight_grad)};
+    };
+    std::map<model::LayerKind, Sums> layers;
+    for (const auto& [kind, graph] : layers_) {
+      layers[kind] = sums(graph, true);
+    }
+    const Sums embedding = sums(embedding_, false);
+    const Sums head = sums(head_, false);
+    const bool split = plan_.order.barriers > 0;
+    std::vector<std::vector<Sums>> chunks(plan_.stages.size());
+    for (std::size_t r = 0; r < plan_.stages.size(); ++r) {
+      for (const strategy::Chunk& chunk : plan_.stages[r]) {
+        Sums s;
+        const auto add = [&](const Sums& more) {
+          s.forward += more.forward;
+          s.input_grad += more.input_grad;
+          s.weight_grad += more.weight_grad;
+        };
+        for (int n = 0; n < chunk.layers; ++n) {
+          add(layers.at(model::layer_kind(plan_.job.model, chunk.first_layer + n)));
+        }
+        if (chunk.embedding && !split) {
+          add(embedding);
+        }
+        if (chunk.head && !split) {
+          add(head);
+        }
+        chunks[r].push_back(s);
+      }
+    }
+    const double rows = 1.0 / plan_.grid.pipeline;
+    return order_times(plan_, [&](int rank, int chunk, schedule::Pass pass) {
+      const Sums& s = chunks[rank][chunk];
+      const bool early = plan_.order.barriers == 1;  // the output layer's input gradient is in S
+      switch (pass) {
+        case schedule::Pass::forward:
+          return s.forward;
+        case schedule::Pass::input_grad:
+          return s.input_grad;
+        case schedule::Pass::weight_grad:
+          return s.weight_grad;
+        case schedule::Pass::backward:
+          return s.input_grad + s.weight_grad;
+        case schedule::Pass::vocabulary:
+          return rows * (head.forward + (early ? head.input_grad : 0));
+        case schedule::Pass::vocabulary_grad:
+          return rows * (head.weight_grad + (early ? 0 : head.input_grad));
+      }
+      return 0.0;
+    });
   }
 
   // One row per device and kind of kernel; only those in use are worked out.
@@ -405,8 +479,8 @@ class WorldBuilder {
     for (std::uint32_t i = 0; i < shapes_.size(); ++i) {
       const auto& s = shapes_[i];
       if (s.role == kRoles && s.copies == copies && s.path.kind == path.kind &&
-          s.path.bandwidth == path.bandwidth &&
-          s.path.latency == path.latency && s.path.hops == path.hops) {
+          s.path.bandwidth == path.bandwidth && s.path.latency == path.latency &&
+          s.path.hops == path.hops) {
         return i;
       }
     }
