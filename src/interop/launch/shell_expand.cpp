@@ -10,6 +10,7 @@ namespace {
 
 constexpr char kOpen = '\x01';
 constexpr char kClose = '\x02';
+constexpr char kBlank = '\x03';  // inside of a name: $(a command) does not fall apart
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -48,7 +49,7 @@ Located located(std::string_view text, const Origin& at) {
 Located missing(const std::string& name, const Origin& at) {
   Located out;
   for (const char c : kOpen + name + kClose) {
-    out.add(c, at);
+    out.add(is_blank(c) ? kBlank : c, at);
   }
   return out;
 }
@@ -64,7 +65,9 @@ Word word_of(const Located& text, bool quoted) {
     }
     if (text.text[i] == kOpen) {
       const std::size_t close = text.text.find(kClose, i);
-      word.open.push_back(text.text.substr(i + 1, close - i - 1));
+      std::string name = text.text.substr(i + 1, close - i - 1);
+      std::replace(name.begin(), name.end(), kBlank, ' ');
+      word.open.push_back(std::move(name));
       i = close;
       placed = !word.text.empty();
     } else {

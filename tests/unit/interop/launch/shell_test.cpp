@@ -54,6 +54,9 @@ TEST_CASE("Defaults, sums and variables from outside") {
         "python t.py --n 24 --k 2");
   CHECK(words_of("python t.py --n $N --h $(hostname)\n") ==
         "python t.py --n <N> --h <$(hostname)>");
+  CHECK(
+      words_of("N=$(nvidia-smi --list-gpus | wc -l)\npython t.py --n $N --m `date +%s` --k 1\n") ==
+      "python t.py --n <$(nvidia-smi --list-gpus | wc -l)> --m <`date +%s`> --k 1");
   CHECK(words_of("python t.py --n $((M*2))\n") == "python t.py --n <$((M*2))>");
 }
 
