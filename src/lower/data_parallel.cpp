@@ -92,7 +92,7 @@ void StageBuilder::make_data_parallel() {
         slot.pass == schedule::Pass::backward || slot.pass == schedule::Pass::weight_grad;
     s.expected[slot.chunk] += makes ? 1 : 0;
   }
-  if (job_.system.optimizer_post_validation && plan_.grid.ranks() > 1) {
+  if (validates_later()) {
     norm_ = b_.stream("norm");
   }
   if (!travels()) {

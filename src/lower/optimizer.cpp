@@ -96,16 +96,51 @@ double StageBuilder::stepped_elements() const {
          static_cast<double>(parameters_.expert) / strategy::expert_shards(plan_);
 }
 
+// Post-validated: each stage adds its part to what the stage before it sent and passes the sum on;
+// the step goes on, and is validated when the whole has come back, behind the next one's first
+// passes (Qi et al., 2401.10241, section 4). Nobody waits for all, as an all-reduce would: its
+// kernel would hold SMs of the first stages until the last one is done.
+void StageBuilder::pass_norm_on() {
+  constexpr std::uint32_t kKey = 0xfffffffeU;  // of no message between passes
+  const std::uint32_t label = context_.passes.labels->id("gradient norm");
+  const std::uint32_t price = context_.passes.book->message(4);
+  const auto reduce = [&](Role role) {
+    b_.collective(norm_, role, context_.passes.book->key(role, cost::Collective::all_reduce, 4),
+                  Category::other, Category::bubble, label, launch_);
+  };
+  b_.wait(norm_, b_.mark(compute_));
+  if (plan_.grid.tensor > 1) {
+    reduce(kTensor);
+  }
+  if (plan_.shard_ranks > 1) {
+    reduce(kData);
+  }
+  const auto exchange = [&](std::uint32_t channel, bool send) {
+    program::Task& task = b_.exchange(norm_, {{channel, kKey, price, send}}, label, launch_);
+    task.category = Category::other;
+  };
+  if (stage_ > 0) {
+    exchange(kReceiveForward, false);
+  }
+  if (stage_ + 1 < plan_.grid.pipeline) {
+    exchange(kSendForward, true);
+  }
+}
+
+// The zero-bubble runtime does; Megatron-LM's own loops wait for the norm.
+bool StageBuilder::validates_later() const {
+  return job_.system.optimizer_post_validation && plan_.grid.pipeline > 1 && !megatron_forms();
+}
+
 void StageBuilder::norm_of_gradients() {
   memory_kernel(stepped_elements() * 4, cost::MemoryOp::optimizer, Category::optimizer,
                 "gradient norm");
-  const bool later = job_.system.optimizer_post_validation;
-  if (plan_.grid.ranks() > 1) {
-    // Post-validated, the step goes on; the norm is compared behind the next one (Qi et al.,
-    // 2401.10241, section 4).
-    const auto stream = later ? norm_ : compute_;
-    b_.wait(stream, b_.mark(compute_));
-    b_.collective(stream, kNorm, context_.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
+  const bool later = validates_later();
+  if (later) {
+    pass_norm_on();
+  } else if (plan_.grid.ranks() > 1) {
+    b_.collective(compute_, kNorm,
+                  context_.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
                   Category::other, Category::bubble,
                   context_.passes.labels->id("gradient norm all_reduce"), launch_);
   }

@@ -182,6 +182,7 @@ class StageBuilder {
   double stepped_elements() const;
   void norm_of_gradients();
   void pass_norm_on();
+  bool validates_later() const;
   void optimizer_step();
   void gather_updated_parameters();
 
