@@ -79,6 +79,13 @@ Routing routing_of(const job::Job& job) {
     return out;
   }
   const job::Moe& moe = *job.model.moe;
+  // Megatron-LM core 0.16, transformer/moe/experts.py, TEGroupedMLP: _apply_bias,
+  // quantization_padding. HybridEP pads as it sends.
+  const bool grouped =
+      job.system.family == job::System::Family::megatron && job.system.transformer_engine;
+  out.biases_apart = grouped;
+  out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
+             !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;
   const int ranks = std::max(1, job.parallelism.expert);
   out.shared_beside = job.parallelism.overlap.shared_expert && moe.shared_experts > 0 &&
                       ranks > 1 && out.dispatcher != job::MoeRuntime::Dispatcher::allgather;

@@ -63,11 +63,44 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     keep(op, "input", read);
     return b.add(std::move(op), {node});
   };
+  const auto elementwise = [&](const char* name, double forward, double backward,
+                               int forward_kernels, int backward_kernels, std::int64_t bytes) {
+    Operator op = named(name, OpKind::elementwise, Module::moe);
+    moves(op, static_cast<std::int64_t>(forward), static_cast<std::int64_t>(backward),
+          forward_kernels, backward_kernels);
+    op.forward_output = Bytes(bytes);
+    node = b.add(std::move(op), {node});
+  };
+  const std::int64_t row_bytes = rows.computed * b.hidden * e;
+  if (b.style.routing.pads) {
+    elementwise("pad", 2.0 * static_cast<double>(row_bytes), 2.0 * static_cast<double>(row_bytes),
+                1, 1, row_bytes);
+  }
   node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
+  const bool biases_apart = b.style.routing.biases_apart && fc2_bias > 0;
+  if (biases_apart && b.model.gated_mlp) {
+    // Gated experts with biases are gpt-oss's, whose halves are clamped and joined again before the
+    // fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
+    // weighted_bias_quick_geglu_impl).
+    const auto one = static_cast<double>(fc1_output.bytes);
+    elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes);
+  }
   node = b.add(activation(b, "expert_act", Module::moe, rows.computed, width, fc1_bias, fc1_output,
                           fc2_input),
                {node});
-  return expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
+  node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
+  if (biases_apart) {
+    // Bytes an element. There: weighted bias written in fp32, added, joined, cast back. Back: cast,
+    // both gradients of the sum, two products and sums for those of bias and weight.
+    const auto elements = static_cast<double>(rows.computed * b.hidden);
+    elementwise("expert_bias", elements * (4 + 10 + 8 + 6), elements * (6 + 6 + 4 + 12 + 12),
+                2 * local + 2, 5 * local + 2, row_bytes);
+  }
+  if (b.style.routing.pads) {
+    elementwise("unpad", 2.0 * static_cast<double>(row_bytes), 2.0 * static_cast<double>(row_bytes),
+                1, 1, row_bytes);
+  }
+  return node;
 }
 
 // Rows that came from several ranks lie by rank; the experts want them by expert.

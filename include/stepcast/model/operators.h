@@ -125,6 +125,8 @@ struct Routing {
   job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
   double load = 1;
   double kept = 1;
+  bool biases_apart = false;   // experts' output biases are added expert by expert, weighted in fp32
+  bool pads = false;           // rows of each expert are copied out to whole blocks of a narrow format, and back
   bool shared_beside = false;  // shared experts run while tokens travel to the routed ones
 };
 
