@@ -171,14 +171,7 @@ void StageBuilder::run_overlapped() {
     const bool is_forward = slots[i].pass == Pass::forward;
     const auto stream = is_forward ? receive_forward_ : receive_backward_;
     b_.set_micro_batch(slots[i].micro_batch, slots[i].chunk);
-    if (b_.mark(compute_).position == 0) {  // asked for when the step begins, not in the one before
-      b_.wait_previous_step(stream, compute_);
-    }
-    if (job_.system.optimizer_post_validation) {  // no norm keeps the steps apart
-      follow_compute(stream);
-    } else {
-      b_.wait(stream, b_.mark(compute_));
-    }
+    follow_compute(stream);
     post(stream, m, is_forward ? "receive forward" : "receive backward");
     received[i] = b_.mark(stream);
   };

@@ -176,7 +176,7 @@ TEST_CASE("lists, schema and the resolved job") {
   CHECK_THAT(run("--list").out, ContainsSubstring("interleaved_1f1b"));
   CHECK_THAT(run("systems").out, ContainsSubstring("megatron-lm-2021"));
   CHECK_THAT(run("schema").out, ContainsSubstring("sequence_length"));
-  CHECK_THAT(run("validate --list").out, ContainsSubstring("context parallelism"));
+  CHECK_THAT(run("validate --list").out, ContainsSubstring("operator table"));
   const Result job = run(std::string(kJob) + " --show-job --set workload.micro_batch=1");
   CHECK(job.status == 0);
   CHECK_THAT(job.out, ContainsSubstring("--set workload.micro_batch=1"));
