@@ -266,7 +266,7 @@ struct Builder {
       return {"megatron-lm-2021"};
     }
     if (contains(f, "Megatron")) {
-      const bool old_features = !flash && !sp &&
+      const bool old_features = !flash && !sp && ep() == 1 &&
                                 !parallel["sequence_parallel"].flag().has_value() &&
                                 job["recompute"].text() == "full";
       if (year <= 2021 || (year < 9999 && old_features)) {

@@ -56,16 +56,6 @@ std::optional<Infeasible> refused(const job::Job& job) {
     return std::find_if(asked.begin(), asked.end(),
                         [&](const Feature& f) { return f.name == name; });
   };
-  if (const auto& run = job.system.schedules;
-      !run.empty() && job.parallelism.pipeline > 1 && job.parallelism.schedule) {
-    const std::string& name = job.parallelism.schedule->name;
-    const std::string word = name.ends_with(".csv") ? "csv" : name;
-    if (std::find(run.begin(), run.end(), word) == run.end()) {
-      return Infeasible{"parallelism.schedule",
-                        fmt::format("{} does not run the schedule {}; expected {}", job.system.name,
-                                    word, fmt::join(run, " | "))};
-    }
-  }
   for (const auto& [rule, reason] : job.system.cannot) {
     std::string_view rest = rule;
     auto blamed = asked.end();
@@ -84,6 +74,20 @@ std::optional<Infeasible> refused(const job::Job& job) {
           blamed->key,
           fmt::format("{} does not run {}: {}; expected a job without it, or another system",
                       job.system.name, rule, reason)};
+    }
+  }
+  if (const auto& run = job.system.schedules; !run.empty() && job.parallelism.pipeline > 1) {
+    const auto& given = job.parallelism.schedule;
+    const std::string name = given                                  ? given->name
+                             : job.parallelism.virtual_pipeline > 1 ? "interleaved_1f1b"
+                                                                    : "1f1b";
+    const std::string word = name.ends_with(".csv") ? "csv" : name;
+    if (std::find(run.begin(), run.end(), word) == run.end()) {
+      const char* key = given                                  ? "parallelism.schedule"
+                        : job.parallelism.virtual_pipeline > 1 ? "parallelism.virtual_pipeline"
+                                                               : "parallelism.pipeline";
+      return Infeasible{key, fmt::format("{} does not run the schedule {}; expected {}",
+                                         job.system.name, word, fmt::join(run, " | "))};
     }
   }
   return std::nullopt;
