@@ -4,10 +4,12 @@
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
+#include "stepcast/strategy/plan.h"
 
 using namespace stepcast;
 namespace fs = std::filesystem;
@@ -49,7 +51,12 @@ std::string without_folder(std::string line) {
 std::vector<std::string> faults_of(const fs::path& file) {
   std::vector<std::string> lines;
   try {
-    config::load(file.string(), lines_of(file, ".options"));
+    // What is wrong with the plan itself is found where it is made.
+    const config::Loaded loaded = config::load(file.string(), lines_of(file, ".options"));
+    const auto plan = strategy::resolve(loaded.job);
+    if (const auto* why = std::get_if<Infeasible>(&plan)) {
+      lines.push_back(without_folder(to_string(config::fault_of(loaded, *why))));
+    }
   } catch (const InputError& error) {
     for (const Fault& fault : error.faults()) {
       lines.push_back(without_folder(to_string(fault)));
