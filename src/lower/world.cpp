@@ -15,22 +15,6 @@ using cluster::Topology;
 using program::kNone;
 using program::World;
 
-model::OperatorGraph layer_graph(const strategy::Plan& plan, model::LayerKind kind) {
-  return model::build_layer(plan.job.model, kind, plan.shard, plan.style);
-}
-
-// The kinds of layers of the model, each once, in the order in which they first appear.
-std::vector<model::LayerKind> layer_kinds(const job::Model& model) {
-  std::vector<model::LayerKind> out;
-  for (int layer = 0; layer < model::layer_count(model); ++layer) {
-    const model::LayerKind kind = model::layer_kind(model, layer);
-    if (std::find(out.begin(), out.end(), kind) == out.end()) {
-      out.push_back(kind);
-    }
-  }
-  return out;
-}
-
 // Streams that may move bytes at the same time: compute (with what it waits for), data, messages
 // down and up the pipeline, context, expert and tensor exchanges beside compute.
 enum StreamClass { kInLine, kBeside, kDown, kUp, kRound, kExperts, kChunks, kStreamClasses };
@@ -89,8 +73,8 @@ class WorldBuilder {
   // ------------------------------------------------------------ programs
   // Ranks of one stage on one kind of device run one program.
   void make_programs() {
-    for (const model::LayerKind kind : layer_kinds(plan_.job.model)) {
-      layers_.emplace(kind, layer_graph(plan_, kind));
+    for (const model::LayerKind kind : model::layer_kinds(plan_.job.model)) {
+      layers_.emplace(kind, model::build_layer(plan_.job.model, kind, plan_.shard, plan_.style));
     }
     embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
     head_ = model::build_head(plan_.job.model, plan_.shard, plan_.style);
@@ -632,84 +616,6 @@ class WorldBuilder {
 World build_world(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
                   const Options& options) {
   return WorldBuilder(plan, topology, prices, options).build();
-}
-
-const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
-  const auto found = std::find_if(layers.begin(), layers.end(),
-                                  [&](const auto& one) { return one.first == kind; });
-  STEPCAST_CHECK(found != layers.end(), "a kind of layer that the model does not have");
-  return found->second;
-}
-
-UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     const job::Device& device) {
-  Labels labels;
-  PriceBook book;
-  const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
-  using Kind = job::Recompute::Kind;
-  const Kind kind = plan.job.memory.recompute.kind;
-  std::vector<int> ranks(plan.grid.tensor);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const GroupShape shape = topology.shape(ranks);
-  std::map<cost::CurveId, Time> curves;
-  std::int64_t kernels = 0;
-  std::int64_t weight_grad = 0;
-  auto time = [&](const std::vector<Item>& items) {
-    std::int64_t now = 0;     // compute stream
-    std::int64_t beside = 0;  // tensor stream
-    for (const Item& item : items) {
-      if (item.kind == Item::Kind::kernel) {
-        now += item.duration;
-        kernels += item.duration;
-        weight_grad += item.weight ? item.duration : 0;
-        curves[item.curve] += Time(item.duration);
-      } else if (item.kind == Item::Kind::join) {
-        now = std::max(now, beside);
-      } else {
-        if (item.role != kTensor || item.kind == Item::Kind::ring) {
-          continue;  // a bound may leave it out
-        }
-        const auto& entry = book.entries(kTensor)[item.price];
-        const auto price = entry.price(*prices.collectives, shape);
-        const std::int64_t duration = price.latency.count() + price.fluid.count();
-        curves[price.latency_curve] += price.latency;
-        curves[price.curve] += price.fluid;
-        if (item.kind == Item::Kind::collective) {
-          now += duration;
-        } else {
-          beside = std::max(beside, now) + duration;
-        }
-      }
-    }
-    return Time(std::max(now, beside));
-  };
-  auto unit = [&](const model::OperatorGraph& graph, bool layer) {
-    const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
-    curves.clear();
-    kernels = 0;
-    weight_grad = 0;
-    UnitTime out;
-    out.forward = time(passes.forward);
-    out.backward = time(passes.backward);
-    if (layer && kind == Kind::full) {
-      out.backward += time(passes.recompute);
-    }
-    out.kernels = Time(kernels);
-    out.weight_grad = Time(weight_grad);
-    out.parameters = passes.parameters;
-    out.kept = passes.saved;
-    out.input = passes.input;
-    out.curves = curves;
-    return out;
-  };
-  const auto& model = plan.job.model;
-  UnitTimes out;
-  out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
-  out.head = unit(model::build_head(model, plan.shard, plan.style), false);
-  for (const model::LayerKind of : layer_kinds(model)) {
-    out.layers.push_back({of, unit(layer_graph(plan, of), true)});
-  }
-  return out;
 }
 
 }  // namespace stepcast::lower

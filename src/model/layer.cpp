@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "builder.h"
 
 namespace stepcast::model {
@@ -131,6 +133,17 @@ LayerKind layer_kind(const job::Model& model, int layer) {
   kind.encoder = layer < model.encoder_layers;
   kind.cross = !kind.encoder && model.encoder_layers > 0;
   return kind;
+}
+
+std::vector<LayerKind> layer_kinds(const job::Model& model) {
+  std::vector<LayerKind> out;
+  for (int layer = 0; layer < layer_count(model); ++layer) {
+    const LayerKind kind = layer_kind(model, layer);
+    if (std::find(out.begin(), out.end(), kind) == out.end()) {
+      out.push_back(kind);
+    }
+  }
+  return out;
 }
 
 int layer_count(const job::Model& model) { return model.layers + model.mtp_layers; }

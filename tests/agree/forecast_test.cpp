@@ -329,3 +329,83 @@ TEST_CASE("The peak's time lies within the step", "[agree]") {
     CHECK(static_cast<double>(m.at.count()) * 1e-12 < r.step_time.value);
   }
 }
+
+namespace {
+
+Time total(const result::StageBreakdown& b) {
+  return b.compute + b.recompute + b.slowdown + b.tensor + b.pipeline + b.data + b.context +
+         b.expert + b.offload + b.other + b.bubble + b.host + b.optimizer + b.stall;
+}
+
+}  // namespace
+
+// Every schedule and parallelism on 16 GPUs: the bound holds, folded equals full, a stage's
+// breakdown adds up to the step.
+TEST_CASE(
+    "Every schedule and parallelism: the bound holds, folded equals full, the breakdown adds up",
+    "[agree]") {
+  const std::string dense = "model: {use: llama-3-8b, layers: 32}\n";
+  const std::string experts = "model: {use: mixtral-8x7b, layers: 8}\n";
+  struct Case {
+    const std::string* model;
+    std::string parallelism;
+    std::string rest = {};
+    int micro_batch = 1;
+  };
+  std::vector<Case> cases;
+  for (const char* schedule :
+       {"gpipe", "1f1b", "1f1b_overlap", "zb_h1", "zb_h2", "zb_auto", "zb_v", "v_half", "v_min",
+        "dualpipe", "dualpipe_v", "chimera", "interlaced", "1f1b+vocab_1", "1f1b+vocab_2"}) {
+    cases.push_back({&dense, fmt::format("tensor: 2, pipeline: 4, schedule: {}", schedule)});
+  }
+  for (const char* schedule : {"interleaved_1f1b", "interleaved_zb", "looped_bfs", "circular"}) {
+    cases.push_back(
+        {&dense, fmt::format("pipeline: 4, virtual_pipeline: 2, schedule: {}", schedule)});
+  }
+  for (const char* kind : {"p2p", "all_gather", "a2a", "hierarchical"}) {
+    cases.push_back(
+        {&dense,
+         fmt::format("tensor: 2, sequence_parallel: true, context: {{size: 4, kind: {}}}", kind)});
+  }
+  for (const char* overlap : {"bulk", "ring", "async"}) {
+    cases.push_back(
+        {&dense,
+         fmt::format("tensor: 8, sequence_parallel: true, overlap: {{tensor: {}}}", overlap)});
+  }
+  for (const char* grid : {"2d", "2.5d, tensor_depth: 2", "3d"}) {
+    const int ranks = std::string(grid) == "2d" ? 4 : 8;
+    Case c{&dense, fmt::format("tensor: {}, tensor_kind: {}", ranks, grid)};
+    c.micro_batch = 4;  // sequences lie over the grid's rows
+    cases.push_back(c);
+  }
+  for (const char* dispatcher : {"allgather", "alltoall", "deepep", "hybridep"}) {
+    cases.push_back(
+        {&experts,
+         "tensor: 2, sequence_parallel: true, expert: 8, expert_tensor: 1, sharding: zero1",
+         fmt::format("moe: {{dispatcher: {}}}\n", dispatcher)});
+  }
+  cases.push_back(
+      {&experts, "pipeline: 2, expert: 4, expert_tensor: 1, context: 2, sharding: zero1"});
+  cases.push_back({&dense, "sharding: zero3, shard_size: 8, reshard_after_forward: false"});
+  cases.push_back({&dense, "pipeline: 2, sharding: zero2"});
+  forecast::Options bound;
+  bound.fidelity = forecast::Fidelity::bound;
+  forecast::Options full;
+  full.fidelity = forecast::Fidelity::full;
+  for (const Case& c : cases) {
+    const std::string text = *c.model +
+                             "cluster: {use: dgx-h100, nodes: 2}\n"
+                             "workload: {sequence_length: 4096, global_batch: 64, micro_batch: " +
+                             std::to_string(c.micro_batch) + "}\nparallelism: {" + c.parallelism +
+                             "}\n" + c.rest;
+    INFO(text);
+    const auto report = forecast_of(text);
+    CHECK(forecast_of(text, bound).step_time.value <= report.step_time.value);
+    const auto every_rank = forecast_of(text, full);
+    CHECK(every_rank.step_time.value == report.step_time.value);
+    REQUIRE_FALSE(report.breakdown.empty());
+    for (std::size_t stage = 0; stage < report.breakdown.size(); ++stage) {
+      CHECK(total(report.breakdown[stage]) == total(report.breakdown.front()));
+    }
+  }
+}

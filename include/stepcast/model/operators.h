@@ -165,6 +165,8 @@ inline constexpr LayerKind LayerKind::dense = {};
 inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, false, false};
 // `layer` counts the model's layers, multi-token prediction layers behind the last.
 LayerKind layer_kind(const job::Model& model, int layer);
+// The kinds of the model's layers, each once, in the order in which they first appear.
+std::vector<LayerKind> layer_kinds(const job::Model& model);
 // Layers that pipeline stages divide: the model's, with its multi-token prediction layers.
 int layer_count(const job::Model& model);
 
