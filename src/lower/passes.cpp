@@ -99,6 +99,9 @@ Passes PassBuilder::build() {
   for (const Item& item : out.backward) {
     (item.weight ? out.weight_grad : out.input_grad).push_back(item);
   }
+  for (Item& item : out.backward) {
+    item.weight = false;  // one pass: neighbours merge
+  }
   count(out);
   return out;
 }

@@ -30,7 +30,6 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   const GroupShape shape = topology.shape(ranks);
   std::map<cost::CurveId, Time> curves;
   std::int64_t kernels = 0;
-  std::int64_t weight_grad = 0;
   auto time = [&](const std::vector<Item>& items) {
     std::int64_t now = 0;     // compute stream
     std::int64_t beside = 0;  // tensor stream
@@ -38,7 +37,6 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
       if (item.kind == Item::Kind::kernel) {
         now += item.duration;
         kernels += item.duration;
-        weight_grad += item.weight ? item.duration : 0;
         curves[item.curve] += Time(item.duration);
       } else if (item.kind == Item::Kind::join) {
         now = std::max(now, beside);
@@ -63,7 +61,6 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
     curves.clear();
     kernels = 0;
-    weight_grad = 0;
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
@@ -71,7 +68,9 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
       out.backward += time(passes.recompute);
     }
     out.kernels = Time(kernels);
-    out.weight_grad = Time(weight_grad);
+    for (const Item& item : passes.weight_grad) {
+      out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
+    }
     out.parameters = passes.parameters;
     out.kept = passes.saved;
     out.input = passes.input;
