@@ -1,11 +1,10 @@
 // LAW     t = fixed + max(C, bytes/bandwidth) * exp(g(sequences heads, q, d))
 //         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
-//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64; a window cuts them, with
-//         another 64 at its far edge; of packed documents and steps of context parallelism a share
-//         W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
-//         C * full without a causal mask.
-//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward, or with
-//         all parameters of its own.
+//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64; a
+//         window cuts them, with another 64 at its far edge; of packed documents and steps of
+//         context parallelism a share W(T) = (1 - tail) T/SMs + tail ceil(T/SMs) C * full without a
+//         causal mask. backward: five matrix products instead of two (FLOPs x 2.5) at rate *
+//         backward, or with all parameters of its own.
 // SOURCE  rates fitted to calibration/*/attention-points.csv; form after FlashAttention-2
 //         (arXiv 2307.08691)
 // VALID   512 to 128k tokens, head dimensions 32 to 512, interpolated between measured ones

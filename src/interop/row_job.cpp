@@ -597,7 +597,8 @@ struct Builder {
       const bool experts_outside =
           model["moe"].is_map() && contains(row["overlap"].text(), "cuda_graph=transformer_engine");
       k["cuda_graph"] = *graphs && !experts_outside;
-    } else if (contains(row["overlap"].text(), "full_iter")) {  // named in the recipe's helpers alone
+    } else if (contains(row["overlap"].text(),
+                        "full_iter")) {  // named in the recipe's helpers alone
       k["cuda_graph"] = true;
     }
     if (const std::string loss = job["loss"].text(); !loss.empty()) {

@@ -32,7 +32,8 @@ class Labels {
 // groups.
 enum Role : std::uint32_t {
   kTensor,
-  kTensorRow,  // a grid of tensor ranks, along each side (2.5D's depth; 3D: where X, W and Y are cut)
+  kTensorRow,  // a grid of tensor ranks, along each side (2.5D's depth; 3D: where X, W and Y are
+               // cut)
   kTensorColumn,
   kTensorDepth,
   kData,          // dense gradients and parameters: data x context ranks, cut into shards
@@ -54,8 +55,8 @@ enum Role : std::uint32_t {
   kPipeGradient,    // of the last stage's output
   kPipeInput,       // embedded tokens
   kPipeInputGrad,
-  kNode,       // of a data-parallel group, the ranks in one node
-  kAcross,     // and the ranks at one place of each node
+  kNode,    // of a data-parallel group, the ranks in one node
+  kAcross,  // and the ranks at one place of each node
   kRoles
 };
 
@@ -86,8 +87,15 @@ struct Item {
   // collective: the compute stream waits for it. async: on its role's stream, joined by the role's
   // next `join`. ring: a step round the role's ring, on its stream likewise. sync: the host waits
   // until the compute stream gets here. host: it works for `duration`.
-  enum class Kind : std::uint8_t { kernel, collective, async, ring, join, sync, host } kind =
-      Kind::kernel;
+  enum class Kind : std::uint8_t {
+    kernel,
+    collective,
+    async,
+    ring,
+    join,
+    sync,
+    host
+  } kind = Kind::kernel;
   program::Category category = program::Category::compute;
   Role role = kTensor;
   bool weight =

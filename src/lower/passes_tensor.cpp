@@ -76,9 +76,9 @@ void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
     grid_around(i, true, out);
     return;
   }
-  const bool closes =
-      tensor_ > 1 && (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) &&
-      !chunked_gather(i, cost::Layout::input_grad);
+  const bool closes = tensor_ > 1 &&
+                      (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) &&
+                      !chunked_gather(i, cost::Layout::input_grad);
   if (closes && sequence_parallel_) {
     collective(out, kTensor, true, cost::Collective::all_gather, output_bytes(op), Category::tensor,
                op.name + " grad");
@@ -90,8 +90,8 @@ void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
 void PassBuilder::tensor_before_dgrad(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i]) {
-    collective(out, kTensor, !tensor_async(), cost::Collective::all_gather,
-               input_bytes(op), Category::tensor, op.name + " input");
+    collective(out, kTensor, !tensor_async(), cost::Collective::all_gather, input_bytes(op),
+               Category::tensor, op.name + " input");
   }
 }
 
@@ -113,8 +113,7 @@ void PassBuilder::tensor_between(std::size_t i, Items& out) {
 
 void PassBuilder::tensor_after_wgrad(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ == 1 || gridded_ || !opens_[i] ||
-      chunked_scatter(i, cost::Layout::input_grad)) {
+  if (tensor_ == 1 || gridded_ || !opens_[i] || chunked_scatter(i, cost::Layout::input_grad)) {
     return;
   }
   if (tensor_async()) {

@@ -446,10 +446,10 @@ struct System {
   std::map<std::string, bool> survey;
 
   // Host.
-  Time launch{5000000};                // host time to issue one kernel
-  Time layer_overhead{0};              // extra host time per layer and pass (Python, autograd)
-  Time expert_overhead{0};             // and of a mixture of experts: its modules, a list of splits for every grouped product
-  bool launch_stated = false;          // `launch`, `layer_overhead` come from the user, not from a preset or the default:
+  Time launch{5000000};        // host time to issue one kernel
+  Time layer_overhead{0};      // extra host time per layer and pass (Python, autograd)
+  Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
+  bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;  // a site calibration leaves them alone
   bool sync_before_optimizer = true;   // the host reads the gradient norm (or the loss scale's check) and stalls
 

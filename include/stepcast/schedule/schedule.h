@@ -52,7 +52,7 @@ struct Request {
   double weight_grad = 1;
   double comm = 0;
   double memory_limit = 1;
-  double weight_memory = 1;  // of a micro-batch's activations, held from its input gradient to its weight gradient
+  double weight_memory = 1;     // of a micro-batch's activations, held from its input gradient to its weight gradient
   std::string vocabulary = {};  // "", "vocab_1", "vocab_2": passes S and T are woven in (or named: "1f1b+vocab_1")
 };
 

@@ -100,17 +100,32 @@ TEST_CASE("network cards are read from prose, in bits or bytes, per card, GPU or
 }
 
 TEST_CASE("rows that are not modelled are skipped with an accepted reason") {
-  CHECK(reason(replaced(row_text(), "\"cp\": 1", "\"cp\": 2")) == "context parallelism");
-  CHECK(reason(replaced(row_text(), "\"ep\": 1", "\"ep\": 8")) == "expert parallelism");
-  CHECK(reason(row_text(R"(, "schedule": "zb_h1")")) == "schedule");
   CHECK(reason(row_text(R"(, "finetune": "lora")")) == "finetune");
-  CHECK(reason(replaced(row_text(), "\"fp16\"", "\"mxfp8\"")) == "precision");
   CHECK(reason(replaced(row_text(), "\"a100-sxm-80\"", "null")) == "no device");
   CHECK(reason(replaced(row_text(), "\"gpt\"", "\"bert\"")) == "architecture");
   CHECK(reason(replaced(row_text(), "\"full\"", R"({"per_op": "sac"})")) == "recompute");
   for (const auto& known : interop::skip_reasons()) {
     CHECK_FALSE(known.meaning.empty());
   }
+}
+
+TEST_CASE(
+    "context parallelism, short names of schedules and 8-bit precisions become keys of a job") {
+  const std::string half = replaced(row_text(), "\"dp\": 32", "\"dp\": 16");
+  const job::Job ring = job_of(replaced(half, "\"cp\": 1", "\"cp\": 2"));
+  CHECK(ring.parallelism.context == 2);
+  CHECK(ring.parallelism.context_kind == job::ContextKind::p2p);
+  const auto staged = [&](const char* schedule) {
+    std::string text = replaced(half, "\"pp\": 1", "\"pp\": 2");
+    text = replaced(text, "Megatron-LM", "sail-sg/zero-bubble");
+    text.insert(text.rfind("\"job\": {") + 8, std::string("\"schedule\": \"") + schedule + "\", ");
+    return job_of(text).parallelism;
+  };
+  CHECK(staged("zb_auto_2p").schedule->name == "zb_auto");
+  CHECK(staged("zb_auto_2p").schedule->memory_limit == 2);
+  CHECK(staged("vocab_1").schedule->vocabulary == "vocab_1");
+  CHECK(staged("vocab_1+v_half").schedule->name == "v_half");
+  CHECK(staged("1f1b_redis").redistribute);
 }
 
 TEST_CASE("what a row leaves open takes its default and widens the interval") {
