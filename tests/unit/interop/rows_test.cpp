@@ -109,8 +109,7 @@ TEST_CASE("rows that are not modelled are skipped with an accepted reason") {
   }
 }
 
-TEST_CASE(
-    "context parallelism, short names of schedules and 8-bit precisions become keys of a job") {
+TEST_CASE("context parallelism and the short names of schedules become keys of a job") {
   const std::string half = replaced(row_text(), "\"dp\": 32", "\"dp\": 16");
   const job::Job ring = job_of(replaced(half, "\"cp\": 1", "\"cp\": 2"));
   CHECK(ring.parallelism.context == 2);
