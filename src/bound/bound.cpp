@@ -171,7 +171,7 @@ Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lowe
     const bool vocabulary =
         base.parallelism.schedule && !base.parallelism.schedule->vocabulary.empty();
     state_->placement = entry->placement;
-    state_->pairs = entry->name.starts_with("dualpipe") || base.parallelism.overlap.expert;
+    state_->pairs = entry->name.starts_with("dualpipe") || strategy::pairs_passes(base);
     state_->splits_vocabulary = vocabulary || entry->name == "interlaced";
     state_->ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
                     !state_->splits_vocabulary && !base.system.optimizer_post_validation;

@@ -126,6 +126,9 @@ class Groups {
     }
   }
 
+  // The ranks of a stage in ascending order: expert-tensor ranks nearest, then expert-parallel
+  // ranks, then those that hold the same experts (Megatron-LM, core/parallel_state.py:
+  // RankGenerator).
   void experts(int p) {
     std::vector<int> all;  // of the stage
     for (int di = 0; di < grid_.data; ++di) {
@@ -249,21 +252,6 @@ int next_in_tensor_ring(const strategy::Plan& plan, int rank) {
   Coordinates at = cluster::coordinates(plan.grid, rank);
   at.tensor = (at.tensor + 1) % plan.grid.tensor;
   return cluster::rank_at(plan.grid, at);
-}
-
-ExpertPlace expert_place(const strategy::Plan& plan, int rank) {
-  const Coordinates self = cluster::coordinates(plan.grid, rank);
-  int before = 0;
-  for (int d = 0; d < plan.grid.data; ++d) {
-    for (int c = 0; c < plan.grid.context; ++c) {
-      for (int t = 0; t < plan.grid.tensor; ++t) {
-        before += cluster::rank_at(plan.grid, {t, c, d, self.pipeline}) < rank ? 1 : 0;
-      }
-    }
-  }
-  const int et = plan.shard.expert_tensor;
-  const int ep = plan.shard.expert;
-  return {before % et, before / et % ep, before / (et * ep)};
 }
 
 }  // namespace stepcast::lower

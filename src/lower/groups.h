@@ -23,14 +23,4 @@ int next_in_tensor_ring(const strategy::Plan& plan, int rank);
 // Ranks of the inner all-to-all of hierarchical context parallelism.
 int context_inner(const strategy::Plan& plan);
 
-// Where a rank stands among the experts: the ranks of its stage in ascending order, expert-tensor
-// ranks nearest, then expert-parallel ranks, then those that hold the same experts (Megatron-LM,
-// core/parallel_state.py: RankGenerator).
-struct ExpertPlace {
-  int tensor = 0;
-  int expert = 0;
-  int data = 0;
-};
-ExpertPlace expert_place(const strategy::Plan& plan, int rank);
-
 }  // namespace stepcast::lower

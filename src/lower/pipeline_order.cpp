@@ -38,7 +38,7 @@ constexpr const char* kReceiveNames[2][2] = {{"receive forward", "receive forwar
 bool StageBuilder::megatron_forms() const {
   const auto& asked = job_.parallelism.schedule;
   const std::string name = asked ? asked->name : plan_.interleaved ? "interleaved_1f1b" : "1f1b";
-  return plan_.order.barriers == 0 &&
+  return plan_.order.barriers == 0 && !strategy::pairs_passes(job_) &&
          (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
 }
 

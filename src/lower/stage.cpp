@@ -37,7 +37,7 @@ program::Program StageBuilder::build() {
   make_streams();
   make_persistent_buffers();
   gather_parameters_at_start();
-  if (plan_.grid.pipeline == 1) {
+  if (plan_.grid.pipeline == 1 && !strategy::pairs_passes(job_)) {
     run_local();
   } else if (!megatron_forms()) {
     run_order();

@@ -45,12 +45,14 @@ schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
   schedule::Request request;
   request.stages = par.pipeline;
   request.micro_batches = plan.micro_batches;
+  const int pairs = pairs_passes(plan.job) ? 1 : 0;
+  request.extra_warmup = pairs;
   if (par.pipeline == 1) {
     return request;
   }
   request.chunks = entry.chunks > 0 ? entry.chunks : par.virtual_pipeline;
   request.group = schedule.group.value_or(0);
-  request.extra_warmup = schedule.extra_warmup;
+  request.extra_warmup = schedule.extra_warmup + pairs;
   request.memory_limit = schedule.memory_limit;
   request.vocabulary = schedule.vocabulary;
   return request;
@@ -112,6 +114,19 @@ double weight_memory(const Plan& plan) {
   return all > 0 ? std::min(1.0, (inputs + gradients) / all) : 1.0;
 }
 
+// Each forward runs beside the backward behind it.
+void pair_passes(schedule::Order& order) {
+  for (auto& slots : order.ranks) {
+    for (std::size_t i = 0; i + 1 < slots.size(); ++i) {
+      if (slots[i].pass == schedule::Pass::forward &&
+          slots[i + 1].pass == schedule::Pass::backward) {
+        slots[i].with_next = true;
+        ++i;
+      }
+    }
+  }
+}
+
 // The schedule's order and the layers of each rank's chunks.
 std::optional<Infeasible> place_and_order(Plan& plan) {
   const job::Job& job = plan.job;
@@ -137,12 +152,31 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
             one_chunk || entry->chunks == 1 ? "one chunk" : fmt::format("{} chunks", entry->chunks),
             par.virtual_pipeline));
   }
+  if (par.overlap.expert && par.expert > 1 && p > 1 && !pairs_passes(job) &&
+      !schedule.name.starts_with("dualpipe")) {
+    // A forward that leaves with its pair reaches the last stage late: without chunks too few
+    // micro-batches are under way (Megatron-LM asks for a virtual pipeline).
+    return infeasible(
+        "parallelism.overlap.expert",
+        fmt::format(
+            "{} has no pairs of passes; expected interleaved_1f1b, dualpipe, dualpipe_v, or no "
+            "pipeline",
+            schedule.name));
+  }
   const schedule::Request request = request_of(plan, *entry);
   auto order = p == 1 ? schedule::make("1f1b", request) : schedule::make(schedule.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
   plan.order = std::get<schedule::Order>(std::move(order));
+  if (pairs_passes(job)) {
+    pair_passes(plan.order);
+    if (const auto played = schedule::play(plan.order, request, {});
+        std::holds_alternative<Infeasible>(played)) {
+      return infeasible("parallelism.overlap.expert",
+                        "forwards and backwards of this schedule cannot run as pairs");
+    }
+  }
   return place_stages(plan);
 }
 
@@ -273,6 +307,15 @@ std::int64_t padded_vocab(const job::Job& job, int tensor) {
   const bool megatron = job.system.family == job::System::Family::megatron;
   const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
   return model::padded_vocab(job.model.vocab, divisor, tensor);
+}
+
+bool pairs_passes(const job::Job& job) {
+  const auto& par = job.parallelism;
+  if (!par.overlap.expert || par.expert == 1) {
+    return false;
+  }
+  const schedule::Entry* entry = schedule_of(job);
+  return par.pipeline == 1 || (entry != nullptr && entry->name == "interleaved_1f1b");
 }
 
 int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }

@@ -386,6 +386,10 @@ TEST_CASE(
   }
   cases.push_back(
       {&experts, "pipeline: 2, expert: 4, expert_tensor: 1, context: 2, sharding: zero1"});
+  for (const char* pairs : {"expert: 8", "pipeline: 2, virtual_pipeline: 2, expert: 8"}) {
+    cases.push_back(
+        {&experts, fmt::format("{}, expert_tensor: 1, overlap: {{expert: true}}", pairs)});
+  }
   cases.push_back({&dense, "sharding: zero3, shard_size: 8, reshard_after_forward: false"});
   cases.push_back({&dense, "pipeline: 2, sharding: zero2"});
   forecast::Options bound;

@@ -165,7 +165,7 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
   CHECK(mean_size(folding) <= 0.12);
   const auto bridge = forecast_rows("megatron-bridge-moe.jsonl", "throughput");
   REQUIRE(bridge.size() == 63);
-  CHECK(mean_size(bridge) <= 0.21);
+  CHECK(mean_size(bridge) <= 0.23);
 }
 
 TEST_CASE("a forecast does not see what was measured, nor which row it is") {
