@@ -105,6 +105,9 @@ void StageBuilder::make_units() {
       switch (recompute.kind) {
         case Kind::none:
         case Kind::selective:
+        case Kind::modules:
+        case Kind::per_op:
+        case Kind::optimal:
           break;
         case Kind::full:
           unit.recomputed = unit.keeps_input = true;

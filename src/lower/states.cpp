@@ -22,6 +22,11 @@ double moment_bytes(const job::Memory& memory) {
     case job::Optimizer::adamw_8bit:
       return 2 + 2 * 4.0 / 256;  // block scales of 256 (bitsandbytes, torchao)
     case job::Optimizer::sgd:
+      return memory.momentum > 0 ? width : 0;
+    case job::Optimizer::lion:
+    case job::Optimizer::muon:
+      return width;
+    case job::Optimizer::adafactor:
       return 0;
   }
   return 0;

@@ -2,6 +2,7 @@
 #include "stepcast/planner/compare.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <exception>
@@ -54,6 +55,12 @@ std::string recompute_name(const job::Recompute& r) {
       return fmt::format("uniform {}", r.layers);
     case Kind::block:
       return fmt::format("block {}", r.layers);
+    case Kind::modules:
+      return fmt::format("{}", fmt::join(r.modules, " "));
+    case Kind::per_op:
+      return r.policy;
+    case Kind::optimal:
+      return "optimal";
   }
   return "";
 }

@@ -179,6 +179,13 @@ struct Node {
   Bandwidth pcie_uplink;     // a switch's link to its root port, per direction; 0: as fast as one GPU's
   Bandwidth inter_socket;    // between two sockets, per direction; 0: never the narrowest
   bool peer_to_peer = true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
+  // What offloading uses; all GPUs of the node share it. 0: not known, and offloading there is refused.
+  Bytes host_memory;                // DRAM of the node
+  Bandwidth host_memory_bandwidth;  // of all sockets, as the data sheet states
+  int cpu_cores = 0;                // physical
+  Bytes nvme;                       // local drives, together
+  Bandwidth nvme_read;
+  Bandwidth nvme_write;
   std::string source;
 };
 
@@ -353,11 +360,40 @@ struct Nccl {
 };
 
 struct Recompute {
-  enum class Kind { none, selective, full, every, uniform, block } kind = Kind::none;
+  enum class Kind { none, selective, full, every, uniform, block, modules, per_op, optimal } kind = Kind::none;
   int layers = 1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
+  // modules: as Megatron-LM's --recompute-modules names them (core_attn, layernorm, mlp, moe, moe_act, mla_up_proj,
+  // shared_experts, ...); what is redone of each layer.
+  std::vector<std::string> modules = {};
+  std::string policy = {};  // per_op: "sac" (torchtitan's selective op policy)
+  Bytes budget{0};          // optimal: allocated bytes of a GPU, all states included (Beaumont et al., rotor)
 };
 
-enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16 };
+enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16, adafactor, lion, muon };
+
+// What lives outside the GPU, and how much of it.
+enum class OffloadTarget { none, cpu, nvme };
+struct OffloadPart {
+  OffloadTarget to = OffloadTarget::none;
+  double ratio = 1;  // share that is offloaded (Yuan et al.'s alpha, DeepSpeed's Twin-Flow ratio, Gemini's fractions)
+};
+struct Offload {
+  OffloadPart optimizer;      // moments and master weights; the step runs on the CPU (ZeRO-Offload, ZeRO-Infinity)
+  OffloadPart parameters;     // fetched before use (ZeRO-Infinity, FSDP's CPU offload)
+  OffloadPart gradients;      // follow the optimizer unless stated
+  OffloadPart activations;    // saved tensors, or the inputs that recomputation keeps
+  int activation_layers = 0;  // only those of the first n layers of a stage (Megatron-Bridge); 0: all
+  int tiling = 1;             // memory-centric tiling: a layer's linears run as so many in turn (ZeRO-Infinity)
+  int prefetch = 1;           // units that are fetched ahead; 0: when their turn comes
+  Bytes page{0};              // states live in pages of so much (Angel-PTM); 0: arrays as they are
+  Bytes chunk{0};             // and move in chunks of so much (Gemini); 0: unit by unit
+  bool pinned = true;         // pageable host memory copies slower and does not overlap
+  bool overlap = true;        // copies beside compute, on their own streams
+  bool any() const {
+    return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||
+           gradients.to != OffloadTarget::none || activations.to != OffloadTarget::none;
+  }
+};
 
 struct StateDTypes {
   DType parameters = DType::bf16;
@@ -369,7 +405,12 @@ struct StateDTypes {
 
 struct Memory {
   Recompute recompute;
+  // Of the micro-batches in flight on a stage, so many keep all they can instead of what `recompute` says (Korthikanti et
+  // al., 2205.05198, appendix C).
+  int whole_micro_batches = 0;
+  Offload offload;
   Optimizer optimizer = Optimizer::adamw;
+  double momentum = 0;  // of sgd; 0: it keeps no state
   StateDTypes dtypes;
   enum class Allocator { caching, expandable_segments } allocator = Allocator::caching;
 };

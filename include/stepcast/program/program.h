@@ -106,12 +106,34 @@ struct HostOp {
 enum class MemoryCategory : std::uint8_t { parameters, gradients, optimizer, activations, communication, workspace, other };
 constexpr int kMemoryCategories = 7;
 
+// Where a buffer lives. What is not on the device is counted against the node's host memory or NVMe, and is no part of an
+// allocator trace.
+enum class Place : std::uint8_t { device, host, nvme };
+constexpr int kPlaces = 3;
+
+// A tensor as the framework's allocator sees it: what a buffer consists of. `begin` and `end` are places among the
+// operators of a pass, so that the tensors of one pass are allocated and freed in their true order: `begin` in the pass
+// that allocates the buffer, `end` in the one that releases it. Of a transient buffer both lie in the one pass.
+struct Block {
+  std::int64_t bytes = 0;  // as requested, before the allocator rounds
+  std::uint32_t label = 0;
+  std::uint16_t begin = 0;
+  std::uint16_t end = 0xffff;  // behind the pass's last operator
+};
+
 struct Buffer {
   Bytes bytes;
   MemoryCategory category = MemoryCategory::other;
   StreamIndex stream = 0;
   bool persistent = false;  // allocated before the first step, never released
   std::uint32_t label = 0;
+  // Its tensors, into Program::blocks; none: one of `bytes`. Buffers of equal shape may share them.
+  std::uint32_t first_block = 0;
+  std::uint32_t blocks = 0;
+  // A pass's temporaries: `bytes` is what they add to the peak at most, each block lives from its `begin` to its `end`.
+  bool transient = false;
+  bool lazy = false;  // persistent, made at the end of the first step (PyTorch's optimizer states)
+  Place place = Place::device;
 };
 
 struct Stream {
@@ -127,11 +149,13 @@ struct Program {
   std::vector<Transfer> transfers;
   std::vector<HostOp> host;  // the launches add up to tasks.size()
   std::vector<Buffer> buffers;
+  std::vector<Block> blocks;
   std::vector<std::string> labels;
   std::uint32_t communicator_roles = 0;
   std::uint32_t channel_roles = 0;
-  Bytes outside_allocator;  // context, NCCL buffers, libraries
-  Bytes first_step_extra;   // transient bytes that only the first step needs
+  Bytes outside_allocator;                                   // context, NCCL buffers, libraries
+  std::vector<std::pair<std::string, Bytes>> outside_parts;  // what that is made of
+  Bytes first_step_extra;                                    // transient bytes that only the first step needs
 };
 
 // ---------------------------------------------------------------- the shared world

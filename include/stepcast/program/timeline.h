@@ -33,7 +33,9 @@ struct RankResult {
   std::int64_t first_step_peak = 0;
   std::int64_t steady = 0;  // bytes live at the step's boundary
   std::array<std::int64_t, kMemoryCategories> at_peak{};
-  std::int64_t peak_at = 0;  // host time of the peak within the step
+  std::int64_t peak_at = 0;    // host time of the peak within the step
+  std::int64_t host_peak = 0;  // bytes at Place::host, and at Place::nvme
+  std::int64_t nvme_peak = 0;
 };
 
 struct Timeline {

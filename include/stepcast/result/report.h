@@ -34,6 +34,7 @@ struct StageMemory {
   Bytes first_step_peak;
   Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
   Time at{0};
+  Bytes host, nvme;  // of one rank, outside its GPU
 };
 
 struct Traffic {
@@ -70,7 +71,9 @@ struct Report {
   std::vector<StageBreakdown> breakdown;
   Bytes capacity;  // usable, per GPU
   bool fits = true;
-  Estimate peak;  // process memory, bytes
+  Bytes host_capacity, nvme_capacity;  // of a node; 0: not known
+  Bytes host_used, nvme_used;          // of the node that uses most
+  Estimate peak;                       // process memory, bytes
   std::vector<StageMemory> memory;
   std::vector<Traffic> traffic;
   std::vector<CalibrationUse> calibration;

@@ -61,7 +61,8 @@ const schedule::Entry* schedule_of(const job::Job& job);
 std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(const job::Job& job, schedule::Placement placement,
                                                                        int chunks);
 
-// Whether forwards and backwards of interleaved 1F1B, or of a loop without stages, run in pairs, so that the tokens of one travel beside the compute of the other
+// Whether forwards and backwards of interleaved 1F1B, or of a loop without stages, run in pairs, so that the tokens of one
+// travel beside the compute of the other
 // (--overlap-moe-expert-parallel-comm: with one more warm-up forward).
 bool pairs_passes(const job::Job& job);
 

@@ -1,0 +1,54 @@
+// A rank's allocator trace through the caching allocator: from the program's buffers and when they are allocated and
+// released to what the framework allocates, keeps active and reserves.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepcast/memory/allocator.h"
+#include "stepcast/program/program.h"
+#include "stepcast/program/timeline.h"
+
+namespace stepcast::memory {
+
+struct ReplayOptions {
+  AllocatorOptions allocator;
+  int steps = 2;          // the trace is one step's; the first differs by what stands before it and what is lazy
+  bool record = false;    // fill `events`, `at_peak`, `segments`
+};
+
+// One tensor's allocation or release in the last step.
+struct TensorEvent {
+  std::int64_t time = 0;  // picoseconds of the step
+  BlockId id = 0;
+  std::uint32_t buffer = 0;      // into Program::buffers
+  std::uint32_t block = 0;       // into Program::blocks, kNone: the whole buffer
+  std::int64_t bytes = 0;
+  bool allocate = false;
+  AllocatorStats after;
+};
+
+struct Tensor {  // that stands at the peak of allocated bytes
+  std::uint32_t buffer = 0;
+  std::uint32_t block = 0;
+  std::int64_t bytes = 0;
+  std::int64_t since = 0;  // picoseconds; below zero: from the step before
+};
+
+struct Replayed {
+  AllocatorStats first;    // peaks of the first step, what stands before it included
+  AllocatorStats peak;     // of the last step; `reserved` is at its end, as it never shrinks by itself
+  AllocatorStats steady;   // at its end
+  bool out_of_memory = false;
+  int retries = 0;
+  std::vector<TensorEvent> events;
+  std::vector<Tensor> at_peak;
+  std::vector<CachingAllocator::Segment> segments;  // at the last step's end
+};
+
+// `trace`: of one steady step, in the order of the host (Timeline::memory). Buffers whose place is not the device are left
+// out. LAW: reserved >= active >= allocated >= requested; a steady step ends as it began.
+Replayed replay(const program::Program& program, const std::vector<program::MemoryEvent>& trace,
+                const ReplayOptions& options = {});
+
+}  // namespace stepcast::memory
