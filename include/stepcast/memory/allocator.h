@@ -13,10 +13,10 @@ namespace stepcast::memory {
 
 struct AllocatorOptions {
   bool expandable_segments = false;
-  Bytes limit{0};                      // what segments may add up to; 0: no limit
-  double gc_threshold = 0;             // garbage_collection_threshold: share of the limit; 0: off
-  std::int64_t max_split = 0;          // max_split_size_mb, in bytes; 0: no bound
-  int round_up_divisions = 0;          // roundup_power2_divisions; 0: off
+  Bytes limit{0};              // what segments may add up to; 0: no limit
+  double gc_threshold = 0;     // garbage_collection_threshold: share of the limit; 0: off
+  std::int64_t max_split = 0;  // max_split_size_mb, in bytes; 0: no bound
+  int round_up_divisions = 0;  // roundup_power2_divisions; 0: off
 };
 
 struct AllocatorStats {
@@ -46,6 +46,18 @@ class CachingAllocator {
   const AllocatorStats& peak() const;
   void reset_peak();
   int retries() const;  // num_alloc_retries
+
+  // Where a live block lies; segments have addresses of their own.
+  std::int64_t address(BlockId block) const;
+  std::int64_t size(BlockId block) const;  // as `allocated` counts it
+
+  // Memory taken from the driver and given back, in order: segments, or the pages of an expandable one.
+  struct SegmentEvent {
+    std::int64_t time = 0, address = 0, bytes = 0;
+    std::uint8_t stream = 0;
+    bool made = false, expandable = false;
+  };
+  const std::vector<SegmentEvent>& segment_events() const;
 
   // Segments in order of creation, their blocks by address: what a memory snapshot shows.
   struct Block {
