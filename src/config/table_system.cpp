@@ -277,6 +277,13 @@ const Table<System>& system_table() {
                "Memory of the CUDA context and libraries; 0: by device."),
       quantity("gemm_workspace", &System::gemm_workspace, false,
                "Workspace of one cuBLAS handle, inside the allocator; 0: by device."),
+      choice("activation_offload", &System::activation_offload,
+             Words<System::ActivationOffload>{{{"units", System::ActivationOffload::units},
+                                               {"spread", System::ActivationOffload::spread},
+                                               {"pairs", System::ActivationOffload::pairs}},
+                                              {}},
+             "How offloaded activations travel: unit by unit, spread over all layers (Transformer "
+             "Engine's cpu_offload), or beside forward-backward pairs (Yuan et al.)."),
       schedules(),
       cannot(),
       survey(),

@@ -383,12 +383,15 @@ struct Offload {
   OffloadPart gradients;      // follow the optimizer unless stated
   OffloadPart activations;    // saved tensors, or the inputs that recomputation keeps
   int activation_layers = 0;  // only those of the first n layers of a stage (Megatron-Bridge); 0: all
-  int tiling = 1;             // memory-centric tiling: a layer's linears run as so many in turn (ZeRO-Infinity)
-  int prefetch = 1;           // units that are fetched ahead; 0: when their turn comes
-  Bytes page{0};              // states live in pages of so much (Angel-PTM); 0: arrays as they are
-  Bytes chunk{0};             // and move in chunks of so much (Gemini); 0: unit by unit
-  bool pinned = true;         // pageable host memory copies slower and does not overlap
-  bool overlap = true;        // copies beside compute, on their own streams
+  // Only what these modules save, as Megatron-LM's --offload-modules names them (attn_norm, core_attn, attn_proj, mlp_norm,
+  // expert_fc1, moe_act, qkv_linear); empty: all.
+  std::vector<std::string> activation_modules = {};
+  int tiling = 1;       // memory-centric tiling: a layer's linears run as so many in turn (ZeRO-Infinity)
+  int prefetch = 1;     // units that are fetched ahead; 0: when their turn comes
+  Bytes page{0};        // states live in pages of so much (Angel-PTM); 0: arrays as they are
+  Bytes chunk{0};       // and move in chunks of so much (Gemini); 0: unit by unit
+  bool pinned = true;   // pageable host memory copies slower and does not overlap
+  bool overlap = true;  // copies beside compute, on their own streams
   bool any() const {
     return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||
            gradients.to != OffloadTarget::none || activations.to != OffloadTarget::none;
@@ -480,6 +483,11 @@ struct System {
   bool overlap_pairs = true;           // DualPipe's F&B run side by side; false: in turn (PyTorch's OVERLAP_F_B)
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
   std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
+
+  // How saved activations travel where a job offloads them (lower/activation_moves.h): behind each unit, back some units
+  // ahead (torch's saved-tensor hooks on streams: torchtune, torchtitan); those of the first layers spread over all
+  // (Transformer Engine's cpu_offload); a chunk beside the next forward-backward pair (Yuan et al., USENIX ATC'24).
+  enum class ActivationOffload { units, spread, pairs } activation_offload = ActivationOffload::units;
 
   // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'
   // ("zero2+pipeline"). Marks of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.
