@@ -1,0 +1,91 @@
+// Kernels and memory of a row: attention, loss, recomputation, allocator, formats.
+#include <array>
+
+#include "row_builder.h"
+
+namespace stepcast::interop {
+
+void RowBuilder::write_kernels() {
+  Json k = Json::object();
+  std::string chosen = attention();
+  if (!chosen.empty()) {
+    k["attention"] = chosen;
+  } else {
+    assume("the framework's attention kernel", kAttentionUnknown);
+    if (zero_bubble()) {  // Megatron-LM without --use-flash-attn, which the fork's examples of
+                          // 2023 leave off
+      k["attention"] = "unfused";
+    }
+  }
+  if (const auto compiled = job["compile"].flag()) {
+    k["compile"] = *compiled;
+  }
+  if (const auto graphs = job["cuda_graph"].flag()) {
+    // Graphs of attention and router leave the experts to the host (Megatron-LM,
+    // --cuda-graph-scope).
+    const bool experts_outside =
+        model["moe"].is_map() && contains(row["overlap"].text(), "cuda_graph=transformer_engine");
+    k["cuda_graph"] = *graphs && !experts_outside;
+  } else if (contains(row["overlap"].text(),
+                      "full_iter")) {  // named in the recipe's helpers alone
+    k["cuda_graph"] = true;
+  }
+  if (const std::string loss = job["loss"].text(); !loss.empty()) {
+    k["loss"] = loss;
+  } else if (contains(framework(), "llm-foundry")) {
+    k["loss"] = "fused";  // its models' default loss_fn is fused_crossentropy
+  }
+  if (!k.empty()) {
+    out["kernels"] = k;
+  }
+}
+
+void RowBuilder::write_memory() {
+  Json m = Json::object();
+  const Fields recompute = job["recompute"];
+  if (recompute.is_map()) {
+    if (const auto every = recompute["every"].integer()) {
+      m["recompute"] = {{"every", *every}};
+    } else if (recompute["modules"].present()) {
+      // Norms and activations alone: their kernels again, a few percent of a layer.
+      m["recompute"] = "none";
+      assume("recomputed norms and activations take no time", kCheapRecompute);
+    } else {
+      assume("the framework's default recomputation", kRecomputeUnknown);
+    }
+  } else if (job["schedule"].text() == "1f1b_recompute") {
+    m["recompute"] = "full";
+  } else if (recompute.present()) {
+    m["recompute"] = recompute.text();
+    const std::int64_t layers = flags["recompute-num-layers"].integer_or(1);
+    const std::string method = flags["recompute-method"].text();
+    if (recompute.text() == "full" && (method == "uniform" || method == "block")) {
+      m["recompute"] = {{method, layers}};
+    }
+  } else {
+    assume("the framework's default recomputation", kRecomputeUnknown);
+  }
+  if (const std::string allocator = job["allocator"].text(); !allocator.empty()) {
+    m["allocator"] = allocator;
+  }
+  if (half_gradients()) {
+    const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";
+    m["dtypes"] = {{"gradients", half}, {"reduce", half}};
+  }
+  if (functional() && job["precision"].text() == "fp16" &&
+      !flags["accumulate-allreduce-grads-in-fp32"].is_true()) {
+    m["dtypes"] = {{"gradients", "fp16"}, {"reduce", "fp16"}};  // Megatron's default for --fp16
+  }
+  if (!m.empty()) {
+    out["memory"] = m;
+  }
+  static constexpr std::array<std::pair<const char*, const char*>, 4> algorithms{
+      {{"Ring", "ring"}, {"Tree", "tree"}, {"NVLS", "nvls"}, {"NVLSTree", "nvlstree"}}};
+  for (const auto& [environment, name] : algorithms) {
+    if (row["env"]["NCCL_ALGO"].text() == environment) {
+      out["nccl"] = {{"algo", name}};
+    }
+  }
+}
+
+}  // namespace stepcast::interop

@@ -1,0 +1,158 @@
+// The cluster and the generation of the training system of a row.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <regex>
+
+#include "row_builder.h"
+#include "cluster_of_row.h"
+#include "stepcast/config/config.h"
+
+namespace stepcast::interop {
+
+std::optional<Skipped> RowBuilder::write_cluster() {
+  const Fields device = job["device"];
+  const std::string name = device.is_map() ? device["use"].text() : device.text();
+  const ReferenceNode reference = reference_node(name);
+  const std::int64_t gpus = ranks();
+  if (gpus < 1 || gpus > 10'000'000) {
+    return Skipped{"incomplete", fmt::format("{} GPUs", gpus)};
+  }
+  if (reference.name.empty() && gpus > 1) {
+    return Skipped{"no device", "no reference node for " + name};
+  }
+  const int per_node = static_cast<int>(row["gpus_per_node"].count_or(reference.gpus));
+  const Spread on = spread(static_cast<int>(gpus), std::max(per_node, 1));
+  Json c = Json::object();
+  c["use"] = reference.name.empty() ? "dgx-a100" : std::string(reference.name);
+  c["nodes"] = on.nodes;
+  c["gpus_per_node"] = on.gpus_per_node;
+  if (device.is_map()) {
+    Json d = Json::object();
+    for (const auto& entry : device.value()->entries) {
+      d[entry.key] = entry.value.scalar;
+    }
+    c["device"] = d;
+  } else {
+    c["device"] = name;
+  }
+  if (on.nodes > 1) {
+    if (const auto nics = parse_nics(row["inter_node"].text(), std::max(per_node, 1))) {
+      c["node"] = {{"nics", nics->per_node}, {"nic", fmt::format("{:g} Gb/s", nics->gigabits)}};
+    } else {
+      assume("the reference node's network", kNetworkUnknown);
+    }
+  }
+  out["cluster"] = c;
+  return std::nullopt;
+}
+
+// The first preset of the list that exists: a software generation that has none falls back on its
+// ancestor.
+std::vector<std::string> RowBuilder::systems() {
+  const std::string f = framework();
+  const bool flash = contains(attention(), "flash") || contains(attention(), "cudnn");
+  const bool sp = parallel["sequence_parallel"].is_true();
+  const std::int64_t year = row["year"].integer_or(9999);
+  if (contains(f, "zero-bubble") || contains(f, "VocabularyParallelism")) {
+    return {"zero-bubble", "megatron-lm-2023"};
+  }
+  if (contains(f, "MaxText")) {
+    return {"maxtext"};
+  }
+  if (contains(f, "Bridge")) {
+    return {"megatron-bridge", "nemo", "megatron-lm"};
+  }
+  if (contains(f, "NeMo")) {
+    return {"nemo", "megatron-lm"};
+  }
+  if (contains(f, "Megatron-DeepSpeed")) {  // forked from Megatron-LM in 2021
+    return {"megatron-lm-2021"};
+  }
+  if (contains(f, "Megatron")) {
+    const bool old_features = !flash && !sp && ep() == 1 &&
+                              !parallel["sequence_parallel"].flag().has_value() &&
+                              job["recompute"].text() == "full";
+    if (year <= 2021 || (year < 9999 && old_features)) {
+      return {"megatron-lm-2021"};
+    }
+    if (year <= 2022) {
+      return {"megatron-lm-2022"};
+    }
+    if (year <= 2024 && !contains(f, "Core")) {
+      return {"megatron-lm-2023", "megatron-lm"};
+    }
+    return {"megatron-lm"};
+  }
+  if (contains(f, "torchtitan") || contains(f, "torchtune")) {
+    return {"torchtitan", "pytorch-fsdp2"};
+  }
+  if (contains(f, "Composer") || contains(f, "llm-foundry")) {
+    return {"composer", "pytorch-fsdp1", "pytorch-fsdp2"};
+  }
+  if (contains(f, "litgpt")) {
+    return parallel["fsdp"].is_true() ? std::vector<std::string>{"pytorch-fsdp1", "pytorch-fsdp2"}
+                                      : std::vector<std::string>{"pytorch-ddp"};
+  }
+  if (contains(f, "DeepSpeed")) {
+    return {"deepspeed"};
+  }
+  assume(fmt::format("'{}' behaves as Megatron-LM", f), kFrameworkUnknown);
+  return {flash || year > 2022 ? "megatron-lm-2023" : "megatron-lm-2022", "megatron-lm"};
+}
+
+void RowBuilder::write_system() {
+  const std::vector<std::string> known = config::list("systems");
+  const std::vector<std::string> wanted = systems();
+  const auto chosen = std::find_if(wanted.begin(), wanted.end(), [&](const std::string& name) {
+    return std::find(known.begin(), known.end(), name) != known.end();
+  });
+  Json s = {{"use", chosen == wanted.end() ? wanted.back() : *chosen}};
+  if (functional()) {
+    s["gradient_accumulation_fusion"] = !flags["no-gradient-accumulation-fusion"].is_true();
+    if (flags["transformer-impl"].text() == "local") {
+      s["transformer_engine"] = false;
+    }
+    write_workspace(s);
+    if (flags["no-masked-softmax-fusion"].is_true()) {
+      s["fused_softmax"] = false;
+    }
+    if (flags["no-rope-fusion"].is_true()) {
+      s["fused_rotary"] = false;
+    }
+  }
+  if (contains(framework(), "Megatron-DeepSpeed")) {
+    s["cannot"] = Json::object();  // DeepSpeed brought ZeRO to the Megatron-LM of 2021
+  }
+  if (contains(parallel["schedule"].text(), "all-reduce optimizer synchronisation")) {
+    s["optimizer_post_validation"] = false;
+  }
+  const std::string raw = row["attention"].text();
+  if (aleph_alpha()) {  // "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
+    s["fused_norm"] = contains(raw, "RMS kernel");
+    s["fused_softmax"] = raw == "fused";
+  }
+  out["system"] = s;
+}
+
+// CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of a cuBLAS handle.
+void RowBuilder::write_workspace(Json& s) {
+  const std::string stated = row["env"]["CUBLAS_WORKSPACE_CONFIG"].text();
+  static const std::regex form(R"(:(\d{1,7}):(\d{1,3}))");
+  std::smatch m;
+  if (std::regex_match(stated, m, form)) {
+    s["gemm_workspace"] = fmt::format("{} KiB", std::stoll(m[1]) * std::stoll(m[2]));
+  }
+}
+
+std::string RowBuilder::attention() const {
+  const std::string raw = row["attention"].text();
+  if (aleph_alpha()) {
+    return raw == "torch" || raw == "fused" ? "unfused"
+           : contains(raw, "attentionv1")   ? "flash1"
+                                            : "flash2";
+  }
+  return job["attention"].text();
+}
+
+}  // namespace stepcast::interop
