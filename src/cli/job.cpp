@@ -16,6 +16,7 @@
 #include "stepcast/interop/launch.h"
 #include "stepcast/report/report.h"
 #include "stepcast/schedule/schedule.h"
+#include "stepcast/search/advice.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {
@@ -69,8 +70,10 @@ int print_lists() {
   return done;
 }
 
-// Files of a training system: the job, and what was found for --show-job.
-std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options& given) {
+// Files of a training system: the job, and what was found for --show-job. Quiet: without warnings
+// of what the files hold.
+std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options& given,
+                                                                   bool quiet = false) {
   if (given.from.empty()) {
     for (const auto& [option, value] : {std::pair{"--model", &given.model},
                                         {"--cluster", &given.cluster},
@@ -102,7 +105,7 @@ std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options
     }
   }
   for (const std::string& line : interop::warnings(launch)) {
-    write_stderr(line + "\n");
+    write_stderr(quiet ? "" : line + "\n");
   }
   return {config::parse(launch.job, given.overrides), std::move(launch)};
 }
@@ -121,6 +124,22 @@ std::string show(config::Loaded loaded, const std::optional<interop::Launch>& la
     }
   }
   return config::show(loaded) + interop::describe(*launch);
+}
+
+// What would make a job fit. The same files are read again with more overrides; what they refuse is
+// no advice.
+std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const Options& given,
+                                   const job::Job& job, const result::Report& report) {
+  const auto loader = [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
+    Options changed = given;
+    changed.overrides.insert(changed.overrides.end(), more.begin(), more.end());
+    try {
+      return load_job(changed, true).first.job;
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  };
+  return search::advise(forecaster, job, report, loader);
 }
 
 int run(const Options& given) {
@@ -176,6 +195,15 @@ int run(const Options& given) {
   auto& report = std::get<result::Report>(outcome);
   report.job_json = config::to_json(loaded.job);
   const auto stop = std::chrono::steady_clock::now();
+  if (!report.fits && options.fidelity != forecast::Fidelity::bound) {
+    report.advice = advise(forecaster, given, loaded.job, report);
+    if (report.advice.empty()) {
+      report.notes.push_back(
+          "no recomputation, offloading, sharding, smaller micro-batch or larger grid that was "
+          "tried "
+          "makes it fit");
+    }
+  }
 
   const std::string json = given.json.empty() ? "" : report::json(report);
   if (json_file) {

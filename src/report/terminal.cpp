@@ -401,12 +401,14 @@ std::string advice(const Report& report, const Paint& paint, int width) {
   if (report.advice.empty()) {
     return "";
   }
-  TextTable table({{"change", Align::left}, {"peak"}, {"step time"}});
+  TextTable table({{"--set", Align::left}, {"peak"}, {"step time"}, {"against this job"}});
   for (const result::Advice& one : report.advice) {
+    const double step = to_seconds(one.step_time);
     table.row({one.change, gibibytes(static_cast<double>(one.peak.count())) + " GiB",
-               duration(to_seconds(one.step_time))});
+               duration(step),
+               fmt::format("{:+.1f} %", 100 * (step / report.step_time.value - 1))});
   }
-  return heading(paint, width, "What would help") + table.text(paint, width);
+  return heading(paint, width, "What makes it fit, cheapest first") + table.text(paint, width);
 }
 
 std::string foundations(const Report& report, const Paint& paint, int width) {

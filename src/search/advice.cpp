@@ -1,0 +1,122 @@
+// Single changes first; where none is enough, those that save most are combined.
+#include "stepcast/search/advice.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <variant>
+
+namespace stepcast::search {
+namespace {
+
+struct Tried {
+  std::vector<std::string> overrides;
+  double step = 0;  // seconds
+  double peak = 0;  // process memory, bytes
+  bool fits = false;
+};
+
+std::string key_of(const std::string& override) { return override.substr(0, override.find('=')); }
+
+// Whether both set one key, or one sets a key inside the other's.
+bool clash(const std::vector<std::string>& a, const std::vector<std::string>& b) {
+  const auto within = [](const std::string& inner, const std::string& outer) {
+    return inner == outer || inner.rfind(outer + ".", 0) == 0;
+  };
+  for (const std::string& x : a) {
+    for (const std::string& y : b) {
+      if (within(key_of(x), key_of(y)) || within(key_of(y), key_of(x))) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+std::optional<Tried> attempt(forecast::Forecaster& forecaster, const Loader& loader,
+                             std::vector<std::string> overrides) {
+  const std::optional<job::Job> job = loader(overrides);
+  if (!job) {
+    return std::nullopt;
+  }
+  const auto outcome = forecaster.forecast(*job);
+  const auto* report = std::get_if<result::Report>(&outcome);
+  if (report == nullptr) {
+    return std::nullopt;
+  }
+  return Tried{std::move(overrides), report->step_time.value, report->peak.value, report->fits};
+}
+
+// Worth combining: what lowers the peak. Sorted by bytes saved.
+void sort_by_saving(std::vector<Tried>& tried, double peak) {
+  std::erase_if(tried, [&](const Tried& t) { return t.peak >= peak; });
+  std::stable_sort(tried.begin(), tried.end(),
+                   [](const Tried& a, const Tried& b) { return a.peak < b.peak; });
+}
+
+// How many of the changes that save most are combined with each other: with three of them together that is at most 64 + 512
+// forecasts, of milliseconds each.
+constexpr std::size_t kCombined = 8;
+
+}  // namespace
+
+std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::Job& job,
+                                   const result::Report& misfit, const Loader& loader,
+                                   const AdviceOptions& options) {
+  std::vector<Tried> singles;
+  for (auto& overrides : changes(job, misfit)) {
+    if (auto tried = attempt(forecaster, loader, std::move(overrides))) {
+      singles.push_back(std::move(*tried));
+    }
+  }
+  const auto fits = [](const Tried& t) { return t.fits; };
+  std::vector<Tried> level = singles;
+  sort_by_saving(singles, misfit.peak.value);
+  if (singles.size() > kCombined) {
+    singles.resize(kCombined);
+  }
+  for (int depth = 1; depth < options.depth && std::none_of(level.begin(), level.end(), fits);
+       ++depth) {
+    sort_by_saving(level, misfit.peak.value);
+    if (level.size() > kCombined) {
+      level.resize(kCombined);
+    }
+    std::vector<Tried> next;
+    for (std::size_t i = 0; i < level.size(); ++i) {
+      for (std::size_t k = depth == 1 ? i + 1 : 0; k < singles.size(); ++k) {
+        if (clash(level[i].overrides, singles[k].overrides)) {
+          continue;
+        }
+        std::vector<std::string> both = level[i].overrides;
+        both.insert(both.end(), singles[k].overrides.begin(), singles[k].overrides.end());
+        std::sort(both.begin(), both.end());
+        const bool known = std::any_of(next.begin(), next.end(),
+                                       [&](const Tried& t) { return t.overrides == both; });
+        if (known) {
+          continue;
+        }
+        if (auto tried = attempt(forecaster, loader, std::move(both))) {
+          next.push_back(std::move(*tried));
+        }
+      }
+    }
+    level = std::move(next);
+  }
+  std::erase_if(level, [](const Tried& t) { return !t.fits; });
+  std::stable_sort(level.begin(), level.end(),
+                   [](const Tried& a, const Tried& b) { return a.step < b.step; });
+  std::vector<result::Advice> out;
+  for (const Tried& t : level) {
+    if (static_cast<int>(out.size()) == options.most) {
+      break;
+    }
+    // The report's times are picoseconds.
+    out.push_back({fmt::format("{}", fmt::join(t.overrides, " ")),
+                   Bytes(static_cast<std::int64_t>(t.peak)),
+                   Time(static_cast<std::int64_t>(t.step * 1e12))});
+  }
+  return out;
+}
+
+}  // namespace stepcast::search

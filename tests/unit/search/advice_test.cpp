@@ -1,0 +1,118 @@
+// Advice to jobs that do not fit: true, cheapest first, and about memory alone.
+#include "stepcast/search/advice.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+// Llama-3 8B on one node: far too many tokens a GPU, with whole optimizer states.
+constexpr const char* kJob =
+    "model: llama-3-8b\ncluster: {use: dgx-h100, nodes: 1}\nsystem: megatron-lm\n"
+    "workload: {sequence_length: 8192, global_batch: 64, micro_batch: 2}\n"
+    "parallelism: {sharding: none}\n";
+
+struct Case {
+  std::vector<std::string> overrides;
+  forecast::Forecaster forecaster{text::data_directory()};
+
+  std::optional<job::Job> load(const std::vector<std::string>& more) const {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), more.begin(), more.end());
+    try {
+      return config::parse(kJob, "job", all).job;
+    } catch (const InputError&) {
+      return std::nullopt;
+    }
+  }
+  result::Report forecast(const std::vector<std::string>& more = {}) {
+    return std::get<result::Report>(forecaster.forecast(load(more).value()));
+  }
+  std::vector<result::Advice> advise() {
+    const auto report = forecast();
+    REQUIRE_FALSE(report.fits);
+    return search::advise(forecaster, load({}).value(), report,
+                          [this](const auto& more) { return load(more); });
+  }
+};
+
+std::vector<std::string> words(const std::string& text) {
+  // Overrides hold spaces inside braces alone.
+  std::vector<std::string> out;
+  int depth = 0;
+  out.emplace_back();
+  for (const char c : text) {
+    depth += c == '{' ? 1 : c == '}' ? -1 : 0;
+    if (c == ' ' && depth == 0) {
+      out.emplace_back();
+    } else {
+      out.back() += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("What advice says is what the changed job's forecast says, the cheapest first") {
+  Case c;
+  const auto advice = c.advise();
+  REQUIRE_FALSE(advice.empty());
+  double last = 0;
+  for (const result::Advice& one : advice) {
+    CAPTURE(one.change);
+    const auto report = c.forecast(words(one.change));
+    CHECK(report.fits);
+    CHECK(static_cast<double>(one.peak.count()) == Approx(report.peak.value));
+    CHECK(to_seconds(one.step_time) == Approx(report.step_time.value).epsilon(1e-9));
+    CHECK(to_seconds(one.step_time) >= last);
+    last = to_seconds(one.step_time);
+    CHECK(words(one.change).size() == 1);  // a single change is enough here
+  }
+}
+
+TEST_CASE("Changes are combined where no single one is enough") {
+  Case c;
+  c.overrides = {"workload.micro_batch=8", "cluster.device.memory=60 GB"};
+  const auto advice = c.advise();
+  REQUIRE_FALSE(advice.empty());
+  for (const result::Advice& one : advice) {
+    CAPTURE(one.change);
+    const auto all = words(one.change);
+    CHECK(c.forecast(all).fits);
+    if (all.size() > 1) {  // none of its parts is enough alone
+      for (const std::string& part : all) {
+        CHECK_FALSE(c.forecast({part}).fits);
+      }
+    }
+  }
+}
+
+TEST_CASE("Advice changes no batch, number format or optimizer") {
+  Case c;
+  const job::Job before = c.load({}).value();
+  for (const auto& change : search::changes(before, c.forecast())) {
+    const auto after = c.load(change);
+    if (!after) {
+      continue;
+    }
+    CAPTURE(change.front());
+    CHECK(after->workload.global_batch == before.workload.global_batch);
+    CHECK(after->workload.sequence_length == before.workload.sequence_length);
+    CHECK(after->workload.precision == before.workload.precision);
+    CHECK(after->memory.optimizer == before.memory.optimizer);
+    CHECK(after->memory.dtypes.master == before.memory.dtypes.master);
+  }
+}
+
+TEST_CASE("A job that nothing saves gets no advice") {
+  Case c;
+  c.overrides = {"cluster.device.memory=2 GB", "cluster.device.usable_memory=2 GB"};
+  CHECK(c.advise().empty());
+}
