@@ -129,6 +129,11 @@ class StageBuilder {
   void data_kernel(program::StreamIndex stream, double bytes, cost::MemoryOp op, const char* label);
   void data_collective(program::StreamIndex stream, Role role, cost::Collective op, double bytes,
                        const char* what);
+  // offload_states.cpp. A movement of `bytes` beyond the GPU, behind what the stream and its waits
+  // hold; exposed, it counts as `category`. Nothing is issued for less than a byte.
+  Mark copy(program::StreamIndex stream, Carrier by, double bytes, const char* label,
+            program::Category category = program::Category::offload);
+  void make_host_streams();
   void host_copy(program::StreamIndex stream, double bytes, cost::CopyDirection direction,
                  const char* label);
 
@@ -206,10 +211,12 @@ class StageBuilder {
   program::StreamIndex expert_stream_ = 0;
   std::uint32_t ring_key_ = 0;     // ring steps in program order: a mispairing is a detected fault
   program::StreamIndex data_ = 0;  // gradients; FSDP: reduce-scatter
-  program::StreamIndex gather_ = 0;    // FSDP: all-gather
-  program::StreamIndex replicas_ = 0;  // HSDP: all-reduce
-  program::StreamIndex ticks_ = 0;     // Horovod's background thread
-  program::StreamIndex norm_ = 0;      // a norm that the step does not wait for
+  program::StreamIndex gather_ = 0;                   // FSDP: all-gather
+  program::StreamIndex replicas_ = 0;                 // HSDP: all-reduce
+  program::StreamIndex ticks_ = 0;                    // Horovod's background thread
+  program::StreamIndex to_device_ = 0, to_host_ = 0;  // copies; the compute stream: no overlap
+  program::StreamIndex nvme_read_ = 0, nvme_write_ = 0, cpu_ = 0;
+  program::StreamIndex norm_ = 0;  // a norm that the step does not wait for
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
