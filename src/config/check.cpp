@@ -71,7 +71,8 @@ void derive(Loaded& loaded) {
   if (!j.system.order.empty() && !set("cluster.order")) {
     j.cluster.order = j.system.order;
   }
-  if (!set("memory.offload.gradients")) {
+  // Megatron-LM's buffers of main gradients stay on the device (HybridDeviceOptimizer copies them).
+  if (!set("memory.offload.gradients") && j.system.family != job::System::Family::megatron) {
     j.memory.offload.gradients = j.memory.offload.optimizer;
   }
   // Parameters in fp32 are their own master copy.

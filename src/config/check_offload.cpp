@@ -54,11 +54,15 @@ std::vector<Infeasible> check_offload(const job::Job& j) {
           {n.nvme_write.count() > 0, "cluster.node.nvme_write", "the drives' write bandwidth"});
     }
     need(part, nvme ? "nvme" : "cpu", facts);
-    if (out.empty()) {
-      out.push_back({fmt::format("memory.offload.{}", part),
-                     fmt::format("offloading {} is not modelled yet; expected none", part)});
-    }
   };
+  if (o.parameters.to != OffloadTarget::none && j.parallelism.sharding != job::Sharding::zero3) {
+    out.push_back({"memory.offload.parameters",
+                   "parameters are offloaded where units are gathered before use; expected "
+                   "parallelism.sharding zero3, or none"});
+  }
+  if (o.tiling > 1) {
+    out.push_back({"memory.offload.tiling", "tiling is not modelled yet; expected 1"});
+  }
   check("optimizer", o.optimizer, true);
   check("parameters", o.parameters, false);
   check("gradients", o.gradients, false);
