@@ -8,6 +8,12 @@
 namespace stepcast::bound {
 namespace {
 
+// Of `bytes`, what stays on the device.
+std::int64_t left(std::int64_t bytes, const job::OffloadPart& part) {
+  const double share = part.to == job::OffloadTarget::none ? 0 : part.ratio;
+  return static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - share));
+}
+
 // What decides the price of a unit.
 struct Key {
   int tensor;
@@ -302,8 +308,11 @@ Result Bound::evaluate(const Candidate& c) {
         s.ramps) {  // the logits stand on top of their own micro-batch's activations
       activations = std::max(activations, least_chunk + u.head.kept);
     }
-    memory =
-        std::max(memory, states.parameters + states.gradients + states.optimizer + activations);
+    const job::Offload& away = job.memory.offload;
+    memory = std::max(memory, left(states.parameters, away.parameters) +
+                                  left(states.gradients, away.gradients) +
+                                  left(states.optimizer, away.optimizer) +
+                                  left(activations, away.activations));
     if (ranks_of_data > 1) {
       data = std::max(data, s.gradient_time(c, parameters, c.sharding == job::Sharding::none));
     }

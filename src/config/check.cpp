@@ -71,6 +71,10 @@ void derive(Loaded& loaded) {
   if (!j.system.order.empty() && !set("cluster.order")) {
     j.cluster.order = j.system.order;
   }
+  // Megatron-LM's buffers of main gradients stay on the device (HybridDeviceOptimizer copies them).
+  if (!set("memory.offload.gradients") && j.system.family != job::System::Family::megatron) {
+    j.memory.offload.gradients = j.memory.offload.optimizer;
+  }
   // Parameters in fp32 are their own master copy.
   if (j.memory.dtypes.parameters == DType::fp32 && !set("memory.dtypes.master")) {
     j.memory.dtypes.master = std::nullopt;
@@ -108,6 +112,9 @@ class Checker {
     nccl();
     grid();
     stages();
+    for (Infeasible& one : check_offload(j_)) {
+      out_.push_back(std::move(one));
+    }
     return std::move(out_);
   }
 

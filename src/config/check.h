@@ -16,6 +16,8 @@ void derive(Loaded& loaded);
 std::vector<Infeasible> check(const Loaded& loaded);
 // Those of the model alone (check_model.cpp).
 std::vector<Infeasible> check_model(const job::Model& model);
+// An offload target that the node lacks, or says too little of.
+std::vector<Infeasible> check_offload(const job::Job& job);
 // Those of the cluster alone.
 std::vector<Infeasible> check_cluster(const Loaded& loaded);
 

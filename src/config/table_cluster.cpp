@@ -316,6 +316,25 @@ Field<Node> nvlink_links() {
   return f;
 }
 
+// A figure above zero, or none: what is not known is not written either.
+template <class Q>
+Field<Node> stated(std::string key, Q Node::*member, std::string description) {
+  Field<Node> f = quantity(std::move(key), member, true, std::move(description));
+  f.write = [=](const Node& n) -> std::optional<Value> {
+    return n.*member == Q{} ? std::nullopt : std::optional(write_quantity(n.*member));
+  };
+  return f;
+}
+
+Field<Node> cpu_cores() {
+  Field<Node> f = integer("cpu_cores", &Node::cpu_cores, 1, 65'536,
+                          "Physical CPU cores of a node; left out: not known.");
+  f.write = [](const Node& n) -> std::optional<Value> {
+    return n.cpu_cores == 0 ? std::nullopt : std::optional(tree::number(std::int64_t{n.cpu_cores}));
+  };
+  return f;
+}
+
 Field<Fabric> torus() {
   Field<Fabric> f;
   Value schema = type_schema("array");
@@ -449,6 +468,15 @@ const Table<Node>& node_table() {
                "Links between two sockets (UPI, xGMI) per direction, as reached; 0: no limit."),
       boolean("peer_to_peer", &Node::peer_to_peer,
               "GPUs reach each other over PCIe; false: through host memory (GeForce)."),
+      stated("host_memory", &Node::host_memory,
+             "Host memory of a node, which its GPUs share; left out: not known, and offloading "
+             "there is refused."),
+      stated("host_memory_bandwidth", &Node::host_memory_bandwidth,
+             "Of all sockets together, by data sheet."),
+      cpu_cores(),
+      stated("nvme", &Node::nvme, "Local NVMe drives together; left out: none known."),
+      stated("nvme_read", &Node::nvme_read, "Their read bandwidth together."),
+      stated("nvme_write", &Node::nvme_write, "Their write bandwidth together."),
       string("source", &Node::source, "Where the figures come from."),
   };
   return table;

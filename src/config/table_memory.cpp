@@ -112,7 +112,7 @@ const Table<StateDTypes>& state_table() {
 const Table<Memory>& memory_table() {
   static const Table<Memory> table = {
       recompute(),
-      only<Memory>("offload", "none", "offloading", "Only none: offloading is not modelled yet."),
+      offload(),
       choice("optimizer", &Memory::optimizer,
              Words<Optimizer>{{{"adamw", Optimizer::adamw},
                                {"sgd", Optimizer::sgd},

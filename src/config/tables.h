@@ -15,6 +15,7 @@ const Table<job::Cluster>& cluster_table();
 const Table<job::System>& system_table();
 const Table<job::Parallelism>& parallelism_table();
 const Table<job::Memory>& memory_table();
+Field<job::Memory> offload();  // of memory_table
 const Table<job::Job>& job_table();
 
 // The job's keys with everything below them: what merging and the schema need.

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <vector>
 
@@ -14,10 +15,18 @@ using program::Program;
 
 struct Live {
   std::vector<bool> buffers;
-  std::int64_t bytes = 0;
+  std::int64_t bytes = 0;  // on the device
   std::array<std::int64_t, program::kMemoryCategories> by_category{};
+  std::array<std::int64_t, program::kPlaces> elsewhere{};
+  std::array<std::int64_t, program::kPlaces> most{};  // of `elsewhere`, so far
 
   void add(const Buffer& b, std::int64_t sign) {
+    if (b.place != program::Place::device) {
+      const auto at = static_cast<std::size_t>(b.place);
+      elsewhere[at] += sign * b.bytes.count();
+      most[at] = std::max(most[at], elsewhere[at]);
+      return;
+    }
     bytes += sign * b.bytes.count();
     by_category[static_cast<std::size_t>(b.category)] += sign * b.bytes.count();
   }
@@ -100,6 +109,7 @@ Ledger replay(const Program& p) {
   l.steady = live.bytes;
   const Step third = replay_step(p, false, live);
   l.periodic = third.peak == l.peak && live.bytes == l.steady;
+  l.place_peak = live.most;
   return l;
 }
 

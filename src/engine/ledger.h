@@ -15,6 +15,8 @@ struct Ledger {
   std::int64_t peak = 0;    // of a steady step
   std::int64_t steady = 0;  // live at its end
   std::array<std::int64_t, program::kMemoryCategories> at_peak{};
+  std::array<std::int64_t, program::kPlaces>
+      place_peak{};                // of all steps; not the device, whose is `peak`
   std::uint32_t peak_segment = 0;  // where in the host's step the peak is first reached
   std::int64_t peak_offset = 0;    // host time from the start of that segment
   bool periodic = true;            // the third step repeats the second

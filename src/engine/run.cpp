@@ -84,6 +84,8 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
     to.first_step_peak = l.first_step_peak;
     to.steady = l.steady;
     to.at_peak = l.at_peak;
+    to.host_peak = l.place_peak[static_cast<std::size_t>(program::Place::host)];
+    to.nvme_peak = l.place_peak[static_cast<std::size_t>(program::Place::nvme)];
     std::int64_t base = 0;
     if (m.segment_base(r, step, l.peak_segment, base)) {
       // The host runs ahead of the step, or behind it: the peak returns every period.

@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "host_memory.h"
 #include "order.h"
 #include "report.h"
 #include "stepcast/base/interval.h"
@@ -351,6 +352,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device,
                capacities(p, folded, world.ranks.size()), &p.site, site_seconds, scattered},
               report);
+  fill_host(job.cluster.node, p.topology, folded ? folded->class_of : std::vector<std::uint32_t>(),
+            timeline, report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;

@@ -46,7 +46,13 @@ bool StageBuilder::always_in_buckets() const {
 
 void StageBuilder::reduce_gradients(std::int64_t elements, bool expert, StreamIndex stream) {
   const Sharing s = sharing(expert);
-  if (elements <= 0 || s.members() == 1) {
+  if (elements <= 0) {
+    return;
+  }
+  const double kept =
+      static_cast<double>(elements) / (expert ? strategy::expert_shards(plan_) : plan_.shard_ranks);
+  if (s.members() == 1) {
+    offload_gradients(kept, compute_);
     return;
   }
   const auto& system = job_.system;
@@ -97,10 +103,12 @@ void StageBuilder::reduce_gradients(std::int64_t elements, bool expert, StreamIn
   if (ticks) {
     data_kernel(stream, copied, cost::MemoryOp::copy, "copy gradients out of the fusion buffer");
   }
+  offload_gradients(kept, stream);
 }
 
 void StageBuilder::flush_gradients(int chunk, StreamIndex stream) {
   Elements& pending = data_parallel_.pending[chunk];
+  reducing_ = chunk;
   reduce_gradients(pending.dense, false, stream);
   reduce_gradients(pending.expert, true, stream);
   pending = {};
@@ -111,6 +119,7 @@ void StageBuilder::fill_buckets(int chunk, std::size_t unit) {
   const StreamIndex stream = reduce_beside() ? data_ : compute_;
   Elements& pending = s.pending[chunk];
   const Passes& passes = *units_[chunk][unit].passes;
+  reducing_ = chunk;
   if (!bucketed(chunk) || !(sends_as_it_goes() || always_in_buckets())) {
     pending += {passes.parameters, passes.expert_parameters};
     return;
@@ -280,6 +289,9 @@ void StageBuilder::issue_piece(ParameterPiece& piece) {
   }
   if (!data_parallel_.waited_for_step) {
     b_.wait_previous_step(data_, compute_);
+    if (job_.memory.offload.any()) {
+      b_.wait_previous_step(data_, to_device_);
+    }
     data_parallel_.waited_for_step = true;
   }
   gather_parameters(piece.elements, data_);

@@ -100,6 +100,15 @@ Task& Builder::exchange(StreamIndex stream, const std::vector<program::Transfer>
   return t;
 }
 
+Task& Builder::copy(StreamIndex stream, std::uint32_t price, program::Category category,
+                    std::uint32_t label, std::int64_t launch) {
+  Task& t = task(stream, TaskKind::copy, launch);
+  t.price = price;
+  t.category = t.wait_category = category;
+  t.label = label;
+  return t;
+}
+
 void Builder::host_work(std::int64_t duration) {
   if (duration <= 0) {
     return;
@@ -168,6 +177,13 @@ void Builder::release(std::uint32_t buffer, std::uint32_t streams) {
   op.buffer = buffer;
   op.streams = streams;
   program.host.push_back(op);
+}
+
+std::uint32_t Builder::place(std::uint32_t buffer, program::Place at) {
+  if (buffer != kNone) {
+    program.buffers[buffer].place = at;
+  }
+  return buffer;
 }
 
 void Builder::set_micro_batch(int micro_batch, int chunk) {

@@ -39,6 +39,10 @@ class Builder {
                           const std::vector<program::Transfer>& transfers, std::uint32_t label,
                           std::int64_t launch);
 
+  // `price`: number of the movement in the book.
+  program::Task& copy(program::StreamIndex stream, std::uint32_t price, program::Category category,
+                      std::uint32_t label, std::int64_t launch);
+
   void host_work(std::int64_t duration);
   void host_sync(Mark mark);
 
@@ -52,6 +56,9 @@ class Builder {
   void allocate(std::uint32_t buffer);
   // `streams`: bit mask of other streams that used it.
   void release(std::uint32_t buffer, std::uint32_t streams = 0);
+
+  // Where a buffer lives, when not on the device; kNone stays as it is. Returns the buffer.
+  std::uint32_t place(std::uint32_t buffer, program::Place at);
 
   // What later tasks carry, for pictures.
   void set_micro_batch(int micro_batch, int chunk);

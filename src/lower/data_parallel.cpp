@@ -40,7 +40,9 @@ Sharing StageBuilder::sharing(bool expert) const {
 }
 
 bool StageBuilder::travels() const {
-  return plan_.data_ranks() > 1 || (parameters_.expert > 0 && plan_.expert_data > 1);
+  const job::Offload& o = job_.memory.offload;
+  return plan_.data_ranks() > 1 || (parameters_.expert > 0 && plan_.expert_data > 1) ||
+         share_away(o.parameters) > 0 || share_away(o.gradients) > 0;
 }
 
 bool wraps_units(const strategy::Plan& plan) {
@@ -186,6 +188,18 @@ void StageBuilder::before_backward(int chunk, std::size_t unit) {
   reduce_due_wraps();
   if (travels() && wraps()) {
     wrap_before_backward(chunk, unit);
+  }
+}
+
+// Between a unit's recomputed forward pass and its backward pass.
+void StageBuilder::before_second_use(int chunk, std::size_t unit) {
+  if (!travels() || !wraps()) {
+    return;
+  }
+  Wrap& w = data_parallel_.wraps[data_parallel_.wrap[chunk][unit]];
+  if (drops_after_recompute(w)) {
+    drop_wrap(w);
+    use_wrap(w, true);
   }
 }
 

@@ -73,7 +73,11 @@ struct Wrap {
   bool issued = false;      // its gather is under way
   bool partition = false;   // a shard of the partition group is held (hpZ, FSDP2's reshard size)
   bool shard_made = false;  // the gradient of its shard stands
-  Mark gathered;
+  bool read = false;        // on its way from the drives, or in the host's memory
+  bool fetched = false;     // and from there, until it is gathered
+  Mark gathered, read_done, fetch_done;
+  std::uint32_t staged = program::kNone;        // in the host's memory, from the drives
+  std::uint32_t fetch_buffer = program::kNone;  // this rank's shard
   std::uint32_t gather_buffer = program::kNone;
   std::uint32_t parameters = program::kNone;
   std::uint32_t partition_buffer = program::kNone;

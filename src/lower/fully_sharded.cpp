@@ -80,6 +80,13 @@ bool StageBuilder::drops_after_forward(const Wrap& w) const {
          !w.root && !reused;
 }
 
+// DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
+// backward pass reads them within the reuse distance; FSDP's stay through the unit's backward.
+bool StageBuilder::drops_after_recompute(const Wrap& w) const {
+  return job_.system.zero3_buckets && !job_.system.gradients_in_parameters && w.first == w.last &&
+         w.elements.total() > job_.system.reuse_elements;
+}
+
 // ---------------------------------------------------------------- gathering
 void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   if (w.whole || w.issued) {
@@ -91,21 +98,30 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   const StreamIndex stream = beside ? gather_ : compute_;
   const bool from_partition = backward && w.partition;
   const Prefetch prefetch = backward ? system.backward_prefetch : system.forward_prefetch;
+  std::vector<Mark> order;
   if (beside) {
     if (!s.waited_for_step) {
       b_.wait_previous_step(gather_, compute_);  // parameters of the step before are updated
       s.waited_for_step = true;
     }
     if (prefetch == Prefetch::none) {
-      b_.wait(gather_, b_.mark(compute_));
+      order.push_back(b_.mark(compute_));
     } else if (!system.flat_parameters) {
-      b_.wait(gather_, s.last_copy_out);
+      order.push_back(s.last_copy_out);
     } else if (system.limit_all_gathers && s.freed.size() > 1) {
-      b_.wait(gather_, s.freed[s.freed.size() - 2]);
+      order.push_back(s.freed[s.freed.size() - 2]);
     }
-    if (!from_partition) {
-      b_.wait(gather_, b_.mark(data_));  // one communicator runs its operations in order of issue
-    }
+  }
+  // Its own shard comes first, in the order of the gathers unless it was fetched ahead.
+  std::vector<Mark> behind = order;
+  behind.push_back(b_.mark(stream));
+  fetch_wrap(w, behind);
+  order.push_back(w.fetch_done);
+  for (const Mark& mark : order) {
+    b_.wait(stream, mark);
+  }
+  if (beside && !from_partition) {
+    b_.wait(gather_, b_.mark(data_));  // one communicator runs its operations in order of issue
   }
   w.gather_buffer =
       b_.allocate(static_cast<std::int64_t>(whole_bytes(w)), MemoryCategory::communication,
@@ -137,6 +153,10 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
     }
   }
   w.gathered = b_.mark(stream);
+  w.gathered = w.gathered.position == 0 ? w.fetch_done : w.gathered;
+  b_.release(w.fetch_buffer, 1U << stream);
+  w.fetch_buffer = kNone;
+  w.fetched = false;
   w.issued = true;
 }
 
@@ -207,6 +227,7 @@ void StageBuilder::wrap_before_forward(int chunk, std::size_t unit) {
     return;
   }
   use_wrap(w, false);
+  fetch_ahead(index, false);
   prefetch_wraps(index, false);
 }
 
@@ -246,6 +267,7 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
   if (unit != w.last) {
     return;
   }
+  fetch_ahead(index, true);
   prefetch_wraps(index, true);
   if (!job_.system.gradients_in_parameters) {
     w.fresh = b_.allocate(round_512(static_cast<double>(w.elements.total() + w.persistent) *
@@ -340,6 +362,7 @@ void StageBuilder::reduce_wrap(Wrap& w) {
     data_kernel(compute_, gradient_bytes + reduce_bytes, cost::MemoryOp::copy, "copy gradients in");
     give_up_fresh(w, 0);
   }
+  reducing_ = w.chunk;
   if (data_parallel_.backwards[w.chunk] == 0 || plan_.grid.pipeline > 1) {
     make_sharded_gradients(w);
   }
@@ -383,6 +406,7 @@ void StageBuilder::send_bucket(int chunk, bool expert) {
     return;
   }
   const StreamIndex stream = reduce_beside() ? data_ : compute_;
+  reducing_ = chunk;
   b_.wait(stream, b_.mark(gather_));
   reduce_shards(filled, expert, stream);
   b_.wait(compute_, data_parallel_.last_reduce);  // two are outstanding at most
@@ -398,8 +422,9 @@ void StageBuilder::make_sharded_gradients(Wrap& w) {
   w.shard_made = true;
   const double wide = width(job_.memory.dtypes.gradients);
   const double bytes =
-      static_cast<double>(w.elements.dense + w.persistent) * wide / sharing(false).shards +
-      static_cast<double>(w.elements.expert) * wide / sharing(true).shards;
+      (static_cast<double>(w.elements.dense + w.persistent) * wide / sharing(false).shards +
+       static_cast<double>(w.elements.expert) * wide / sharing(true).shards) *
+      (1 - share_away(job_.memory.offload.gradients));
   data_parallel_.gradient_buffers.push_back(
       b_.allocate(round_512(bytes), MemoryCategory::gradients,
                   context_.passes.labels->id("sharded gradients"), data_));
@@ -407,7 +432,11 @@ void StageBuilder::make_sharded_gradients(Wrap& w) {
 
 void StageBuilder::reduce_shards(std::int64_t elements, bool expert, StreamIndex stream) {
   const Sharing s = sharing(expert);
-  if (elements <= 0 || s.members() == 1) {
+  if (elements <= 0) {
+    return;
+  }
+  if (s.members() == 1) {
+    offload_gradients(static_cast<double>(elements), compute_);
     return;
   }
   const auto& quantised = job_.parallelism.zeropp.gradients;
@@ -422,7 +451,10 @@ void StageBuilder::reduce_shards(std::int64_t elements, bool expert, StreamIndex
     const StreamIndex beside = replicas_ != 0 && stream != compute_ ? replicas_ : stream;
     b_.wait(beside, b_.mark(stream));
     data_collective(beside, s.replicas, Collective::all_reduce, bytes / s.shards, "gradients");
+    offload_gradients(static_cast<double>(elements) / s.shards, beside);
+    return;
   }
+  offload_gradients(static_cast<double>(elements) / s.shards, stream);
 }
 
 // qgZ: blocks of 4 bits by all-to-all in the node, summed, then by all-to-all between nodes

@@ -96,6 +96,10 @@ double StageBuilder::stepped_elements() const {
          static_cast<double>(parameters_.expert) / strategy::expert_shards(plan_);
 }
 
+double StageBuilder::stepped_here() const {
+  return stepped_elements() * (1 - share_away(job_.memory.offload.optimizer));
+}
+
 // Post-validated: each stage adds its part to what the stage before it sent and passes the sum on;
 // the step goes on, and is validated when the whole has come back, behind the next one's first
 // passes (Qi et al., 2401.10241, section 4). Nobody waits for all, as an all-reduce would: its
@@ -133,7 +137,11 @@ bool StageBuilder::validates_later() const {
 }
 
 void StageBuilder::norm_of_gradients() {
-  memory_kernel(stepped_elements() * 4, cost::MemoryOp::optimizer, Category::optimizer,
+  // FSDP's norm of gradients on the host is the CPU's (offload_step.cpp); DeepSpeed's is taken as
+  // they leave.
+  const bool there = job_.system.family == job::System::Family::fsdp2;
+  const double here = there ? 1 - share_away(job_.memory.offload.gradients) : 1;
+  memory_kernel(stepped_elements() * here * 4, cost::MemoryOp::optimizer, Category::optimizer,
                 "gradient norm");
   const bool later = validates_later();
   if (later) {
@@ -151,8 +159,9 @@ void StageBuilder::norm_of_gradients() {
 
 void StageBuilder::optimizer_step() {
   const auto& types = job_.memory.dtypes;
-  const double count = stepped_elements();
+  const double count = stepped_here();
   const double gradient = width(types.gradients);
+  bring_gradients_back();
   b_.allocate(main_gradients_);
   if (job_.workload.precision == job::DType::fp16) {
     // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
@@ -178,14 +187,15 @@ void StageBuilder::optimizer_step() {
                            : kKernelsPerTensor * parameters_.tensors;
   memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", launches);
+  step_on_host(read + written);
   const auto family = job_.system.family;
   if (family != job::System::Family::megatron) {
     b_.release(main_gradients_);
   }
   gather_updated_parameters();
   if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
-    memory_kernel(static_cast<double>(held_states().gradients), cost::MemoryOp::copy,
-                  Category::optimizer, "zero gradients");
+    memory_kernel(static_cast<double>(held_states().gradients - states_away().gradients),
+                  cost::MemoryOp::copy, Category::optimizer, "zero gradients");
   }
   for (std::uint32_t buffer : data_parallel_.gradient_buffers) {
     b_.release(buffer);

@@ -451,6 +451,31 @@ std::uint32_t PriceBook::message(std::int64_t bytes) {
   return static_cast<std::uint32_t>(at - messages_.begin());
 }
 
+std::uint32_t PriceBook::movement(const Movement& m) {
+  const auto at = std::find(movements_.begin(), movements_.end(), m);
+  if (at == movements_.end()) {
+    movements_.push_back(m);
+    return static_cast<std::uint32_t>(movements_.size() - 1);
+  }
+  return static_cast<std::uint32_t>(at - movements_.begin());
+}
+
+const char* to_string(Carrier by) {
+  switch (by) {
+    case Carrier::to_device:
+      return "host to device";
+    case Carrier::to_host:
+      return "device to host";
+    case Carrier::nvme_read:
+      return "NVMe read";
+    case Carrier::nvme_write:
+      return "NVMe write";
+    case Carrier::cpu:
+      return "CPU";
+  }
+  return "";
+}
+
 Passes build_passes(const model::OperatorGraph& graph, const PassContext& context, bool selective) {
   if (context.plan->job.parallelism.tensor_kind != job::TensorKind::one_d &&
       context.plan->shard.tensor > 1) {

@@ -60,13 +60,24 @@ enum Role : std::uint32_t {
   kRoles
 };
 
+// What moves bytes, or touches them, beyond the GPU (host_prices.h).
+enum class Carrier : std::uint8_t { to_device, to_host, nvme_read, nvme_write, cpu };
+const char* to_string(Carrier by);
+struct Movement {
+  Carrier by = Carrier::to_device;
+  std::int64_t bytes = 0;
+  int pieces = 1;  // copies that they take, each with its latency
+  bool operator==(const Movement&) const = default;
+};
+
 // Collectives by role, numbered once for all programs: the number is the price key. Messages
-// between two ranks, of any role, have numbers of their own.
+// between two ranks, of any role, have numbers of their own, and so have movements.
 class PriceBook {
  public:
   std::uint32_t key(Role role, cost::Collective op, std::int64_t bytes);
   std::uint32_t key(Role role, const cost::TokenExchange& tokens);
   std::uint32_t message(std::int64_t bytes);
+  std::uint32_t movement(const Movement& m);
   struct Entry {
     cost::Collective op;
     std::int64_t bytes;
@@ -77,10 +88,12 @@ class PriceBook {
   };
   const std::vector<Entry>& entries(Role role) const { return entries_[role]; }
   const std::vector<std::int64_t>& messages() const { return messages_; }
+  const std::vector<Movement>& movements() const { return movements_; }
 
  private:
   std::vector<Entry> entries_[kRoles];
   std::vector<std::int64_t> messages_;
+  std::vector<Movement> movements_;
 };
 
 struct Item {

@@ -98,6 +98,7 @@ void StageBuilder::open_backward(Run& run) {
                                              units[u + 1].keeps_input);
   if (group_end) {
     recompute(chunk, u, run.slot.micro_batch);
+    before_second_use(chunk, u);
   }
   b_.host_work(job_.system.layer_overhead.count());
   const bool split = run.slot.pass == Pass::input_grad;

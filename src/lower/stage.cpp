@@ -171,6 +171,7 @@ void StageBuilder::make_streams() {
     expert_stream_ = b_.stream("expert");
   }
   make_data_parallel();
+  make_host_streams();
   if (plan_.interleaved && job_.parallelism.overlap.pipeline) {
     send_forward_ = b_.stream("send forward");
     receive_forward_ = b_.stream("receive forward");

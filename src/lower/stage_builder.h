@@ -16,6 +16,9 @@ inline std::int64_t round_512(double bytes) {
   return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
 }
 
+// What of a state is not on the device.
+double share_away(const job::OffloadPart& part);
+
 // Bytes of optimizer moments per parameter.
 double moment_bytes(const job::Memory& memory);
 
@@ -114,7 +117,7 @@ class StageBuilder {
   // data_parallel.cpp: the same calls around every unit's passes, whatever travels. Backward hooks
   // belong to the pass that makes weight gradients, B or W, but before_backward() to B or I.
   void make_data_parallel();
-  bool travels() const;        // gradients or parameters, between any ranks
+  bool travels() const;        // gradients or parameters, between any ranks or to the host
   bool wraps() const;          // units are gathered and reduced whole
   bool reduce_beside() const;  // beside compute
   bool gather_beside() const;
@@ -124,6 +127,7 @@ class StageBuilder {
   void before_forward(int chunk, std::size_t unit, int micro_batch);
   void after_forward(int chunk, std::size_t unit);
   void before_backward(int chunk, std::size_t unit);
+  void before_second_use(int chunk, std::size_t unit);
   void after_backward(int chunk, std::size_t unit, int micro_batch);
   void end_of_backward(int chunk, int micro_batch);
   void data_kernel(program::StreamIndex stream, double bytes, cost::MemoryOp op, const char* label);
@@ -157,6 +161,7 @@ class StageBuilder {
   double whole_bytes(const Wrap& w) const;
   int partition_ranks() const;
   bool drops_after_forward(const Wrap& w) const;
+  bool drops_after_recompute(const Wrap& w) const;
   void gather_wrap(Wrap& w, bool backward);
   void use_wrap(Wrap& w, bool backward);
   void drop_wrap(Wrap& w);
@@ -175,11 +180,34 @@ class StageBuilder {
   void reduce_shards(std::int64_t elements, bool expert, program::StreamIndex stream);
   void quantised_reduce(std::int64_t elements, program::StreamIndex stream);
 
+  // offload_states.cpp
+  void make_host_streams();
+  // A movement of `bytes` beyond the GPU, behind what the stream and its waits hold; exposed, it
+  // counts as `category`. Nothing is issued for less than a byte. Returns the stream's end.
+  Mark copy(program::StreamIndex stream, Carrier by, double bytes, const char* label,
+            program::Category category = program::Category::offload);
+  double shard_bytes(const Wrap& w) const;
+  StateBytes states_away() const;
+  void make_host_states();
+  void await_last_step(program::StreamIndex stream);
+  void read_wrap(Wrap& w);
+  void fetch_wrap(Wrap& w, const std::vector<Mark>& order);
+  void fetch_ahead(std::size_t at, bool backward);
+  void offload_gradients(double elements, program::StreamIndex stream);
+
+  // offload_step.cpp
+  static constexpr std::size_t kStepBuffers = 3;  // of pieces: read, stepped, written
+  double state_width() const;
+  std::vector<double> step_pieces() const;
+  void bring_gradients_back();
+  void step_on_host(double touched);
+
   // optimizer.cpp
   void finish_step();
   void share_stage_gradients();
   void share_replica_gradients();
   double stepped_elements() const;
+  double stepped_here() const;  // of those, on the device
   void norm_of_gradients();
   void pass_norm_on();
   bool validates_later() const;
@@ -206,10 +234,14 @@ class StageBuilder {
   program::StreamIndex expert_stream_ = 0;
   std::uint32_t ring_key_ = 0;     // ring steps in program order: a mispairing is a detected fault
   program::StreamIndex data_ = 0;  // gradients; FSDP: reduce-scatter
-  program::StreamIndex gather_ = 0;    // FSDP: all-gather
-  program::StreamIndex replicas_ = 0;  // HSDP: all-reduce
-  program::StreamIndex ticks_ = 0;     // Horovod's background thread
-  program::StreamIndex norm_ = 0;      // a norm that the step does not wait for
+  program::StreamIndex gather_ = 0;                   // FSDP: all-gather
+  program::StreamIndex replicas_ = 0;                 // HSDP: all-reduce
+  program::StreamIndex ticks_ = 0;                    // Horovod's background thread
+  program::StreamIndex to_device_ = 0, to_host_ = 0;  // copies; the compute stream: no overlap
+  program::StreamIndex nvme_read_ = 0, nvme_write_ = 0, cpu_ = 0;
+  std::uint32_t awaited_ = 0;      // streams, as bits, that wait for the step before
+  int reducing_ = 0;               // chunk whose gradients are being reduced
+  program::StreamIndex norm_ = 0;  // a norm that the step does not wait for
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 

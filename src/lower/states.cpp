@@ -107,16 +107,21 @@ StateBytes StageBuilder::held_states() const {
 
 void StageBuilder::make_persistent_buffers() {
   auto label = [&](const char* text) { return context_.passes.labels->id(text); };
-  const StateBytes states = held_states();
+  StateBytes states = held_states();
+  const StateBytes away = states_away();
+  states.parameters -= away.parameters;
+  states.gradients -= away.gradients;
+  states.optimizer -= away.optimizer;
   b_.persistent(states.parameters, MemoryCategory::parameters, label("parameters"));
   b_.persistent(states.gradients, MemoryCategory::gradients, label("gradients"));
   b_.persistent(states.optimizer, MemoryCategory::optimizer, label("optimizer states"));
+  make_host_states();
   const auto family = job_.system.family;
   const auto& types = job_.memory.dtypes;
   if (types.master && job::bytes_per_element(types.gradients) < 4) {
     // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
-    main_gradients_ = b_.declare(round_512(stepped_elements() * 4), MemoryCategory::gradients,
+    main_gradients_ = b_.declare(round_512(stepped_here() * 4), MemoryCategory::gradients,
                                  label("fp32 gradients"));
     if (family == job::System::Family::megatron) {
       b_.release(main_gradients_);

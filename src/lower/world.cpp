@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "groups.h"
+#include "host_prices.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -61,6 +62,7 @@ class WorldBuilder {
     choose_resources();
     fill_usages();
     price_shapes();
+    add_host_side();
     world_.labels = labels_.all();
     for (program::Program& p : world_.programs) {
       p.labels = world_.labels;
@@ -549,10 +551,24 @@ class WorldBuilder {
     }
   }
 
+  void add_host_side() {
+    std::vector<const cost::Kernels*> kernels;
+    for (const job::Device* device : devices_) {
+      kernels.push_back(prices_.kernels.at(device->name));
+    }
+    std::vector<int> rows;
+    for (std::size_t r = 0; r < world_.ranks.size(); ++r) {
+      rows.push_back(device_row_.at(topology_.device(static_cast<int>(r)).name) - 1);
+    }
+    host_curves_ = add_host(world_, plan_, topology_, book_, labels_, kernels, devices_, rows,
+                            static_cast<program::CurveId>(prices_.curves->curves().size()));
+  }
+
   void make_curves() {
     for (const cost::Curve& c : prices_.curves->curves()) {
       world_.curves.push_back({c.name, c.file, c.residual, {}});
     }
+    world_.curves.insert(world_.curves.end(), host_curves_.begin(), host_curves_.end());
     const auto base = static_cast<program::CurveId>(world_.curves.size());
     STEPCAST_CHECK(base + blends_.all().size() < kBlendBase, "too many curves");
     for (const auto& parts : blends_.all()) {
@@ -597,6 +613,7 @@ class WorldBuilder {
   World world_;
   Labels labels_;
   PriceBook book_;
+  std::vector<program::Curve> host_curves_;
   Users users_;
   Blends blends_;
   std::map<model::LayerKind, model::OperatorGraph> layers_;

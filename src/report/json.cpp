@@ -47,6 +47,12 @@ void write_memory(JsonWriter& out, const result::Report& report) {
   out.key("memory").object();
   out.key("capacity").bytes(report.capacity);
   out.key("fits").boolean(report.fits);
+  if (report.host_used > Bytes(0) || report.nvme_used > Bytes(0)) {  // of a node
+    out.key("host_capacity").bytes(report.host_capacity);
+    out.key("host_used").bytes(report.host_used);
+    out.key("nvme_capacity").bytes(report.nvme_capacity);
+    out.key("nvme_used").bytes(report.nvme_used);
+  }
   write(out, "peak", report.peak);
   out.key("stages").array();
   for (const result::StageMemory& stage : report.memory) {

@@ -380,10 +380,33 @@ std::string headlines(const Report& report, const Paint& paint) {
   line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
   line("Peak memory", significant(report.peak.value * kPerGiB),
        fmt::format("of {} GiB", gibibytes(capacity)), interval(report.peak, kPerGiB));
+  const auto elsewhere = [&](const char* name, Bytes used, Bytes room) {
+    if (used > Bytes(0)) {
+      line(name, significant(static_cast<double>(used.count()) * kPerGiB),
+           fmt::format("of {} GiB a node", gibibytes(static_cast<double>(room.count()))), "");
+    }
+  };
+  elsewhere("Host memory", report.host_used, report.host_capacity);
+  elsewhere("NVMe", report.nvme_used, report.nvme_capacity);
   if (report.fits) {
     line("Fits", "yes", fmt::format("{} GiB to spare", gibibytes(capacity - report.peak.value)), "",
          "1;32");
   } else {
+    const auto too_much = [&](const char* of, Bytes used, Bytes room) {
+      if (used > room) {
+        line("Fits", "NO",
+             fmt::format("{} GiB too much of a node's {}",
+                         gibibytes(static_cast<double>((used - room).count())), of),
+             "", "1;31");
+      }
+    };
+    too_much("host memory", report.host_used, report.host_capacity);
+    too_much("NVMe", report.nvme_used, report.nvme_capacity);
+    const bool node_full =
+        report.host_used > report.host_capacity || report.nvme_used > report.nvme_capacity;
+    if (node_full && report.peak.value <= capacity) {
+      return out;
+    }
     int stage = 0;
     Bytes most(-1);
     for (const StageMemory& m : report.memory) {

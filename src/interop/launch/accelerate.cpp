@@ -57,15 +57,6 @@ void zero_stage(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void offloaded(Draft& d, const Setting& s, std::string_view key) {
-  const std::string device = plain_text(s.value);
-  if (device == "none") {
-    d.meaningless(s, "nothing is offloaded");
-  } else {
-    d.set(s, key, std::string_view(device));
-  }
-}
-
 void optimizer_states(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "zero1");
@@ -89,7 +80,7 @@ const std::vector<Rule>& rules() {
       {"fsdp-config.fsdp-backward-prefetch", "", fsdp_backward_prefetch},
       {"fsdp-config.fsdp-backward-prefetch-policy", "", fsdp_backward_prefetch},
       {"fsdp-config.fsdp-forward-prefetch", "", fsdp_forward_prefetch},
-      {"fsdp-config.fsdp-offload-params", "memory.offload", offloaded_if_true},
+      {"fsdp-config.fsdp-offload-params", "memory.offload", fsdp_offloaded_if_true},
       {"fsdp-config.fsdp-activation-checkpointing", "memory.recompute", full_recompute},
       {"fsdp-config.fsdp-auto-wrap-policy", "", fsdp_wrapping},
       {"fsdp-config.fsdp-version", "", fsdp_version},
@@ -99,8 +90,8 @@ const std::vector<Rule>& rules() {
       {"parallelism-config.parallelism-config-cp-size", "parallelism.context.size"},
       {"parallelism-config.parallelism-config-sp-size", "parallelism.context.size", ulysses},
       {"deepspeed-config.zero-stage", "parallelism.sharding", zero_stage},
-      {"deepspeed-config.offload-optimizer-device", "memory.offload", offloaded},
-      {"deepspeed-config.offload-param-device", "memory.offload", offloaded},
+      {"deepspeed-config.offload-optimizer-device", "memory.offload.optimizer", offloaded_to},
+      {"deepspeed-config.offload-param-device", "memory.offload.parameters", offloaded_to},
       {"deepspeed-config.gradient-accumulation-steps", "workload.global_batch", later},
       {"megatron-lm-config.megatron-lm-tp-degree", "parallelism.tensor"},
       {"megatron-lm-config.megatron-lm-pp-degree", "parallelism.pipeline"},

@@ -22,13 +22,13 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, std::string_view(name));
   } else if (name == "zero2_cpu") {
     d.set(s, key, "zero2");
-    d.set(s, "memory.offload", "cpu");
+    d.set(s, "memory.offload.optimizer", "cpu");
   } else if (name == "fsdp" || name == "torch_fsdp") {
     d.set(s, key, "zero3");
   } else if (name == "3d" || name == "hybrid_parallel" || name == "3d_cpu" || name == "moe") {
     // its own options say the rest
     if (name == "3d_cpu") {
-      d.set(s, "memory.offload", "cpu");
+      d.set(s, "memory.offload.optimizer", "cpu");
     }
   } else if (name == "ddp" || name == "torch_ddp") {
     d.set(s, key, "none");
@@ -116,13 +116,6 @@ void prefetch(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "system.backward_prefetch", ahead ? "explicit" : "none");
 }
 
-void fraction(Draft& d, const Setting& s, std::string_view key) {
-  const auto share = d.number(s.name);
-  if (share && *share > 0) {
-    d.set(s, key, "cpu");
-  }
-}
-
 void grid(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   d.set(s, key, std::string_view(name));
@@ -182,9 +175,9 @@ const std::vector<Rule>& rules() {
       {"make-vocab-size-divisible-by", "system.vocab_divisor"},
       {"max-prefetch", "", prefetch},
       {"prefetch-num", "", prefetch},
-      flag("cpu-offload", "memory.offload", offloaded_if_true),
-      {"offload-optim-frac", "memory.offload", fraction},
-      {"offload-param-frac", "memory.offload", fraction},
+      flag("cpu-offload", "memory.offload.optimizer", offloaded_if_true),
+      {"offload-optim-frac", "memory.offload.optimizer", offloaded_share},
+      {"offload-param-frac", "memory.offload.parameters", offloaded_share},
       {"tensor-parallel-mode", "parallelism.tensor_kind", grid},
       {"parallel.tensor.size", "parallelism.tensor"},
       {"parallel.tensor.mode", "parallelism.tensor_kind", grid},

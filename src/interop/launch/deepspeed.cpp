@@ -40,12 +40,47 @@ void scattered(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
+// Twin-Flow's share stays on the device.
 void offloaded(Draft& d, const Setting& s, std::string_view key) {
-  const std::string device = plain_text(s.value);
-  if (device == "none" || device.empty() || device == "null") {
-    d.meaningless(s, "nothing is offloaded");
+  const auto ratio = d.number("zero-optimization.offload-optimizer.ratio");
+  if (!ratio || *ratio == 1) {
+    offloaded_to(d, s, key);
+    return;
+  }
+  offloaded_to(d, s, std::string(key) + ".to");
+  if (d.stated(std::string(key) + ".to")) {
+    d.set(s, std::string(key) + ".ratio", *ratio);
+  }
+}
+
+void pinned(Draft& d, const Setting& s, std::string_view key) {
+  if (is_true(s)) {
+    d.meaningless(s, "page-locked memory is the default");
   } else {
-    d.set(s, key, std::string_view(device));
+    d.set(s, key, false);
+  }
+}
+
+// Elements, of 16 bits each.
+void sub_group(Draft& d, const Setting& s, std::string_view key) {
+  const auto elements = d.number(s.name);
+  if (elements && d.find("zero-optimization.offload-optimizer.device") != nullptr) {
+    d.set(s, key, static_cast<std::int64_t>(2 * *elements));
+  } else {
+    d.meaningless(s, "the optimizer steps all states at once");
+  }
+}
+
+// Without pipeline_read and pipeline_write the states' reads, steps and writes take turns.
+void swapped_in_turns(Draft& d) {
+  const Setting* device = d.find("zero-optimization.offload-optimizer.device");
+  const Setting* reads = d.find("zero-optimization.offload-optimizer.pipeline-read");
+  const bool pipelined = reads != nullptr && is_true(*reads);
+  const Setting* parameters = d.find("zero-optimization.offload-param.device");
+  const bool parameters_too = parameters != nullptr && plain_text(parameters->value) == "nvme";
+  if (device != nullptr && plain_text(device->value) == "nvme" && !pipelined && !parameters_too &&
+      !d.stated("memory.offload.prefetch")) {
+    d.assume(device->origin, "memory.offload.prefetch", scalar("0", device->origin));
   }
 }
 
@@ -117,9 +152,14 @@ const std::vector<Rule>& deepspeed_rules() {
       {"zero-optimization.zero-quantized-weights", "parallelism.zeropp.weights", quantised},
       {"zero-optimization.zero-quantized-gradients", "parallelism.zeropp.gradients", quantised},
       {"zero-optimization.mics-shard-size", "parallelism.shard_size", above_one},
-      {"zero-optimization.offload-optimizer.device", "memory.offload", offloaded},
-      {"zero-optimization.offload-param.device", "memory.offload", offloaded},
-      {"zero-optimization.cpu-offload", "memory.offload", offloaded_if_true},
+      {"zero-optimization.offload-optimizer.device", "memory.offload.optimizer", offloaded},
+      {"zero-optimization.offload-optimizer.ratio", "memory.offload.optimizer", later},
+      {"zero-optimization.offload-optimizer.pin-memory", "memory.offload.pinned", pinned},
+      {"zero-optimization.offload-optimizer.pipeline-read", "memory.offload.prefetch", later},
+      {"zero-optimization.offload-optimizer.pipeline-write", "memory.offload.prefetch", later},
+      {"zero-optimization.offload-param.device", "memory.offload.parameters", offloaded_to},
+      {"zero-optimization.offload-param.pin-memory", "memory.offload.pinned", pinned},
+      {"zero-optimization.cpu-offload", "memory.offload.optimizer", offloaded_if_true},
       {"bf16.enabled", "workload.precision", later},
       {"fp16.enabled", "workload.precision", later},
       {"communication-data-type", "memory.dtypes.reduce", number_format},
@@ -132,7 +172,8 @@ const std::vector<Rule>& deepspeed_rules() {
       {"optimizer.type", "memory.optimizer", optimizer},
       {"compile.deepcompile", "", deep_compile},
       {"activation-checkpointing.partition-activations", "", partitioned},
-      {"activation-checkpointing.cpu-checkpointing", "memory.offload", offloaded_if_true},
+      {"activation-checkpointing.cpu-checkpointing", "memory.offload.activations",
+       offloaded_if_true},
   };
   return rules;
 }
@@ -201,8 +242,8 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.use-multi-rank-bucket-allreduce", "buckets are reduced whole"},
       {"zero-optimization.mics-hierarchical-params-gather", "gathers are flat"},
       {"zero-optimization.zeropp-loco-param*", "quantised gradients carry no error feedback"},
-      {"zero-optimization.offload-*", "offloading is not modelled"},
-      {"aio.*", "offloading is not modelled"},
+      {"zero-optimization.offload-*", "buffers on the way are those of a prefetched unit"},
+      {"aio.*", "the drives reach their data sheet's rates"},
       {"bf16.bf16-*", "states have the formats of memory.dtypes"},
       {"activation-checkpointing.*", "recompute says which layers"},
       {"pipeline.*", "stages are cut evenly"},
@@ -216,13 +257,14 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"sparse-gradients", "embedding gradients are dense"},
       {"zero-optimization.override-module-apply", "modules are gathered one by one"},
       {"zero-optimization.leaf-module*", "modules are gathered one by one"},
-      {"zenflow.*", "offloading is not modelled"},
+      {"zenflow.*", "the step waits for the CPUs"},
       {"torch-autocast.*", "precision says the format"},
   };
   return list;
 }
 
 void finish_deepspeed(Draft& d) {
+  swapped_in_turns(d);
   const bool launched = d.present("num-layers") != nullptr;
   if (launched) {
     d.preset = "megatron-deepspeed";

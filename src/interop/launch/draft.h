@@ -134,7 +134,14 @@ void later(Draft& draft, const Setting& setting, std::string_view key);
 void number_format(Draft& draft, const Setting& setting, std::string_view key);
 // A truth that says the same as the model of the forecast or is left out of it.
 void unmodelled_if_true(Draft& draft, const Setting& setting, std::string_view why);
+// A truth, or a target ("cpu", "nvme", "none"), of the part that `key` names.
 void offloaded_if_true(Draft& draft, const Setting& setting, std::string_view key);
+void offloaded_to(Draft& draft, const Setting& setting, std::string_view key);
+// A share of it, 0 to 1, on the CPU.
+void offloaded_share(Draft& draft, const Setting& setting, std::string_view key);
+// FSDP's CPU offload: parameters, gradients and the optimizer, each fetched when its turn comes.
+void offload_fsdp(Draft& draft, const Setting& setting);
+void fsdp_offloaded_if_true(Draft& draft, const Setting& setting, std::string_view key);
 // Ulysses: heads are exchanged.
 void ulysses(Draft& draft, const Setting& setting, std::string_view key);
 // Replicas of shards: data-parallel sizes by the options that state each (nullptr: not stated; -1:

@@ -76,7 +76,7 @@ void policy(Draft& d, const Setting& s, std::string_view key) {
   } else if (name == "none") {
     d.set(s, key, "none");
   } else if (name.find("offload") != std::string::npos) {
-    d.set(s, "memory.offload", "cpu");
+    d.set(s, "memory.offload.activations", "cpu");
   } else if (name.starts_with("minimal")) {
     // The products are kept, the attention core is recomputed.
     d.set(s, key, "selective");
@@ -183,8 +183,8 @@ const std::vector<Rule>& rules() {
       {"mu-dtype", "memory.dtypes.moments", number_format},
       {"quantization", "workload.precision", quantisation},
       {"remat-policy", "memory.recompute", policy},
-      {"optimizer-memory-host-offload", "memory.offload", offloaded_if_true},
-      {"parameter-memory-host-offload", "memory.offload", offloaded_if_true},
+      {"optimizer-memory-host-offload", "memory.offload.optimizer", offloaded_if_true},
+      {"parameter-memory-host-offload", "memory.offload.parameters", offloaded_if_true},
       {"attention", "kernels.attention", attention},
       {"context-parallel-strategy", "", context_kind},
       {"shard-optimizer-over-data"},

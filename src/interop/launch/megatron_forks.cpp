@@ -106,13 +106,7 @@ const std::vector<Rule>& megatron_fork_rules() {
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "ring"); }),
       flag("overlap-sp-rs", "parallelism.overlap.tensor",
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "ring"); }),
-      {"kaimm-offload-activation-ratio", "memory.offload",
-       [](Draft& d, const Setting& s, std::string_view key) {
-         const auto share = d.number("kaimm-offload-activation-ratio");
-         if (share && *share > 0) {
-           d.set(s, key, "cpu");
-         }
-       }},
+      {"kaimm-offload-activation-ratio", "memory.offload.activations", offloaded_share},
   };
   return rules;
 }

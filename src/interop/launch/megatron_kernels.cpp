@@ -54,10 +54,26 @@ void optimizer(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, kind == "adam" ? std::string_view("adamw") : std::string_view(kind));
 }
 
-void offloaded(Draft& d, const Setting& s, std::string_view key) {
-  const std::string amount = plain_text(s.value);
-  if (is_true(s) && amount != "0.0" && amount != "0.") {
+// Activations of so many layers.
+void offloaded_layers(Draft& d, const Setting& s, std::string_view key) {
+  const auto layers = d.integer(s.name);
+  if (layers && *layers > 0) {
     d.set(s, key, "cpu");
+    d.set(s, "memory.offload.activation_layers", *layers);
+  }
+}
+
+// With --optimizer-offload-fraction, 1 unless stated.
+void offloaded_optimizer(Draft& d, const Setting& s, std::string_view key) {
+  if (!is_true(s)) {
+    return;
+  }
+  const auto share = d.number("optimizer-offload-fraction");
+  if (!share || *share == 1) {
+    d.set(s, key, "cpu");
+  } else {
+    d.set(s, std::string(key) + ".to", "cpu");
+    d.set(s, std::string(key) + ".ratio", *share);
   }
 }
 
@@ -179,9 +195,15 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"recompute-modules", "memory.recompute", later},
       flag("recompute-activations", "memory.recompute", selective),
       flag("checkpoint-activations", "memory.recompute", full),
-      {"cpu-offloading-num-layers", "memory.offload", offloaded},
-      flag("optimizer-cpu-offload", "memory.offload", offloaded),
-      flag("fine-grained-activation-offloading", "memory.offload", offloaded),
+      {"cpu-offloading-num-layers", "memory.offload.activations", offloaded_layers},
+      flag("optimizer-cpu-offload", "memory.offload.optimizer", offloaded_optimizer),
+      {"optimizer-offload-fraction", "memory.offload.optimizer", later},
+      flag("fine-grained-activation-offloading", "memory.offload.activations",
+           [](Draft& d, const Setting& s, std::string_view key) {
+             if (is_true(s)) {
+               d.set(s, key, "cpu");
+             }
+           }),
   };
   return rules;
 }

@@ -14,7 +14,7 @@ void stage(Draft& d, const Setting& s, std::string_view key) {
     }
   }
   if (words.find("offload") != std::string::npos) {
-    d.set(s, "memory.offload", "cpu");
+    d.set(s, "memory.offload.optimizer", "cpu");
   }
 }
 
@@ -199,7 +199,7 @@ const std::vector<Rule>& rules() {
          }
        }},
       {"Distributed.sharding.sharding-stage", "parallelism.sharding", fleet_stage},
-      {"Distributed.sharding.sharding-offload", "memory.offload", offloaded_if_true},
+      {"Distributed.sharding.sharding-offload", "memory.offload.optimizer", offloaded_if_true},
       {"Distributed.sharding.reduce-overlap", "parallelism.overlap.grad_reduce", yes},
       {"Distributed.sharding.broadcast-overlap", "parallelism.overlap.param_gather", yes},
       {"Data.Train.dataset.max-seq-len", "workload.sequence_length"},

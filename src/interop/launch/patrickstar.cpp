@@ -25,7 +25,7 @@ const std::vector<Rule>& rules() {
        [](Draft& d, const Setting& s, std::string_view key) {
          d.set(s, key, plain_text(s.value) == "torch" ? "none" : "zero3");
        }},
-      flag("with-activation-offload", "memory.offload", offloaded_if_true),
+      flag("with-activation-offload", "memory.offload.activations", offloaded_if_true),
   };
   return list;
 }

@@ -264,7 +264,7 @@ const std::vector<Rule>& rules() {
       {"training.mixed-precision-param", "workload.precision", number_format},
       {"training.mixed-precision-reduce", "memory.dtypes.reduce", number_format},
       {"training.dtype", "memory.dtypes.parameters", number_format},
-      {"training.enable-cpu-offload", "memory.offload", offloaded_if_true},
+      {"training.enable-cpu-offload", "memory.offload", fsdp_offloaded_if_true},
       {"training.compile"},
       {"parallelism.data-parallel-replicate-degree"},
       {"parallelism.data-parallel-shard-degree"},

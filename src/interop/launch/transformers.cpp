@@ -23,7 +23,7 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
     }
   }
   if (has("offload")) {
-    d.set(s, "memory.offload", "cpu");
+    offload_fsdp(d, s);
   }
 }
 

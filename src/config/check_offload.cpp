@@ -1,0 +1,73 @@
+// Whether the node can hold what the job offloads.
+#include <fmt/core.h>
+
+#include "check.h"
+
+namespace stepcast::config {
+
+using job::OffloadTarget;
+
+namespace {
+
+struct Fact {
+  bool known;
+  const char* key;
+  const char* what;
+};
+
+}  // namespace
+
+std::vector<Infeasible> check_offload(const job::Job& j) {
+  std::vector<Infeasible> out;
+  const job::Offload& o = j.memory.offload;
+  const job::Node& n = j.cluster.node;
+  const auto need = [&](const char* part, const char* to, const std::vector<Fact>& facts) {
+    for (const Fact& fact : facts) {
+      if (!fact.known) {
+        out.push_back({fmt::format("memory.offload.{}", part),
+                       fmt::format("{} to {} needs {}, which the node {} does not state; expected "
+                                   "{}",
+                                   part, to, fact.what, n.name, fact.key)});
+        return;
+      }
+    }
+  };
+  const std::vector<Fact> memory = {
+      {n.host_memory.count() > 0, "cluster.node.host_memory", "the host memory's size"},
+      {n.host_memory_bandwidth.count() > 0, "cluster.node.host_memory_bandwidth",
+       "the host memory's bandwidth"},
+      {j.cluster.device.pcie.count() > 0, "cluster.device.pcie", "the GPU's link to the host"}};
+  const auto check = [&](const char* part, const job::OffloadPart& p, bool computes) {
+    if (p.to == OffloadTarget::none) {
+      return;
+    }
+    const bool nvme = p.to == OffloadTarget::nvme;
+    std::vector<Fact> facts = memory;
+    if (computes) {
+      facts.push_back({n.cpu_cores > 0, "cluster.node.cpu_cores", "the number of CPU cores"});
+    }
+    if (nvme) {
+      facts.push_back({n.nvme.count() > 0, "cluster.node.nvme", "the size of its NVMe drives"});
+      facts.push_back(
+          {n.nvme_read.count() > 0, "cluster.node.nvme_read", "the drives' read bandwidth"});
+      facts.push_back(
+          {n.nvme_write.count() > 0, "cluster.node.nvme_write", "the drives' write bandwidth"});
+    }
+    need(part, nvme ? "nvme" : "cpu", facts);
+  };
+  if (o.parameters.to != OffloadTarget::none && j.parallelism.sharding != job::Sharding::zero3) {
+    out.push_back({"memory.offload.parameters",
+                   "parameters are offloaded where units are gathered before use; expected "
+                   "parallelism.sharding zero3, or none"});
+  }
+  if (o.tiling > 1) {
+    out.push_back({"memory.offload.tiling", "tiling is not modelled yet; expected 1"});
+  }
+  check("optimizer", o.optimizer, true);
+  check("parameters", o.parameters, false);
+  check("gradients", o.gradients, false);
+  check("activations", o.activations, false);
+  return out;
+}
+
+}  // namespace stepcast::config

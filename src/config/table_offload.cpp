@@ -1,0 +1,123 @@
+// What lives in host memory or on NVMe instead of the GPU.
+#include "tables.h"
+
+namespace stepcast::config {
+
+using job::Memory;
+using job::Offload;
+using job::OffloadPart;
+using job::OffloadTarget;
+
+namespace {
+
+Words<OffloadTarget> targets(bool nvme) {
+  Words<OffloadTarget> words = {{{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}}, {}};
+  if (nvme) {
+    words.words.emplace_back("nvme", OffloadTarget::nvme);
+  } else {
+    words.later.emplace_back("nvme");
+  }
+  return words;
+}
+
+const Table<OffloadPart>& part_table(bool nvme) {
+  const auto make = [](bool with) {
+    return Table<OffloadPart>{
+        choice("to", &OffloadPart::to, targets(with), "Where it lives."),
+        number("ratio", &OffloadPart::ratio, 0, 1, "The share that is offloaded."),
+    };
+  };
+  static const Table<OffloadPart> everywhere = make(true);
+  static const Table<OffloadPart> memory_only = make(false);
+  return nvme ? everywhere : memory_only;
+}
+
+// "cpu", or {to: cpu, ratio: 0.5}. A ratio of 0 is none.
+Field<Offload> part(std::string key, OffloadPart Offload::*member, bool nvme,
+                    std::string description) {
+  Field<Offload> f;
+  const Words<OffloadTarget> words = targets(nvme);
+  f.spec = {std::move(key),
+            std::move(description),
+            any_of({enum_schema(words.names()), object_schema(specs(part_table(nvme)))}),
+            false,
+            false,
+            {}};
+  f.read = [=](Reader& r, const Value& v, Offload& o) {
+    OffloadPart one;
+    if (v.kind == Value::Kind::map) {
+      if (v.find("to") == nullptr) {
+        r.fault(v, fmt::format("{} names no target; expected {{to: cpu, ratio: 0.5}}", r.path()));
+        return;
+      }
+      read_table(r, v, part_table(nvme), one);
+    } else if (const auto to = read_word(r, v, words)) {
+      one.to = *to;
+    }
+    o.*member = one.to == OffloadTarget::none || one.ratio == 0 ? OffloadPart{} : one;
+  };
+  f.write = [=](const Offload& o) -> std::optional<Value> {
+    const OffloadPart& one = o.*member;
+    return one.ratio == 1 ? tree::string(words.name(one.to)) : write_table(part_table(nvme), one);
+  };
+  return f;
+}
+
+const Table<Offload>& offload_table() {
+  static const Table<Offload> table = {
+      part("optimizer", &Offload::optimizer, true,
+           "Moments and master weights; this share of the optimizer runs on the CPU."),
+      part("parameters", &Offload::parameters, true,
+           "Parameters, fetched before use; only where units are gathered (zero3)."),
+      part("gradients", &Offload::gradients, true,
+           "Gradients as accumulated; left out: they follow the optimizer."),
+      part("activations", &Offload::activations, false,
+           "What a pass saves, or the inputs that recomputation keeps."),
+      integer("activation_layers", &Offload::activation_layers, 0, kManyLayers,
+              "Activations of the first so many layers of a stage only; 0: of all."),
+      integer("tiling", &Offload::tiling, 1, 4096,
+              "Memory-centric tiling: a unit's linears run as so many in turn, each gathered by "
+              "itself (ZeRO-Infinity)."),
+      integer("prefetch", &Offload::prefetch, 0, 64,
+              "Units fetched ahead of the one that computes; 0: when their turn comes."),
+      quantity("page", &Offload::page, false,
+               "Offloaded states live in pages of so much (Angel-PTM); 0: as they are."),
+      quantity("chunk", &Offload::chunk, false,
+               "Offloaded states move in chunks of so much (Gemini, DeepSpeed's sub-groups); 0: "
+               "unit by unit."),
+      boolean("pinned", &Offload::pinned,
+              "Page-locked host memory; pageable memory copies slower, and the host waits."),
+      boolean("overlap", &Offload::overlap, "Copies run beside compute, on streams of their own."),
+  };
+  return table;
+}
+
+}  // namespace
+
+Field<Memory> offload() {
+  Field<Memory> f;
+  const std::vector<Spec> children = specs(offload_table());
+  f.spec = {"offload",
+            "What lives outside the GPU: none, or {optimizer: cpu, parameters: nvme, ...}.",
+            any_of({enum_schema({"none"}), object_schema(children)}),
+            true,
+            false,
+            children};
+  f.read = [](Reader& r, const Value& v, Memory& m) {
+    if (is_word(v, "none")) {
+      m.offload = {};
+    } else if (v.kind != Value::Kind::map) {
+      r.expected(v, "none, or a map such as {optimizer: cpu}");
+    } else {
+      read_table(r, v, offload_table(), m.offload);
+    }
+  };
+  f.write = [](const Memory& m) -> std::optional<Value> {
+    Value all = write_table(offload_table(), m.offload);
+    static const std::string nothing = tree::to_json(write_table(offload_table(), Offload{}));
+    return tree::to_json(all) == nothing ? tree::string("none") : std::move(all);
+  };
+  return f;
+}
+
+}  // namespace stepcast::config

@@ -1,0 +1,37 @@
+#include "host_memory.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace stepcast::forecast {
+
+void fill_host(const job::Node& node, const cluster::Topology& topology,
+               const std::vector<std::uint32_t>& class_of, const program::Timeline& timeline,
+               result::Report& report) {
+  struct Use {
+    std::int64_t host = 0;
+    std::int64_t nvme = 0;
+  };
+  std::vector<Use> nodes;
+  const std::size_t ranks = class_of.empty() ? timeline.ranks.size() : class_of.size();
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const program::RankResult& one = timeline.ranks[class_of.empty() ? r : class_of[r]];
+    const auto at = static_cast<std::size_t>(topology.node_of(static_cast<int>(r)));
+    nodes.resize(std::max(nodes.size(), at + 1));
+    nodes[at].host += one.host_peak;
+    nodes[at].nvme += one.nvme_peak;
+  }
+  report.host_capacity = node.host_memory;
+  report.nvme_capacity = node.nvme;
+  for (const Use& use : nodes) {
+    report.host_used = std::max(report.host_used, Bytes(use.host));
+    report.nvme_used = std::max(report.nvme_used, Bytes(use.nvme));
+  }
+  const auto within = [](Bytes used, Bytes capacity) {
+    return used == Bytes(0) || used <= capacity;
+  };
+  report.fits = report.fits && within(report.host_used, report.host_capacity) &&
+                within(report.nvme_used, report.nvme_capacity);
+}
+
+}  // namespace stepcast::forecast
