@@ -20,7 +20,7 @@ model::OperatorGraph cut_parameters(const model::OperatorGraph& graph, const str
 
 class PassBuilder {
  public:
-  PassBuilder(const model::OperatorGraph& graph, const PassContext& context, bool selective);
+  PassBuilder(const model::OperatorGraph& graph, const PassContext& context, const Redone& redone);
   Passes build();
 
  private:
@@ -33,7 +33,6 @@ class PassBuilder {
   void backward(std::size_t i, Items& out);
   void gemm_backward(std::size_t i, Items& out);
   void count(Passes& out) const;
-  bool kept_elsewhere(std::uint32_t storage, const Operator& self) const;
   // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
   // its next join.
   void collective(Items& out, Role role, bool blocking, cost::Collective op, std::int64_t bytes,
@@ -118,7 +117,7 @@ class PassBuilder {
   const model::OperatorGraph& graph_;
   const PassContext& context_;
   const strategy::Plan& plan_;
-  bool selective_;
+  const Redone& redone_;
   int tensor_ = 1;
   bool sequence_parallel_ = false;
   bool gridded_ = false;  // 2D, 2.5D or 3D tensor parallelism

@@ -58,8 +58,8 @@ void settle_kinds(std::vector<Item>& items) {
 }  // namespace
 
 PassBuilder::PassBuilder(const model::OperatorGraph& graph, const PassContext& context,
-                         bool selective)
-    : graph_(graph), context_(context), plan_(*context.plan), selective_(selective) {
+                         const Redone& redone)
+    : graph_(graph), context_(context), plan_(*context.plan), redone_(redone) {
   tensor_ = plan_.shard.tensor;
   sequence_parallel_ = plan_.shard.sequence_parallel;
   gridded_ = tensor_ > 1 && plan_.job.parallelism.tensor_kind != job::TensorKind::one_d;
@@ -81,15 +81,14 @@ Passes PassBuilder::build() {
   for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
     forward(i, Category::recompute, out.recompute);
   }
-  bool core_done = !selective_;
+  const std::vector<Replay> again = replays(graph_, redone_);
   for (std::size_t i = graph_.operators.size(); i-- > 0;) {
-    if (!core_done && graph_.operators[i].module == model::Module::core_attention) {
-      for (std::size_t j = 0; j <= i; ++j) {
-        if (graph_.operators[j].module == model::Module::core_attention) {
+    for (const Replay& replay : again) {
+      if (replay.before == i) {
+        for (const std::size_t j : replay.operators) {
           forward(j, Category::recompute, out.backward);
         }
       }
-      core_done = true;
     }
     backward(i, out.backward);
   }
@@ -294,28 +293,24 @@ void PassBuilder::count(Passes& out) const {
   std::set<std::uint32_t> storages;
   std::set<std::uint32_t> casts;
   std::set<std::uint32_t> inputs;
+  const std::set<std::uint32_t> again = made_again(graph_, redone_);
+  out.saved += kept_to_redo(graph_, redone_);
   std::int64_t previous_output = 0;
   for (const Operator& op : graph_.operators) {
     for (const model::Saved& saved : op.saved) {
-      if (selective_ && op.module == model::Module::core_attention) {
-        // Its inputs (query, key, value) are saved by the operators before it, under their own
-        // storages.
-        if (!kept_elsewhere(saved.storage, op)) {
-          continue;
-        }
-      }
       // Of what a product of fewer bits reads, the cast copy is kept.
       const bool cast = saved.name == "input" && quantised(op);
       if ((cast ? casts : storages).insert(saved.storage).second) {
         const double share = cast ? operand_width(op) / width_ : 1;
-        out.saved +=
+        (again.count(saved.storage) > 0 ? out.remade : out.saved) +=
             round_512(static_cast<std::int64_t>(static_cast<double>(saved.bytes.count()) * share));
       }
     }
     if (op.gemm && op.parameters > 0) {
       for (const model::Saved& saved : op.saved) {
         if (saved.name == "input" && inputs.insert(saved.storage).second) {
-          out.weight_inputs += round_512(saved.bytes.count());
+          (again.count(saved.storage) > 0 ? out.remade_inputs : out.weight_inputs) +=
+              round_512(saved.bytes.count());
         }
       }
       out.output_gradients += round_512(output_bytes(op));
@@ -358,22 +353,6 @@ void PassBuilder::count(Passes& out) const {
   out.input =
       round_512(static_cast<std::int64_t>(static_cast<double>(tokens * plan_.job.model.hidden) *
                                           width_ / (sequence_parallel_ ? tensor_ : 1)));
-}
-
-bool PassBuilder::kept_elsewhere(std::uint32_t storage, const Operator& self) const {
-  for (const Operator& op : graph_.operators) {
-    if (&op == &self || op.module == model::Module::core_attention) {
-      continue;
-    }
-    for (const model::Saved& saved : op.saved) {
-      if (saved.storage == storage) {
-        return true;
-      }
-    }
-  }
-  // What the core reads from outside: query, key and value, whose makers do not need their output
-  // themselves.
-  return false;
 }
 
 const char* group_name(std::uint32_t role) {
@@ -476,12 +455,13 @@ const char* to_string(Carrier by) {
   return "";
 }
 
-Passes build_passes(const model::OperatorGraph& graph, const PassContext& context, bool selective) {
+Passes build_passes(const model::OperatorGraph& graph, const PassContext& context,
+                    const Redone& redone) {
   if (context.plan->job.parallelism.tensor_kind != job::TensorKind::one_d &&
       context.plan->shard.tensor > 1) {
-    return PassBuilder(cut_parameters(graph, *context.plan), context, selective).build();
+    return PassBuilder(cut_parameters(graph, *context.plan), context, redone).build();
   }
-  return PassBuilder(graph, context, selective).build();
+  return PassBuilder(graph, context, redone).build();
 }
 
 program::CurveId Blends::add(const std::map<program::CurveId, std::int64_t>& time_by_curve) {

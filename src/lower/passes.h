@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "redone.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/model/operators.h"
@@ -140,6 +141,8 @@ struct Passes {
   std::int64_t weight_inputs = 0;     // of `saved`: what the weight gradient reads
   std::int64_t output_gradients = 0;  // what it reads beside them: made by pass I, kept until W
   std::int64_t input = 0;             // bytes kept when the whole unit is recomputed
+  std::int64_t remade = 0;            // bytes that operators which run again make in the backward
+  std::int64_t remade_inputs = 0;     // of `remade`: what the weight gradient reads
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;
   std::int64_t parameters = 0;  // trained elements on this rank, experts apart
@@ -162,8 +165,9 @@ struct PassContext {
   bool merge = true;
 };
 
-// `selective`: attention's core is recomputed inside the backward pass.
-Passes build_passes(const model::OperatorGraph& graph, const PassContext& context, bool selective);
+// `redone`: what runs again inside the backward pass.
+Passes build_passes(const model::OperatorGraph& graph, const PassContext& context,
+                    const Redone& redone = {});
 
 // Merged kernels are priced by several curves: shares by curve, made world curves at the end.
 class Blends {

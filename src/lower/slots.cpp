@@ -101,6 +101,7 @@ void StageBuilder::open_backward(Run& run) {
     before_second_use(chunk, u);
   }
   b_.host_work(job_.system.layer_overhead.count());
+  make_again(unit, kept_[chunk][u][run.slot.micro_batch]);
   const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
     kept_[chunk][u][run.slot.micro_batch].gradients =
@@ -110,6 +111,14 @@ void StageBuilder::open_backward(Run& run) {
   run.temporary = b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations,
                               context_.passes.labels->id("backward temporaries"));
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
+}
+
+// What single operators that run again make for the backward pass.
+void StageBuilder::make_again(const Unit& unit, Kept& kept) {
+  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
+  const std::int64_t inputs = splits_ ? unit.passes->remade_inputs : 0;
+  kept.remade = b_.allocate(unit.passes->remade - inputs, MemoryCategory::activations, label);
+  kept.remade_inputs = b_.allocate(inputs, MemoryCategory::activations, label);
 }
 
 // Redoes the forward pass of the group of units that ends at `unit`.
@@ -144,10 +153,12 @@ void StageBuilder::end_unit(Run& run) {
   if (run.slot.pass != Pass::weight_grad) {
     b_.release(kept.activations);
     b_.release(kept.recomputed);
+    b_.release(kept.remade);
   }
   if (run.slot.pass != Pass::input_grad) {
     b_.release(kept.inputs);
     b_.release(kept.gradients);
+    b_.release(kept.remade_inputs);
     kept = {};
     const Turns& t = turns_[chunk];
     after_backward(chunk, run.unit, last_is(t.weights_done, t.weights));

@@ -58,8 +58,8 @@ program::Program StageBuilder::build() {
   return out;
 }
 
-void StageBuilder::add_passes(const model::OperatorGraph& graph, bool core_again) {
-  Passes p = build_passes(graph, context_.passes, core_again);
+void StageBuilder::add_passes(const model::OperatorGraph& graph, const Redone& redone) {
+  Passes p = build_passes(graph, context_.passes, redone);
   if (context_.passes.merge) {
     for (auto* items : {&p.forward, &p.recompute, &p.backward, &p.input_grad, &p.weight_grad}) {
       *items = merge(*items, launch_, *context_.blends);
@@ -89,7 +89,7 @@ void StageBuilder::make_units() {
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = units_[c];
     if (chunks[c].embedding) {
-      add_passes(split ? without_vocabulary(*context_.embedding) : *context_.embedding, false);
+      add_passes(split ? without_vocabulary(*context_.embedding) : *context_.embedding, {});
       units.push_back(
           {Unit::Kind::embedding, static_cast<int>(c), -1, &passes_.back(), false, false});
     }
@@ -98,7 +98,8 @@ void StageBuilder::make_units() {
       const model::LayerKind kind = model::layer_kind(job_.model, layer);
       const Passes*& passes = layers[kind];
       if (passes == nullptr) {
-        add_passes(context_.layers->at(kind), selective);
+        const model::OperatorGraph& graph = context_.layers->at(kind);
+        add_passes(graph, selective ? core_attention_again(graph) : Redone());
         passes = &passes_.back();
       }
       Unit unit{Unit::Kind::layer, static_cast<int>(c), layer, passes, false, false};
@@ -126,7 +127,7 @@ void StageBuilder::make_units() {
       units.push_back(unit);
     }
     if (chunks[c].head) {
-      add_passes(split ? without_vocabulary(*context_.head) : *context_.head, false);
+      add_passes(split ? without_vocabulary(*context_.head) : *context_.head, {});
       if (shares_table()) {
         const std::int64_t table = plan_.vocab / plan_.grid.tensor * job_.model.hidden;
         if (job_.workload.finetune.kind != job::Finetune::Kind::none) {

@@ -34,7 +34,7 @@ class StageBuilder {
   // stage.cpp
   void make_units();
   bool shares_table() const;
-  void add_passes(const model::OperatorGraph& graph, bool core_again);
+  void add_passes(const model::OperatorGraph& graph, const Redone& redone);
   void make_streams();
   void make_persistent_buffers();
   Bytes outside_allocator() const;
@@ -49,6 +49,14 @@ class StageBuilder {
                          const char* label);
 
   // slots.cpp
+  struct Kept {  // buffers of a unit and micro-batch between its passes
+    std::uint32_t activations = program::kNone;    // until I
+    std::uint32_t recomputed = program::kNone;     // until I
+    std::uint32_t inputs = program::kNone;         // of products whose weight gradient comes apart
+    std::uint32_t gradients = program::kNone;      // of those products' outputs
+    std::uint32_t remade = program::kNone;         // by single operators, until I
+    std::uint32_t remade_inputs = program::kNone;  // and of products, until W
+  };
   struct Run {  // a pass of one micro-batch through a chunk, unit by unit
     schedule::Slot slot;
     std::size_t units = 0;  // opened so far
@@ -65,6 +73,7 @@ class StageBuilder {
   bool next_unit(Run& run);
   void open_forward(Run& run);
   void open_backward(Run& run);
+  void make_again(const Unit& unit, Kept& kept);
   void recompute(int chunk, std::size_t unit, int micro_batch);
   void end_unit(Run& run);
   void end_of_pass(Run& run);
@@ -245,14 +254,8 @@ class StageBuilder {
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
-  std::vector<Passes> passes_;            // owned, merged
-  std::vector<std::vector<Unit>> units_;  // by chunk
-  struct Kept {                           // buffers of a unit and micro-batch between its passes
-    std::uint32_t activations = program::kNone;  // until I
-    std::uint32_t recomputed = program::kNone;   // until I
-    std::uint32_t inputs = program::kNone;       // of products whose weight gradient comes apart
-    std::uint32_t gradients = program::kNone;    // of those products' outputs
-  };
+  std::vector<Passes> passes_;                        // owned, merged
+  std::vector<std::vector<Unit>> units_;              // by chunk
   std::vector<std::vector<std::vector<Kept>>> kept_;  // [chunk][unit][micro-batch]
   bool splits_ = false;                               // this rank runs I and W
   struct Turns {                                      // of a chunk's passes

@@ -58,7 +58,8 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     return Time(std::max(now, beside));
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
-    const Passes passes = build_passes(graph, context, layer && kind == Kind::selective);
+    const Passes passes = build_passes(
+        graph, context, layer && kind == Kind::selective ? core_attention_again(graph) : Redone());
     curves.clear();
     kernels = 0;
     UnitTime out;

@@ -48,9 +48,9 @@ void StageBuilder::add_vocabulary_rows() {
   rows.vocab = (plan_.vocab + p - 1) / p;
   const int chunk = static_cast<int>(units_.size());
   units_.emplace_back();
-  add_passes(part(model::build_embedding(rows, plan_.shard, plan_.style), true), false);
+  add_passes(part(model::build_embedding(rows, plan_.shard, plan_.style), true), {});
   units_.back().push_back({Unit::Kind::embedding, chunk, -1, &passes_.back(), false, false});
-  add_passes(part(model::build_head(rows, plan_.shard, plan_.style), true), false);
+  add_passes(part(model::build_head(rows, plan_.shard, plan_.style), true), {});
   if (job_.model.tied_embeddings) {  // both ends' rows are on the same rank
     passes_.back().parameters -= rows.vocab / plan_.shard.tensor * job_.model.hidden;
   }

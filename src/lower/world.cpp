@@ -131,8 +131,10 @@ class WorldBuilder {
         }
         return sum;
       };
-      const Passes passes =
-          build_passes(graph, context, layer && recompute == job::Recompute::Kind::selective);
+      const Passes passes = build_passes(graph, context,
+                                         layer && recompute == job::Recompute::Kind::selective
+                                             ? core_attention_again(graph)
+                                             : Redone());
       return Sums{total(passes.forward),
                   total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
                   total(passes.weight_grad)};

@@ -1,0 +1,148 @@
+// Which operators run again, what that drops and when it must have run.
+#include "redone.h"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string_view>
+
+namespace stepcast::lower {
+
+using model::Operator;
+using model::OperatorGraph;
+
+namespace {
+
+// Names of saved tensors that the operator reads; the others it makes itself.
+constexpr std::array<std::string_view, 7> kRead = {
+    "input", "qkv", "repeated_kv", "gate", "gate_input", "shared_output", "expert_output"};
+
+bool reads(const model::Saved& saved) {
+  return std::find(kRead.begin(), kRead.end(), saved.name) != kRead.end();
+}
+
+bool saves(const Operator& op, std::uint32_t storage) {
+  return std::any_of(op.saved.begin(), op.saved.end(),
+                     [&](const model::Saved& s) { return s.storage == storage; });
+}
+
+}  // namespace
+
+Redone core_attention_again(const OperatorGraph& graph) {
+  Redone out(graph.operators.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    if (graph.operators[i].module == model::Module::core_attention) {
+      out[i].kind = Redo::Kind::again;
+    }
+  }
+  return out;
+}
+
+std::optional<std::size_t> maker_of(const OperatorGraph& graph, std::uint32_t storage) {
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    for (const model::Saved& saved : graph.operators[i].saved) {
+      if (saved.storage != storage) {
+        continue;
+      }
+      if (!reads(saved)) {
+        return i;
+      }
+      // The last operator before it that leads here.
+      std::optional<std::size_t> from;
+      for (const auto& [producer, consumer] : graph.edges) {
+        if (static_cast<std::size_t>(consumer) == i) {
+          const auto p = static_cast<std::size_t>(producer);
+          from = from ? std::max(*from, p) : p;
+        }
+      }
+      return from;
+    }
+  }
+  return std::nullopt;
+}
+
+std::set<std::uint32_t> made_again(const OperatorGraph& graph, const Redone& redone) {
+  std::set<std::uint32_t> out;
+  if (redone.empty()) {
+    return out;
+  }
+  for (const Operator& op : graph.operators) {
+    for (const model::Saved& saved : op.saved) {
+      const auto maker = maker_of(graph, saved.storage);
+      if (!maker || !runs_again(redone, *maker) || out.count(saved.storage) > 0) {
+        continue;
+      }
+      bool kept = false;
+      for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+        kept = kept || (!runs_again(redone, i) && saves(graph.operators[i], saved.storage));
+      }
+      if (!kept || redone[*maker].kind == Redo::Kind::dropped) {
+        out.insert(saved.storage);
+      }
+    }
+  }
+  return out;
+}
+
+std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
+  std::int64_t out = 0;
+  std::set<std::size_t> counted;
+  for (const auto& [producer, consumer] : graph.edges) {
+    const auto from = static_cast<std::size_t>(producer);
+    const auto to = static_cast<std::size_t>(consumer);
+    if (!runs_again(redone, to) || runs_again(redone, from) || !counted.insert(from).second) {
+      continue;
+    }
+    bool kept = false;  // somebody saves it
+    for (const Operator& op : graph.operators) {
+      for (const model::Saved& saved : op.saved) {
+        kept = kept || maker_of(graph, saved.storage) == from;
+      }
+    }
+    out += kept ? 0 : graph.operators[from].forward_output.count();
+  }
+  return out;
+}
+
+std::vector<Replay> replays(const OperatorGraph& graph, const Redone& redone) {
+  const std::size_t n = graph.operators.size();
+  std::vector<std::size_t> group(n);
+  std::iota(group.begin(), group.end(), std::size_t{0});
+  const auto join = [&](std::size_t a, std::size_t b) {
+    const std::size_t low = std::min(group[a], group[b]);
+    const std::size_t high = std::max(group[a], group[b]);
+    std::replace(group.begin(), group.end(), high, low);
+  };
+  for (const auto& [producer, consumer] : graph.edges) {
+    const auto from = static_cast<std::size_t>(producer);
+    const auto to = static_cast<std::size_t>(consumer);
+    if (runs_again(redone, from) && runs_again(redone, to)) {
+      join(from, to);
+    }
+  }
+  std::vector<std::size_t> first(n, n);  // index into `out`, by group
+  std::vector<Replay> out;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (!runs_again(redone, i)) {
+      continue;
+    }
+    if (first[group[i]] == n) {
+      first[group[i]] = out.size();
+      out.push_back({});
+    }
+    Replay& replay = out[first[group[i]]];
+    replay.operators.push_back(i);
+    replay.before = std::max(replay.before, i);
+  }
+  for (const std::uint32_t storage : made_again(graph, redone)) {
+    Replay& replay = out[first[group[*maker_of(graph, storage)]]];
+    for (std::size_t i = n; i-- > replay.before + 1;) {
+      if (saves(graph.operators[i], storage)) {
+        replay.before = i;
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace stepcast::lower
