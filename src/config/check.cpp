@@ -108,6 +108,7 @@ class Checker {
     nccl();
     grid();
     stages();
+    optimizer();
     return std::move(out_);
   }
 
@@ -421,6 +422,14 @@ class Checker {
       }
     }
     return "parallelism";
+  }
+
+  void optimizer() {
+    const job::Memory& m = j_.memory;
+    if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {
+      no("memory.momentum", "momentum {} is no setting of this optimizer; expected optimizer: sgd",
+         m.momentum);
+    }
   }
 
   void stages() {

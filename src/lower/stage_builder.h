@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data_parallel.h"
+#include "optimizer_states.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
 
@@ -15,9 +16,6 @@ namespace stepcast::lower {
 inline std::int64_t round_512(double bytes) {
   return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
 }
-
-// Bytes of optimizer moments per parameter.
-double moment_bytes(const job::Memory& memory);
 
 // A unit's operators but for those that vocabulary parallelism spreads over all stages.
 model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph);
@@ -34,7 +32,6 @@ class StageBuilder {
   void add_passes(const model::OperatorGraph& graph, bool core_again);
   void make_streams();
   void make_persistent_buffers();
-  Bytes outside_allocator() const;
   program::StreamIndex stream_of(Role role) const;
   void replay(const std::vector<Item>& items);
   void issue(const Item& item);
@@ -184,10 +181,16 @@ class StageBuilder {
   void pass_norm_on();
   bool validates_later() const;
   void optimizer_step();
+  void orthogonalise(const StepCost& step);
   void gather_updated_parameters();
 
   // states.cpp
-  StateBytes held_states() const;
+  Shares shares() const;
+  std::vector<Array> stage_arrays() const;
+  std::uint32_t hold(const std::vector<std::int64_t>& tensors, program::MemoryCategory category,
+                     const char* label);
+  void hold_more_parameters();
+  void hold_cast_weights(const std::vector<Array>& arrays);
   double bucket_buffers() const;  // elements
   double width(job::DType t) const { return job::bytes_per_element(t); }
   bool fully_sharded() const { return plan_.data_comm == strategy::DataComm::shard_all; }
@@ -256,6 +259,7 @@ class StageBuilder {
   std::vector<Inbox> inboxes_;  // by channel role
   std::vector<Mark> received_;  // by slot
   StageParameters parameters_;
+  std::int64_t held_gradients_ = 0;  // bytes of main gradients that stand between steps
   DataParallelState data_parallel_;
   std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers
   std::uint32_t main_gradients_ = program::kNone;  // the optimizer's fp32 copy of 16-bit gradients

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "groups.h"
+#include "outside.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -61,6 +62,7 @@ class WorldBuilder {
     choose_resources();
     fill_usages();
     price_shapes();
+    weigh_outside();
     world_.labels = labels_.all();
     for (program::Program& p : world_.programs) {
       p.labels = world_.labels;
@@ -524,6 +526,8 @@ class WorldBuilder {
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
         const auto c = e.price(*prices_.collectives, s.group);
+        shapes_[i].algorithms.push_back(c.algorithm);
+        shapes_[i].tokens.push_back(e.tokens.has_value());
         out.push_back(price_of(
             c, e.bytes,
             e.name() + " " + cost::to_string(c.algorithm) + " " + cost::to_string(c.protocol)));
@@ -547,6 +551,104 @@ class WorldBuilder {
       std::for_each(world_.communicators.begin(), world_.communicators.end(), widen);
       std::for_each(world_.channels.begin(), world_.channels.end(), widen);
     }
+  }
+
+  // ------------------------------------------------------------ memory outside the allocator
+  // Of the first rank of each program: its communicators and what its tasks run on them.
+  void weigh_outside() {
+    std::vector<int> all(static_cast<std::size_t>(plan_.grid.ranks()));
+    std::iota(all.begin(), all.end(), 0);
+    const GroupShape world = topology_.shape(all);
+    std::vector<char> done(world_.programs.size(), 0);
+    for (int r = 0; r < plan_.grid.ranks(); ++r) {
+      const program::ProgramId id = world_.ranks[r].program;
+      if (done[id] == 0) {
+        done[id] = 1;
+        program::Program& p = world_.programs[id];
+        p.outside_parts = lower::outside_parts(plan_, topology_.device(r), groups_of(r, world),
+                                               *prices_.collectives);
+        for (const auto& [name, bytes] : p.outside_parts) {
+          p.outside_allocator = p.outside_allocator + bytes;
+        }
+      }
+    }
+  }
+
+  std::vector<UsedGroup> groups_of(int rank, const GroupShape& world) const {
+    const program::Program& p = world_.programs[world_.ranks[rank].program];
+    std::vector<unsigned> algorithms(kRoles, 0);
+    std::vector<bool> tokens(kRoles, false);
+    bool messages = false;
+    const auto table = static_cast<std::size_t>(rank) * kRoles;
+    for (const program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::exchange) {
+        messages = messages || std::any_of(p.transfers.begin() + t.first_transfer,
+                                           p.transfers.begin() + t.first_transfer + t.transfers,
+                                           [](const auto& x) { return x.channel < kSendContext; });
+        continue;
+      }
+      const auto id = t.kind == program::TaskKind::collective
+                          ? world_.communicator_table[table + t.communicator]
+                          : kNone;
+      if (id == kNone || world_.communicators[id].size <= 1) {
+        continue;
+      }
+      const Shape& s = shapes_[world_.communicators[id].shape];
+      if (s.tokens[t.price]) {
+        tokens[t.communicator] = true;
+      } else {
+        algorithms[t.communicator] |= 1U << static_cast<unsigned>(s.algorithms[t.price]);
+      }
+    }
+    // The group of all ranks, on which barriers and the loss are summed: the framework's default
+    // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its mesh.
+    const unsigned few =
+        plan_.grid.ranks() > 1
+            ? 1U << static_cast<unsigned>(
+                        prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world)
+                            .algorithm)
+            : 0;
+    if (plan_.job.system.family == job::System::Family::megatron) {
+      const auto norm = world_.communicator_table[table + kNorm];
+      if (norm != kNone && world_.communicators[norm].size ==
+                               static_cast<std::uint32_t>(plan_.grid.ranks())) {
+        algorithms[kNorm] = 0;
+      }
+    } else {
+      algorithms[kNorm] = 0;
+    }
+    std::vector<UsedGroup> out;
+    if (few != 0) {
+      out.push_back({"all ranks", world, few, false});
+    }
+    for (std::uint32_t role = 0; role < kRoles; ++role) {
+      if (algorithms[role] != 0 || tokens[role]) {
+        const auto id = world_.communicator_table[table + role];
+        out.push_back({group_name(role), shapes_[world_.communicators[id].shape].group,
+                       algorithms[role], tokens[role]});
+      }
+    }
+    if (messages) {
+      out.push_back({"pipeline", neighbours_of(rank), 1U << static_cast<unsigned>(cost::Algorithm::direct),
+                     false});
+    }
+    return out;
+  }
+
+  // A rank with those it sends to and receives from.
+  GroupShape neighbours_of(int rank) const {
+    std::vector<int> ranks = {rank};
+    for (std::uint32_t role = 0; role < kSendContext; ++role) {
+      const auto id = world_.channel_table[static_cast<std::size_t>(rank) * kChannelRoles + role];
+      if (id != kNone) {
+        const program::Channel& c = world_.channels[id];
+        ranks.push_back(static_cast<int>(c.sender == static_cast<program::RankId>(rank) ? c.receiver
+                                                                                         : c.sender));
+      }
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return topology_.shape(ranks);
   }
 
   void make_curves() {
@@ -580,6 +682,8 @@ class WorldBuilder {
     GroupShape group;
     cluster::Path path;
     bool copies = false;  // by copy engines: products in chunks (passes_tensor_overlap.cpp)
+    std::vector<cost::Algorithm> algorithms;  // by price
+    std::vector<bool> tokens;                 // likewise: by a dispatcher's own kernels
   };
   struct Members {
     std::size_t first;
