@@ -189,8 +189,6 @@ const Table<System>& system_table() {
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
       boolean("fused_optimizer", &System::fused_optimizer,
               "The optimizer updates many tensors a kernel."),
-      boolean("foreach_optimizer", &System::foreach_optimizer,
-              "Its kernels are torch's foreach: a list of temporaries as large as one moment."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,

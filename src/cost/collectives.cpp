@@ -279,15 +279,6 @@ CollectivePrice Collectives::exchange(const TokenExchange& tokens,
   return price;
 }
 
-Bytes Collectives::buffers(const cluster::GroupShape& group, unsigned used) const {
-  if (group.ranks <= 1) {
-    return Bytes(0);
-  }
-  Situation s = situate(group, state_->release, state_->limits);
-  s.switched = state_->switched;
-  return Bytes(static_cast<std::int64_t>(buffer_bytes(s, used)));
-}
-
 CollectivePrice Collectives::peer_copy(Bytes bytes, const cluster::Path& path) const {
   CollectivePrice price = point_to_point(bytes, path);
   if (path.kind == cluster::PathClass::self || path.kind == cluster::PathClass::network ||

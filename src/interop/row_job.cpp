@@ -613,6 +613,9 @@ struct Builder {
 
   void write_memory() {
     Json m = Json::object();
+    if (functional() && flags["optimizer"].text() == "muon") {
+      m["optimizer"] = "muon";
+    }
     const Fields recompute = job["recompute"];
     if (recompute.is_map()) {
       if (const auto every = recompute["every"].integer()) {

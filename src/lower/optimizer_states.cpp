@@ -312,9 +312,6 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
                                         : kKernelsPerTensor * tensors;
   if (!system.fused_optimizer) {
     out.temporary = 4 * largest;  // the root of the second moment, tensor by tensor
-  } else if (system.foreach_optimizer && kind != Optimizer::lion) {
-    out.temporary = bytes_of(static_cast<std::int64_t>(elements),
-                             job::bytes_per_element(types.moments));  // of all at once
   }
   switch (kind) {
     case Optimizer::adamw:

@@ -39,8 +39,7 @@ double hybridep_bytes(const cluster::GroupShape& group, double tokens, double to
 }  // namespace
 
 OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
-                           const std::vector<UsedGroup>& groups,
-                           const cost::Collectives& collectives) {
+                           const std::vector<UsedGroup>& groups) {
   const job::Job& job = plan.job;
   OutsideParts out;
   const auto add = [&](const std::string& name, double bytes) {
@@ -56,7 +55,7 @@ OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device
   const double token =
       static_cast<double>(job.model.hidden) * job::bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
-    add("NCCL: " + g.name, static_cast<double>(collectives.buffers(g.shape, g.algorithms).count()));
+    add("NCCL: " + g.name, static_cast<double>(cost::nccl_buffers(job.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
       const bool hybrid = job.moe.dispatcher == job::MoeRuntime::Dispatcher::hybridep;
       add(hybrid ? "HybridEP" : "DeepEP",

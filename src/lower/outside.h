@@ -9,7 +9,7 @@
 #include "passes.h"
 #include "stepcast/base/quantity.h"
 #include "stepcast/cluster/topology.h"
-#include "stepcast/cost/collectives.h"
+#include "stepcast/cost/buffers.h"
 #include "stepcast/job/job.h"
 #include "stepcast/strategy/plan.h"
 
@@ -28,7 +28,6 @@ using OutsideParts = std::vector<std::pair<std::string, Bytes>>;
 // CUDA's context with the kernels that were loaded, NCCL's buffers by communicator, the buffers of
 // token dispatchers that have their own. Workspaces of cuBLAS and cuDNN are in the allocator.
 OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
-                           const std::vector<UsedGroup>& groups,
-                           const cost::Collectives& collectives);
+                           const std::vector<UsedGroup>& groups);
 
 }  // namespace stepcast::lower

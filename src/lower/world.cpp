@@ -565,8 +565,7 @@ class WorldBuilder {
       if (done[id] == 0) {
         done[id] = 1;
         program::Program& p = world_.programs[id];
-        p.outside_parts = lower::outside_parts(plan_, topology_.device(r), groups_of(r, world),
-                                               *prices_.collectives);
+        p.outside_parts = lower::outside_parts(plan_, topology_.device(r), groups_of(r, world));
         for (const auto& [name, bytes] : p.outside_parts) {
           p.outside_allocator = p.outside_allocator + bytes;
         }
@@ -597,16 +596,15 @@ class WorldBuilder {
       if (s.tokens[t.price]) {
         tokens[t.communicator] = true;
       } else {
-        algorithms[t.communicator] |= 1U << static_cast<unsigned>(s.algorithms[t.price]);
+        algorithms[t.communicator] |= cost::bit(s.algorithms[t.price]);
       }
     }
     // The group of all ranks, on which barriers and the loss are summed: the framework's default
     // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its mesh.
     const unsigned few =
         plan_.grid.ranks() > 1
-            ? 1U << static_cast<unsigned>(
-                        prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world)
-                            .algorithm)
+            ? cost::bit(
+                  prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world).algorithm)
             : 0;
     if (plan_.job.system.family == job::System::Family::megatron) {
       const auto norm = world_.communicator_table[table + kNorm];
@@ -629,7 +627,7 @@ class WorldBuilder {
       }
     }
     if (messages) {
-      out.push_back({"pipeline", neighbours_of(rank), 1U << static_cast<unsigned>(cost::Algorithm::direct),
+      out.push_back({"pipeline", neighbours_of(rank), cost::bit(cost::Algorithm::direct),
                      false});
     }
     return out;

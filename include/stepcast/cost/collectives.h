@@ -80,9 +80,6 @@ class Collectives {
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
   // LAW and SOURCE stand in src/cost/collective/tokens.cpp.
   CollectivePrice exchange(const TokenExchange& tokens, const cluster::GroupShape& group) const;
-  // Device memory that a rank's communicator of this group holds once it has run these algorithms (a bit for each
-  // Algorithm; direct: sends and receives). LAW and SOURCE stand in src/cost/collective/buffers.cpp.
-  Bytes buffers(const cluster::GroupShape& group, unsigned used) const;
   // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
   struct SlowdownCurves {
     CurveId sms = 0;

@@ -435,7 +435,6 @@ struct System {
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
   bool fused_optimizer = true;                // multi-tensor Adam in few kernels
-  bool foreach_optimizer = false;             // those of torch's foreach, which write lists of temporaries
   bool transformer_engine = false;            // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 

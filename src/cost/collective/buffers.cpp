@@ -9,9 +9,12 @@
 // (sharedBuffersInit), nvls.cc; from 2.22 on an algorithm's connections are made at its first use
 // (NCCL_RUNTIME_CONNECT), before that rings and trees with the communicator, NVLS from 2.17 on.
 // VALID: NCCL_BUFFSIZE and chunk sizes as they are by default, one process a GPU.
+#include "stepcast/cost/buffers.h"
+
 #include <algorithm>
 #include <cmath>
 
+#include "../nccl_match.h"
 #include "line.h"
 
 namespace stepcast::cost {
@@ -57,25 +60,27 @@ double peers_bytes(const Situation& s) {
   return near + (s.domains > 1 ? 2 * pool : 0);
 }
 
-}  // namespace
-
-double buffer_bytes(const Situation& s, unsigned used) {
-  if (s.ranks <= 1 || s.torus) {
-    return 0;
-  }
-  const auto uses = [&](Algorithm a) { return (used >> static_cast<unsigned>(a) & 1U) != 0; };
+double connections(const Situation& s, unsigned used) {
+  const auto uses = [&](Algorithm a) { return (used & bit(a)) != 0; };
   const bool at_once = s.release == Release::v2_18 && used != 0;
   const bool nvls = uses(Algorithm::nvls) || uses(Algorithm::nvls_tree);
   const bool pairs = uses(Algorithm::pairwise) || uses(Algorithm::direct);
   const bool trees = uses(Algorithm::tree) || uses(Algorithm::nvls_tree) || uses(Algorithm::pat);
-  const bool others = uses(Algorithm::collnet_direct) || uses(Algorithm::collnet_chain);
-  double bytes = 0;
-  bytes += at_once || uses(Algorithm::ring) || uses(Algorithm::hierarchical) || others ? ring_bytes(s)
-                                                                                       : 0;
+  const bool rings = uses(Algorithm::ring) || uses(Algorithm::hierarchical) ||
+                     uses(Algorithm::collnet_direct) || uses(Algorithm::collnet_chain);
+  double bytes = at_once || rings ? ring_bytes(s) : 0;
   bytes += at_once || trees ? tree_bytes(s) : 0;
   bytes += nvls || (at_once && s.nvls && s.per_domain > 1) ? nvls_bytes(s) : 0;
-  bytes += pairs ? peers_bytes(s) : 0;
-  return bytes;
+  return bytes + (pairs ? peers_bytes(s) : 0);
+}
+
+}  // namespace
+
+Bytes nccl_buffers(const job::Nccl& settings, const cluster::GroupShape& group, unsigned used) {
+  const Situation s =
+      situate(group, settings.version ? release_of(*settings.version) : Release::current,
+              {settings.min_ctas.value_or(0), settings.max_ctas.value_or(0)});
+  return Bytes(s.ranks <= 1 || s.torus ? 0 : static_cast<std::int64_t>(connections(s, used)));
 }
 
 }  // namespace stepcast::cost

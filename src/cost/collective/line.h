@@ -143,9 +143,6 @@ int launch_channels(const Situation& s, const Line& line, double bytes);
 
 std::span<const Entry> algorithms();
 
-// Device memory of one rank's connections; `used`: a bit for each Algorithm. LAW: buffers.cpp.
-double buffer_bytes(const Situation& s, unsigned used);
-
 // Base and steps of grouped sends and receives, which NCCL has no model of: nccl-tests of 2 to 512
 // GPUs (calibration/nccl: DGX A100, 16 GPUs 58 us; Polaris, 32 GPUs 130-170 us; one NVLink domain
 // of 8, 7 to 12 us). Seconds.

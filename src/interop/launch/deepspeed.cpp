@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "megatron.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -59,16 +60,6 @@ void above_one(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   if (n != "1" && n != "0" && n != "-1") {
     d.set(s, key, s.value);
-  }
-}
-
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string kind = d.word(s.name);
-  if (kind == "adam" || kind == "adamw" || kind == "fusedadam" || kind == "lamb" ||
-      kind == "fusedlamb") {
-    d.set(s, key, "adamw");
-  } else {
-    d.set(s, key, std::string_view(kind));
   }
 }
 
@@ -129,7 +120,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"sequence-parallel-size", "parallelism.context.size", ulysses},
       {"expert-parallel.autoep-size", "parallelism.expert"},
       {"pipeline.stages", "parallelism.pipeline", unless_auto},
-      {"optimizer.type", "memory.optimizer", optimizer},
+      {"optimizer.type", "memory.optimizer", optimizer_name},
       {"compile.deepcompile", "", deep_compile},
       {"activation-checkpointing.partition-activations", "", partitioned},
       {"activation-checkpointing.cpu-checkpointing", "memory.offload", offloaded_if_true},
