@@ -115,6 +115,7 @@ class Checker {
     for (Infeasible& one : check_offload(j_)) {
       out_.push_back(std::move(one));
     }
+    optimizer();
     return std::move(out_);
   }
 
@@ -428,6 +429,14 @@ class Checker {
       }
     }
     return "parallelism";
+  }
+
+  void optimizer() {
+    const job::Memory& m = j_.memory;
+    if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {
+      no("memory.momentum", "momentum {} is no setting of this optimizer; expected optimizer: sgd",
+         m.momentum);
+    }
   }
 
   void stages() {

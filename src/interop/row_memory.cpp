@@ -42,6 +42,9 @@ void RowBuilder::write_kernels() {
 
 void RowBuilder::write_memory() {
   Json m = Json::object();
+  if (functional() && flags["optimizer"].text() == "muon") {
+    m["optimizer"] = "muon";
+  }
   const Fields recompute = job["recompute"];
   if (recompute.is_map()) {
     if (const auto every = recompute["every"].integer()) {

@@ -73,7 +73,8 @@ void StageBuilder::reduce_gradients(std::int64_t elements, bool expert, StreamIn
   }
   const bool whole = plan_.data_comm == DataComm::all_reduce || plan_.data_comm == DataComm::none ||
                      (plan_.data_comm == DataComm::shard_states && system.zero1_all_reduces) ||
-                     (plan_.data_comm == DataComm::shard_grads && system.zero2_all_reduces);
+                     (plan_.data_comm == DataComm::shard_grads && system.zero2_all_reduces) ||
+                     by_owner(job_, shares());
   const int inner = system.hierarchical_all_reduce && !expert ? node_share(plan_) : 1;
   if (system.hierarchical_all_reduce && !expert && whole) {
     // NCCL in the node, MPI on the hosts between nodes (nccl_operations.cc:

@@ -92,6 +92,13 @@ void StageBuilder::share_replica_gradients() {
 
 // Trained elements whose optimizer states this rank holds.
 double StageBuilder::stepped_elements() const {
+  if (by_owner(job_, shares())) {
+    double owned = 0;
+    for (const Array& a : owned_arrays(stage_arrays(), shares())) {
+      owned += static_cast<double>(a.elements);
+    }
+    return owned;
+  }
   return static_cast<double>(parameters_.total) / plan_.shard_ranks +
          static_cast<double>(parameters_.expert) / strategy::expert_shards(plan_);
 }
@@ -171,34 +178,53 @@ void StageBuilder::optimizer_step() {
                   "unscale gradients");
   }
   norm_of_gradients();
-  const double moments = moment_bytes(job_.memory);
-  const double master = types.master ? width(*types.master) : 0;
-  const double parameter = width(types.parameters);
-  const double read = (types.gradients == job::DType::fp32 ? gradient : 4) + moments +
-                      (master > 0 ? master : parameter);
-  const double written = moments + master + parameter;
-  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
-  // multi_tensor_apply.cuh). One tensor at a time, AdamW is eight kernels (decay, two moments in
-  // three, root, division, epsilon, update: torch's _single_tensor_adam).
-  constexpr double kElementsPerLaunch = 320 * 65536.0;
-  constexpr int kKernelsPerTensor = 8;
-  const int launches = job_.system.fused_optimizer
-                           ? std::max(1, static_cast<int>(count / kElementsPerLaunch))
-                           : kKernelsPerTensor * parameters_.tensors;
-  memory_kernel(count * (read + written), cost::MemoryOp::optimizer, Category::optimizer,
-                "optimizer", launches);
-  step_on_host(read + written);
+  const StepCost step = step_cost(job_, shares(), stage_arrays());
+  const double here = 1 - share_away(job_.memory.offload.optimizer);
+  const std::uint32_t temporary =
+      b_.allocate(round_512(here * static_cast<double>(step.temporary)),
+                  program::MemoryCategory::optimizer,
+                  context_.passes.labels->id("optimizer temporaries"));
+  orthogonalise(step);
+  memory_kernel(here * step.moved, cost::MemoryOp::optimizer, Category::optimizer, "optimizer",
+                step.launches);
+  b_.release(temporary);
+  step_on_host(step.moved / std::max(1.0, stepped_elements()));
   const auto family = job_.system.family;
   if (family != job::System::Family::megatron) {
     b_.release(main_gradients_);
   }
   gather_updated_parameters();
   if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
-    memory_kernel(static_cast<double>(held_states().gradients - states_away().gradients),
-                  cost::MemoryOp::copy, Category::optimizer, "zero gradients");
+    memory_kernel(static_cast<double>(held_gradients_), cost::MemoryOp::copy,
+                  Category::optimizer, "zero gradients");
   }
   for (std::uint32_t buffer : data_parallel_.gradient_buffers) {
     b_.release(buffer);
+  }
+}
+
+// Muon's updates: momentum matrices made orthogonal, whole where shards of them arrive first.
+// Tensor ranks each take their own part (Megatron-LM's --muon-tp-mode blockwise).
+void StageBuilder::orthogonalise(const StepCost& step) {
+  if (step.gathered > 0) {
+    data_collective(compute_, kData, cost::Collective::all_gather, step.gathered,
+                    "matrices of updates");
+  }
+  const bool megatron = job_.system.family == job::System::Family::megatron;
+  const job::DType wide = job::DType::tf32;  // fp32 operands at --muon-fp32-matmul-prec medium
+  const bool rounds = megatron && job::peak_of(*context_.device, wide).count() > 0;
+  const job::DType type = rounds ? wide : plan_.style.dtype;
+  for (const Orthogonal& o : step.orthogonal) {
+    const auto price = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
+      return context_.passes.kernels->gemm({m, n, k}, type, cost::Layout::forward);
+    };
+    const cost::Priced last = price(o.m, o.n, o.m);
+    const std::int64_t once = price(o.m, o.m, o.n).time.count() +
+                              price(o.m, o.m, o.m).time.count() + last.time.count();
+    constexpr int kAround = 6;  // momentum, norm, division, scale, decay, update
+    b_.kernel(compute_, kNewtonSchulzSteps * o.count * once, last.curve, Category::optimizer,
+              context_.passes.labels->id("orthogonal updates"),
+              launch_ * o.count * (3 * kNewtonSchulzSteps + kAround), kArithmeticBound);
   }
 }
 

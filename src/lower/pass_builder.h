@@ -32,6 +32,7 @@ class PassBuilder {
   void forward(std::size_t i, program::Category category, Items& out);
   void backward(std::size_t i, Items& out);
   void gemm_backward(std::size_t i, Items& out);
+  Array shaped(const model::Operator& op, std::int64_t elements, bool apart) const;
   void count(Passes& out) const;
   // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
   // its next join.

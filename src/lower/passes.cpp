@@ -289,6 +289,31 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   tensor_after_wgrad(i, out);
 }
 
+// A weight of an operator with its shape. A product's outputs are its rows; what an adapter trains
+// beside a frozen weight has another.
+Array PassBuilder::shaped(const Operator& op, std::int64_t elements, bool apart) const {
+  Array out;
+  out.elements = elements;
+  out.expert = apart;
+  if (op.gemm) {
+    const std::int64_t matrices = op.kind == OpKind::grouped_gemm ? op.gemm->batch : 1;
+    if (elements % (op.gemm->k * matrices) == 0 && op.frozen == 0) {
+      out.columns = op.gemm->k;
+      out.rows = elements / (op.gemm->k * matrices);
+    }
+    out.table = op.tensor == TensorRole::vocab_head;
+    out.cast = quantised(op);
+  } else if (op.kind == OpKind::embedding) {
+    out.columns = plan_.job.model.hidden;
+    out.rows = elements / out.columns;
+    out.table = true;
+    if (out.rows * out.columns != elements) {
+      out.rows = out.columns = 0;
+    }
+  }
+  return out;
+}
+
 void PassBuilder::count(Passes& out) const {
   std::set<std::uint32_t> storages;
   std::set<std::uint32_t> casts;
@@ -330,12 +355,16 @@ void PassBuilder::count(Passes& out) const {
     // A product's weight, and what else it has: its bias.
     const std::int64_t weight =
         op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch) : op.parameters;
-    std::vector<std::int64_t> arrays = separate_weights(plan_.job.model, op, weight);
-    arrays.push_back(op.parameters - weight);
-    for (const std::int64_t elements : arrays) {
+    for (const std::int64_t elements : separate_weights(plan_.job.model, op, weight)) {
       if (elements > 0) {
-        out.arrays.push_back({elements, apart});
+        out.arrays.push_back(shaped(op, elements, apart));
       }
+    }
+    if (op.parameters > weight) {
+      Array bias;
+      bias.elements = op.parameters - weight;
+      bias.expert = apart;
+      out.arrays.push_back(bias);
     }
     const double frozen_width = op.frozen_width > 0
                                     ? op.frozen_width

@@ -124,10 +124,15 @@ struct Item {
       0;  // collective, async: key in the role's book; ring: number of the message
 };
 
-// A tensor of trained parameters, what buckets are filled with.
+// A tensor of trained parameters, what buckets are filled with and optimizers step. Of a mixture of
+// experts: the weights of all its experts here, `elements` / (`rows` * `columns`) matrices.
 struct Array {
   std::int64_t elements = 0;
-  bool expert = false;  // reduced over the expert-data group
+  bool expert = false;       // reduced over the expert-data group
+  std::int64_t rows = 0;     // of a matrix, as this rank holds it; 0: a vector
+  std::int64_t columns = 0;
+  bool table = false;        // an embedding, or the output projection
+  bool cast = false;         // products read a copy in fewer bits
 };
 
 struct Passes {

@@ -50,7 +50,6 @@ program::Program StageBuilder::build() {
   }
   finish_step();
   program::Program out = b_.finish();
-  out.outside_allocator = outside_allocator();
   out.name = "stage " + std::to_string(stage_);
   out.stage = stage_;
   out.communicator_roles = kRoles;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data_parallel.h"
+#include "optimizer_states.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
 
@@ -18,9 +19,6 @@ inline std::int64_t round_512(double bytes) {
 
 // What of a state is not on the device.
 double share_away(const job::OffloadPart& part);
-
-// Bytes of optimizer moments per parameter.
-double moment_bytes(const job::Memory& memory);
 
 // A unit's operators but for those that vocabulary parallelism spreads over all stages.
 model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph);
@@ -37,7 +35,6 @@ class StageBuilder {
   void add_passes(const model::OperatorGraph& graph, const Redone& redone);
   void make_streams();
   void make_persistent_buffers();
-  Bytes outside_allocator() const;
   program::StreamIndex stream_of(Role role) const;
   void replay(const std::vector<Item>& items);
   void issue(const Item& item);
@@ -196,6 +193,7 @@ class StageBuilder {
   Mark copy(program::StreamIndex stream, Carrier by, double bytes, const char* label,
             program::Category category = program::Category::offload);
   double shard_bytes(const Wrap& w) const;
+  StateBytes held_states() const;
   StateBytes states_away() const;
   void make_host_states();
   void await_last_step(program::StreamIndex stream);
@@ -221,10 +219,16 @@ class StageBuilder {
   void pass_norm_on();
   bool validates_later() const;
   void optimizer_step();
+  void orthogonalise(const StepCost& step);
   void gather_updated_parameters();
 
   // states.cpp
-  StateBytes held_states() const;
+  Shares shares() const;
+  std::vector<Array> stage_arrays() const;
+  std::uint32_t hold(const std::vector<std::int64_t>& tensors, program::MemoryCategory category,
+                     const char* label);
+  void hold_more_parameters();
+  void hold_cast_weights(const std::vector<Array>& arrays);
   double bucket_buffers() const;  // elements
   double width(job::DType t) const { return job::bytes_per_element(t); }
   bool fully_sharded() const { return plan_.data_comm == strategy::DataComm::shard_all; }
@@ -291,6 +295,7 @@ class StageBuilder {
   std::vector<Inbox> inboxes_;  // by channel role
   std::vector<Mark> received_;  // by slot
   StageParameters parameters_;
+  std::int64_t held_gradients_ = 0;  // bytes of main gradients that stand between steps
   DataParallelState data_parallel_;
   std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers
   std::uint32_t main_gradients_ = program::kNone;  // the optimizer's fp32 copy of 16-bit gradients

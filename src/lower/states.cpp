@@ -1,7 +1,8 @@
-// What stands in memory from step to step: states, buckets, workspaces, and what lies outside the
-// allocator.
+// What stands in memory from step to step: states tensor by tensor, buckets, workspaces.
 #include <algorithm>
+#include <numeric>
 
+#include "optimizer_states.h"
 #include "stage_builder.h"
 #include "stepcast/lower/lower.h"
 
@@ -10,27 +11,6 @@ namespace stepcast::lower {
 using program::kNone;
 using program::MemoryCategory;
 using strategy::DataComm;
-
-// Bytes of optimizer moments per parameter.
-double moment_bytes(const job::Memory& memory) {
-  const double width = job::bytes_per_element(memory.dtypes.moments);
-  switch (memory.optimizer) {
-    case job::Optimizer::adamw:
-      return 2 * width;
-    case job::Optimizer::adamw_bf16:
-      return 4;
-    case job::Optimizer::adamw_8bit:
-      return 2 + 2 * 4.0 / 256;  // block scales of 256 (bitsandbytes, torchao)
-    case job::Optimizer::sgd:
-      return memory.momentum > 0 ? width : 0;
-    case job::Optimizer::lion:
-    case job::Optimizer::muon:
-      return width;
-    case job::Optimizer::adafactor:
-      return 0;
-  }
-  return 0;
-}
 
 StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
                        std::int64_t parameters) {
@@ -82,39 +62,164 @@ double StageBuilder::bucket_buffers() const {
   return flat ? bucket * (reduce_beside() ? 2 : 1) : 0;
 }
 
-// Of this stage: dense parameters and experts by the ranks that share them, frozen ones, and second
-// copies.
-StateBytes StageBuilder::held_states() const {
-  StateBytes out = state_bytes(job_, plan_.data_comm, plan_.shard_ranks, parameters_.total);
-  const StateBytes experts =
-      state_bytes(job_, plan_.data_comm, strategy::expert_shards(plan_), parameters_.expert);
-  out.parameters += experts.parameters;
-  out.gradients += experts.gradients;
-  out.optimizer += experts.optimizer;
-  out.parameters +=
-      round_512(static_cast<double>(parameters_.frozen_bytes) / (wraps() ? plan_.shard_ranks : 1));
-  for (const Wrap& w : data_parallel_.wraps) {
-    // DeepSpeed's small parameters are whole on every rank beside their shard.
-    out.parameters +=
-        round_512(static_cast<double>(w.persistent) * width(job_.memory.dtypes.parameters) *
-                  (plan_.shard_ranks - 1) / plan_.shard_ranks);
-    if (job_.parallelism.zeropp.partition > 0) {
-      out.parameters += round_512(whole_bytes(w) / partition_ranks());
+Shares StageBuilder::shares() const {
+  return {plan_.data_comm, plan_.shard_ranks, strategy::expert_shards(plan_)};
+}
+
+// Of this stage, in forward order; what no array accounts for stands as one.
+std::vector<Array> StageBuilder::stage_arrays() const {
+  std::vector<Array> out;
+  std::int64_t dense = parameters_.total;
+  std::int64_t expert = parameters_.expert;
+  for (const auto& chunk : units_) {
+    for (const Unit& u : chunk) {
+      for (const Array& a : u.passes->arrays) {
+        std::int64_t& left = a.expert ? expert : dense;
+        if (a.elements <= left) {
+          out.push_back(a);
+          left -= a.elements;
+        }
+      }
+    }
+  }
+  for (const bool of_experts : {false, true}) {
+    Array rest;
+    rest.elements = of_experts ? expert : dense;
+    rest.expert = of_experts;
+    if (rest.elements > 0) {
+      out.push_back(rest);
     }
   }
   return out;
 }
 
+std::uint32_t StageBuilder::hold(const std::vector<std::int64_t>& tensors, MemoryCategory category,
+                                 const char* text) {
+  const std::uint32_t label = context_.passes.labels->id(text);
+  std::int64_t bytes = 0;
+  for (const std::int64_t tensor : tensors) {
+    bytes += round_512(static_cast<double>(tensor));
+  }
+  const std::uint32_t id = b_.persistent(bytes, category, label);
+  if (id != kNone && tensors.size() > 1) {
+    program::Buffer& buffer = b_.program.buffers[id];
+    buffer.first_block = static_cast<std::uint32_t>(b_.program.blocks.size());
+    for (const std::int64_t tensor : tensors) {
+      if (tensor > 0) {
+        b_.program.blocks.push_back({tensor, label});
+      }
+    }
+    buffer.blocks = static_cast<std::uint32_t>(b_.program.blocks.size()) - buffer.first_block;
+  }
+  return id;
+}
+
+// Of this stage, wherever it stands: dense parameters and experts, and frozen ones.
+StateBytes StageBuilder::held_states() const {
+  const StateTensors states = state_tensors(job_, shares(), stage_arrays());
+  const auto sum = [](const std::vector<std::int64_t>& tensors) {
+    return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
+  };
+  StateBytes out;
+  out.parameters =
+      sum(states.parameters) + parameters_.frozen_bytes / (wraps() ? plan_.shard_ranks : 1);
+  out.gradients = sum(states.gradients);
+  out.optimizer = sum(states.master) + sum(states.moments);
+  return out;
+}
+
+// What stands beside the arrays' own tensors: frozen parameters, second copies.
+void StageBuilder::hold_more_parameters() {
+  std::vector<std::int64_t> frozen;
+  std::vector<std::int64_t> whole;
+  std::vector<std::int64_t> partitions;
+  const double frozen_here =
+      states_away().parameters > 0 ? 1 - share_away(job_.memory.offload.parameters) : 1;
+  frozen.push_back(static_cast<std::int64_t>(
+      frozen_here * static_cast<double>(parameters_.frozen_bytes / (wraps() ? plan_.shard_ranks : 1))));
+  for (const Wrap& w : data_parallel_.wraps) {
+    // DeepSpeed's small parameters are whole on every rank beside their shard.
+    whole.push_back(static_cast<std::int64_t>(
+        static_cast<double>(w.persistent) * width(job_.memory.dtypes.parameters) *
+        (plan_.shard_ranks - 1) / plan_.shard_ranks));
+    if (job_.parallelism.zeropp.partition > 0) {
+      partitions.push_back(static_cast<std::int64_t>(whole_bytes(w) / partition_ranks()));
+    }
+  }
+  hold(frozen, MemoryCategory::parameters, "frozen parameters");
+  hold(whole, MemoryCategory::parameters, "small parameters, whole");
+  hold(partitions, MemoryCategory::parameters, "parameters of the second partition");
+}
+
+// Transformer Engine casts a weight once a step, with the first micro-batch, and keeps the copy
+// (module/base.py: get_weight_workspace): rows, and columns where the input gradient's product
+// cannot read rows: before Blackwell 8-bit products take operands that lie along the sum alone, and
+// scales of blocks differ by direction. Parameters that are 8-bit themselves (--fp8-param-gather)
+// are the first copy.
+void StageBuilder::hold_cast_weights(const std::vector<Array>& arrays) {
+  if (!job_.system.transformer_engine) {
+    return;
+  }
+  const double capability = context_.device->compute_capability;
+  double rows = 0;
+  double columns = 0;
+  switch (job_.workload.precision) {
+    case job::DType::fp8:
+      rows = 1;
+      columns = capability >= 10 ? 0 : 1;
+      break;
+    case job::DType::fp8_block:
+      rows = columns = 1 + 4.0 / (128 * 128);  // a scale a square
+      break;
+    case job::DType::mxfp8:
+      rows = columns = 1 + 1.0 / 32;
+      break;
+    case job::DType::nvfp4:
+      rows = columns = 0.5 + 1.0 / 16;
+      break;
+    default:
+      return;
+  }
+  const bool parameters_are = width(job_.memory.dtypes.parameters) < 2;
+  const double each = (parameters_are ? 0 : rows) + columns;
+  std::vector<std::int64_t> copies;
+  for (const Array& a : arrays) {
+    if (a.cast) {
+      copies.push_back(static_cast<std::int64_t>(static_cast<double>(a.elements) * each));
+    }
+  }
+  hold(copies, MemoryCategory::parameters, "weights in the products' format");
+}
+
 void StageBuilder::make_persistent_buffers() {
   auto label = [&](const char* text) { return context_.passes.labels->id(text); };
-  StateBytes states = held_states();
-  const StateBytes away = states_away();
-  states.parameters -= away.parameters;
-  states.gradients -= away.gradients;
-  states.optimizer -= away.optimizer;
-  b_.persistent(states.parameters, MemoryCategory::parameters, label("parameters"));
-  b_.persistent(states.gradients, MemoryCategory::gradients, label("gradients"));
-  b_.persistent(states.optimizer, MemoryCategory::optimizer, label("optimizer states"));
+  const std::vector<Array> arrays = stage_arrays();
+  const StateTensors states = state_tensors(job_, shares(), arrays);
+  const job::Offload& offload = job_.memory.offload;
+  // What is left here of tensors of which a share is elsewhere.
+  const auto rest = [](std::vector<std::int64_t> tensors, double away) {
+    for (std::int64_t& bytes : tensors) {
+      bytes -= static_cast<std::int64_t>(static_cast<double>(bytes) * away);
+    }
+    return tensors;
+  };
+  const double optimizer_away = share_away(offload.optimizer);
+  hold(rest(states.parameters, states_away().parameters > 0 ? share_away(offload.parameters) : 0),
+       MemoryCategory::parameters, "parameters");
+  hold_more_parameters();
+  hold_cast_weights(arrays);
+  const std::uint32_t gradients =
+      hold(rest(states.gradients, states_away().gradients > 0 ? share_away(offload.gradients) : 0),
+           MemoryCategory::gradients, "gradients");
+  held_gradients_ = gradients == kNone ? 0 : b_.program.buffers[gradients].bytes.count();
+  hold(rest(states.master, optimizer_away), MemoryCategory::optimizer, "master weights");
+  const std::uint32_t moments = hold(rest(states.moments, optimizer_away),
+                                     MemoryCategory::optimizer, "optimizer states");
+  // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step; DeepSpeed
+  // takes a step of zeros before training (initialize_optimizer_states).
+  if (moments != kNone) {
+    b_.program.buffers[moments].lazy = job_.system.family != job::System::Family::deepspeed;
+  }
   make_host_states();
   const auto family = job_.system.family;
   const auto& types = job_.memory.dtypes;
@@ -157,26 +262,6 @@ void StageBuilder::make_persistent_buffers() {
     workspace += hopper ? 32 << 20 : 4 << 20;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
-}
-
-// Context and kernels by architecture, and NCCL's buffers for each process group a rank uses
-// (MEMORY: 0.3 GiB a group inside the node, 0.15 GiB a group between nodes; channel buffers of 9.2
-// MiB a peer explain the order of magnitude).
-Bytes StageBuilder::outside_allocator() const {
-  constexpr double kGiB = 1024.0 * 1024 * 1024;
-  double bytes = static_cast<double>(job_.system.context_memory.count());
-  if (bytes == 0) {
-    const double cc = context_.device->compute_capability;
-    bytes = (cc >= 10 ? 0.7 : cc >= 9 ? 0.6 : 0.5) * kGiB;
-  }
-  const int per_node = job_.cluster.node.gpus;
-  const auto& grid = plan_.grid;
-  bytes += grid.tensor > 1 ? 0.3 * kGiB : 0;
-  bytes += plan_.data_ranks() > 1
-               ? (grid.tensor * plan_.data_ranks() <= per_node ? 0.3 : 0.15) * kGiB
-               : 0;
-  bytes += grid.pipeline > 1 ? (grid.ranks() <= per_node ? 0.3 : 0.15) * kGiB : 0;
-  return Bytes(static_cast<std::int64_t>(bytes));
 }
 
 }  // namespace stepcast::lower

@@ -4,6 +4,7 @@
 
 #include "groups.h"
 #include "host_prices.h"
+#include "outside.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -63,6 +64,7 @@ class WorldBuilder {
     fill_usages();
     price_shapes();
     add_host_side();
+    weigh_outside();
     world_.labels = labels_.all();
     for (program::Program& p : world_.programs) {
       p.labels = world_.labels;
@@ -528,6 +530,8 @@ class WorldBuilder {
       }
       for (const PriceBook::Entry& e : book_.entries(s.role)) {
         const auto c = e.price(*prices_.collectives, s.group);
+        shapes_[i].algorithms.push_back(c.algorithm);
+        shapes_[i].tokens.push_back(e.tokens.has_value());
         out.push_back(price_of(
             c, e.bytes,
             e.name() + " " + cost::to_string(c.algorithm) + " " + cost::to_string(c.protocol)));
@@ -566,6 +570,102 @@ class WorldBuilder {
                             static_cast<program::CurveId>(prices_.curves->curves().size()));
   }
 
+  // ------------------------------------------------------------ memory outside the allocator
+  // Of the first rank of each program: its communicators and what its tasks run on them.
+  void weigh_outside() {
+    std::vector<int> all(static_cast<std::size_t>(plan_.grid.ranks()));
+    std::iota(all.begin(), all.end(), 0);
+    const GroupShape world = topology_.shape(all);
+    std::vector<char> done(world_.programs.size(), 0);
+    for (int r = 0; r < plan_.grid.ranks(); ++r) {
+      const program::ProgramId id = world_.ranks[r].program;
+      if (done[id] == 0) {
+        done[id] = 1;
+        program::Program& p = world_.programs[id];
+        p.outside_parts = lower::outside_parts(plan_, topology_.device(r), groups_of(r, world));
+        for (const auto& [name, bytes] : p.outside_parts) {
+          p.outside_allocator = p.outside_allocator + bytes;
+        }
+      }
+    }
+  }
+
+  std::vector<UsedGroup> groups_of(int rank, const GroupShape& world) const {
+    const program::Program& p = world_.programs[world_.ranks[rank].program];
+    std::vector<unsigned> algorithms(kRoles, 0);
+    std::vector<bool> tokens(kRoles, false);
+    bool messages = false;
+    const auto table = static_cast<std::size_t>(rank) * kRoles;
+    for (const program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::exchange) {
+        messages = messages || std::any_of(p.transfers.begin() + t.first_transfer,
+                                           p.transfers.begin() + t.first_transfer + t.transfers,
+                                           [](const auto& x) { return x.channel < kSendContext; });
+        continue;
+      }
+      const auto id = t.kind == program::TaskKind::collective
+                          ? world_.communicator_table[table + t.communicator]
+                          : kNone;
+      if (id == kNone || world_.communicators[id].size <= 1) {
+        continue;
+      }
+      const Shape& s = shapes_[world_.communicators[id].shape];
+      if (s.tokens[t.price]) {
+        tokens[t.communicator] = true;
+      } else {
+        algorithms[t.communicator] |= cost::bit(s.algorithms[t.price]);
+      }
+    }
+    // The group of all ranks, on which barriers and the loss are summed: the framework's default
+    // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its mesh.
+    const unsigned few =
+        plan_.grid.ranks() > 1
+            ? cost::bit(
+                  prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world).algorithm)
+            : 0;
+    if (plan_.job.system.family == job::System::Family::megatron) {
+      const auto norm = world_.communicator_table[table + kNorm];
+      if (norm != kNone && world_.communicators[norm].size ==
+                               static_cast<std::uint32_t>(plan_.grid.ranks())) {
+        algorithms[kNorm] = 0;
+      }
+    } else {
+      algorithms[kNorm] = 0;
+    }
+    std::vector<UsedGroup> out;
+    if (few != 0) {
+      out.push_back({"all ranks", world, few, false});
+    }
+    for (std::uint32_t role = 0; role < kRoles; ++role) {
+      if (algorithms[role] != 0 || tokens[role]) {
+        const auto id = world_.communicator_table[table + role];
+        out.push_back({group_name(role), shapes_[world_.communicators[id].shape].group,
+                       algorithms[role], tokens[role]});
+      }
+    }
+    if (messages) {
+      out.push_back({"pipeline", neighbours_of(rank), cost::bit(cost::Algorithm::direct),
+                     false});
+    }
+    return out;
+  }
+
+  // A rank with those it sends to and receives from.
+  GroupShape neighbours_of(int rank) const {
+    std::vector<int> ranks = {rank};
+    for (std::uint32_t role = 0; role < kSendContext; ++role) {
+      const auto id = world_.channel_table[static_cast<std::size_t>(rank) * kChannelRoles + role];
+      if (id != kNone) {
+        const program::Channel& c = world_.channels[id];
+        ranks.push_back(static_cast<int>(c.sender == static_cast<program::RankId>(rank) ? c.receiver
+                                                                                         : c.sender));
+      }
+    }
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    return topology_.shape(ranks);
+  }
+
   void make_curves() {
     for (const cost::Curve& c : prices_.curves->curves()) {
       world_.curves.push_back({c.name, c.file, c.residual, {}});
@@ -598,6 +698,8 @@ class WorldBuilder {
     GroupShape group;
     cluster::Path path;
     bool copies = false;  // by copy engines: products in chunks (passes_tensor_overlap.cpp)
+    std::vector<cost::Algorithm> algorithms;  // by price
+    std::vector<bool> tokens;                 // likewise: by a dispatcher's own kernels
   };
   struct Members {
     std::size_t first;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "megatron.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -97,16 +98,6 @@ void above_one(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string kind = d.word(s.name);
-  if (kind == "adam" || kind == "adamw" || kind == "fusedadam" || kind == "lamb" ||
-      kind == "fusedlamb") {
-    d.set(s, key, "adamw");
-  } else {
-    d.set(s, key, std::string_view(kind));
-  }
-}
-
 void deep_compile(Draft& d, const Setting& s, std::string_view) {
   unmodelled_if_true(d, s, "DeepCompile's passes over the graph");
 }
@@ -169,7 +160,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"sequence-parallel-size", "parallelism.context.size", ulysses},
       {"expert-parallel.autoep-size", "parallelism.expert"},
       {"pipeline.stages", "parallelism.pipeline", unless_auto},
-      {"optimizer.type", "memory.optimizer", optimizer},
+      {"optimizer.type", "memory.optimizer", optimizer_name},
       {"compile.deepcompile", "", deep_compile},
       {"activation-checkpointing.partition-activations", "", partitioned},
       {"activation-checkpointing.cpu-checkpointing", "memory.offload.activations",

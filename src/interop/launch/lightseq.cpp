@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "deepspeed.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -25,13 +26,6 @@ void architecture(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "model.norm", "layer");
 }
 
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  d.set(
-      s, key,
-      name.find("adam") != std::string::npos ? std::string_view("adamw") : std::string_view(name));
-}
-
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> list = {
       {"arch", "model", architecture},
@@ -40,7 +34,7 @@ const std::vector<Rule>& rules() {
       flag("share-decoder-input-output-embed", "model.tied_embeddings", yes),
       flag("share-all-embeddings", "model.tied_embeddings", yes),
       {"dropout", "model.dropout"},
-      {"optimizer", "memory.optimizer", optimizer},
+      {"optimizer", "memory.optimizer", optimizer_name},
       flag("fp16"),
       flag("bf16"),
       flag("use-torch-layer"),

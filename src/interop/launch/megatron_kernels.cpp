@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "megatron.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -49,9 +50,18 @@ void bf16_gradients(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", "bf16");
 }
 
+// dist_muon gives whole layers to ranks: sharded states, whose owners step them.
 void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string kind = plain_text(s.value);
-  d.set(s, key, kind == "adam" ? std::string_view("adamw") : std::string_view(kind));
+  optimizer_name(d, s, key);
+  if (plain_text(s.value) == "dist_muon") {
+    d.set(s, "parallelism.sharding", "zero1");
+  } else if (plain_text(s.value) == "sgd") {
+    if (const Setting* momentum = d.find("sgd-momentum")) {
+      d.set(*momentum, "memory.momentum", momentum->value);
+    } else {
+      d.assume(d.defaults(), "memory.momentum", scalar("0.9", d.defaults()));
+    }
+  }
 }
 
 // Activations of so many layers.

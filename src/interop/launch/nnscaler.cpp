@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "draft.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -34,11 +35,6 @@ void stages(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  d.set(s, key, name.find("SGD") != std::string::npos ? "sgd" : "adamw");
-}
-
 void fused(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, is_true(s)); }
 
 const std::vector<Rule>& rules() {
@@ -58,7 +54,7 @@ const std::vector<Rule>& rules() {
       {"micro-batch-size", "workload.micro_batch", later},
       {"grad-accumulation-steps", "workload.global_batch", later},
       {"global-batch-size", "workload.global_batch", later},
-      {"optimizer.type", "memory.optimizer", optimizer},
+      {"optimizer.type", "memory.optimizer", optimizer_name},
       {"optimizer.args.fused", "system.fused_optimizer", fused},
       {"model.args.model-id", "model", named_model},
       {"model.args.n-layer", "model.layers"},

@@ -5,6 +5,7 @@
 
 #include "draft.h"
 #include "stepcast/config/config.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -47,12 +48,6 @@ void balancer(Draft& d, const Setting& s, std::string_view key) {
 void backend(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
-}
-
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string name = plain_text(s.value);
-  d.set(s, key,
-        name == "Adam" || name == "AdamW" ? std::string_view("adamw") : std::string_view(name));
 }
 
 void implementation(Draft& d, const Setting& s, std::string_view key) {
@@ -290,7 +285,7 @@ const std::vector<Rule>& rules() {
       {"activation-checkpoint.selective-ac-option"},
       {"compile.enable"},
       {"compile.components"},
-      {"optimizer.name", "memory.optimizer", optimizer},
+      {"optimizer.name", "memory.optimizer", optimizer_name},
       {"optimizer.implementation", "system.fused_optimizer", implementation},
       {"quantize.linear.float8.enable-fsdp-float8-all-gather"},
       {"quantize.linear.float8.precompute-float8-dynamic-scale-for-fsdp"},

@@ -5,6 +5,7 @@
 
 #include "deepspeed.h"
 #include "fsdp.h"
+#include "optimizers.h"
 
 namespace stepcast::interop::launch {
 namespace {
@@ -29,17 +30,6 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
 
 void bucket(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
-}
-
-void optimizer(Draft& d, const Setting& s, std::string_view key) {
-  const std::string kind = plain_text(s.value);
-  if (kind.find("8bit") != std::string::npos && kind.find("adam") != std::string::npos) {
-    d.set(s, key, "adamw_8bit");
-  } else if (kind.starts_with("adam")) {
-    d.set(s, key, "adamw");
-  } else {
-    d.set(s, key, std::string_view(kind));
-  }
 }
 
 void attention(Draft& d, const Setting& s, std::string_view key) {
@@ -142,7 +132,7 @@ const std::vector<Rule>& trainer_rules() {
       {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
       {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
       {"deepspeed", "", under_deepspeed},
-      {"optim", "memory.optimizer", optimizer},
+      {"optim", "memory.optimizer", optimizer_name},
       flag("torch-compile", "kernels.compile", yes),
       {"attn-implementation", "kernels.attention", attention},
       flag("use-flash-attn", "kernels.attention",

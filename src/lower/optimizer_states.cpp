@@ -1,0 +1,353 @@
+#include "optimizer_states.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+namespace stepcast::lower {
+
+using job::Optimizer;
+using strategy::DataComm;
+using Family = job::System::Family;
+
+namespace {
+
+// 8-bit states: a scale in fp32 for each block of so many elements; arrays below so many stay in
+// fp32 (bitsandbytes: min_8bit_size; torchao: OptimState8bit).
+constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kLeast8Bit = 4096;
+constexpr std::int64_t kScale = 4;  // bytes of a factor or scale, fp32
+
+bool matrix(const Array& a) { return a.rows > 0 && a.columns > 0; }
+
+// Muon steps hidden matrices; embeddings, the output projection and vectors are AdamW's.
+bool orthogonalised(const job::Memory& memory, const Array& a) {
+  return memory.optimizer == Optimizer::muon && matrix(a) && !a.table;
+}
+
+std::int64_t bytes_of(std::int64_t elements, double width) {
+  return static_cast<std::int64_t>(static_cast<double>(elements) * width);
+}
+
+std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
+
+int ranks_of(const Array& a, const Shares& s) { return a.expert ? s.expert : s.dense; }
+
+// One flat partition of all arrays (DeepSpeed: _flatten_dense_tensors), or each array for itself.
+bool flat(const job::Job& job) { return job.system.family == Family::deepspeed; }
+
+// Elements of an array that a rank of its shards holds; FSDP2 cuts whole rows and pads them
+// (fsdp/_fully_shard/_fsdp_param.py).
+std::int64_t held(const job::Job& job, const Array& a, const Shares& s) {
+  const int n = ranks_of(a, s);
+  const bool rows = job.system.family == Family::fsdp2 && !job.system.flat_parameters && matrix(a) &&
+                    a.elements == a.rows * a.columns;
+  return rows ? ceil_div(a.rows, n) * a.columns : ceil_div(a.elements, n);
+}
+
+// Of `elements` of an array; `whole`: the array stands with its shape.
+void add_moments(const job::Memory& memory, const Array& a, std::int64_t elements, bool shaped,
+                 std::vector<std::int64_t>& out) {
+  const double width = job::bytes_per_element(memory.dtypes.moments);
+  const auto add = [&](int tensors, std::int64_t bytes) {
+    out.insert(out.end(), static_cast<std::size_t>(tensors), bytes);
+  };
+  switch (memory.optimizer) {
+    case Optimizer::adamw:
+      return add(2, bytes_of(elements, width));
+    case Optimizer::adamw_bf16:
+      return add(2, 2 * elements);
+    case Optimizer::adamw_8bit:
+      if (elements < kLeast8Bit) {
+        return add(2, 4 * elements);
+      }
+      add(2, elements);
+      return add(2, kScale * ceil_div(elements, kBlock));
+    case Optimizer::sgd:
+      return add(memory.momentum > 0 ? 1 : 0, bytes_of(elements, width));
+    case Optimizer::lion:
+      return add(1, bytes_of(elements, width));
+    case Optimizer::muon:
+      return add(orthogonalised(memory, a) ? 1 : 2, bytes_of(elements, width));
+    case Optimizer::adafactor:
+      // Means over rows and over columns (Shazeer and Stern, 1804.04235), which no rank shards; of
+      // what is no matrix, or part of a flat partition, the second moment itself.
+      if (shaped && matrix(a)) {
+        const std::int64_t matrices = a.elements / (a.rows * a.columns);
+        add(1, kScale * matrices * a.rows);
+        return add(1, kScale * matrices * a.columns);
+      }
+      return add(1, kScale * elements);
+  }
+}
+
+std::int64_t sum(const std::vector<Array>& arrays, bool expert) {
+  std::int64_t all = 0;
+  for (const Array& a : arrays) {
+    all += a.expert == expert ? a.elements : 0;
+  }
+  return all;
+}
+
+// Megatron-LM's buffers: an array starts at a multiple of 64 elements, a bucket ends where 128 and
+// the number of ranks divide it (distributed/param_and_grad_buffer.py).
+std::int64_t padded(const std::vector<Array>& arrays, bool expert, int ranks) {
+  constexpr std::int64_t kStart = 64;
+  constexpr std::int64_t kEnd = 128;
+  std::int64_t all = 0;
+  for (const Array& a : arrays) {
+    all += a.expert == expert ? ceil_div(a.elements, kStart) * kStart : 0;
+  }
+  const std::int64_t end = std::lcm(kEnd, static_cast<std::int64_t>(ranks));
+  return ceil_div(all, end) * end;
+}
+
+// The arrays, cut where a rank's range of the buffer ends: what the last ranges of a distributed
+// optimizer hold.
+std::vector<Array> range_of(const std::vector<Array>& arrays, const Shares& s) {
+  std::vector<Array> out;
+  for (const bool expert : {false, true}) {
+    std::int64_t left = ceil_div(sum(arrays, expert), expert ? s.expert : s.dense);
+    for (const Array& a : arrays) {
+      if (a.expert != expert || left <= 0) {
+        continue;
+      }
+      Array part = a;
+      part.elements = std::min(left, a.elements);
+      if (part.elements < a.elements) {
+        part.rows = part.columns = 0;
+      }
+      left -= part.elements;
+      out.push_back(part);
+    }
+  }
+  return out;
+}
+
+struct Parts {  // what a rank steps
+  std::vector<Array> arrays;
+  bool shaped = true;
+};
+
+Parts stepped(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
+  if (by_owner(job, s)) {
+    return {owned_arrays(arrays, s), true};
+  }
+  const bool shards = s.dense > 1 || s.expert > 1;
+  if (flat(job) && shards) {
+    Parts out{{}, false};
+    for (const bool expert : {false, true}) {
+      // Muon's moments differ from AdamW's: a partition of each (groups by use_muon).
+      for (const bool muon : {false, true}) {
+        std::int64_t all = 0;
+        for (const Array& a : arrays) {
+          all += a.expert == expert && orthogonalised(job.memory, a) == muon ? a.elements : 0;
+        }
+        if (all > 0) {
+          const std::int64_t part = ceil_div(all, expert ? s.expert : s.dense);
+          // Of one column, so that it counts as Muon's.
+          out.arrays.push_back(
+              {part, expert, muon ? part : 0, muon ? std::int64_t{1} : 0, false, false});
+        }
+      }
+    }
+    return out;
+  }
+  if (job.system.family == Family::megatron && shards) {
+    return {range_of(arrays, s), false};
+  }
+  Parts out{arrays, true};
+  for (Array& a : out.arrays) {
+    a.elements = held(job, a, s);
+  }
+  return out;
+}
+
+}  // namespace
+
+double moment_bytes(const job::Memory& memory) {
+  const double width = job::bytes_per_element(memory.dtypes.moments);
+  switch (memory.optimizer) {
+    case Optimizer::adamw:
+      return 2 * width;
+    case Optimizer::adamw_bf16:
+      return 4;
+    case Optimizer::adamw_8bit:
+      return 2 + 2 * static_cast<double>(kScale) / kBlock;
+    case Optimizer::sgd:
+      return memory.momentum > 0 ? width : 0;
+    case Optimizer::lion:
+    case Optimizer::muon:
+      return width;
+    case Optimizer::adafactor:
+      return 0;
+  }
+  return 0;
+}
+
+bool by_owner(const job::Job& job, const Shares& shares) {
+  return job.system.family == Family::megatron && job.memory.optimizer == Optimizer::muon &&
+         shares.comm == DataComm::shard_states;
+}
+
+std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares) {
+  std::vector<Array> out;
+  for (const bool expert : {false, true}) {
+    const auto ranks = static_cast<std::size_t>(expert ? shares.expert : shares.dense);
+    std::vector<Array> sorted;
+    std::copy_if(arrays.begin(), arrays.end(), std::back_inserter(sorted),
+                 [&](const Array& a) { return a.expert == expert; });
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const Array& a, const Array& b) { return a.elements < b.elements; });
+    std::vector<std::vector<Array>> dealt(std::max<std::size_t>(ranks, 1));
+    for (std::size_t i = 0; i < sorted.size(); ++i) {
+      const std::size_t turn = i % (2 * dealt.size());
+      dealt[turn < dealt.size() ? turn : 2 * dealt.size() - 1 - turn].push_back(sorted[i]);
+    }
+    const auto most = std::max_element(dealt.begin(), dealt.end(), [&](auto& a, auto& b) {
+      return sum(a, expert) < sum(b, expert);
+    });
+    out.insert(out.end(), most->begin(), most->end());
+  }
+  return out;
+}
+
+StateTensors state_tensors(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
+  const auto& types = job.memory.dtypes;
+  const auto& system = job.system;
+  const double parameter = job::bytes_per_element(types.parameters);
+  const double gradient = job::bytes_per_element(types.gradients);
+  // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
+  const bool all = s.comm == DataComm::shard_all ||
+                   (s.comm == DataComm::shard_grads && system.family == Family::fsdp2 &&
+                    !system.reduce_to_owner);
+  const bool stands = (system.family == Family::megatron || flat(job)) &&
+                      !(all && system.gradients_in_parameters);
+  const bool cut_gradients = all || s.comm == DataComm::shard_grads;
+  const bool buffers = system.family == Family::megatron && s.comm == DataComm::shard_states &&
+                       !by_owner(job, s);
+  StateTensors out;
+  for (const bool expert : {false, true}) {
+    const int ranks = expert ? s.expert : s.dense;
+    const std::int64_t elements = sum(arrays, expert);
+    if (elements == 0) {
+      continue;
+    }
+    const std::int64_t whole = buffers ? padded(arrays, expert, ranks) : elements;
+    // Contiguous: Megatron-LM's gradients always, its parameters with a distributed optimizer,
+    // DeepSpeed's flat groups.
+    if (buffers || flat(job)) {
+      out.parameters.push_back(bytes_of(all ? ceil_div(whole, ranks) : whole, parameter));
+    }
+    if (stands) {
+      out.gradients.push_back(bytes_of(cut_gradients ? ceil_div(whole, ranks) : whole, gradient));
+    }
+  }
+  if (!buffers && !flat(job)) {
+    for (const Array& a : arrays) {
+      out.parameters.push_back(bytes_of(all ? held(job, a, s) : a.elements, parameter));
+    }
+  }
+  const Parts parts = stepped(job, s, arrays);
+  for (const Array& a : parts.arrays) {
+    if (types.master) {
+      out.master.push_back(bytes_of(a.elements, job::bytes_per_element(*types.master)));
+    }
+    add_moments(job.memory, a, a.elements, parts.shaped, out.moments);
+  }
+  return out;
+}
+
+StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
+  const auto& types = job.memory.dtypes;
+  const auto& system = job.system;
+  const auto kind = job.memory.optimizer;
+  const double parameter = job::bytes_per_element(types.parameters);
+  const double master = types.master ? job::bytes_per_element(*types.master) : 0;
+  const double gradient =
+      types.gradients == job::DType::fp32 ? job::bytes_per_element(types.gradients) : 4;
+  const bool megatron = system.family == Family::megatron;
+  const Parts parts = stepped(job, s, arrays);
+  StepCost out;
+  double elements = 0;
+  std::int64_t largest = 0;
+  std::int64_t moments = 0;
+  std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
+  const auto orthogonalise = [&](const Array& a) {
+    const auto matrices = static_cast<int>(a.elements / (a.rows * a.columns));
+    shapes[{std::min(a.rows, a.columns), std::max(a.rows, a.columns)}] += matrices;
+  };
+  const bool owner = by_owner(job, s);
+  for (const Array& a : parts.arrays) {
+    elements += static_cast<double>(a.elements);
+    largest = std::max(largest, a.elements);
+    std::vector<std::int64_t> tensors;
+    add_moments(job.memory, a, a.elements, parts.shaped, tensors);
+    moments += std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
+    if (owner && orthogonalised(job.memory, a)) {
+      orthogonalise(a);
+    }
+  }
+  if (!owner) {  // every rank computes all matrices, of which the shards arrive first
+    for (const Array& a : arrays) {
+      if (orthogonalised(job.memory, a)) {
+        orthogonalise(a);
+        constexpr double kUpdate = 2;  // bytes: updates travel as bf16
+        out.gathered += ranks_of(a, s) > 1 ? kUpdate * static_cast<double>(a.elements) : 0;
+      }
+    }
+  }
+  const double read =
+      gradient * elements + static_cast<double>(moments) + (master > 0 ? master : parameter) * elements;
+  const double written = static_cast<double>(moments) + (master + parameter) * elements;
+  out.moved = read + written;
+  // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
+  // multi_tensor_apply.cuh). One tensor at a time, AdamW is eight kernels (decay, two moments in
+  // three, root, division, epsilon, update: torch's _single_tensor_adam).
+  constexpr double kElementsPerLaunch = 320 * 65536.0;
+  constexpr int kKernelsPerTensor = 8;
+  const auto tensors = static_cast<int>(parts.arrays.size());
+  out.launches = system.fused_optimizer ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
+                                        : kKernelsPerTensor * tensors;
+  if (!system.fused_optimizer) {
+    out.temporary = 4 * largest;  // the root of the second moment, tensor by tensor
+  }
+  switch (kind) {
+    case Optimizer::adamw:
+    case Optimizer::adamw_bf16:
+    case Optimizer::sgd:
+    case Optimizer::lion:
+      break;
+    case Optimizer::adamw_8bit:  // a kernel a tensor, which dequantises in registers
+      out.launches = tensors;
+      out.temporary = 0;
+      break;
+    case Optimizer::adafactor: {
+      // Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet rows
+      // and columns, their product is written, its root times the gradient written and read thrice
+      // (norm, clip, update).
+      constexpr int kKernels = 12;
+      constexpr double kMore = 2 * 4 + 5 * 4;
+      out.launches = kKernels * tensors;
+      out.moved += kMore * elements;
+      out.temporary = 2 * 4 * largest;
+      break;
+    }
+    case Optimizer::muon: {
+      // Megatron-LM iterates in fp32 storage, others in bf16: X, its successor and what normalises
+      // it, A and B.
+      const std::int64_t width = megatron ? 4 : 2;
+      for (const auto& [shape, count] : shapes) {
+        out.orthogonal.push_back({shape.first, shape.second, count});
+        out.temporary =
+            std::max(out.temporary, width * (3 * shape.first * shape.second +
+                                             2 * shape.first * shape.first));
+      }
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,65 @@
+// What optimizers keep of each array and what their step costs: by shape, since Adafactor keeps rows
+// and columns, Muon one moment of matrices and 8-bit states scales of blocks.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "passes.h"
+#include "stepcast/job/job.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::lower {
+
+// Bytes of optimizer moments per parameter, at least: what bounds add up.
+double moment_bytes(const job::Memory& memory);
+
+// Tensors of one rank, bytes each as requested.
+struct StateTensors {
+  std::vector<std::int64_t> parameters;
+  std::vector<std::int64_t> gradients;
+  std::vector<std::int64_t> master;
+  std::vector<std::int64_t> moments;
+};
+
+// How the ranks that share an array divide its states.
+struct Shares {
+  strategy::DataComm comm = strategy::DataComm::none;
+  int dense = 1;   // ranks
+  int expert = 1;  // of the experts' arrays
+};
+
+// Whole arrays belong to ranks, because the step needs them whole (Megatron-LM's
+// LayerWiseDistributedOptimizer, its dist_muon).
+bool by_owner(const job::Job& job, const Shares& shares);
+
+// Arrays whose step an owner runs: those of the rank with the most elements. Sorted by size, dealt
+// to the ranks to and fro (layer_wise_optimizer.py: shard_params).
+std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares);
+
+// Gradients are none where the framework makes them in the backward pass (DDP, FSDP2).
+StateTensors state_tensors(const job::Job& job, const Shares& shares,
+                           const std::vector<Array>& arrays);
+
+// A momentum that Muon orthogonalises: `count` matrices of m <= n.
+struct Orthogonal {
+  std::int64_t m = 0;
+  std::int64_t n = 0;
+  int count = 0;
+};
+
+// Of one rank's step, gathers of whole matrices and Newton-Schulz products apart.
+struct StepCost {
+  double moved = 0;            // bytes read and written
+  int launches = 1;            // kernels
+  std::int64_t temporary = 0;  // bytes that live within the step
+  std::vector<Orthogonal> orthogonal;
+  double gathered = 0;  // bytes of matrices that arrive from their shards
+};
+StepCost step_cost(const job::Job& job, const Shares& shares, const std::vector<Array>& arrays);
+
+// Newton-Schulz iterations of Muon (Jordan et al., 2024), three products each: A = X X^T, B = b A +
+// c A A, X = a X + B X.
+inline constexpr int kNewtonSchulzSteps = 5;
+
+}  // namespace stepcast::lower

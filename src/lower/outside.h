@@ -1,0 +1,33 @@
+// What a process holds of the GPU's memory outside the framework's allocator, part by part.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "passes.h"
+#include "stepcast/base/quantity.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/buffers.h"
+#include "stepcast/job/job.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::lower {
+
+// A communicator that a rank has made, and what it has run on it.
+struct UsedGroup {
+  std::string name;
+  cluster::GroupShape shape;
+  unsigned algorithms = 0;  // a bit for each cost::Algorithm
+  bool tokens = false;      // DeepEP's or HybridEP's kernels
+};
+
+using OutsideParts = std::vector<std::pair<std::string, Bytes>>;
+
+// CUDA's context with the kernels that were loaded, NCCL's buffers by communicator, the buffers of
+// token dispatchers that have their own. Workspaces of cuBLAS and cuDNN are in the allocator.
+OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
+                           const std::vector<UsedGroup>& groups);
+
+}  // namespace stepcast::lower
