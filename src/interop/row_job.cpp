@@ -10,6 +10,7 @@
 
 #include "cluster_of_row.h"
 #include "fields.h"
+#include "offload_of_row.h"
 #include "skips.h"
 #include "stepcast/config/config.h"
 #include "stepcast/interop/published_rows.h"
@@ -638,6 +639,12 @@ struct Builder {
     }
     if (const std::string allocator = job["allocator"].text(); !allocator.empty()) {
       m["allocator"] = allocator;
+    }
+    if (const auto moved = offloaded_activations(row)) {
+      m["offload"] = {{"activations", "cpu"}};
+      if (moved->layers > 0) {
+        m["offload"]["activation_layers"] = moved->layers;
+      }
     }
     if (half_gradients()) {
       const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";
