@@ -1,6 +1,7 @@
 // Kernels and memory of a row: attention, loss, recomputation, allocator, formats.
 #include <array>
 
+#include "offload_of_row.h"
 #include "row_builder.h"
 
 namespace stepcast::interop {
@@ -70,6 +71,12 @@ void RowBuilder::write_memory() {
   }
   if (const std::string allocator = job["allocator"].text(); !allocator.empty()) {
     m["allocator"] = allocator;
+  }
+  if (const auto moved = offloaded_activations(row)) {
+    m["offload"] = {{"activations", "cpu"}};
+    if (moved->layers > 0) {
+      m["offload"]["activation_layers"] = moved->layers;
+    }
   }
   if (half_gradients()) {
     const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";

@@ -5,6 +5,8 @@
 
 #include <array>
 
+#include "offload_of_row.h"
+
 namespace stepcast::interop {
 namespace {
 
@@ -17,7 +19,7 @@ constexpr std::array<SkipReason, 11> kReasons{{
     {"calculation", "the authors' own calculation, not a measurement"},
     {"framework", "a framework or engine whose behaviour is not modelled"},
     {"recompute", "a recomputation policy that is not modelled"},
-    {"offload", "offloading is not modelled"},
+    {"offload", "offloading in a form that is not modelled"},
     {"finetune", "the row does not state its adapters in a form that is read"},
     {"incomplete", "the row leaves open what no default can stand for"},
     {"not possible", "the job that the row states contradicts itself or cannot be simulated"},
@@ -86,7 +88,8 @@ std::optional<Skipped> why_skipped(Fields row) {
     return Skipped{"recompute", kind_of_map(recompute)};
   }
   const std::string offload = row["offload"].text();
-  if (row["offload"].is_map() || contains(offload, "offload") || contains(offload, "activation")) {
+  if (!offloaded_activations(row) &&
+      (row["offload"].is_map() || contains(offload, "offload") || contains(offload, "activation"))) {
     return Skipped{"offload", offload};
   }
   const std::string finetune = job["finetune"].text();

@@ -49,6 +49,7 @@ bool StageBuilder::next_unit(Run& run) {
   run.unit = is_forward ? run.units : units.size() - 1 - run.units;
   ++run.units;
   run.next = 0;
+  activations_before(run);
   switch (run.slot.pass) {
     case Pass::forward:
       open_forward(run);
@@ -76,10 +77,15 @@ void StageBuilder::open_forward(Run& run) {
   Kept& kept = kept_[chunk][run.unit][micro_batch];
   const std::int64_t inputs = weight_inputs(unit);
   const bool apart = !unit.recomputed;
-  kept.activations =
-      b_.allocate(kept_bytes(unit) - (apart ? inputs : 0), MemoryCategory::activations, label);
+  const Journey* moves = journey(chunk, run.unit, micro_batch);
+  const std::int64_t moved = moves != nullptr ? moves->bytes : 0;
+  const std::int64_t moved_inputs = moves != nullptr ? moves->inputs : 0;
+  kept.activations = b_.allocate(kept_bytes(unit) - (apart ? inputs : 0) - moved,
+                                 MemoryCategory::activations, label);
+  kept.moved = b_.allocate(moved, MemoryCategory::activations, label);
   if (apart) {
-    kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
+    kept.inputs = b_.allocate(inputs - moved_inputs, MemoryCategory::activations, label);
+    kept.moved_inputs = b_.allocate(moved_inputs, MemoryCategory::activations, label);
   }
   const std::int64_t transient =
       unit.recomputed ? unit.passes->saved : unit.passes->forward_temporary;
@@ -147,22 +153,26 @@ void StageBuilder::end_unit(Run& run) {
   run.temporary = kNone;
   if (run.slot.pass == Pass::forward) {
     after_forward(chunk, run.unit);
+    activations_after(run);
     return;
   }
   Kept& kept = kept_[chunk][run.unit][run.slot.micro_batch];
   if (run.slot.pass != Pass::weight_grad) {
     b_.release(kept.activations);
+    b_.release(kept.moved, users_of_moved(run));
     b_.release(kept.recomputed);
     b_.release(kept.remade);
   }
   if (run.slot.pass != Pass::input_grad) {
     b_.release(kept.inputs);
+    b_.release(kept.moved_inputs, users_of_moved(run));
     b_.release(kept.gradients);
     b_.release(kept.remade_inputs);
     kept = {};
     const Turns& t = turns_[chunk];
     after_backward(chunk, run.unit, last_is(t.weights_done, t.weights));
   }
+  activations_after(run);
 }
 
 void StageBuilder::end_of_pass(Run& run) {

@@ -36,6 +36,7 @@ program::Program StageBuilder::build() {
   count_passes();
   make_streams();
   make_persistent_buffers();
+  plan_offload();
   gather_parameters_at_start();
   if (plan_.grid.pipeline == 1 && !strategy::pairs_passes(job_)) {
     run_local();

@@ -2,9 +2,11 @@
 // memory), pipeline.cpp (messages) and data_parallel.cpp (gradients, parameters, optimizer).
 #pragma once
 
+#include <optional>
 #include <utility>
 #include <vector>
 
+#include "activation_moves.h"
 #include "data_parallel.h"
 #include "optimizer_states.h"
 #include "stage.h"
@@ -53,6 +55,9 @@ class StageBuilder {
     std::uint32_t gradients = program::kNone;      // of those products' outputs
     std::uint32_t remade = program::kNone;         // by single operators, until I
     std::uint32_t remade_inputs = program::kNone;  // and of products, until W
+    // Of activations and inputs, what travels to the host.
+    std::uint32_t moved = program::kNone;
+    std::uint32_t moved_inputs = program::kNone;
   };
   struct Run {  // a pass of one micro-batch through a chunk, unit by unit
     schedule::Slot slot;
@@ -75,6 +80,19 @@ class StageBuilder {
   void end_unit(Run& run);
   void end_of_pass(Run& run);
   bool advance(Run& run);
+
+  // offload_activations.cpp: around every unit's passes, "visits" in their order on the rank.
+  void plan_offload();
+  struct Journey;
+  Journey* journey(int chunk, std::size_t unit, int micro_batch);
+  Kept& kept_of(const Move& m);
+  int visit_of(const Run& run) const;
+  void activations_before(const Run& run);
+  void activations_after(const Run& run);
+  void copy_out(Journey& j);
+  void give_up(Journey& j);
+  void copy_back(Journey& j);
+  std::uint32_t users_of_moved(const Run& run);
 
   // pipeline.cpp, pipeline_order.cpp
   struct Message {
@@ -292,6 +310,24 @@ class StageBuilder {
     std::vector<program::StreamIndex> streams;   // by role; 0: none yet
   };
   Vocabulary vocabulary_;
+  // Activations that travel. A move's copies are issued and awaited in the order of its places.
+  struct Journey {
+    Move move;
+    std::int64_t bytes = 0;
+    std::int64_t inputs = 0;
+    std::uint32_t host = program::kNone;
+    Mark out = {};
+    Mark back = {};
+    enum class Where { unmade, device, leaving, host, returning, back } where = Where::unmade;
+  };
+  std::vector<Journey> moves_;  // in the order in which they leave
+  std::vector<std::vector<std::vector<std::int32_t>>>
+      move_of_;                                           // [chunk][unit][micro-batch]; -1: stays
+  std::vector<std::size_t> by_left_, by_fetch_, by_use_;  // moves_ in those orders
+  std::size_t leaving_ = 0, left_ = 0, fetched_ = 0, used_ = 0;  // done of each
+  int ended_ = -1, opened_ = -1;                                 // visits so far
+  std::optional<Visits> visits_;
+  program::StreamIndex copy_out_ = 0, copy_back_ = 0;
   std::vector<Inbox> inboxes_;  // by channel role
   std::vector<Mark> received_;  // by slot
   StageParameters parameters_;

@@ -70,6 +70,7 @@ program::Timeline run(const std::string& text) { return run(Machine(text).world)
 TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back", "[agree]") {
   const std::string free_fsdp = "{use: pytorch-fsdp2, cannot: {}, schedules: []}";
   const std::string zero3 = "{use: deepspeed, reuse_elements: 0}";
+  const std::string away = "memory: {offload: {activations: cpu}}\n";
   const std::string jobs[] = {
       text_of("pytorch-ddp", "{}"),
       text_of("pytorch-ddp", "{accumulation: {reduce: each}}"),
@@ -109,6 +110,11 @@ TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back
       text_of("alpa", "{pipeline: 2}"),
       text_of("maxtext", "{}"),
       text_of("angel-ptm", "{}"),
+      text_of("pytorch-fsdp2", "{}") + away,
+      text_of("pytorch-fsdp1", "{sharding: zero2}") + away,
+      text_of("deepspeed", "{sharding: zero3}") + away,
+      text_of("pytorch-ddp", "{}") + away,
+      text_of("megatron-lm", "{}") + "memory: {offload: {activations: cpu, activation_layers: 1}}\n",
   };
   for (const std::string& text : jobs) {
     INFO(text);

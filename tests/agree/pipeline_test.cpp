@@ -149,8 +149,15 @@ TEST_CASE("Random jobs of every schedule: folded is full, the breakdown adds up,
       const int m = 2 * p * pick({1, 2});
       const std::string sharding = pick({0, 1}) != 0 ? ", sharding: zero1" : "";
       std::string text = job_of(name, p, chunks, 2 * p * pick({1, 2}), m, sharding);
+      text += fmt::format("memory: {{recompute: {}", pick({0, 1}) != 0 ? "full" : "none");
       if (pick({0, 1}) != 0) {
-        text += "memory: {recompute: full}\n";
+        text += fmt::format(
+            ", offload: {{activations: {{to: cpu, ratio: {}}}, prefetch: {}, overlap: {}}}",
+            pick({0, 1}) != 0 ? 1.0 : 0.4, pick({0, 1, 3}), pick({0, 1, 1}) != 0);
+      }
+      text += "}\n";
+      if (name == "interleaved_1f1b" && n == 0) {
+        text += "system: megatron-kwai\n";
       }
       INFO(text);
       Lowered lowered(text, true);

@@ -309,6 +309,16 @@ TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules"
       "--pipeline-model-parallel-size 4 --zero-bubble-v-schedule "
       "--zero-bubble-v-schedule-mem-setup half");
   CHECK(half.parallelism.schedule->name == "v_half");
+  const auto layers = job_of("--cpu-offloading-num-layers 6");
+  CHECK(layers.memory.offload.activations.to == job::OffloadTarget::cpu);
+  CHECK(layers.memory.offload.activation_layers == 6);
+  const auto share =
+      job_of("--fine-grained-activation-offloading --activation-offload-fraction 0.5");
+  CHECK(share.memory.offload.activations.to == job::OffloadTarget::cpu);
+  CHECK(share.memory.offload.activations.ratio == 0.5);
+  const auto pairs = job_of("--kaimm-offload-activation-ratio 0.63");
+  CHECK(pairs.memory.offload.activations.ratio == 0.63);
+  CHECK(pairs.system.activation_offload == job::System::ActivationOffload::pairs);
   const auto instances =
       job_of("--use-distributed-optimizer --num-distributed-optimizer-instances 4");
   CHECK(instances.parallelism.shard_size == 4);

@@ -1,0 +1,21 @@
+#include "offload_of_row.h"
+
+#include <regex>
+#include <string>
+
+namespace stepcast::interop {
+
+std::optional<OffloadedActivations> offloaded_activations(Fields row) {
+  const std::string text = row["offload"].text();
+  static const std::regex layers("activation offload, ([0-9]{1,4}) layers to CPU");
+  std::smatch found;
+  if (std::regex_match(text, found, layers)) {
+    return OffloadedActivations{std::stoll(found[1])};
+  }
+  if (text == "activations (saved_tensors_hooks)") {
+    return OffloadedActivations{};
+  }
+  return std::nullopt;
+}
+
+}  // namespace stepcast::interop
