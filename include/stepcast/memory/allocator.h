@@ -21,7 +21,7 @@ struct AllocatorOptions {
 
 struct AllocatorStats {
   std::int64_t requested = 0;  // live, before rounding
-  std::int64_t allocated = 0;  // live blocks, rounded to 512 bytes
+  std::int64_t allocated = 0;  // live blocks: rounded to 512 bytes, and remainders that were not worth splitting off
   std::int64_t active = 0;     // and those that wait for another stream
   std::int64_t reserved = 0;   // segments
 };
@@ -73,8 +73,9 @@ class CachingAllocator {
   };
   std::vector<Segment> segments() const;
 
+  struct State;  // of the implementation
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

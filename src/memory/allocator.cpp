@@ -1,0 +1,345 @@
+#include "stepcast/memory/allocator.h"
+
+#include <algorithm>
+#include <bit>
+#include <stdexcept>
+#include <utility>
+
+#include "allocator_state.h"
+
+namespace stepcast::memory {
+
+using State = CachingAllocator::State;
+
+namespace {
+
+bool later(const State::Waiting& a, const State::Waiting& b) {
+  return a.safe != b.safe ? a.safe > b.safe : a.node > b.node;
+}
+
+std::int64_t up_to(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+}  // namespace
+
+// ---------------------------------------------------------------- sizes
+std::int64_t State::round(std::int64_t bytes) const {
+  if (bytes < kMinBlock) {
+    return kMinBlock;
+  }
+  const std::int64_t divisions = options.round_up_divisions;
+  if (divisions > 1 && bytes > kMinBlock * divisions) {
+    // To the next of `divisions` equal parts between two powers of two.
+    const auto floor = static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(bytes)));
+    if (floor == bytes) {
+      return bytes;
+    }
+    const std::int64_t part = floor / static_cast<std::int64_t>(
+                                          std::bit_floor(static_cast<std::uint64_t>(divisions)));
+    return part == 0 ? 2 * floor : up_to(bytes, part);
+  }
+  return up_to(bytes, kMinBlock);
+}
+
+bool State::splits(const Node& n, std::int64_t bytes) const {
+  const std::int64_t remaining = n.bytes - bytes;
+  if (n.small || options.expandable_segments) {
+    return remaining >= kMinBlock;
+  }
+  return (options.max_split == 0 || bytes < options.max_split) && remaining > kSmallSize;
+}
+
+// ---------------------------------------------------------------- nodes and segments
+Arena& State::arena(std::uint8_t stream, bool small) {
+  const std::size_t index = 2U * stream + (small ? 1U : 0U);
+  if (index >= arenas.size()) {
+    arenas.resize(2U * stream + 2U);
+  }
+  return arenas[index];
+}
+
+std::uint32_t State::make_node() {
+  if (unused.empty()) {
+    nodes.emplace_back();
+    return static_cast<std::uint32_t>(nodes.size() - 1);
+  }
+  const std::uint32_t n = unused.back();
+  unused.pop_back();
+  return n;
+}
+
+void State::drop_node(std::uint32_t n) {
+  nodes[n].state = NodeState::unused;
+  unused.push_back(n);
+}
+
+std::uint32_t State::make_segment(std::int64_t bytes, std::uint8_t stream, bool small,
+                                  bool expandable) {
+  std::uint32_t s = 0;
+  if (unused_segments.empty()) {
+    segments.emplace_back();
+    s = static_cast<std::uint32_t>(segments.size() - 1);
+  } else {
+    s = unused_segments.back();
+    unused_segments.pop_back();
+  }
+  const std::uint32_t n = make_node();
+  segments[s] = {next_address, expandable ? 0 : bytes, n, stream, small, expandable};
+  Node node;
+  node.address = next_address;
+  node.bytes = bytes;
+  node.segment = s;
+  node.stream = stream;
+  node.small = small;
+  nodes[n] = node;
+  next_address += up_to(bytes, kRoundLarge);
+  return n;
+}
+
+void State::insert_free(std::uint32_t n) {
+  Node& node = nodes[n];
+  node.state = NodeState::free;
+  node.freed_at = searches[node.small ? 1 : 0];
+  arena_of(node).free.insert({node.bytes, node.address}, n);
+}
+
+void State::erase_free(std::uint32_t n) {
+  const Node& node = nodes[n];
+  arena_of(node).free.erase({node.bytes, node.address});
+}
+
+bool State::merge(std::uint32_t n, std::uint32_t neighbour) {
+  Node& node = nodes[n];
+  if (neighbour == kNoNode || nodes[neighbour].state != node.state) {
+    return false;
+  }
+  const Node& other = nodes[neighbour];
+  if (other.state == NodeState::free) {
+    erase_free(neighbour);
+  } else {
+    auto& list = arena_of(other).unmapped;
+    list.erase(std::find(list.begin(), list.end(), neighbour));
+  }
+  node.bytes += other.bytes;
+  if (node.previous == neighbour) {
+    node.address = other.address;
+    node.previous = other.previous;
+    if (node.previous != kNoNode) {
+      nodes[node.previous].next = n;
+    } else {
+      segments[node.segment].first = n;
+    }
+  } else {
+    node.next = other.next;
+    if (node.next != kNoNode) {
+      nodes[node.next].previous = n;
+    }
+  }
+  drop_node(neighbour);
+  return true;
+}
+
+void State::merge_neighbours(std::uint32_t n) {
+  merge(n, nodes[n].previous);
+  merge(n, nodes[n].next);
+}
+
+// A block that nobody uses any more joins its free neighbours. It is in no list yet.
+void State::make_free(std::uint32_t n) {
+  now.active -= nodes[n].bytes;
+  nodes[n].state = NodeState::free;
+  merge_neighbours(n);
+  insert_free(n);
+}
+
+std::uint32_t State::cut(std::uint32_t n, std::int64_t keep) {
+  const std::uint32_t rest = make_node();
+  Node& node = nodes[n];
+  Node& behind = nodes[rest];
+  behind = node;
+  behind.address += keep;
+  behind.bytes -= keep;
+  behind.previous = n;
+  node.bytes = keep;
+  node.next = rest;
+  if (behind.next != kNoNode) {
+    nodes[behind.next].previous = rest;
+  }
+  return rest;
+}
+
+// ---------------------------------------------------------------- requests
+// Best fit: the smallest free block of the stream that is large enough.
+std::uint32_t State::find_free(const Request& r) {
+  FreeList& free = arena(r.stream, r.small).free;
+  ++searches[r.small ? 1 : 0];
+  std::size_t i = free.lower_bound({r.bytes, 0});
+  if (i == free.size()) {
+    return kNoNode;
+  }
+  if (options.expandable_segments) {
+    // A block before addresses without pages counts as large as it can grow: others are taken first.
+    const auto could_be = [&](std::size_t k) {
+      const Node& n = nodes[free.node(k)];
+      const bool grows = n.next != kNoNode && nodes[n.next].state == NodeState::unmapped;
+      return n.bytes + (grows ? nodes[n.next].bytes : 0);
+    };
+    while (i + 1 < free.size() && could_be(i + 1) < could_be(i)) {
+      ++i;
+    }
+  }
+  if (options.max_split > 0) {
+    // Oversized blocks are for oversized requests, and those tolerate little waste.
+    const std::int64_t found = free.bytes(i);
+    const bool oversized = r.bytes >= options.max_split;
+    if (oversized ? found >= r.bytes + kLargeBuffer : found >= options.max_split) {
+      return kNoNode;
+    }
+  }
+  const std::uint32_t n = free.node(i);
+  free.erase_at(i);
+  return n;
+}
+
+// A segment from the driver; kNoNode: over the limit.
+std::uint32_t State::new_segment(const Request& r) {
+  if (options.expandable_segments) {
+    return grow(r);
+  }
+  const std::int64_t bytes = r.small                    ? kSmallBuffer
+                             : r.bytes < kMinLargeAlloc ? kLargeBuffer
+                                                        : up_to(r.bytes, kRoundLarge);
+  if (!within_limit(bytes)) {
+    return kNoNode;
+  }
+  now.reserved += bytes;
+  return make_segment(bytes, r.stream, r.small, false);
+}
+
+std::uint32_t State::hand_out(std::uint32_t n, const Request& r, std::int64_t requested) {
+  if (splits(nodes[n], r.bytes)) {
+    insert_free(cut(n, r.bytes));
+  }
+  Node& node = nodes[n];
+  node.state = NodeState::live;
+  node.requested = requested;
+  now.requested += requested;
+  now.allocated += node.bytes;
+  now.active += node.bytes;
+  raise_peak();
+  return n;
+}
+
+void State::raise_peak() {
+  peak.requested = std::max(peak.requested, now.requested);
+  peak.allocated = std::max(peak.allocated, now.allocated);
+  peak.active = std::max(peak.active, now.active);
+  peak.reserved = std::max(peak.reserved, now.reserved);
+}
+
+void State::free_waiting(std::int64_t until) {
+  while (!waiting.empty() && waiting.front().safe <= until) {
+    const std::uint32_t n = waiting.front().node;
+    std::pop_heap(waiting.begin(), waiting.end(), later);
+    waiting.pop_back();
+    make_free(n);
+  }
+}
+
+// ---------------------------------------------------------------- interface
+CachingAllocator::CachingAllocator(AllocatorOptions options) : state_(std::make_unique<State>()) {
+  state_->options = options;
+}
+CachingAllocator::~CachingAllocator() = default;
+CachingAllocator::CachingAllocator(CachingAllocator&&) noexcept = default;
+CachingAllocator& CachingAllocator::operator=(CachingAllocator&&) noexcept = default;
+
+std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8_t stream,
+                                                  std::int64_t now) {
+  if (bytes < 0) {
+    throw std::invalid_argument("a request below zero bytes");
+  }
+  State& s = *state_;
+  if (!s.waiting.empty()) {
+    s.free_waiting(now);
+  }
+  const std::int64_t rounded = s.round(bytes);
+  const State::Request r{rounded, stream, rounded <= kSmallSize};
+  std::uint32_t n = s.find_free(r);
+  if (n == kNoNode) {
+    if (s.options.gc_threshold > 0 && s.options.limit.count() > 0) {
+      s.collect_garbage();
+    }
+    n = s.new_segment(r);
+    if (n == kNoNode && s.release_oversized(r)) {
+      n = s.new_segment(r);
+    }
+    if (n == kNoNode) {
+      s.release_cached();
+      ++s.retries;
+      n = s.new_segment(r);
+    }
+    if (n == kNoNode) {
+      return std::nullopt;
+    }
+  }
+  return s.hand_out(n, r, bytes);
+}
+
+void CachingAllocator::release(BlockId block, std::int64_t now, std::int64_t safe) {
+  State& s = *state_;
+  if (block >= s.nodes.size() || s.nodes[block].state != NodeState::live) {
+    throw std::invalid_argument("a block is released that is not live");
+  }
+  Node& node = s.nodes[block];
+  s.now.requested -= node.requested;
+  s.now.allocated -= node.bytes;
+  if (safe > now) {
+    node.state = NodeState::waiting;
+    s.waiting.push_back({safe, block});
+    std::push_heap(s.waiting.begin(), s.waiting.end(), later);
+  } else {
+    s.make_free(block);
+  }
+}
+
+void CachingAllocator::empty_cache(std::int64_t /*now*/) { state_->release_cached(); }
+
+const AllocatorStats& CachingAllocator::now() const { return state_->now; }
+const AllocatorStats& CachingAllocator::peak() const { return state_->peak; }
+void CachingAllocator::reset_peak() { state_->peak = state_->now; }
+int CachingAllocator::retries() const { return state_->retries; }
+
+std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
+  const State& s = *state_;
+  std::vector<Segment> out;
+  for (const SegmentRecord& record : s.segments) {
+    if (record.first == kNoNode) {
+      continue;
+    }
+    Segment segment{record.address, record.bytes, record.stream, record.small, record.expandable,
+                    {}};
+    for (std::uint32_t n = record.first; n != kNoNode; n = s.nodes[n].next) {
+      const Node& node = s.nodes[n];
+      if (node.state == NodeState::unmapped) {
+        continue;
+      }
+      Block block;
+      block.offset = node.address - record.address;
+      block.bytes = node.bytes;
+      if (node.state != NodeState::free) {
+        block.requested = node.requested;
+        block.id = n;
+        block.state =
+            node.state == NodeState::live ? Block::State::live : Block::State::waiting;
+      }
+      segment.blocks.push_back(block);
+    }
+    out.push_back(std::move(segment));
+  }
+  // Addresses only grow: this is the order of creation.
+  std::sort(out.begin(), out.end(),
+            [](const Segment& a, const Segment& b) { return a.address < b.address; });
+  return out;
+}
+
+}  // namespace stepcast::memory

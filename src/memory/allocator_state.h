@@ -1,0 +1,119 @@
+// The state of the caching allocator; its parts live in allocator.cpp (requests and releases), expandable.cpp (arenas that
+// grow) and reclaim.cpp (what happens when memory is short).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "free_list.h"
+#include "stepcast/memory/allocator.h"
+
+namespace stepcast::memory {
+
+// SOURCE: PyTorch, c10/cuda/CUDACachingAllocator.cpp and CUDAAllocatorConfig.h.
+constexpr std::int64_t kMinBlock = 512;            // all sizes are rounded to it
+constexpr std::int64_t kSmallSize = 1 << 20;       // largest request of the small pool
+constexpr std::int64_t kSmallBuffer = 2 << 20;     // its segments, and its pages
+constexpr std::int64_t kLargeBuffer = 20 << 20;    // segments of requests below kMinLargeAlloc, and pages of the large pool
+constexpr std::int64_t kMinLargeAlloc = 10 << 20;  // from here on a segment is the request, rounded to
+constexpr std::int64_t kRoundLarge = 2 << 20;
+
+constexpr std::uint32_t kNoNode = 0xffffffffU;
+
+enum class NodeState : std::uint8_t { live, waiting, free, unmapped, unused };
+
+// A stretch of a segment: a block, or addresses of an expandable segment without pages.
+struct Node {
+  std::int64_t address = 0;
+  std::int64_t bytes = 0;
+  std::int64_t requested = 0;
+  std::uint32_t previous = kNoNode;  // in address order, within the segment
+  std::uint32_t next = kNoNode;
+  std::uint32_t segment = 0;
+  std::uint8_t stream = 0;
+  bool small = false;
+  NodeState state = NodeState::unused;
+  std::int64_t freed_at = 0;  // searches of its pool made when it became free: its age for the garbage collection
+};
+
+struct SegmentRecord {
+  std::int64_t address = 0;
+  std::int64_t bytes = 0;         // of an expandable one: with pages
+  std::uint32_t first = kNoNode;  // kNoNode: given back
+  std::uint8_t stream = 0;
+  bool small = false;
+  bool expandable = false;
+};
+
+// Of one stream, small or large blocks.
+struct Arena {
+  FreeList free;
+  std::vector<std::uint32_t> unmapped;  // nodes without pages, by address
+};
+
+struct CachingAllocator::State {
+  struct Waiting {
+    std::int64_t safe = 0;
+    std::uint32_t node = 0;
+  };
+  struct Request {
+    std::int64_t bytes = 0;  // rounded
+    std::uint8_t stream = 0;
+    bool small = false;
+  };
+
+  AllocatorOptions options;
+  AllocatorStats now, peak;
+  int retries = 0;
+  std::vector<Node> nodes;
+  std::vector<std::uint32_t> unused;  // indices into nodes
+  std::vector<SegmentRecord> segments;
+  std::vector<std::uint32_t> unused_segments;
+  std::vector<Arena> arenas;     // [2 * stream + small]
+  std::vector<Waiting> waiting;  // a heap, the first to become free on top
+  std::int64_t next_address = 0;
+  std::int64_t searches[2] = {0, 0};  // by pool, for the garbage collection
+
+  // allocator.cpp
+  std::int64_t round(std::int64_t bytes) const;
+  Arena& arena(std::uint8_t stream, bool small);
+  Arena& arena_of(const Node& n) { return arenas[2U * n.stream + (n.small ? 1U : 0U)]; }
+  std::uint32_t make_node();
+  void drop_node(std::uint32_t n);
+  std::uint32_t make_segment(std::int64_t bytes, std::uint8_t stream, bool small, bool expandable);
+  void insert_free(std::uint32_t n);
+  void erase_free(std::uint32_t n);
+  // Makes `n` swallow a neighbour in the same state; whether it did.
+  void merge_neighbours(std::uint32_t n);
+  bool merge(std::uint32_t n, std::uint32_t neighbour);
+  void make_free(std::uint32_t n);
+  // The `bytes` behind `n`'s first `keep` become a node of their own.
+  std::uint32_t cut(std::uint32_t n, std::int64_t keep);
+  bool splits(const Node& n, std::int64_t bytes) const;
+  std::uint32_t find_free(const Request& r);
+  std::uint32_t new_segment(const Request& r);
+  std::uint32_t hand_out(std::uint32_t n, const Request& r, std::int64_t requested);
+  void free_waiting(std::int64_t until);
+  bool within_limit(std::int64_t more) const {
+    return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;
+  }
+  void raise_peak();
+
+  // expandable.cpp
+  std::uint32_t find_expandable(const Request& r);
+  std::uint32_t grow(const Request& r);
+  bool map(std::uint32_t n, std::int64_t bytes);
+  void unmap(std::uint32_t n);
+
+  // reclaim.cpp
+  void collect_garbage();
+  bool release_oversized(const Request& r);
+  void release_cached();
+  void release_segment(std::uint32_t n);
+};
+
+// The only block of its segment.
+inline bool unsplit(const Node& n) { return n.previous == kNoNode && n.next == kNoNode; }
+
+}  // namespace stepcast::memory
