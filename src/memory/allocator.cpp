@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdlib>
 #include <stdexcept>
 #include <utility>
 
@@ -17,7 +18,9 @@ bool later(const State::Waiting& a, const State::Waiting& b) {
   return a.safe != b.safe ? a.safe > b.safe : a.node > b.node;
 }
 
-std::int64_t up_to(std::int64_t bytes, std::int64_t unit) { return (bytes + unit - 1) / unit * unit; }
+std::int64_t up_to(std::int64_t bytes, std::int64_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -33,8 +36,8 @@ std::int64_t State::round(std::int64_t bytes) const {
     if (floor == bytes) {
       return bytes;
     }
-    const std::int64_t part = floor / static_cast<std::int64_t>(
-                                          std::bit_floor(static_cast<std::uint64_t>(divisions)));
+    const std::int64_t part =
+        floor / static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(divisions)));
     return part == 0 ? 2 * floor : up_to(bytes, part);
   }
   return up_to(bytes, kMinBlock);
@@ -177,7 +180,8 @@ std::uint32_t State::find_free(const Request& r) {
     return kNoNode;
   }
   if (options.expandable_segments) {
-    // A block before addresses without pages counts as large as it can grow: others are taken first.
+    // A block before addresses without pages counts as large as it can grow: others are taken
+    // first.
     const auto could_be = [&](std::size_t k) {
       const Node& n = nodes[free.node(k)];
       const bool grows = n.next != kNoNode && nodes[n.next].state == NodeState::unmapped;
@@ -211,8 +215,9 @@ std::uint32_t State::new_segment(const Request& r) {
   if (!within_limit(bytes)) {
     return kNoNode;
   }
-  now.reserved += bytes;
-  return make_segment(bytes, r.stream, r.small, false);
+  const std::uint32_t n = make_segment(bytes, r.stream, r.small, false);
+  reserve(nodes[n], nodes[n].address, bytes, false);
+  return n;
 }
 
 std::uint32_t State::hand_out(std::uint32_t n, const Request& r, std::int64_t requested) {
@@ -229,11 +234,16 @@ std::uint32_t State::hand_out(std::uint32_t n, const Request& r, std::int64_t re
   return n;
 }
 
+void State::reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable) {
+  now.reserved += bytes;
+  peak.reserved = std::max(peak.reserved, now.reserved);
+  events.push_back({clock, address, std::abs(bytes), n.stream, bytes > 0, expandable});
+}
+
 void State::raise_peak() {
   peak.requested = std::max(peak.requested, now.requested);
   peak.allocated = std::max(peak.allocated, now.allocated);
   peak.active = std::max(peak.active, now.active);
-  peak.reserved = std::max(peak.reserved, now.reserved);
 }
 
 void State::free_waiting(std::int64_t until) {
@@ -259,6 +269,7 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
     throw std::invalid_argument("a request below zero bytes");
   }
   State& s = *state_;
+  s.clock = now;
   if (!s.waiting.empty()) {
     s.free_waiting(now);
   }
@@ -302,12 +313,20 @@ void CachingAllocator::release(BlockId block, std::int64_t now, std::int64_t saf
   }
 }
 
-void CachingAllocator::empty_cache(std::int64_t /*now*/) { state_->release_cached(); }
+void CachingAllocator::empty_cache(std::int64_t now) {
+  state_->clock = now;
+  state_->release_cached();
+}
 
 const AllocatorStats& CachingAllocator::now() const { return state_->now; }
 const AllocatorStats& CachingAllocator::peak() const { return state_->peak; }
 void CachingAllocator::reset_peak() { state_->peak = state_->now; }
 int CachingAllocator::retries() const { return state_->retries; }
+std::int64_t CachingAllocator::address(BlockId block) const { return state_->nodes[block].address; }
+std::int64_t CachingAllocator::size(BlockId block) const { return state_->nodes[block].bytes; }
+const std::vector<CachingAllocator::SegmentEvent>& CachingAllocator::segment_events() const {
+  return state_->events;
+}
 
 std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
   const State& s = *state_;
@@ -316,8 +335,8 @@ std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
     if (record.first == kNoNode) {
       continue;
     }
-    Segment segment{record.address, record.bytes, record.stream, record.small, record.expandable,
-                    {}};
+    Segment segment{record.address, record.bytes,      record.stream,
+                    record.small,   record.expandable, {}};
     for (std::uint32_t n = record.first; n != kNoNode; n = s.nodes[n].next) {
       const Node& node = s.nodes[n];
       if (node.state == NodeState::unmapped) {
@@ -329,8 +348,7 @@ std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
       if (node.state != NodeState::free) {
         block.requested = node.requested;
         block.id = n;
-        block.state =
-            node.state == NodeState::live ? Block::State::live : Block::State::waiting;
+        block.state = node.state == NodeState::live ? Block::State::live : Block::State::waiting;
       }
       segment.blocks.push_back(block);
     }

@@ -1,5 +1,5 @@
-// The state of the caching allocator; its parts live in allocator.cpp (requests and releases), expandable.cpp (arenas that
-// grow) and reclaim.cpp (what happens when memory is short).
+// The state of the caching allocator; its parts live in allocator.cpp (requests and releases),
+// expandable.cpp (arenas that grow) and reclaim.cpp (what happens when memory is short).
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,13 @@
 namespace stepcast::memory {
 
 // SOURCE: PyTorch, c10/cuda/CUDACachingAllocator.cpp and CUDAAllocatorConfig.h.
-constexpr std::int64_t kMinBlock = 512;            // all sizes are rounded to it
-constexpr std::int64_t kSmallSize = 1 << 20;       // largest request of the small pool
-constexpr std::int64_t kSmallBuffer = 2 << 20;     // its segments, and its pages
-constexpr std::int64_t kLargeBuffer = 20 << 20;    // segments of requests below kMinLargeAlloc, and pages of the large pool
-constexpr std::int64_t kMinLargeAlloc = 10 << 20;  // from here on a segment is the request, rounded to
+constexpr std::int64_t kMinBlock = 512;         // all sizes are rounded to it
+constexpr std::int64_t kSmallSize = 1 << 20;    // largest request of the small pool
+constexpr std::int64_t kSmallBuffer = 2 << 20;  // its segments, and its pages
+constexpr std::int64_t kLargeBuffer =
+    20 << 20;  // segments of requests below kMinLargeAlloc, and pages of the large pool
+constexpr std::int64_t kMinLargeAlloc = 10
+                                        << 20;  // from here on a segment is the request, rounded to
 constexpr std::int64_t kRoundLarge = 2 << 20;
 
 constexpr std::uint32_t kNoNode = 0xffffffffU;
@@ -34,7 +36,8 @@ struct Node {
   std::uint8_t stream = 0;
   bool small = false;
   NodeState state = NodeState::unused;
-  std::int64_t freed_at = 0;  // searches of its pool made when it became free: its age for the garbage collection
+  std::int64_t freed_at =
+      0;  // searches of its pool made when it became free: its age for the garbage collection
 };
 
 struct SegmentRecord {
@@ -66,6 +69,8 @@ struct CachingAllocator::State {
   AllocatorOptions options;
   AllocatorStats now, peak;
   int retries = 0;
+  std::int64_t clock = 0;  // of the call under way
+  std::vector<SegmentEvent> events;
   std::vector<Node> nodes;
   std::vector<std::uint32_t> unused;  // indices into nodes
   std::vector<SegmentRecord> segments;
@@ -98,6 +103,8 @@ struct CachingAllocator::State {
   bool within_limit(std::int64_t more) const {
     return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;
   }
+  // Books `bytes` that the driver gave, or below zero: took back.
+  void reserve(const Node& n, std::int64_t address, std::int64_t bytes, bool expandable);
   void raise_peak();
 
   // expandable.cpp

@@ -1,4 +1,5 @@
-// Expandable segments: a stream's pool is one stretch of addresses, to which pages are mapped where requests need them.
+// Expandable segments: a stream's pool is one stretch of addresses, to which pages are mapped where
+// requests need them.
 #include <algorithm>
 
 #include "allocator_state.h"
@@ -16,8 +17,8 @@ std::int64_t page(bool small) { return small ? kSmallBuffer : kLargeBuffer; }
 
 }  // namespace
 
-// The lowest stretch of free and unmapped nodes that holds the request; a new segment when there is none. It is the first
-// node of the stretch: one that is free is followed by an unmapped one.
+// The lowest stretch of free and unmapped nodes that holds the request; a new segment when there is
+// none. It is the first node of the stretch: one that is free is followed by an unmapped one.
 std::uint32_t State::find_expandable(const Request& r) {
   const auto usable = [&](std::uint32_t n) {
     return n != kNoNode &&
@@ -33,9 +34,8 @@ std::uint32_t State::find_expandable(const Request& r) {
       return first;
     }
   }
-  const std::uint32_t n =
-      make_segment(std::max(kSpace, (r.bytes / kLargeBuffer + 1) * kLargeBuffer), r.stream, r.small,
-                   true);
+  const std::uint32_t n = make_segment(
+      std::max(kSpace, (r.bytes / kLargeBuffer + 1) * kLargeBuffer), r.stream, r.small, true);
   nodes[n].state = NodeState::unmapped;
   arena(r.stream, r.small).unmapped.push_back(n);
   return n;
@@ -57,15 +57,15 @@ bool State::map(std::uint32_t n, std::int64_t bytes) {
     list.erase(at);
   }
   segments[nodes[n].segment].bytes += mapped;
-  now.reserved += mapped;
-  peak.reserved = std::max(peak.reserved, now.reserved);
+  reserve(nodes[n], nodes[n].address, mapped, true);
   nodes[n].state = NodeState::free;
   merge_neighbours(n);
   insert_free(n);
   return true;
 }
 
-// A node of at least the request's size, in no list. What was mapped before the limit was met stays cached.
+// A node of at least the request's size, in no list. What was mapped before the limit was met stays
+// cached.
 std::uint32_t State::grow(const Request& r) {
   std::uint32_t n = find_expandable(r);
   if (nodes[n].state == NodeState::unmapped && !map(n, std::min(nodes[n].bytes, r.bytes))) {
@@ -102,13 +102,13 @@ void State::unmap(std::uint32_t n) {
     insert_free(cut(n, end - begin));
   }
   segments[nodes[n].segment].bytes -= end - begin;
-  now.reserved -= end - begin;
+  reserve(nodes[n], nodes[n].address, begin - end, true);
   nodes[n].state = NodeState::unmapped;
   merge_neighbours(n);
   auto& list = arena_of(nodes[n]).unmapped;
-  const auto at = std::lower_bound(list.begin(), list.end(), n, [&](std::uint32_t a, std::uint32_t b) {
-    return nodes[a].address < nodes[b].address;
-  });
+  const auto at = std::lower_bound(
+      list.begin(), list.end(), n,
+      [&](std::uint32_t a, std::uint32_t b) { return nodes[a].address < nodes[b].address; });
   list.insert(at, n);
 }
 

@@ -1,5 +1,5 @@
-// Free blocks of one stream and pool, smallest first, equal sizes by address. Flat: a list is short once neighbours have
-// coalesced, and a search touches the sizes alone.
+// Free blocks of one stream and pool, smallest first, equal sizes by address. Flat: a list is short
+// once neighbours have coalesced, and a search touches the sizes alone.
 #pragma once
 
 #include <algorithm>

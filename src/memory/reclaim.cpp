@@ -1,5 +1,5 @@
-// What the allocator does when memory is short: old cached blocks are given back past a threshold; when the driver refuses
-// a segment, cached blocks go, first one that is large enough, then all.
+// What the allocator does when memory is short: old cached blocks are given back past a threshold;
+// when the driver refuses a segment, cached blocks go, first one that is large enough, then all.
 #include <algorithm>
 #include <limits>
 
@@ -13,17 +13,17 @@ using State = CachingAllocator::State;
 void State::release_segment(std::uint32_t n) {
   erase_free(n);
   const std::uint32_t s = nodes[n].segment;
-  now.reserved -= segments[s].bytes;
+  reserve(nodes[n], segments[s].address, -segments[s].bytes, false);
   segments[s].first = kNoNode;
   unused_segments.push_back(s);
   drop_node(n);
 }
 
-// Past the threshold: cached large segments that went unused for longer than the mean, until enough is reclaimed or none
-// is left (garbage_collect_cached_blocks).
+// Past the threshold: cached large segments that went unused for longer than the mean, until enough
+// is reclaimed or none is left (garbage_collect_cached_blocks).
 void State::collect_garbage() {
-  const auto threshold = static_cast<std::int64_t>(options.gc_threshold *
-                                                   static_cast<double>(options.limit.count()));
+  const auto threshold =
+      static_cast<std::int64_t>(options.gc_threshold * static_cast<double>(options.limit.count()));
   if (now.reserved <= threshold) {
     return;
   }
@@ -64,8 +64,8 @@ void State::collect_garbage() {
   }
 }
 
-// With max_split_size: gives back an oversized block that is large enough, or several, largest first
-// (release_available_cached_blocks). Whether enough was given back.
+// With max_split_size: gives back an oversized block that is large enough, or several, largest
+// first (release_available_cached_blocks). Whether enough was given back.
 bool State::release_oversized(const Request& r) {
   if (options.max_split == 0 || options.expandable_segments) {
     return false;

@@ -2,6 +2,7 @@
 // released to what the framework allocates, keeps active and reserves.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -13,8 +14,9 @@ namespace stepcast::memory {
 
 struct ReplayOptions {
   AllocatorOptions allocator;
-  int steps = 2;        // the trace is one step's; the first differs by what stands before it and what is lazy
-  bool record = false;  // fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
+  int steps = 2;            // the trace is one step's; the first differs by what stands before it and what is lazy
+  std::int64_t period = 0;  // picoseconds from step to step; 0: the trace's length
+  bool record = false;      // at least two steps; fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
 };
 
 // One tensor's allocation or release in the last step.
@@ -51,6 +53,8 @@ struct Replayed {
   AllocatorStats first;   // peaks of the first step, what stands before it included
   AllocatorStats peak;    // of the last step; `reserved` is at its end, as it never shrinks by itself
   AllocatorStats steady;  // at its end
+  std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
+  std::int64_t peak_at = 0;                                                    // picoseconds of the step
   bool out_of_memory = false;
   int retries = 0;
   std::vector<TensorEvent> events;

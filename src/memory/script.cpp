@@ -1,0 +1,193 @@
+#include "script.h"
+
+#include <algorithm>
+#include <map>
+#include <span>
+#include <tuple>
+
+namespace stepcast::memory {
+
+using program::Block;
+using program::Buffer;
+using program::MemoryEvent;
+using program::Place;
+using program::Program;
+
+namespace {
+
+enum class Part : std::uint8_t { temporary, made, given_up, both };
+
+struct Role {
+  std::uint32_t buffer = 0;
+  Part part = Part::temporary;
+};
+
+class Compiler {
+ public:
+  Compiler(const Program& p, const std::vector<MemoryEvent>& trace)
+      : p_(p), trace_(trace), lent_(lent()) {}
+
+  Script compile() {
+    Script s;
+    s.first.push_back(0);
+    for (const Buffer& b : p_.buffers) {
+      s.first.push_back(s.first.back() + std::max<std::uint32_t>(1, b.blocks));
+    }
+    s.pass.assign(trace_.size(), 0);
+    for (const MemoryEvent& e : trace_) {
+      const Buffer& b = p_.buffers[e.buffer];
+      s.actions.push_back(b.place != Place::device ? Action::skip
+                          : e.allocate             ? Action::allocate
+                                                   : Action::release);
+    }
+    for (std::size_t i = 0; i < trace_.size(); ++i) {
+      const Buffer& b = p_.buffers[trace_[i].buffer];
+      if (trace_[i].allocate && b.transient && b.blocks > 0 && b.place == Place::device) {
+        add_pass(i, s);
+      }
+    }
+    return s;
+  }
+
+ private:
+  // By event of the trace: the buffer was used on another stream until its release. Empty: not known.
+  std::vector<bool> lent() const {
+    std::vector<bool> out;
+    for (const program::HostOp& op : p_.host) {
+      if (op.kind == program::HostKind::allocate || op.kind == program::HostKind::release) {
+        out.push_back(op.streams != 0);
+      }
+    }
+    if (out.size() != trace_.size()) {
+      out.clear();
+    }
+    return out;
+  }
+
+  bool kept(std::size_t event, bool allocate) const {
+    const MemoryEvent& e = trace_[event];
+    const Buffer& b = p_.buffers[e.buffer];
+    return e.allocate == allocate && !b.transient && b.place == Place::device;
+  }
+  // Its last use on this pass's own stream is what frees it.
+  bool given_up(std::size_t event) const {
+    return p_.buffers[trace_[event].buffer].blocks > 0 && trace_[event].safe <= trace_[event].time &&
+           (lent_.empty() || !lent_[event]);
+  }
+
+  void add_pass(std::size_t begin, Script& s) {
+    const std::uint32_t transient = trace_[begin].buffer;
+    std::size_t end = begin + 1;
+    while (end < trace_.size() && (trace_[end].buffer != transient || trace_[end].allocate)) {
+      ++end;
+    }
+    std::vector<Role> roles;
+    std::size_t from = begin;
+    while (from > 0 && kept(from - 1, true) && s.actions[from - 1] == Action::allocate) {
+      --from;
+    }
+    for (std::size_t i = from; i < begin; ++i) {
+      if (p_.buffers[trace_[i].buffer].blocks > 0) {
+        roles.push_back({trace_[i].buffer, Part::made});
+        s.actions[i] = Action::skip;
+      }
+    }
+    roles.push_back({transient, Part::temporary});
+    if (end < trace_.size()) {
+      s.actions[end] = Action::skip;
+      std::size_t first = end;
+      while (first > begin + 1 && kept(first - 1, false)) {
+        --first;
+      }
+      for (std::size_t i = first; i < trace_.size() && (i == end || kept(i, false)); ++i) {
+        if (i == end || !given_up(i)) {
+          continue;
+        }
+        const auto same = [&](const Role& r) { return r.buffer == trace_[i].buffer; };
+        const auto at = std::find_if(roles.begin(), roles.end(), same);
+        if (at != roles.end()) {
+          at->part = Part::both;
+        } else {
+          roles.push_back({trace_[i].buffer, Part::given_up});
+        }
+      }
+    }
+    Pass pass;
+    pass.end = static_cast<std::uint32_t>(std::min(end, trace_.size() - 1));
+    pass.first_role = static_cast<std::uint32_t>(s.roles.size());
+    std::tie(pass.first_call, pass.calls) = calls_of(roles, s);
+    for (const Role& r : roles) {
+      s.roles.push_back(r.buffer);
+    }
+    s.actions[begin] = Action::pass;
+    s.pass[begin] = static_cast<std::uint32_t>(s.passes.size());
+    s.passes.push_back(pass);
+  }
+
+  std::pair<std::uint32_t, std::uint32_t> calls_of(const std::vector<Role>& roles, Script& s) {
+    std::vector<std::uint32_t> shape;
+    for (const Role& r : roles) {
+      const Buffer& b = p_.buffers[r.buffer];
+      shape.insert(shape.end(), {b.first_block, b.blocks, static_cast<std::uint32_t>(r.part)});
+    }
+    const auto [at, fresh] = shapes_.try_emplace(std::move(shape));
+    if (!fresh) {
+      return at->second;
+    }
+    struct Placed {
+      std::uint32_t place = 0;
+      bool release = false;
+      Call call;
+    };
+    std::vector<Placed> placed;
+    for (std::size_t r = 0; r < roles.size(); ++r) {
+      const Buffer& b = p_.buffers[roles[r].buffer];
+      const Part part = roles[r].part;
+      for (std::uint32_t k = 0; k < b.blocks; ++k) {
+        const Block& block = p_.blocks[b.first_block + k];
+        const Call call{block.bytes, 0, k, static_cast<std::uint16_t>(r), true};
+        if (block.bytes <= 0) {
+          continue;
+        }
+        if (part != Part::given_up) {
+          placed.push_back({block.begin, false, call});
+        }
+        // What is kept may outlive the pass; a temporary does not.
+        const bool early = block.end != 0xffff && part != Part::made;
+        if (early || part == Part::temporary) {
+          placed.push_back({block.end, true, call});
+          placed.back().call.allocate = false;
+        }
+      }
+    }
+    // What an operator makes stands beside what is freed behind it.
+    std::stable_sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
+      return std::tie(a.place, a.release) < std::tie(b.place, b.release);
+    });
+    std::uint32_t last = 0;  // place
+    for (const Placed& x : placed) {
+      last = x.place != 0xffff ? std::max(last, x.place) : last;
+    }
+    at->second = {static_cast<std::uint32_t>(s.calls.size()),
+                  static_cast<std::uint32_t>(placed.size())};
+    for (Placed& x : placed) {
+      const std::uint64_t place = std::min(x.place, last + 1);
+      x.call.fraction = static_cast<std::uint32_t>((place << 16U) / (std::uint64_t{last} + 1));
+      s.calls.push_back(x.call);
+    }
+    return at->second;
+  }
+
+  const Program& p_;
+  const std::vector<MemoryEvent>& trace_;
+  std::vector<bool> lent_;
+  std::map<std::vector<std::uint32_t>, std::pair<std::uint32_t, std::uint32_t>> shapes_;
+};
+
+}  // namespace
+
+Script compile(const Program& program, const std::vector<MemoryEvent>& trace) {
+  return Compiler(program, trace).compile();
+}
+
+}  // namespace stepcast::memory
