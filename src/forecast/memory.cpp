@@ -50,7 +50,6 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   out.outside = outside_of(program, m.process - m.reserved);
   out.host = m.host;
   out.nvme = m.nvme;
-  out.step = Time(report.trace->timeline.period);
   memory::ReplayOptions options;
   options.allocator.expandable_segments =
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
@@ -82,6 +81,8 @@ std::variant<result::MemoryTimeline, Infeasible> Forecaster::memory(const job::J
   const auto& report = std::get<result::Report>(outcome);
   result::MemoryTimeline out;
   out.title = report.title;
+  out.ranks = report.engine.ranks;
+  out.step = Time(report.trace->timeline.period);
   out.capacity = report.capacity;
   out.fits = report.fits;
   for (const result::StageMemory& m : report.memory) {

@@ -62,8 +62,7 @@ void fill_events(const program::Program& program, const memory::Replayed& replay
   for (std::size_t i = 0; i < replayed.events.size(); ++i) {
     const memory::TensorEvent& e = replayed.events[i];
     complete(e.time);
-    for (; segment < replayed.segment_events.size() &&
-           replayed.segment_events[segment].before <= i;
+    for (; segment < replayed.segment_events.size() && replayed.segment_events[segment].before <= i;
          ++segment) {
       snapshot.events.push_back(of_segment(replayed.segment_events[segment].event));
     }
@@ -78,9 +77,8 @@ void fill_events(const program::Program& program, const memory::Replayed& replay
     if (!e.allocate) {
       out.action = Action::free_completed;
       out.at = Time(std::max(e.time, e.safe));
-      const auto place = std::upper_bound(
-          waiting.begin(), waiting.end(), out,
-          [](const auto& a, const auto& b) { return a.at > b.at; });
+      const auto place = std::upper_bound(waiting.begin(), waiting.end(), out,
+                                          [](const auto& a, const auto& b) { return a.at > b.at; });
       waiting.insert(place, out);
       complete(e.time);
     }

@@ -24,14 +24,19 @@ class Samples {
 
   template <class Visit>
   void each(Visit visit) const {
-    MemorySample s;
-    for (const memory::Tensor& t : replayed_.at_end) {  // what stands at the end stood at the start
+    MemorySample s;  // at the step's start: what stands at its end, less what the step changed
+    for (const memory::Tensor& t : replayed_.at_end) {
       s.by_category[category_of(program_, t.buffer)] += t.bytes;
     }
     s.allocated = replayed_.steady.allocated;
     s.active = replayed_.steady.active;
     s.reserved = replayed_.steady.reserved;
     const auto& events = replayed_.events;
+    for (const memory::TensorEvent& e : events) {
+      const std::int64_t change = e.allocate ? e.bytes : -e.bytes;
+      s.by_category[category_of(program_, e.buffer)] -= change;
+      s.allocated -= change;
+    }
     if (!events.empty()) {
       s.at = Time(events.front().time);
     }
@@ -93,7 +98,8 @@ void fill_samples(const program::Program& program, const memory::Replayed& repla
   samples.each([&](const MemorySample& s, std::size_t) {
     const std::int64_t span = std::max<std::int64_t>(1, end - begin);
     // Within a step picoseconds times slots fit 64 bits up to some 15,000 s.
-    const std::int64_t at = std::min(kSlots - 1, (s.at.count() - begin) / std::max<std::int64_t>(1, span / kSlots));
+    const std::int64_t at =
+        std::min(kSlots - 1, (s.at.count() - begin) / std::max<std::int64_t>(1, span / kSlots));
     start = order == 0 ? s : start;
     last = s;
     if (at != slot) {
@@ -176,9 +182,8 @@ void fill_timeline(const program::Program& program, const memory::Replayed& repl
                    StageTimeline& stage) {
   fill_samples(program, replayed, stage);
   const auto peak = std::find_if(
-      replayed.events.begin(), replayed.events.end(), [&](const memory::TensorEvent& e) {
-        return e.after.allocated == replayed.peak.allocated;
-      });
+      replayed.events.begin(), replayed.events.end(),
+      [&](const memory::TensorEvent& e) { return e.after.allocated == replayed.peak.allocated; });
   if (peak != replayed.events.end() && replayed.steady.allocated < replayed.peak.allocated) {
     find_peak(program, peak->trace, stage);
   }

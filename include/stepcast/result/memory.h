@@ -11,6 +11,10 @@
 
 namespace stepcast::result {
 
+// In MemoryCategory's order; keys of JSON too.
+inline constexpr std::array<const char*, program::kMemoryCategories> kMemoryCategoryNames = {
+    "parameters", "gradients", "optimizer", "activations", "communication", "workspace", "other"};
+
 using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
 
 // Just behind one allocation or release. Times are the host's, which allocates: below zero where it runs ahead of the
@@ -87,7 +91,6 @@ struct StageTimeline {
   Bytes host, nvme;
   int retries = 0;
   bool out_of_memory = false;
-  Time step{0};
   // The peak of allocated bytes: when, on the host's clock, and in the midst of what.
   Time peak_at{0};
   std::string peak_in;                  // the next task that the host issues; empty: none is left in the step
@@ -101,6 +104,8 @@ struct StageTimeline {
 struct MemoryTimeline {
   std::string job_json;  // the resolved job (config writes it)
   std::string title;
+  std::int64_t ranks = 0;  // of the whole job
+  Time step{0};
   Bytes capacity;  // usable, of the GPU with least to spare
   bool fits = true;
   std::vector<StageTimeline> stages;
