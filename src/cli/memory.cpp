@@ -47,8 +47,8 @@ int run(const Options& given) {
   }
   if (const int last = loaded.job.parallelism.pipeline - 1;
       !given.stage.empty() && integer_option("--stage", given.stage, 0) > last) {
-    throw option_fault("--stage",
-                       fmt::format("there is no stage {}; expected one from 0 to {}", given.stage, last));
+    throw option_fault("--stage", fmt::format("there is no stage {}; expected one from 0 to {}",
+                                              given.stage, last));
   }
   std::vector<std::unique_ptr<OutputFile>> files;
   const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
@@ -81,10 +81,10 @@ int run(const Options& given) {
   if (snapshot_file != nullptr) {
     snapshot_file->write(interop::torch_snapshot(memory));
   }
-  write_stdout("memory", given.json == "-"  ? report::json(memory)
-                         : given.svg == "-" ? report::svg(memory)
-                                            : report::terminal(memory, terminal_colour(),
-                                                               terminal_width()));
+  write_stdout("memory", given.json == "-" ? report::json(memory)
+                         : given.svg == "-"
+                             ? report::svg(memory)
+                             : report::terminal(memory, terminal_colour(), terminal_width()));
   for (auto& file : files) {
     file->commit();
   }

@@ -41,21 +41,22 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   const program::Program& program = world.programs[world.ranks[m.rank].program];
   result::StageTimeline out;
   out.stage = m.stage;
-  out.allocated = m.allocated;
-  out.active = m.active;
-  out.reserved = m.reserved;
-  out.process = m.process;
-  out.first_step = m.first_step_peak;
-  out.steady = m.steady;
-  out.outside = outside_of(program, m.process - m.reserved);
   out.host = m.host;
   out.nvme = m.nvme;
   memory::ReplayOptions options;
   options.allocator.expandable_segments =
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
+  options.period = report.trace->timeline.period;
   options.record = true;
   const memory::Replayed replayed =
       memory::replay(program, report.trace->timeline.memory[m.rank], options);
+  out.allocated = Bytes(replayed.peak.allocated);
+  out.active = Bytes(replayed.peak.active);
+  out.reserved = Bytes(replayed.peak.reserved);
+  out.first_step = Bytes(replayed.first.allocated);
+  out.steady = Bytes(replayed.steady.allocated);
+  out.process = out.reserved + program.outside_allocator;
+  out.outside = outside_of(program, program.outside_allocator);
   out.retries = replayed.retries;
   out.out_of_memory = replayed.out_of_memory;
   out.snapshot.expandable_segments = options.allocator.expandable_segments;

@@ -51,22 +51,21 @@ AllocatorSnapshot::Event of_segment(const memory::CachingAllocator::SegmentEvent
 void fill_events(const program::Program& program, const memory::Replayed& replayed, Labels& labels,
                  AllocatorSnapshot& snapshot) {
   using Action = AllocatorSnapshot::Action;
-  std::vector<AllocatorSnapshot::Event> waiting;  // completions that have not come, the next last
-  const auto complete = [&](std::int64_t until) {
-    while (!waiting.empty() && waiting.back().at.count() <= until) {
-      snapshot.events.push_back(waiting.back());
-      waiting.pop_back();
-    }
-  };
+  using Event = AllocatorSnapshot::Event;
+  std::vector<Event> waiting;  // completions to come, the next one last
   std::size_t segment = 0;
   for (std::size_t i = 0; i < replayed.events.size(); ++i) {
     const memory::TensorEvent& e = replayed.events[i];
-    complete(e.time);
+    // PyTorch looks for completed uses when it allocates.
+    while (e.allocate && !waiting.empty() && waiting.back().at <= Time(e.time)) {
+      snapshot.events.push_back(waiting.back());
+      waiting.pop_back();
+    }
     for (; segment < replayed.segment_events.size() && replayed.segment_events[segment].before <= i;
          ++segment) {
       snapshot.events.push_back(of_segment(replayed.segment_events[segment].event));
     }
-    AllocatorSnapshot::Event out;
+    Event out;
     out.action = e.allocate ? Action::alloc : Action::free_requested;
     out.address = e.address;
     out.size = e.requested;
@@ -74,14 +73,18 @@ void fill_events(const program::Program& program, const memory::Replayed& replay
     out.at = Time(e.time);
     out.label = labels.of(e.buffer, e.block);
     snapshot.events.push_back(out);
-    if (!e.allocate) {
-      out.action = Action::free_completed;
-      out.at = Time(std::max(e.time, e.safe));
-      const auto place = std::upper_bound(waiting.begin(), waiting.end(), out,
-                                          [](const auto& a, const auto& b) { return a.at > b.at; });
-      waiting.insert(place, out);
-      complete(e.time);
+    if (e.allocate) {
+      continue;
     }
+    out.action = Action::free_completed;
+    if (e.safe <= e.time) {
+      snapshot.events.push_back(out);
+      continue;
+    }
+    out.at = Time(e.safe);
+    waiting.insert(std::upper_bound(waiting.begin(), waiting.end(), out,
+                                    [](const Event& a, const Event& b) { return a.at > b.at; }),
+                   out);
   }
 }
 

@@ -1,5 +1,6 @@
-// Python's pickle, protocol 4, of the few kinds of value that a memory snapshot holds: written opcode by opcode, strings
-// and whole values shared through the memo. SOURCE: Python, Lib/pickletools.py.
+// Python's pickle, protocol 4, of the few kinds of value that a memory snapshot holds: written
+// opcode by opcode, strings and whole values shared through the memo. SOURCE: Python,
+// Lib/pickletools.py.
 #pragma once
 
 #include <cstdint>

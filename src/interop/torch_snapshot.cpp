@@ -15,11 +15,13 @@ namespace {
 using result::AllocatorSnapshot;
 using result::StageTimeline;
 
-constexpr std::array kActions = {"alloc",         "free_requested", "free_completed", "segment_alloc",
-                                 "segment_free",  "segment_map",    "segment_unmap"};
+constexpr std::array kActions = {"alloc",         "free_requested", "free_completed",
+                                 "segment_alloc", "segment_free",   "segment_map",
+                                 "segment_unmap"};
 constexpr std::array kStates = {"active_allocated", "active_pending_free", "inactive"};
 
-// Our allocator counts addresses from 0; the viewer and the driver do not. Where CUDA puts memory on Linux.
+// Our allocator counts addresses from 0; the viewer and the driver do not. Where CUDA puts memory
+// on Linux.
 constexpr std::int64_t kBase = 0x7f0000000000;
 
 // One stage's frames, each list written once.

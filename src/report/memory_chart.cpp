@@ -55,8 +55,8 @@ std::vector<int> cells(const MemorySample& sample, const ChartScale& scale) {
   int from = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     sum += parts[i];
-    const int to = std::clamp(static_cast<int>(std::lround(sum / scale.top * scale.rows)), from,
-                              scale.rows);
+    const int to =
+        std::clamp(static_cast<int>(std::lround(sum / scale.top * scale.rows)), from, scale.rows);
     std::fill(out.begin() + from, out.begin() + to, static_cast<int>(i));
     from = to;
   }
@@ -103,9 +103,9 @@ std::string memory_chart(const result::StageTimeline& stage, const ChartScale& s
   for (int row = scale.rows - 1; row >= 0; --row) {
     // Every other edge is named, the upper one among them.
     const bool named = (scale.rows - 1 - row) % 2 == 0;
-    out += "  " +
-           paint("2", pad_left(named ? gibibytes(scale.top * (row + 1) / scale.rows) : "", 7) +
-                          (named ? " ┤" : " │"));
+    out +=
+        "  " + paint("2", pad_left(named ? gibibytes(scale.top * (row + 1) / scale.rows) : "", 7) +
+                              (named ? " ┤" : " │"));
     std::string run;
     int kind = -1;
     const auto flush = [&] {

@@ -1,4 +1,5 @@
-// Memory over the step for machines. Keys are a contract: more may be added, none renamed. Bytes and seconds.
+// Memory over the step for machines. Keys are a contract: more may be added, none renamed. Bytes
+// and seconds.
 //
 //   schema, stepcast, title, job       as in the report of a step
 //   step_time, capacity, fits          seconds; usable bytes of a GPU; of the fullest stage
@@ -9,13 +10,19 @@
 //     host, nvme                       bytes of one GPU's share outside it
 //     outside[]                        {what, bytes}: add up to process - reserved
 //     retries, out_of_memory           of the allocator
-//     at                               {time, task, micro_batch, chunk}: when allocated bytes peak, on the host's clock, and
-//                                      what the host issues next; null: nothing, or of no micro-batch
-//     by_category                      {parameters, gradients, optimizer, activations, communication, workspace, other} at
+//     at                               {time, task, micro_batch, chunk}: when allocated bytes peak,
+//     on the host's clock, and
+//                                      what the host issues next; null: nothing, or of no
+//                                      micro-batch
+//     by_category                      {parameters, gradients, optimizer, activations,
+//     communication, workspace, other} at
 //                                      the peak: add up to peak.allocated
-//     timeline                         columns of equal length: time, the categories, allocated, active, reserved; thinned,
-//                                      with the largest and the smallest of every 600th of the step; first and last are alike
-//     at_peak[]                        {label, part_of, category, stream, bytes, count, total, since, from_before}: largest
+//     timeline                         columns of equal length: time, the categories, allocated,
+//     active, reserved; thinned,
+//                                      with the largest and the smallest of every 600th of the
+//                                      step; first and last are alike
+//     at_peak[]                        {label, part_of, category, stream, bytes, count, total,
+//     since, from_before}: largest
 //                                      total first, add up to peak.allocated; `bytes` of one tensor
 #include <array>
 #include <functional>
@@ -44,7 +51,8 @@ void write_timeline(JsonWriter& out, const std::vector<MemorySample>& samples) {
     out.time(s.at);
   }
   out.close();
-  const auto column = [&](const char* key, const std::function<std::int64_t(const MemorySample&)>& of) {
+  const auto column = [&](const char* key,
+                          const std::function<std::int64_t(const MemorySample&)>& of) {
     out.key(key).array(true);
     for (const MemorySample& s : samples) {
       out.integer(of(s));
@@ -52,7 +60,8 @@ void write_timeline(JsonWriter& out, const std::vector<MemorySample>& samples) {
     out.close();
   };
   for (std::size_t c = 0; c < result::kMemoryCategoryNames.size(); ++c) {
-    column(result::kMemoryCategoryNames[c], [c](const MemorySample& s) { return s.by_category[c]; });
+    column(result::kMemoryCategoryNames[c],
+           [c](const MemorySample& s) { return s.by_category[c]; });
   }
   column("allocated", [](const MemorySample& s) { return s.allocated; });
   column("active", [](const MemorySample& s) { return s.active; });

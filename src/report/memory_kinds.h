@@ -1,5 +1,5 @@
-// What fills a GPU, as bars, charts and pictures show it: the categories of memory in their order, then
-// what the allocator keeps beyond them, then what lies outside.
+// What fills a GPU, as bars, charts and pictures show it: the categories of memory in their order,
+// then what the allocator keeps beyond them, then what lies outside.
 #pragma once
 
 #include <array>

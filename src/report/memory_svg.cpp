@@ -1,4 +1,5 @@
-// Memory over the step as a picture: one panel a stage, categories stacked, what is reserved and what the GPU has above.
+// Memory over the step as a picture: one panel a stage, categories stacked, what is reserved and
+// what the GPU has above.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -154,9 +155,10 @@ std::string svg(const result::MemoryTimeline& memory) {
     out += panel(s, axes, capacity);
     bottom += kPanel + kGap;
   }
-  return out + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds from the "
-                           "host's first allocation of the step; GiB</text>\n</svg>\n",
-                           kLeft + kWidth / 2, height - 12);
+  return out + fmt::format(
+                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds from the "
+                   "host's first allocation of the step; GiB</text>\n</svg>\n",
+                   kLeft + kWidth / 2, height - 12);
 }
 
 }  // namespace stepcast::report

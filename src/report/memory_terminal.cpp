@@ -21,7 +21,6 @@ constexpr std::size_t kTallCharts = 4;   // up to so many stages
 constexpr std::size_t kMostCharts = 16;  // beyond: the first, the fullest and the last
 constexpr int kTall = 10, kShort = 5;    // rows
 constexpr std::size_t kMostTensors = 20;
-constexpr int kTensorColumns = 62;  // of the table of tensors, beside their labels
 
 double of(Bytes b) { return static_cast<double>(b.count()); }
 double of(std::int64_t b) { return static_cast<double>(b); }
@@ -57,9 +56,10 @@ std::string verdict(const MemoryTimeline& memory, const Paint& paint) {
   const double spare = of(memory.capacity) - of(most.process);
   std::string out = fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
                                 gibibytes(of(memory.capacity)), most.stage);
-  return out + (memory.fits ? paint("1;32", fmt::format("fits, {} GiB to spare", gibibytes(spare)))
-                            : paint("1;31", fmt::format("does NOT fit, {} GiB too much",
-                                                        gibibytes(-spare)))) +
+  return out +
+         (memory.fits
+              ? paint("1;32", fmt::format("fits, {} GiB to spare", gibibytes(spare)))
+              : paint("1;31", fmt::format("does NOT fit, {} GiB too much", gibibytes(-spare)))) +
          "\n";
 }
 
@@ -80,9 +80,9 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
         &s != &memory.stages.back()) {
       continue;
     }
-    out += "\n" + heading(paint, width, fmt::format("Stage {}", s.stage),
-                          fmt::format("▲ peak {} GiB allocated {}", gibibytes(of(s.allocated)),
-                                      place(s)));
+    out += "\n" +
+           heading(paint, width, fmt::format("Stage {}", s.stage),
+                   fmt::format("▲ peak {} GiB allocated {}", gibibytes(of(s.allocated)), place(s)));
     out += memory_chart(s, scale, paint);
     if (!s.samples.empty()) {
       const double begin = to_seconds(s.samples.front().at);
@@ -90,12 +90,12 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
       const std::string right = duration(to_seconds(s.samples.back().at));
       const std::string middle = "host's clock";
       const int gap = scale.columns - columns(left) - columns(right) - columns(middle);
-      out += paint("2", std::string(kChartMargin, ' ') + left +
-                            std::string(static_cast<std::size_t>(std::max(1, gap / 2)), ' ') +
-                            middle +
-                            std::string(static_cast<std::size_t>(std::max(1, gap - gap / 2)), ' ') +
-                            right) +
-             "\n";
+      out +=
+          paint("2", std::string(kChartMargin, ' ') + left +
+                         std::string(static_cast<std::size_t>(std::max(1, gap / 2)), ' ') + middle +
+                         std::string(static_cast<std::size_t>(std::max(1, gap - gap / 2)), ' ') +
+                         right) +
+          "\n";
     }
     for (const result::MemorySample& sample : s.samples) {
       const auto parts = chart_parts(sample);
@@ -121,9 +121,9 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
   const bool nvme = any([](const StageTimeline& s) { return s.nvme.count(); });
   const bool retries =
       any([](const StageTimeline& s) { return s.retries + (s.out_of_memory ? 1 : 0); });
-  std::vector<TextTable::Column> head{{"stage", Align::left}, {"between steps"}, {"first step"},
-                                      {"allocated"},          {"active"},        {"reserved"},
-                                      {"process"},            {"head room"}};
+  std::vector<TextTable::Column> head{
+      {"stage", Align::left}, {"steady"},  {"first"}, {"allocated"}, {"active"},
+      {"reserved"},           {"process"}, {"spare"}};
   if (host) {
     head.push_back({"host"});
   }
@@ -135,14 +135,11 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
   }
   TextTable table(head);
   for (const StageTimeline& s : memory.stages) {
-    std::vector<std::string> row{fmt::to_string(s.stage),
-                                 gibibytes(of(s.steady)),
-                                 gibibytes(of(s.first_step)),
-                                 gibibytes(of(s.allocated)),
-                                 gibibytes(of(s.active)),
-                                 gibibytes(of(s.reserved)),
-                                 gibibytes(of(s.process)),
-                                 gibibytes(of(memory.capacity) - of(s.process))};
+    std::vector<std::string> row{
+        fmt::to_string(s.stage),     gibibytes(of(s.steady)),
+        gibibytes(of(s.first_step)), gibibytes(of(s.allocated)),
+        gibibytes(of(s.active)),     gibibytes(of(s.reserved)),
+        gibibytes(of(s.process)),    gibibytes(of(memory.capacity) - of(s.process))};
     if (host) {
       row.push_back(gibibytes(of(s.host)));
     }
@@ -156,9 +153,12 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
     }
     table.row(std::move(row));
   }
-  std::string out = heading(paint, width, "Peaks per GPU",
-                            fmt::format("GiB; capacity {}", gibibytes(of(memory.capacity)))) +
-                    table.text(paint, width);
+  std::string out =
+      heading(
+          paint, width, "Peaks per GPU",
+          fmt::format("GiB; steady: allocated between steps; first: the first step's; capacity {}",
+                      gibibytes(of(memory.capacity)))) +
+      table.text(paint, width);
   const StageTimeline& most = fullest(memory);
   std::string parts;
   for (const StageTimeline::Outside& part : most.outside) {
@@ -182,10 +182,10 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
                    {"share"},
                    {"count"},
                    {"each"},
-                   {"tensor", Align::left},
+                   {"since"},
                    {"category", Align::left},
                    {"stream", Align::left},
-                   {"since"}});
+                   {"tensor", Align::left}});
   const std::size_t shown = std::min(s.at_peak.size(), kMostTensors);
   std::int64_t listed = 0;
   for (std::size_t i = 0; i < shown; ++i) {
@@ -193,10 +193,10 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
     listed += t.total();
     const std::string label =
         t.part_of.empty() ? t.label : fmt::format("{} ({})", t.label, t.part_of);
-    table.row({data_size(of(t.total())), percent(of(t.total()) / of(s.allocated)),
-               thousands(t.count), data_size(of(t.bytes)),
-               shorten(label, std::max(16, width - kTensorColumns)), result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)],
-               t.stream, t.from_before ? "before" : duration(to_seconds(t.since))});
+    table.row(
+        {data_size(of(t.total())), percent(of(t.total()) / of(s.allocated)), thousands(t.count),
+         data_size(of(t.bytes)), t.from_before ? "before" : duration(to_seconds(t.since)),
+         result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)], t.stream, label});
   }
   std::string out =
       heading(paint, width, fmt::format("What stands at the peak of stage {}", s.stage),
