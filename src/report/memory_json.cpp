@@ -9,7 +9,7 @@
 //     steady, first_step_peak          allocated bytes between steps, and at most in the first step
 //     host, nvme                       bytes of one GPU's share outside it
 //     outside[]                        {what, bytes}: add up to process - reserved
-//     retries, out_of_memory           of the allocator
+//     retries                          of the allocator: cached memory given back because the GPU was full
 //     at                               {time, task, micro_batch, chunk}: when allocated bytes peak,
 //     on the host's clock, and
 //                                      what the host issues next; null: nothing, or of no
@@ -132,7 +132,6 @@ std::string json(const result::MemoryTimeline& memory) {
     }
     out.close();
     out.key("retries").integer(s.retries);
-    out.key("out_of_memory").boolean(s.out_of_memory);
     write_place(out, s);
     out.key("by_category").object(true);
     write_categories(out, s.peak);

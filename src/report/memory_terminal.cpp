@@ -120,7 +120,7 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
   const bool host = any([](const StageTimeline& s) { return s.host.count(); });
   const bool nvme = any([](const StageTimeline& s) { return s.nvme.count(); });
   const bool retries =
-      any([](const StageTimeline& s) { return s.retries + (s.out_of_memory ? 1 : 0); });
+      any([](const StageTimeline& s) { return s.retries; });
   std::vector<TextTable::Column> head{
       {"stage", Align::left}, {"steady"},  {"first"}, {"allocated"}, {"active"},
       {"reserved"},           {"process"}, {"spare"}};
@@ -131,7 +131,7 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
     head.push_back({"NVMe"});
   }
   if (retries) {
-    head.push_back({"allocator", Align::left});
+    head.push_back({"retries"});
   }
   TextTable table(head);
   for (const StageTimeline& s : memory.stages) {
@@ -147,9 +147,7 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
       row.push_back(gibibytes(of(s.nvme)));
     }
     if (retries) {
-      row.push_back(s.out_of_memory ? "out of memory"
-                    : s.retries > 0 ? fmt::format("{} retries", s.retries)
-                                    : "");
+      row.push_back(fmt::to_string(s.retries));
     }
     table.row(std::move(row));
   }

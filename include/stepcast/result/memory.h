@@ -89,8 +89,7 @@ struct StageTimeline {
   };
   std::vector<Outside> outside;
   Bytes host, nvme;
-  int retries = 0;
-  bool out_of_memory = false;
+  int retries = 0;  // of the allocator, over the steps replayed; one that does not fit is shown without limit
   // The peak of allocated bytes: when, on the host's clock, and in the midst of what.
   Time peak_at{0};
   std::string peak_in;                  // the next task that the host issues; empty: none is left in the step

@@ -3,7 +3,7 @@
 #include <map>
 #include <tuple>
 
-#include "memory.h"
+#include "stage_timeline.h"
 
 namespace stepcast::forecast {
 namespace {

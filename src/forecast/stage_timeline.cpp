@@ -1,5 +1,7 @@
 // Memory of each stage over one step: the forecast's own trace through the recorded allocator.
-#include "memory.h"
+#include "stage_timeline.h"
+
+#include <algorithm>
 
 #include "stepcast/forecast/forecaster.h"
 
@@ -35,30 +37,48 @@ std::vector<result::StageTimeline::Outside> outside_of(const program::Program& p
   return out;
 }
 
+// As the report has it: without a limit, and where that is more than the GPU has, within it if the allocator manages.
+memory::Replayed recorded(const program::Program& p, const std::vector<program::MemoryEvent>& trace,
+                          Bytes capacity, memory::ReplayOptions options) {
+  memory::Replayed r = memory::replay(p, trace, options);
+  options.allocator.limit = capacity - p.outside_allocator;
+  if (Bytes(r.peak.reserved) > options.allocator.limit && options.allocator.limit > Bytes(0)) {
+    memory::Replayed limited = memory::replay(p, trace, options);
+    if (!limited.out_of_memory) {
+      return limited;
+    }
+  }
+  return r;
+}
+
 result::StageTimeline stage_timeline(const result::Report& report, const result::StageMemory& m,
                                      const job::Job& job) {
   const program::World& world = report.trace->world;
-  const program::Program& program = world.programs[world.ranks[m.rank].program];
-  result::StageTimeline out;
-  out.stage = m.stage;
-  out.host = m.host;
-  out.nvme = m.nvme;
+  const program::Timeline& timeline = report.trace->timeline;
+  const program::ProgramId id = world.ranks[m.rank].program;
+  const program::Program& program = world.programs[id];
+  const auto first = std::find_if(world.ranks.begin(), world.ranks.end(),
+                                  [&](const program::Rank& r) { return r.program == id; });
   memory::ReplayOptions options;
   options.allocator.expandable_segments =
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
-  options.period = report.trace->timeline.period;
+  options.period = timeline.period;
   options.record = true;
   const memory::Replayed replayed =
-      memory::replay(program, report.trace->timeline.memory[m.rank], options);
+      recorded(program, timeline.memory[static_cast<std::size_t>(first - world.ranks.begin())],
+               report.capacity, options);
+  result::StageTimeline out;
+  out.stage = m.stage;
   out.allocated = Bytes(replayed.peak.allocated);
   out.active = Bytes(replayed.peak.active);
-  out.reserved = Bytes(replayed.peak.reserved);
+  out.reserved = Bytes(std::max(replayed.first.reserved, replayed.peak.reserved));
   out.first_step = Bytes(replayed.first.allocated);
   out.steady = Bytes(replayed.steady.allocated);
   out.process = out.reserved + program.outside_allocator;
   out.outside = outside_of(program, program.outside_allocator);
+  out.host = m.host;
+  out.nvme = m.nvme;
   out.retries = replayed.retries;
-  out.out_of_memory = replayed.out_of_memory;
   out.snapshot.expandable_segments = options.allocator.expandable_segments;
   fill_timeline(program, replayed, out);
   fill_snapshot(program, replayed, out.snapshot);
