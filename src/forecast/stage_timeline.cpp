@@ -37,7 +37,8 @@ std::vector<result::StageTimeline::Outside> outside_of(const program::Program& p
   return out;
 }
 
-// As the report has it: without a limit, and where that is more than the GPU has, within it if the allocator manages.
+// As the report has it: without a limit, and where that is more than the GPU has, within it if the
+// allocator manages.
 memory::Replayed recorded(const program::Program& p, const std::vector<program::MemoryEvent>& trace,
                           Bytes capacity, memory::ReplayOptions options) {
   memory::Replayed r = memory::replay(p, trace, options);

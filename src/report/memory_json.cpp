@@ -9,9 +9,9 @@
 //     steady, first_step_peak          allocated bytes between steps, and at most in the first step
 //     host, nvme                       bytes of one GPU's share outside it
 //     outside[]                        {what, bytes}: add up to process - reserved
-//     retries                          of the allocator: cached memory given back because the GPU was full
-//     at                               {time, task, micro_batch, chunk}: when allocated bytes peak,
-//     on the host's clock, and
+//     retries                          of the allocator: cached memory given back because the GPU
+//     was full at                               {time, task, micro_batch, chunk}: when allocated
+//     bytes peak, on the host's clock, and
 //                                      what the host issues next; null: nothing, or of no
 //                                      micro-batch
 //     by_category                      {parameters, gradients, optimizer, activations,

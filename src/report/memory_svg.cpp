@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "format.h"
 #include "memory_chart.h"
@@ -51,21 +52,25 @@ std::vector<std::pair<double, double>> edge(const StageTimeline& s, std::size_t 
   return out;
 }
 
+// Steps as a path, in tenths of a pixel: what does not move it is left out.
 std::string path(const std::vector<std::pair<double, double>>& points, const char* first) {
   std::string out;
-  double x = -1, y = -1;
+  long x = 0, y = 0, to = 0;  // drawn so far; and how far the level goes on
   for (const auto& [px, py] : points) {
+    const long nx = std::lround(10 * px), ny = std::lround(10 * py);
     if (out.empty()) {
       out = fmt::format("{}{:.1f} {:.1f}", first, px, py);
-    } else if (px != x) {
-      out += py != y ? fmt::format("L{:.1f} {:.1f}", px, py) : fmt::format("H{:.1f}", px);
-    } else if (py != y) {
-      out += fmt::format("V{:.1f}", py);
+      x = nx;
+      y = ny;
+    } else if (ny != y) {
+      out += to != x ? fmt::format("H{:g}", static_cast<double>(to) / 10) : "";
+      out += fmt::format("V{:g}", static_cast<double>(ny) / 10);
+      x = to;
+      y = ny;
     }
-    x = px;
-    y = py;
+    to = nx;
   }
-  return out;
+  return out + (to != x ? fmt::format("H{:g}", static_cast<double>(to) / 10) : "");
 }
 
 std::string line(double y, const char* label, double bytes) {

@@ -56,11 +56,12 @@ std::string verdict(const MemoryTimeline& memory, const Paint& paint) {
   const double spare = of(memory.capacity) - of(most.process);
   std::string out = fmt::format("  Peak {} of {} GiB on stage {}: ", gibibytes(of(most.process)),
                                 gibibytes(of(memory.capacity)), most.stage);
-  return out +
-         (memory.fits
-              ? paint("1;32", fmt::format("fits, {} GiB to spare", gibibytes(spare)))
-              : paint("1;31", fmt::format("does NOT fit, {} GiB too much", gibibytes(-spare)))) +
-         "\n";
+  if (spare < 0) {
+    return out + paint("1;31", fmt::format("does NOT fit, {} GiB too much", gibibytes(-spare))) +
+           "\n";
+  }
+  out += paint("1;32", fmt::format("fits, {} GiB to spare", gibibytes(spare)));
+  return out + (memory.fits ? "" : paint("1;31", "; another stage does NOT fit")) + "\n";
 }
 
 std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) {
@@ -119,8 +120,7 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
   };
   const bool host = any([](const StageTimeline& s) { return s.host.count(); });
   const bool nvme = any([](const StageTimeline& s) { return s.nvme.count(); });
-  const bool retries =
-      any([](const StageTimeline& s) { return s.retries; });
+  const bool retries = any([](const StageTimeline& s) { return s.retries; });
   std::vector<TextTable::Column> head{
       {"stage", Align::left}, {"steady"},  {"first"}, {"allocated"}, {"active"},
       {"reserved"},           {"process"}, {"spare"}};

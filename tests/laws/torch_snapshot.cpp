@@ -22,7 +22,8 @@ class Stretches {
     if (above != by_address_.end() && above->first < address + size) {
       return false;
     }
-    if (above != by_address_.begin() && std::prev(above)->first + std::prev(above)->second > address) {
+    if (above != by_address_.begin() &&
+        std::prev(above)->first + std::prev(above)->second > address) {
       return false;
     }
     by_address_.emplace(address, size);
@@ -80,8 +81,12 @@ Device at_end(const json& snapshot, int device) {
 bool play(Device& d, const json& e, bool forwards) {
   const std::string action = e.at("action");
   const std::int64_t address = e.at("addr"), size = e.at("size");
-  const auto make = [&](Stretches& s) { return forwards ? s.add(address, size) : s.remove(address, size); };
-  const auto drop = [&](Stretches& s) { return forwards ? s.remove(address, size) : s.add(address, size); };
+  const auto make = [&](Stretches& s) {
+    return forwards ? s.add(address, size) : s.remove(address, size);
+  };
+  const auto drop = [&](Stretches& s) {
+    return forwards ? s.remove(address, size) : s.add(address, size);
+  };
   if (action == "alloc") {
     return d.segments.holds(address, size) && make(d.live);
   }

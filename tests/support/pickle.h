@@ -1,5 +1,5 @@
-// Reads the pickles that the tests look into: the opcodes of protocols 2 to 4 that make numbers, text, lists, tuples and
-// dicts. A tuple is an array; whatever else comes is a failure.
+// Reads the pickles that the tests look into: the opcodes of protocols 2 to 4 that make numbers,
+// text, lists, tuples and dicts. A tuple is an array; whatever else comes is a failure.
 #pragma once
 
 #include <cstdint>

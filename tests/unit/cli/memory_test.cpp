@@ -70,8 +70,8 @@ TEST_CASE("memory ends with status 1 and the report where the job does not fit")
 }
 
 TEST_CASE("memory writes a picture and a snapshot, whole or not at all") {
-  const auto folder = std::filesystem::temp_directory_path() /
-                      ("stepcast-memory-" + std::to_string(::getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("stepcast-memory-" + std::to_string(::getpid()));
   std::filesystem::create_directories(folder);
   const Result r = run(kJob + " --svg '" + (folder / "m.svg").string() + "' --snapshot '" +
                        (folder / "m.pickle").string() + "'");
@@ -93,7 +93,8 @@ TEST_CASE("memory writes a picture and a snapshot, whole or not at all") {
 
 TEST_CASE("memory refuses what it cannot do, in one line") {
   check_refused("memory", "--config: error: missing");
-  check_refused(kJob + " --stage 1", "--stage: error: there is no stage 1; expected one from 0 to 0");
+  check_refused(kJob + " --stage 1",
+                "--stage: error: there is no stage 1; expected one from 0 to 0");
   check_refused(kJob + " --stage x", "--stage: error: 'x' is out of place");
   check_refused(kJob + " --snapshot -", "--snapshot: error: a snapshot is binary");
   check_refused(kJob + " --svg - --json -", "--svg: error: standard output is --json's");

@@ -122,7 +122,8 @@ TEST_CASE("The report says where the peak lies, what stands there, and whether i
   const std::string text = report::terminal(m, false, 100);
   CHECK_THAT(text, ContainsSubstring("fits, 29.0 GiB to spare") &&
                        ContainsSubstring("before attention of micro-batch 3") &&
-                       ContainsSubstring("FC1 input (activations)") && ContainsSubstring("75.0 %") &&
+                       ContainsSubstring("FC1 input (activations)") &&
+                       ContainsSubstring("75.0 %") &&
                        ContainsSubstring("outside the allocator, stage 0: CUDA context 1.00"));
   m.capacity = Bytes(45 * kGiB);
   m.fits = false;
