@@ -30,6 +30,7 @@ constexpr Subcommand subcommands[] = {
      add_collective},
     {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
+    {"memory", "memory over the step, by category and buffer", add_memory},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"compare", "forecast one job under many training systems", add_compare},
@@ -48,6 +49,7 @@ int run(const std::vector<std::string>& arguments) {
       "  simulate --config llama70b.yaml --set parallelism.pipeline=8 --json -\n"
       "  simulate --config llama70b.yaml --trace step.pftrace\n"
       "  simulate --from megatron train.sh --cluster dgx-h100 --nodes 64\n"
+      "  simulate memory --config llama70b.yaml --snapshot memory.pickle\n"
       "  simulate validate rows.jsonl\n"
       "Exit status: 0 done; 1 the job cannot run (it does not fit in memory); 2 bad input.");
 

@@ -265,6 +265,7 @@ void fill_report(const Source& s, result::Report& report) {
     bubble += static_cast<double>(report.breakdown.back().bubble.count());
     const auto& program = s.world->programs[s.world->ranks[picks.second].program];
     report.memory.push_back(stage_memory(s, stage, program, t.ranks[picks.second]));
+    report.memory.back().rank = static_cast<std::uint32_t>(picks.second);
     if (busy(t.ranks[picks.first]) > most) {
       most = busy(t.ranks[picks.first]);
       busiest = picks.first;

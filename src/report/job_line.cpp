@@ -76,8 +76,8 @@ std::string grid(const json& parallelism, std::int64_t ranks) {
 
 }  // namespace
 
-std::string job_line(const result::Report& report) {
-  const json job = json::parse(report.job_json, nullptr, false);
+std::string job_line(const std::string& job_json, std::int64_t ranks) {
+  const json job = json::parse(job_json, nullptr, false);
   if (!job.is_object()) {
     return "";
   }
@@ -95,7 +95,7 @@ std::string job_line(const result::Report& report) {
   }
   const std::string recompute = words(at(at(job, "memory"), "recompute"));
   return joined({joined({system, words(at(workload, "precision"))}, ", "),
-                 grid(at(job, "parallelism"), report.engine.ranks), batch,
+                 grid(at(job, "parallelism"), ranks), batch,
                  recompute.empty() ? "" : "recompute " + recompute},
                 "; ");
 }

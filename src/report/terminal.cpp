@@ -11,6 +11,7 @@
 
 #include "bar.h"
 #include "job_line.h"
+#include "memory_kinds.h"
 #include "stepcast/report/report.h"
 #include "text_table.h"
 
@@ -173,19 +174,7 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
 
 // ---------------------------------------------------------------- memory per stage
 
-constexpr std::array kMemory = {
-    Kind{"parameters", "█", "38;5;33"},
-    Kind{"gradients", "▓", "38;5;75"},
-    Kind{"optimizer", "▒", "38;5;35"},
-    Kind{"activations", "░", "38;5;208"},
-    Kind{"communication", "C", "38;5;170"},
-    Kind{"workspace", "w", "38;5;178"},
-    Kind{"other", "o", "38;5;138"},
-    Kind{"cached", "+", "38;5;101"},
-    Kind{"outside the allocator", "x", "38;5;245"},
-};
-
-using Parts = std::array<double, kMemory.size()>;  // bytes
+using Parts = std::array<double, kMemoryKinds.size()>;  // bytes
 
 Parts parts_of(const StageMemory& m) {
   const auto bytes = [](Bytes b) { return static_cast<double>(b.count()); };
@@ -225,8 +214,8 @@ std::string memory(const Report& report, const Paint& paint, int width) {
     for (const auto& [name, parts] : rows) {
       const double process = std::accumulate(parts.begin(), parts.end(), 0.0);
       table.row({name,
-                 stacked_bar({kMemory.begin(), kMemory.end()}, {parts.begin(), parts.end()}, whole,
-                             bar, kFree, paint, capacity),
+                 stacked_bar({kMemoryKinds.begin(), kMemoryKinds.end()},
+                             {parts.begin(), parts.end()}, whole, bar, kFree, paint, capacity),
                  gibibytes(parts[0]), gibibytes(parts[1]), gibibytes(parts[2]), gibibytes(parts[3]),
                  gibibytes(process - parts[0] - parts[1] - parts[2] - parts[3]), gibibytes(process),
                  capacity > 0 ? percent(process / capacity) : "-"});
@@ -246,7 +235,7 @@ std::string memory(const Report& report, const Paint& paint, int width) {
   const int bar = std::clamp(width - measure.width_without_bar(), kMinBar, kMaxBar);
   fill(table, bar);
   std::vector<std::string> values;
-  for (std::size_t i = 0; i < kMemory.size(); ++i) {
+  for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) {
     const double most = all[worst][i];
     values.push_back(most >= kLeastShare * whole ? gibibytes(most) : "");
   }
@@ -257,7 +246,7 @@ std::string memory(const Report& report, const Paint& paint, int width) {
                                           : fmt::format("capacity, {}", gibibytes(capacity)),
                          report.memory[worst].stage)) +
          table.text(paint, width, bar) +
-         legend({kMemory.begin(), kMemory.end()}, values, width, paint);
+         legend({kMemoryKinds.begin(), kMemoryKinds.end()}, values, width, paint);
 }
 
 // ---------------------------------------------------------------- communication
@@ -480,7 +469,7 @@ std::string terminal(const Report& report, bool colour, int width) {
   width = std::max(width, kMinWidth);
   const Paint paint{colour};
   std::string out = paint("1", report.title) + "\n";
-  if (const std::string job = job_line(report); !job.empty()) {
+  if (const std::string job = job_line(report.job_json, report.engine.ranks); !job.empty()) {
     out += wrap(job, width, 0) + "\n";
   }
   out += headlines(report, paint);

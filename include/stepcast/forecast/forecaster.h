@@ -8,6 +8,7 @@
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/job/job.h"
+#include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
 
 namespace stepcast::forecast {
@@ -29,6 +30,10 @@ class Forecaster {
   Forecaster(Forecaster&&) noexcept;
 
   std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
+
+  // Each stage's memory over one steady step, of the rank that the report takes for it. Costs a
+  // traced forecast and one recorded replay a stage; a bound has no timeline and is taken as folded.
+  std::variant<result::MemoryTimeline, Infeasible> memory(const job::Job& job, const Options& options = {});
 
   // Forward and backward of one middle layer for one micro-batch, tensor collectives included
   // (Korthikanti's table 4).

@@ -9,6 +9,7 @@
 #include "stepcast/result/collective.h"
 #include "stepcast/result/compare.h"
 #include "stepcast/result/kernel_calibration.h"
+#include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
 #include "stepcast/result/site_calibration.h"
 #include "stepcast/result/validation.h"
@@ -57,6 +58,11 @@ std::string terminal(const std::vector<result::SystemSummary>& systems, bool col
 std::string json(const std::vector<result::SystemSummary>& systems);
 std::string terminal(const result::SystemDetails& details, bool colour, int width = 100);
 std::string json(const result::SystemDetails& details);
+
+// Memory over the step: a chart a stage and what stands at the fullest one's peak; JSON; stacked areas.
+std::string terminal(const result::MemoryTimeline& memory, bool colour, int width = 100);
+std::string json(const result::MemoryTimeline& memory);
+std::string svg(const result::MemoryTimeline& memory);
 
 // An SVG of a played schedule: one row per rank, one box per pass.
 std::string svg(const schedule::Played& played);

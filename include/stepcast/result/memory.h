@@ -11,42 +11,70 @@
 
 namespace stepcast::result {
 
+// In MemoryCategory's order; keys of JSON too.
+inline constexpr std::array<const char*, program::kMemoryCategories> kMemoryCategoryNames = {
+    "parameters", "gradients", "optimizer", "activations", "communication", "workspace", "other"};
+
+using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
+
+// Just behind one allocation or release. Times are the host's, which allocates: below zero where it runs ahead of the
+// GPU's step.
 struct MemorySample {
   Time at{0};
-  std::array<std::int64_t, program::kMemoryCategories> by_category{};  // bytes live
+  MemoryByCategory by_category{};  // bytes live; add up to `allocated`
   std::int64_t allocated = 0, active = 0, reserved = 0;
 };
 
 struct StandingTensor {  // tensors of one label and size, counted together
-  std::string label;
+  std::string label;     // "FC1 input"
+  std::string part_of;   // the buffer that it is a part of, "activations"; empty: a buffer by itself
   program::MemoryCategory category = program::MemoryCategory::other;
   std::string stream;
-  std::int64_t bytes = 0;  // of one
+  std::int64_t bytes = 0;  // of one, as `allocated` counts it
   std::int64_t count = 0;
-  Time since{0};  // the oldest; below zero: from the step before
+  Time since{0};             // when the oldest was allocated
+  bool from_before = false;  // in a step before this one
+  std::int64_t total() const { return bytes * count; }
 };
 
-// What PyTorch's memory snapshot holds.
+// The allocator over one step, as PyTorch's memory snapshot holds it: segments and blocks at the step's end, and the
+// events that led there from its start.
 struct AllocatorSnapshot {
+  static constexpr std::uint32_t kNoLabel = 0xffffffffU;
+  enum class State : std::uint8_t { active_allocated, active_pending_free, inactive };
   struct Block {
     std::int64_t address = 0, size = 0, requested = 0;
-    std::string state;  // active_allocated, active_pending_free, inactive
-    std::string label;
+    State state = State::inactive;
+    std::uint32_t label = kNoLabel;
   };
   struct Segment {
-    std::int64_t address = 0, total = 0, allocated = 0, active = 0, requested = 0;
+    std::int64_t address = 0, total = 0;
     int stream = 0;
-    std::string type;  // small, large
-    bool expandable = false;
-    std::vector<Block> blocks;
+    bool small = false, expandable = false;
+    std::vector<Block> blocks;  // by address, without a gap
+  };
+  enum class Action : std::uint8_t {
+    alloc,
+    free_requested,
+    free_completed,
+    segment_alloc,
+    segment_free,
+    segment_map,
+    segment_unmap
   };
   struct Event {
-    std::string action;  // alloc, free_requested, free_completed, segment_alloc, segment_free
-    std::int64_t address = 0, size = 0;
+    Action action = Action::alloc;
+    std::int64_t address = 0, size = 0;  // size: as requested; of segments: whole
     int stream = 0;
     Time at{0};
-    std::string label;
+    std::uint32_t label = kNoLabel;
   };
+  struct Label {
+    std::string name, part_of;  // as in StandingTensor
+    program::MemoryCategory category = program::MemoryCategory::other;
+  };
+  bool expandable_segments = false;
+  std::vector<Label> labels;
   std::vector<Segment> segments;
   std::vector<Event> events;
 };
@@ -54,24 +82,30 @@ struct AllocatorSnapshot {
 struct StageTimeline {
   int stage = 0;
   Bytes allocated, active, reserved, process, first_step;  // peaks
-  Bytes outside;                                           // of the allocator: process - reserved
-  struct Outside {
-    std::string what;  // "CUDA context", "NCCL tensor"
+  Bytes steady;                                            // allocated at the step's end
+  struct Outside {                                         // of the allocator: adds up to process - reserved
+    std::string what;                                      // "CUDA context", "NCCL tensor"
     Bytes bytes;
   };
-  std::vector<Outside> outside_parts;  // add up to `outside`
+  std::vector<Outside> outside;
   Bytes host, nvme;
-  int retries = 0;
-  bool out_of_memory = false;
-  Time step{0}, peak_at{0};
-  std::vector<MemorySample> samples;    // where something changes, thinned to what a picture can show
+  int retries = 0;  // of the allocator, over the steps replayed; one that does not fit is shown without limit
+  // The peak of allocated bytes: when, on the host's clock, and in the midst of what.
+  Time peak_at{0};
+  std::string peak_in;                  // the next task that the host issues; empty: none is left in the step
+  int micro_batch = -1, chunk = -1;     // of that task; -1: of none
+  MemoryByCategory peak{};              // adds up to `allocated`
+  std::vector<MemorySample> samples;    // thinned to what a picture can show; the first and last are alike
   std::vector<StandingTensor> at_peak;  // largest total first; add up to `allocated`
   AllocatorSnapshot snapshot;
 };
 
 struct MemoryTimeline {
+  std::string job_json;  // the resolved job (config writes it)
   std::string title;
-  Bytes capacity;
+  std::int64_t ranks = 0;  // of the whole job
+  Time step{0};
+  Bytes capacity;  // usable, of the GPU with least to spare
   bool fits = true;
   std::vector<StageTimeline> stages;
 };

@@ -34,7 +34,8 @@ struct StageMemory {
   Bytes first_step_peak;
   Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
   Time at{0};
-  Bytes host, nvme;  // of one rank, outside its GPU
+  Bytes host, nvme;        // of one rank, outside its GPU
+  std::uint32_t rank = 0;  // of the simulated world: whose memory this is
 };
 
 struct Traffic {

@@ -1,0 +1,30 @@
+// From a recorded replay of one rank's allocator to what `simulate memory` shows of its stage.
+#pragma once
+
+#include <string>
+
+#include "stepcast/memory/replay.h"
+#include "stepcast/program/program.h"
+#include "stepcast/result/memory.h"
+
+namespace stepcast::forecast {
+
+// A tensor's own label, and that of the buffer it is a part of: kNone where it is one by itself.
+struct Names {
+  std::uint32_t label = 0;
+  std::uint32_t part_of = program::kNone;
+};
+Names names_of(const program::Program& program, std::uint32_t buffer, std::uint32_t block);
+std::string text_of(const program::Program& program, std::uint32_t label);
+
+// Fills the peak's place, the samples and what stands at the peak; `replayed` is of a steady step,
+// recorded. LAW: a sample's categories add up to its allocated bytes, the tensors at the peak to
+// the peak's; the first and the last sample are alike.
+void fill_timeline(const program::Program& program, const memory::Replayed& replayed,
+                   result::StageTimeline& stage);
+
+// LAW: the events, from what stood at the step's start, lead to the segments.
+void fill_snapshot(const program::Program& program, const memory::Replayed& replayed,
+                   result::AllocatorSnapshot& snapshot);
+
+}  // namespace stepcast::forecast

@@ -1,0 +1,169 @@
+// Memory over the step as a picture: one panel a stage, categories stacked, what is reserved and
+// what the GPU has above.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "format.h"
+#include "memory_chart.h"
+#include "plot.h"
+#include "stepcast/report/report.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::MemorySample;
+using result::StageTimeline;
+
+// Pixels.
+constexpr double kLeft = 64, kTop = 78, kWidth = 900, kRight = 110, kPanel = 170, kGap = 54;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
+
+// In chart_kinds()' order: Okabe and Ito's colours, which differ for colour-blind readers too.
+constexpr std::array kFill = {"#0072b2", "#009e73", "#56b4e9", "#f0e442", "#999999",
+                              "#e69f00", "#cc79a7", "#d55e00", "none"};
+
+struct Axes {
+  double begin = 0, span = 1;  // seconds
+  double top = 1;              // bytes
+  double bottom = 0;           // pixel of zero bytes
+  double x(Time t) const { return kLeft + (to_seconds(t) - begin) / span * kWidth; }
+  double y(double bytes) const { return bottom - bytes / top * kPanel; }
+};
+
+// The upper edge of the first `layers` kinds, forwards as steps.
+std::vector<std::pair<double, double>> edge(const StageTimeline& s, std::size_t layers,
+                                            const Axes& axes) {
+  std::vector<std::pair<double, double>> out;
+  for (const MemorySample& sample : s.samples) {
+    const auto parts = chart_parts(sample);
+    double sum = 0;
+    for (std::size_t i = 0; i < layers; ++i) {
+      sum += parts[i];
+    }
+    const double x = axes.x(sample.at), y = axes.y(sum);
+    if (!out.empty()) {
+      out.emplace_back(x, out.back().second);
+    }
+    out.emplace_back(x, y);
+  }
+  return out;
+}
+
+// Steps as a path, in tenths of a pixel: what does not move it is left out.
+std::string path(const std::vector<std::pair<double, double>>& points, const char* first) {
+  std::string out;
+  long x = 0, y = 0, to = 0;  // drawn so far; and how far the level goes on
+  for (const auto& [px, py] : points) {
+    const long nx = std::lround(10 * px), ny = std::lround(10 * py);
+    if (out.empty()) {
+      out = fmt::format("{}{:.1f} {:.1f}", first, px, py);
+      x = nx;
+      y = ny;
+    } else if (ny != y) {
+      out += to != x ? fmt::format("H{:g}", static_cast<double>(to) / 10) : "";
+      out += fmt::format("V{:g}", static_cast<double>(ny) / 10);
+      x = to;
+      y = ny;
+    }
+    to = nx;
+  }
+  return out + (to != x ? fmt::format("H{:g}", static_cast<double>(to) / 10) : "");
+}
+
+std::string line(double y, const char* label, double bytes) {
+  return fmt::format(
+      "<path class=\"ink\" fill=\"none\" stroke-dasharray=\"5 4\" d=\"M{0:.1f} {1:.1f}h{2:.0f}\"/>"
+      "<text x=\"{3:.0f}\" y=\"{4:.1f}\">{5} {6}</text>\n",
+      kLeft, y, kWidth, kLeft + kWidth + 6, y + 4, label, gibibytes(bytes));
+}
+
+std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
+  std::string out = fmt::format(
+      "<text x=\"{:.0f}\" y=\"{:.1f}\" font-weight=\"bold\">stage {}: {} GiB allocated, {} active, "
+      "{} reserved, {} of the process</text>\n",
+      kLeft, axes.bottom - kPanel - 8, s.stage, gibibytes(static_cast<double>(s.allocated.count())),
+      gibibytes(static_cast<double>(s.active.count())),
+      gibibytes(static_cast<double>(s.reserved.count())),
+      gibibytes(static_cast<double>(s.process.count())));
+  for (const double tick : ticks(axes.top / kGiB)) {
+    const double y = axes.y(tick * kGiB);
+    out += fmt::format(
+        "<line class=\"grid\" x1=\"{:.0f}\" y1=\"{:.1f}\" x2=\"{:.0f}\" y2=\"{:.1f}\"/>"
+        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
+        kLeft, y, kLeft + kWidth, y, kLeft - 6, y + 4, tick);
+  }
+  const auto kinds = chart_kinds();
+  auto lower = edge(s, 0, axes);
+  for (std::size_t i = 0; i + 1 < kinds.size(); ++i) {
+    auto upper = edge(s, i + 1, axes);
+    const bool empty = upper == lower;
+    if (!empty) {
+      const auto back = std::vector(lower.rbegin(), lower.rend());
+      out += fmt::format("<path fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n", kFill[i],
+                         path(upper, "M"), path(back, "L"), kinds[i].name);
+    }
+    lower = std::move(upper);
+  }
+  out += fmt::format("<path class=\"ink\" fill=\"none\" d=\"{}\"><title>reserved</title></path>\n",
+                     path(edge(s, kinds.size(), axes), "M"));
+  const double x = axes.x(s.peak_at);
+  const double y = axes.y(static_cast<double>(s.allocated.count()));
+  out += fmt::format(
+      "<circle class=\"dot ink\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>peak: {} GiB at "
+      "{}{}</title></circle>\n",
+      x, y, gibibytes(static_cast<double>(s.allocated.count())), duration(to_seconds(s.peak_at)),
+      s.peak_in.empty() ? "" : ", before " + xml_text(s.peak_in));
+  out += line(axes.y(capacity), "capacity", capacity);
+  out += line(axes.y(static_cast<double>(s.process.count())), "process",
+              static_cast<double>(s.process.count()));
+  for (const double tick : ticks(axes.span)) {
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:g}</text>\n",
+                       kLeft + tick / axes.span * kWidth, axes.bottom + 15, tick);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string svg(const result::MemoryTimeline& memory) {
+  const double capacity = static_cast<double>(memory.capacity.count());
+  double top = capacity;
+  for (const StageTimeline& s : memory.stages) {
+    top = std::max(top, static_cast<double>(s.process.count()));
+  }
+  const auto panels = static_cast<double>(memory.stages.size());
+  const double height = kTop + panels * (kPanel + kGap) + 30;
+  std::string out = plot_head(kLeft + kWidth + kRight, height);
+  out += fmt::format("<text class=\"title\" x=\"16\" y=\"24\">{}</text>\n", xml_text(memory.title));
+  const auto kinds = chart_kinds();
+  double x = kLeft;
+  for (std::size_t i = 0; i + 1 < kinds.size(); ++i) {
+    out += fmt::format(
+        "<rect x=\"{:.0f}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.0f}\" "
+        "y=\"46\">{}</text>\n",
+        x, kFill[i], x + 17, kinds[i].name);
+    x += 34 + 7.0 * static_cast<double>(kinds[i].name.size());
+  }
+  double bottom = kTop + kPanel;
+  for (const StageTimeline& s : memory.stages) {
+    if (s.samples.empty()) {
+      continue;
+    }
+    Axes axes;
+    axes.begin = to_seconds(s.samples.front().at);
+    axes.span = std::max(1e-12, to_seconds(s.samples.back().at - s.samples.front().at));
+    axes.top = top * 1.02;
+    axes.bottom = bottom;
+    out += panel(s, axes, capacity);
+    bottom += kPanel + kGap;
+  }
+  return out + fmt::format(
+                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds from the "
+                   "host's first allocation of the step; GiB</text>\n</svg>\n",
+                   kLeft + kWidth / 2, height - 12);
+}
+
+}  // namespace stepcast::report
