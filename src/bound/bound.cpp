@@ -309,10 +309,9 @@ Result Bound::evaluate(const Candidate& c) {
       activations = std::max(activations, least_chunk + u.head.kept);
     }
     const job::Offload& away = job.memory.offload;
-    memory = std::max(memory, left(states.parameters, away.parameters) +
-                                  left(states.gradients, away.gradients) +
-                                  left(states.optimizer, away.optimizer) +
-                                  left(activations, away.activations));
+    memory = std::max(
+        memory, left(states.parameters, away.parameters) + left(states.gradients, away.gradients) +
+                    left(states.optimizer, away.optimizer) + left(activations, away.activations));
     if (ranks_of_data > 1) {
       data = std::max(data, s.gradient_time(c, parameters, c.sharding == job::Sharding::none));
     }

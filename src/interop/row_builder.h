@@ -1,5 +1,5 @@
-// A row's configuration on its way to a job file: what several of its parts ask, and the parts. Each
-// part writes its keys, and says what it assumed where the row leaves them open.
+// A row's configuration on its way to a job file: what several of its parts ask, and the parts.
+// Each part writes its keys, and says what it assumed where the row leaves them open.
 #pragma once
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <regex>
 
-#include "row_builder.h"
 #include "cluster_of_row.h"
+#include "row_builder.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::interop {

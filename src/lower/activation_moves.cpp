@@ -11,9 +11,7 @@ namespace {
 
 using Form = job::System::ActivationOffload;
 
-int kind_of(Pass pass) {
-  return pass == Pass::forward ? 0 : pass == Pass::weight_grad ? 2 : 1;
-}
+int kind_of(Pass pass) { return pass == Pass::forward ? 0 : pass == Pass::weight_grad ? 2 : 1; }
 
 bool is_backward(const Slot& slot) {
   return slot.pass == Pass::backward || slot.pass == Pass::input_grad;

@@ -12,9 +12,9 @@ namespace stepcast::lower {
 
 // A unit's place in a chunk, as far as its saved activations go.
 struct MovedUnit {
-  bool keeps = true;    // it keeps something between its passes
-  int needed_by = 0;    // unit whose backward pass reads it first: the last of a recomputed group
-  bool layer = true;    // a layer of the model, not embedding or head
+  bool keeps = true;  // it keeps something between its passes
+  int needed_by = 0;  // unit whose backward pass reads it first: the last of a recomputed group
+  bool layer = true;  // a layer of the model, not embedding or head
 };
 
 // Passes of units ("visits") are numbered through in the rank's order. A copy out is issued behind
@@ -51,10 +51,12 @@ class Visits {
 // Moves of a rank, each unit and micro-batch that travels once, in the order in which they leave.
 // What would have to come back no later than it has left stays.
 //
-// units: behind a unit's forward pass; awaited `prefetch` visits later; back `prefetch` visits ahead.
-// spread: of the first `activation_layers` layers of the rank, one copy at a time, spread evenly over
+// units: behind a unit's forward pass; awaited `prefetch` visits later; back `prefetch` visits
+// ahead. spread: of the first `activation_layers` layers of the rank, one copy at a time, spread
+// evenly over
 //   all layers' passes (Transformer Engine's cpu_offload).
-// pairs: chunk by chunk (Yuan et al., USENIX ATC'24): beside the next pass in warm-up and drain, else
+// pairs: chunk by chunk (Yuan et al., USENIX ATC'24): beside the next pass in warm-up and drain,
+// else
 //   beside the next forward-backward pair; back a pair ahead of its own where it has left by then.
 std::vector<Move> plan_moves(const std::vector<schedule::Slot>& slots, const Visits& visits,
                              const std::vector<std::vector<MovedUnit>>& units,

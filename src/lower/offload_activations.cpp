@@ -48,8 +48,8 @@ void StageBuilder::plan_offload() {
              !units[last + 1].keeps_input) {
         ++last;
       }
-      moved[c].push_back({kept_bytes(units[u]) > 0, static_cast<int>(last),
-                          units[u].kind == Unit::Kind::layer});
+      moved[c].push_back(
+          {kept_bytes(units[u]) > 0, static_cast<int>(last), units[u].kind == Unit::Kind::layer});
     }
   }
   visits_.emplace(slots, counts);

@@ -180,10 +180,9 @@ void StageBuilder::optimizer_step() {
   norm_of_gradients();
   const StepCost step = step_cost(job_, shares(), stage_arrays());
   const double here = 1 - share_away(job_.memory.offload.optimizer);
-  const std::uint32_t temporary =
-      b_.allocate(round_512(here * static_cast<double>(step.temporary)),
-                  program::MemoryCategory::optimizer,
-                  context_.passes.labels->id("optimizer temporaries"));
+  const std::uint32_t temporary = b_.allocate(round_512(here * static_cast<double>(step.temporary)),
+                                              program::MemoryCategory::optimizer,
+                                              context_.passes.labels->id("optimizer temporaries"));
   orthogonalise(step);
   memory_kernel(here * step.moved, cost::MemoryOp::optimizer, Category::optimizer, "optimizer",
                 step.launches);
@@ -195,8 +194,8 @@ void StageBuilder::optimizer_step() {
   }
   gather_updated_parameters();
   if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
-    memory_kernel(static_cast<double>(held_gradients_), cost::MemoryOp::copy,
-                  Category::optimizer, "zero gradients");
+    memory_kernel(static_cast<double>(held_gradients_), cost::MemoryOp::copy, Category::optimizer,
+                  "zero gradients");
   }
   for (std::uint32_t buffer : data_parallel_.gradient_buffers) {
     b_.release(buffer);
@@ -219,8 +218,8 @@ void StageBuilder::orthogonalise(const StepCost& step) {
       return context_.passes.kernels->gemm({m, n, k}, type, cost::Layout::forward);
     };
     const cost::Priced last = price(o.m, o.n, o.m);
-    const std::int64_t once = price(o.m, o.m, o.n).time.count() +
-                              price(o.m, o.m, o.m).time.count() + last.time.count();
+    const std::int64_t once =
+        price(o.m, o.m, o.n).time.count() + price(o.m, o.m, o.m).time.count() + last.time.count();
     constexpr int kAround = 6;  // momentum, norm, division, scale, decay, update
     b_.kernel(compute_, kNewtonSchulzSteps * o.count * once, last.curve, Category::optimizer,
               context_.passes.labels->id("orthogonal updates"),

@@ -41,8 +41,8 @@ bool flat(const job::Job& job) { return job.system.family == Family::deepspeed; 
 // (fsdp/_fully_shard/_fsdp_param.py).
 std::int64_t held(const job::Job& job, const Array& a, const Shares& s) {
   const int n = ranks_of(a, s);
-  const bool rows = job.system.family == Family::fsdp2 && !job.system.flat_parameters && matrix(a) &&
-                    a.elements == a.rows * a.columns;
+  const bool rows = job.system.family == Family::fsdp2 && !job.system.flat_parameters &&
+                    matrix(a) && a.elements == a.rows * a.columns;
   return rows ? ceil_div(a.rows, n) * a.columns : ceil_div(a.elements, n);
 }
 
@@ -219,14 +219,14 @@ StateTensors state_tensors(const job::Job& job, const Shares& s, const std::vect
   const double parameter = job::bytes_per_element(types.parameters);
   const double gradient = job::bytes_per_element(types.gradients);
   // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
-  const bool all = s.comm == DataComm::shard_all ||
-                   (s.comm == DataComm::shard_grads && system.family == Family::fsdp2 &&
-                    !system.reduce_to_owner);
-  const bool stands = (system.family == Family::megatron || flat(job)) &&
-                      !(all && system.gradients_in_parameters);
+  const bool all =
+      s.comm == DataComm::shard_all || (s.comm == DataComm::shard_grads &&
+                                        system.family == Family::fsdp2 && !system.reduce_to_owner);
+  const bool stands =
+      (system.family == Family::megatron || flat(job)) && !(all && system.gradients_in_parameters);
   const bool cut_gradients = all || s.comm == DataComm::shard_grads;
-  const bool buffers = system.family == Family::megatron && s.comm == DataComm::shard_states &&
-                       !by_owner(job, s);
+  const bool buffers =
+      system.family == Family::megatron && s.comm == DataComm::shard_states && !by_owner(job, s);
   StateTensors out;
   for (const bool expert : {false, true}) {
     const int ranks = expert ? s.expert : s.dense;
@@ -298,8 +298,8 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
       }
     }
   }
-  const double read =
-      gradient * elements + static_cast<double>(moments) + (master > 0 ? master : parameter) * elements;
+  const double read = gradient * elements + static_cast<double>(moments) +
+                      (master > 0 ? master : parameter) * elements;
   const double written = static_cast<double>(moments) + (master + parameter) * elements;
   out.moved = read + written;
   // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
@@ -308,8 +308,9 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
   constexpr double kElementsPerLaunch = 320 * 65536.0;
   constexpr int kKernelsPerTensor = 8;
   const auto tensors = static_cast<int>(parts.arrays.size());
-  out.launches = system.fused_optimizer ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
-                                        : kKernelsPerTensor * tensors;
+  out.launches = system.fused_optimizer
+                     ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
+                     : kKernelsPerTensor * tensors;
   if (!system.fused_optimizer) {
     out.temporary = 4 * largest;  // the root of the second moment, tensor by tensor
   }
@@ -324,9 +325,9 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
       out.temporary = 0;
       break;
     case Optimizer::adafactor: {
-      // Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet rows
-      // and columns, their product is written, its root times the gradient written and read thrice
-      // (norm, clip, update).
+      // Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet
+      // rows and columns, their product is written, its root times the gradient written and read
+      // thrice (norm, clip, update).
       constexpr int kKernels = 12;
       constexpr double kMore = 2 * 4 + 5 * 4;
       out.launches = kKernels * tensors;
@@ -340,9 +341,8 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
       const std::int64_t width = megatron ? 4 : 2;
       for (const auto& [shape, count] : shapes) {
         out.orthogonal.push_back({shape.first, shape.second, count});
-        out.temporary =
-            std::max(out.temporary, width * (3 * shape.first * shape.second +
-                                             2 * shape.first * shape.first));
+        out.temporary = std::max(out.temporary, width * (3 * shape.first * shape.second +
+                                                         2 * shape.first * shape.first));
       }
       break;
     }

@@ -1,5 +1,5 @@
-// What optimizers keep of each array and what their step costs: by shape, since Adafactor keeps rows
-// and columns, Muon one moment of matrices and 8-bit states scales of blocks.
+// What optimizers keep of each array and what their step costs: by shape, since Adafactor keeps
+// rows and columns, Muon one moment of matrices and 8-bit states scales of blocks.
 #pragma once
 
 #include <cstdint>

@@ -19,7 +19,8 @@ double context_bytes(const job::Job& job, const job::Device& device) {
 }
 
 // DeepEP's buffers of the dispatch and combine kernels, NVLink's and RDMA's (csrc/config.hpp,
-// get_nvl_buffer_size_hint; configurations of 20 SMs, two a channel, as deep_ep/buffer.py has them).
+// get_nvl_buffer_size_hint; configurations of 20 SMs, two a channel, as deep_ep/buffer.py has
+// them).
 double deepep_bytes(const cluster::GroupShape& group, double token) {
   constexpr double kChannels = 10;
   constexpr double kNvlRanks = 8;
@@ -31,7 +32,8 @@ double deepep_bytes(const cluster::GroupShape& group, double token) {
   return nvl + rdma;
 }
 
-// HybridEP registers what could arrive at worst: all tokens of all ranks, on the way there and back.
+// HybridEP registers what could arrive at worst: all tokens of all ranks, on the way there and
+// back.
 double hybridep_bytes(const cluster::GroupShape& group, double tokens, double token) {
   return 2 * tokens * group.ranks * token;
 }
@@ -55,7 +57,8 @@ OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device
   const double token =
       static_cast<double>(job.model.hidden) * job::bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
-    add("NCCL: " + g.name, static_cast<double>(cost::nccl_buffers(job.nccl, g.shape, g.algorithms).count()));
+    add("NCCL: " + g.name,
+        static_cast<double>(cost::nccl_buffers(job.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
       const bool hybrid = job.moe.dispatcher == job::MoeRuntime::Dispatcher::hybridep;
       add(hybrid ? "HybridEP" : "DeepEP",

@@ -128,11 +128,11 @@ struct Item {
 // experts: the weights of all its experts here, `elements` / (`rows` * `columns`) matrices.
 struct Array {
   std::int64_t elements = 0;
-  bool expert = false;       // reduced over the expert-data group
-  std::int64_t rows = 0;     // of a matrix, as this rank holds it; 0: a vector
+  bool expert = false;    // reduced over the expert-data group
+  std::int64_t rows = 0;  // of a matrix, as this rank holds it; 0: a vector
   std::int64_t columns = 0;
-  bool table = false;        // an embedding, or the output projection
-  bool cast = false;         // products read a copy in fewer bits
+  bool table = false;  // an embedding, or the output projection
+  bool cast = false;   // products read a copy in fewer bits
 };
 
 struct Passes {

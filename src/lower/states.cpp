@@ -136,12 +136,13 @@ void StageBuilder::hold_more_parameters() {
   const double frozen_here =
       states_away().parameters > 0 ? 1 - share_away(job_.memory.offload.parameters) : 1;
   frozen.push_back(static_cast<std::int64_t>(
-      frozen_here * static_cast<double>(parameters_.frozen_bytes / (wraps() ? plan_.shard_ranks : 1))));
+      frozen_here *
+      static_cast<double>(parameters_.frozen_bytes / (wraps() ? plan_.shard_ranks : 1))));
   for (const Wrap& w : data_parallel_.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.
-    whole.push_back(static_cast<std::int64_t>(
-        static_cast<double>(w.persistent) * width(job_.memory.dtypes.parameters) *
-        (plan_.shard_ranks - 1) / plan_.shard_ranks));
+    whole.push_back(static_cast<std::int64_t>(static_cast<double>(w.persistent) *
+                                              width(job_.memory.dtypes.parameters) *
+                                              (plan_.shard_ranks - 1) / plan_.shard_ranks));
     if (job_.parallelism.zeropp.partition > 0) {
       partitions.push_back(static_cast<std::int64_t>(whole_bytes(w) / partition_ranks()));
     }
@@ -213,8 +214,8 @@ void StageBuilder::make_persistent_buffers() {
            MemoryCategory::gradients, "gradients");
   held_gradients_ = gradients == kNone ? 0 : b_.program.buffers[gradients].bytes.count();
   hold(rest(states.master, optimizer_away), MemoryCategory::optimizer, "master weights");
-  const std::uint32_t moments = hold(rest(states.moments, optimizer_away),
-                                     MemoryCategory::optimizer, "optimizer states");
+  const std::uint32_t moments =
+      hold(rest(states.moments, optimizer_away), MemoryCategory::optimizer, "optimizer states");
   // PyTorch's optimizers, apex's and Transformer Engine's make them in their first step; DeepSpeed
   // takes a step of zeros before training (initialize_optimizer_states).
   if (moments != kNone) {

@@ -461,7 +461,7 @@ class WorldBuilder {
         return i;
       }
     }
-    shapes_.push_back({role, shape, {}});
+    shapes_.push_back({role, shape, {}, false, {}, {}});
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
@@ -474,7 +474,7 @@ class WorldBuilder {
         return i;
       }
     }
-    shapes_.push_back({kRoles, {}, path, copies});
+    shapes_.push_back({kRoles, {}, path, copies, {}, {}});
     return static_cast<std::uint32_t>(shapes_.size() - 1);
   }
 
@@ -617,16 +617,17 @@ class WorldBuilder {
       }
     }
     // The group of all ranks, on which barriers and the loss are summed: the framework's default
-    // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its mesh.
+    // one, and Megatron-LM's for the norm where that is of all ranks. FSDP2's norms run on its
+    // mesh.
     const unsigned few =
         plan_.grid.ranks() > 1
-            ? cost::bit(
-                  prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world).algorithm)
+            ? cost::bit(prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world)
+                            .algorithm)
             : 0;
     if (plan_.job.system.family == job::System::Family::megatron) {
       const auto norm = world_.communicator_table[table + kNorm];
-      if (norm != kNone && world_.communicators[norm].size ==
-                               static_cast<std::uint32_t>(plan_.grid.ranks())) {
+      if (norm != kNone &&
+          world_.communicators[norm].size == static_cast<std::uint32_t>(plan_.grid.ranks())) {
         algorithms[kNorm] = 0;
       }
     } else {
@@ -644,8 +645,7 @@ class WorldBuilder {
       }
     }
     if (messages) {
-      out.push_back({"pipeline", neighbours_of(rank), cost::bit(cost::Algorithm::direct),
-                     false});
+      out.push_back({"pipeline", neighbours_of(rank), cost::bit(cost::Algorithm::direct), false});
     }
     return out;
   }
@@ -657,8 +657,8 @@ class WorldBuilder {
       const auto id = world_.channel_table[static_cast<std::size_t>(rank) * kChannelRoles + role];
       if (id != kNone) {
         const program::Channel& c = world_.channels[id];
-        ranks.push_back(static_cast<int>(c.sender == static_cast<program::RankId>(rank) ? c.receiver
-                                                                                         : c.sender));
+        ranks.push_back(static_cast<int>(
+            c.sender == static_cast<program::RankId>(rank) ? c.receiver : c.sender));
       }
     }
     std::sort(ranks.begin(), ranks.end());

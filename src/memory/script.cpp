@@ -50,7 +50,8 @@ class Compiler {
   }
 
  private:
-  // By event of the trace: the buffer was used on another stream until its release. Empty: not known.
+  // By event of the trace: the buffer was used on another stream until its release. Empty: not
+  // known.
   std::vector<bool> lent() const {
     std::vector<bool> out;
     for (const program::HostOp& op : p_.host) {
@@ -71,8 +72,8 @@ class Compiler {
   }
   // Its last use on this pass's own stream is what frees it.
   bool given_up(std::size_t event) const {
-    return p_.buffers[trace_[event].buffer].blocks > 0 && trace_[event].safe <= trace_[event].time &&
-           (lent_.empty() || !lent_[event]);
+    return p_.buffers[trace_[event].buffer].blocks > 0 &&
+           trace_[event].safe <= trace_[event].time && (lent_.empty() || !lent_[event]);
   }
 
   void add_pass(std::size_t begin, Script& s) {

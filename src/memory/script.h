@@ -1,5 +1,6 @@
-// What a step's allocator trace asks of the allocator, tensor by tensor. A transient buffer stands for a pass: its blocks,
-// those of the buffers that the pass makes and those of the buffers that it gives up, in the order of the pass's operators.
+// What a step's allocator trace asks of the allocator, tensor by tensor. A transient buffer stands
+// for a pass: its blocks, those of the buffers that the pass makes and those of the buffers that it
+// gives up, in the order of the pass's operators.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@
 
 namespace stepcast::memory {
 
-// One allocation or release of a pass. Passes of equal shape share their calls, so these name buffers by role.
+// One allocation or release of a pass. Passes of equal shape share their calls, so these name
+// buffers by role.
 struct Call {
   std::int64_t bytes = 0;
   std::uint32_t fraction = 0;  // of the pass's host time that lies before it, times 2^16

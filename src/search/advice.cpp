@@ -55,8 +55,8 @@ void sort_by_saving(std::vector<Tried>& tried, double peak) {
                    [](const Tried& a, const Tried& b) { return a.peak < b.peak; });
 }
 
-// How many of the changes that save most are combined with each other: with three of them together that is at most 64 + 512
-// forecasts, of milliseconds each.
+// How many of the changes that save most are combined with each other: with three of them together
+// that is at most 64 + 512 forecasts, of milliseconds each.
 constexpr std::size_t kCombined = 8;
 
 }  // namespace

@@ -11,8 +11,8 @@ namespace {
 using Changes = std::vector<std::vector<std::string>>;
 using Kind = job::Recompute::Kind;
 
-// What states and activations may take on the stage that is fullest: its capacity without what lies outside the framework's
-// allocator and what that cannot use.
+// What states and activations may take on the stage that is fullest: its capacity without what lies
+// outside the framework's allocator and what that cannot use.
 std::int64_t allocated_budget(const result::Report& misfit) {
   Bytes beside(0);
   Bytes most(-1);
@@ -59,7 +59,8 @@ void sharding(const job::Job& job, Changes& out) {
   }
 }
 
-// A size of the process grid doubled, at the cost of data parallelism. A data size that the job states is halved.
+// A size of the process grid doubled, at the cost of data parallelism. A data size that the job
+// states is halved.
 void grid(const job::Job& job, Changes& out) {
   const job::Parallelism& p = job.parallelism;
   const auto doubled = [&](const char* key, int size, bool costs_data) {

@@ -1,12 +1,14 @@
-// The allocator model against a slow one, written from the rules alone: lists of blocks, every choice by looking at all of
-// them. Random traffic on several streams, with releases that wait, limits, thresholds and bounds on splitting.
+// The allocator model against a slow one, written from the rules alone: lists of blocks, every
+// choice by looking at all of them. Random traffic on several streams, with releases that wait,
+// limits, thresholds and bounds on splitting.
+#include "stepcast/memory/allocator.h"
+
 #include <algorithm>
 #include <list>
 #include <map>
 #include <random>
 
 #include "catch.hpp"
-#include "stepcast/memory/allocator.h"
 
 using stepcast::Bytes;
 using namespace stepcast::memory;
@@ -17,11 +19,11 @@ constexpr std::int64_t kMiB = 1 << 20;
 
 struct SlowBlock {
   std::int64_t bytes = 0;
-  int id = -1;              // of a live or waiting one
-  std::int64_t safe = -1;   // waiting until
+  int id = -1;             // of a live or waiting one
+  std::int64_t safe = -1;  // waiting until
   bool pages = true;
-  bool fresh = false;       // the request that made the allocator grow gets it
-  std::int64_t freed = 0;   // requests of its pool before it became free
+  bool fresh = false;      // the request that made the allocator grow gets it
+  std::int64_t freed = 0;  // requests of its pool before it became free
   bool free() const { return id < 0 && pages; }
 };
 
@@ -147,7 +149,8 @@ class SlowAllocator {
     return next != s.blocks.end() && !next->pages ? next->bytes : 0;
   }
 
-  // The best free block of the stream, split; `fresh`: it was just made, no bound on splitting rules it out.
+  // The best free block of the stream, split; `fresh`: it was just made, no bound on splitting
+  // rules it out.
   bool take(int id, std::int64_t bytes, std::int64_t size, int stream, bool small,
             bool fresh = false) {
     struct Choice {
@@ -210,7 +213,7 @@ class SlowAllocator {
   // More memory from the driver, so that a free block of `size` exists.
   bool grow(std::int64_t size, int stream, bool small) {
     if (!o_.expandable_segments) {
-      const std::int64_t bytes = small             ? 2 * kMiB
+      const std::int64_t bytes = small              ? 2 * kMiB
                                  : size < 10 * kMiB ? 20 * kMiB
                                                     : up(size, 2 * kMiB);
       if (!fits(bytes)) {
@@ -238,7 +241,8 @@ class SlowAllocator {
       segment = &segments_.back();
     }
     const std::int64_t page = small ? 2 * kMiB : 20 * kMiB;
-    // The lowest run of free and unmapped blocks that is long enough and has an unmapped one first or second.
+    // The lowest run of free and unmapped blocks that is long enough and has an unmapped one first
+    // or second.
     for (auto b = segment->blocks.begin(); b != segment->blocks.end(); ++b) {
       const bool second = b->free() && room_behind(*segment, b) > 0;
       if (b->id >= 0 || (b->pages && !second)) {
@@ -460,7 +464,9 @@ TEST_CASE("the allocator and a slow one of lists reserve the same at every event
   CHECK(all.waited > 1000);
 }
 
-TEST_CASE("reserved is never below active, active never below allocated, allocated never below what was requested") {
+TEST_CASE(
+    "reserved is never below active, active never below allocated, allocated never below what was "
+    "requested") {
   for (std::uint64_t seed = 0; seed < 60; ++seed) {
     std::mt19937_64 random(seed);
     CachingAllocator a({.expandable_segments = seed % 2 == 1});
@@ -471,8 +477,9 @@ TEST_CASE("reserved is never below active, active never below allocated, allocat
         a.release(live.back(), i, i + static_cast<std::int64_t>(random() % 20));
         live.pop_back();
       } else {
-        live.push_back(*a.allocate(static_cast<std::int64_t>(1 + random() % (1ULL << (random() % 28))),
-                                   static_cast<std::uint8_t>(random() % 4), i));
+        live.push_back(
+            *a.allocate(static_cast<std::int64_t>(1 + random() % (1ULL << (random() % 28))),
+                        static_cast<std::uint8_t>(random() % 4), i));
       }
       for (const AllocatorStats& s : {a.now(), a.peak()}) {
         REQUIRE(s.reserved >= s.active);

@@ -114,7 +114,8 @@ TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back
       text_of("pytorch-fsdp1", "{sharding: zero2}") + away,
       text_of("deepspeed", "{sharding: zero3}") + away,
       text_of("pytorch-ddp", "{}") + away,
-      text_of("megatron-lm", "{}") + "memory: {offload: {activations: cpu, activation_layers: 1}}\n",
+      text_of("megatron-lm", "{}") +
+          "memory: {offload: {activations: cpu, activation_layers: 1}}\n",
   };
   for (const std::string& text : jobs) {
     INFO(text);

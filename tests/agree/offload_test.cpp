@@ -27,8 +27,8 @@ std::string draw(std::mt19937& random) {
   const bool stages = megatron && pick(random, {0, 1}) != 0;
   const bool whole = std::string(system) == "deepspeed" && pick(random, {0, 1}) != 0;
   const char* sharding = megatron ? "zero1" : whole ? pick(random, {"zero1", "zero2"}) : "zero3";
-  std::string offload = fmt::format(
-      "optimizer: {}", pick(random, {"cpu", "nvme", "{to: cpu, ratio: 0.3}", "none"}));
+  std::string offload =
+      fmt::format("optimizer: {}", pick(random, {"cpu", "nvme", "{to: cpu, ratio: 0.3}", "none"}));
   if (std::string(sharding) == "zero3") {
     offload += fmt::format(", parameters: {}",
                            pick(random, {"cpu", "nvme", "{to: cpu, ratio: 0.5}", "none"}));
@@ -36,9 +36,9 @@ std::string draw(std::mt19937& random) {
   if (!megatron && pick(random, {0, 1}) != 0) {
     offload += fmt::format(", gradients: {}", pick(random, {"cpu", "nvme", "none"}));
   }
-  offload += fmt::format(", prefetch: {}, overlap: {}, pinned: {}", pick(random, {0, 1, 2}),
-                         pick(random, {"true", "true", "false"}),
-                         pick(random, {"true", "true", "false"}));
+  offload +=
+      fmt::format(", prefetch: {}, overlap: {}, pinned: {}", pick(random, {0, 1, 2}),
+                  pick(random, {"true", "true", "false"}), pick(random, {"true", "true", "false"}));
   if (pick(random, {0, 1}) != 0) {
     offload += fmt::format(", chunk: {}", pick(random, {"16 MiB", "64 MiB"}));
   }

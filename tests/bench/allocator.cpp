@@ -1,13 +1,14 @@
 // Time of the allocator model for each event (a request or a release).
 //   exact_reuse: a block is freed and asked for again among `n` blocks that stand and as many holes
-//   passes:      what a pipeline stage asks for: layers' tensors forward, in reverse backward, four micro-batches in flight
-//   random:      sizes over four decades, random lifetimes
+//   passes:      what a pipeline stage asks for: layers' tensors forward, in reverse backward, four
+//   micro-batches in flight random:      sizes over four decades, random lifetimes
+#include "stepcast/memory/allocator.h"
+
 #include <benchmark/benchmark.h>
 
 #include <random>
 #include <vector>
 
-#include "stepcast/memory/allocator.h"
 #include "stepcast/memory/replay.h"
 
 using namespace stepcast;

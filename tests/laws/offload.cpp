@@ -85,9 +85,7 @@ double crossing(double compute, Step&& step) {
 }
 
 // 2104.07857, section 4: forward, recomputed forward and backward.
-double infinity_flops() {
-  return 96.0 * kSequence * kLayers * kHidden * kHidden;
-}
+double infinity_flops() { return 96.0 * kSequence * kLayers * kHidden * kHidden; }
 
 double link_rate(double pcie) {  // of large copies
   const support::Lowered l(job({1, pcie}, "deepspeed", "{sharding: zero3}",
@@ -117,9 +115,8 @@ TEST_CASE("ZeRO-Infinity: parameters and gradients need peak / (s b) of bandwidt
   const double achieved = infinity_flops() / compute;
   const double published = achieved / kSequence;  // arithmetic intensity s b
   const double share = link_rate(1e10) / 1e10;
-  const double simulated = share * crossing(compute, [&](double link) {
-                             return seconds(text(link));
-                           });
+  const double simulated =
+      share * crossing(compute, [&](double link) { return seconds(text(link)); });
   INFO("achieved " << achieved << ", published " << published << ", simulated " << simulated);
   CHECK(std::abs(simulated / published - 1) < 0.15);
   // "about 70 GB/s" at 70 TFLOP/s.
@@ -213,10 +210,10 @@ TEST_CASE("The ranks of a node share its memory: Adam takes as long as its bytes
 
 TEST_CASE("Pieces of states on drives are read, stepped and written side by side", "[laws]") {
   const auto text = [](int prefetch) {
-    return job({1, kFast, 400e9, 20e9}, "deepspeed", "{sharding: zero3}",
-               fmt::format("{{recompute: none, offload: {{optimizer: nvme, prefetch: {}}}}}",
-                           prefetch),
-               2048);
+    return job(
+        {1, kFast, 400e9, 20e9}, "deepspeed", "{sharding: zero3}",
+        fmt::format("{{recompute: none, offload: {{optimizer: nvme, prefetch: {}}}}}", prefetch),
+        2048);
   };
   const support::Lowered in_turn(text(0));
   const support::Lowered piped(text(1));

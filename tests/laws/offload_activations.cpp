@@ -156,7 +156,8 @@ TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forw
   }
 }
 
-TEST_CASE("Pairs: in the steady state a copy has a forward and a backward pass", "[laws][offload]") {
+TEST_CASE("Pairs: in the steady state a copy has a forward and a backward pass",
+          "[laws][offload]") {
   const int units = 2;
   const auto job = [&](int m) { return job_of("megatron-kwai", kInterleaved, 16, m, alpha(1)); };
   const Passes time = passes_of(*copies_alone(job(16), 0, 0));
@@ -184,8 +185,8 @@ TEST_CASE("Pairs: the device keeps the rest of each chunk and some copies in fli
     CHECK(whole == chunk * live);
     for (const double ratio : {0.25, 0.5, 1.0}) {
       INFO("rank " << r << ", alpha " << ratio);
-      const auto some = copies_alone(
-          job_of("megatron-kwai", kInterleaved, 16, 16, alpha(ratio)), 0, 0);
+      const auto some =
+          copies_alone(job_of("megatron-kwai", kInterleaved, 16, 16, alpha(ratio)), 0, 0);
       const auto stays = static_cast<double>(peak(some->program(rank), program::Place::device));
       const double moved = ratio * static_cast<double>(chunk);
       const double in_flight = (stays - (1 - ratio) * static_cast<double>(whole)) / moved;
@@ -217,7 +218,8 @@ TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it n
           "[laws][offload]") {
   const std::string grid = "tensor: 8, data: 1, pipeline: 1";
   const auto job = [&](const std::string& more) {
-    return job_of("pytorch-fsdp2", grid, 8, 2, fmt::format("offload: {{activations: cpu{}}}", more));
+    return job_of("pytorch-fsdp2", grid, 8, 2,
+                  fmt::format("offload: {{activations: cpu{}}}", more));
   };
   const auto still = copies_alone(job(""), 0, 0);
   const std::int64_t forward = passes_of(*still).forward / 8;  // of one layer
@@ -228,7 +230,8 @@ TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it n
   CHECK(stall(slow) > 0);
   // Seven layers of eight travel, twice a step: the last one's backward pass follows at once.
   const std::int64_t each = 1'000'000;
-  CHECK(run(copies_alone(job(", overlap: false"), each, each)->world).period == free + 2 * 8 * 2 * each);
+  CHECK(run(copies_alone(job(", overlap: false"), each, each)->world).period ==
+        free + 2 * 8 * 2 * each);
   // More units ahead, more that may be under way at once.
   CHECK(run(copies_alone(job(", prefetch: 2"), 2 * forward, 0)->world).period <
         run(copies_alone(job(""), 2 * forward, 0)->world).period);
@@ -249,9 +252,9 @@ TEST_CASE("Spread: a copy of n of L layers has L / n layers' passes to hide behi
     const std::int64_t edge = (8 / n - 1) * forward;
     CHECK(run(copies_alone(text, edge, 0)->world).period == free);
     CHECK(run(copies_alone(text, edge + 8000, 0)->world).period > free);
-    const auto copies = std::count_if(
-        still->program(0).tasks.begin(), still->program(0).tasks.end(),
-        [](const program::Task& t) { return t.kind == program::TaskKind::copy; });
+    const auto copies =
+        std::count_if(still->program(0).tasks.begin(), still->program(0).tasks.end(),
+                      [](const program::Task& t) { return t.kind == program::TaskKind::copy; });
     CHECK(copies == 2 * 2 * n);
   }
 }

@@ -14,8 +14,8 @@ using namespace stepcast;
 namespace {
 
 text::Value figures(const char* table) {
-  const auto file = text::read_yaml(std::string(STEPCAST_SOURCE_DIR) +
-                                    "/tests/validation/yuan-atc24.yaml");
+  const auto file =
+      text::read_yaml(std::string(STEPCAST_SOURCE_DIR) + "/tests/validation/yuan-atc24.yaml");
   return *file.find(table);
 }
 
@@ -93,9 +93,10 @@ TEST_CASE("Tokens per second of Yuan et al.'s Llama-175B with offload") {
     for (const auto& stage : report.breakdown) {
       stall = std::max(stall, stage.offload);
     }
-    fmt::print("yuan 175B: {} tokens/s/GPU, forecast {:.0f}, {:+.1f} %; fits: {}; offload {:.3f} s\n",
-               number("tokens"), tokens, 100 * (tokens / number("tokens") - 1), report.fits,
-               static_cast<double>(stall.count()) * 1e-12);
+    fmt::print(
+        "yuan 175B: {} tokens/s/GPU, forecast {:.0f}, {:+.1f} %; fits: {}; offload {:.3f} s\n",
+        number("tokens"), tokens, 100 * (tokens / number("tokens") - 1), report.fits,
+        static_cast<double>(stall.count()) * 1e-12);
     CHECK(std::abs(tokens / number("tokens") - 1) < 0.12);
   }
 }

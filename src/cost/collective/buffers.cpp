@@ -1,14 +1,14 @@
 // LAW: a connection of a channel holds, in the receiver's memory, buffers of all three protocols
 // (LL 512 KiB, LL128 4.69 MiB, Simple 4 MiB; over NVLink the sender has the Simple one, which adds
-// up to the same). Per channel a ring has one connection a rank; a tree's chain inside a domain runs
-// the ring's way back too; over NICs, LL lies in host memory and both ends hold the others. A tree
-// of d domains has d - 1 edges. NVLS: channels x 2 x 8 chunks for each head, once a rank. Sends and
-// receives have connections of their own to each peer of the domain; over NICs they share a pool of
-// 16 chunks a channel and direction.
-// SOURCE: NCCL 2.30.7, src/init.cc (computeBuffSizes), src/transport/p2p.cc, net.cc
-// (sharedBuffersInit), nvls.cc; from 2.22 on an algorithm's connections are made at its first use
-// (NCCL_RUNTIME_CONNECT), before that rings and trees with the communicator, NVLS from 2.17 on.
-// VALID: NCCL_BUFFSIZE and chunk sizes as they are by default, one process a GPU.
+// up to the same). Per channel a ring has one connection a rank; a tree's chain inside a domain
+// runs the ring's way back too; over NICs, LL lies in host memory and both ends hold the others. A
+// tree of d domains has d - 1 edges. NVLS: channels x 2 x 8 chunks for each head, once a rank.
+// Sends and receives have connections of their own to each peer of the domain; over NICs they share
+// a pool of 16 chunks a channel and direction. SOURCE: NCCL 2.30.7, src/init.cc (computeBuffSizes),
+// src/transport/p2p.cc, net.cc (sharedBuffersInit), nvls.cc; from 2.22 on an algorithm's
+// connections are made at its first use (NCCL_RUNTIME_CONNECT), before that rings and trees with
+// the communicator, NVLS from 2.17 on. VALID: NCCL_BUFFSIZE and chunk sizes as they are by default,
+// one process a GPU.
 #include "stepcast/cost/buffers.h"
 
 #include <algorithm>
@@ -22,14 +22,14 @@ namespace {
 
 constexpr double kKiB = 1024;
 constexpr double kMiB = 1024 * kKiB;
-constexpr double kLl = 8 * 512 * 8 * 16.0;         // steps x threads x lines x bytes: 512 KiB
-constexpr double kLl128 = 120.0 * 640 * 8 * 8;     // 4.6875 MiB
-constexpr double kSimple = 4 * kMiB;               // NCCL_BUFFSIZE
-constexpr double kNear = kLl + kLl128 + kSimple;   // bytes of a connection inside a domain
-constexpr double kFar = 2 * (kLl128 + kSimple);    // sending and receiving through a NIC
-constexpr double kNvlsChunk = 128 * kKiB;          // NCCL_NVLS_CHUNKSIZE
-constexpr double kNetChunk = 128 * kKiB;           // NCCL_P2P_NET_CHUNKSIZE
-constexpr double kSharedSteps = 16;                // NCCL_SHARED_STEPS
+constexpr double kLl = 8 * 512 * 8 * 16.0;        // steps x threads x lines x bytes: 512 KiB
+constexpr double kLl128 = 120.0 * 640 * 8 * 8;    // 4.6875 MiB
+constexpr double kSimple = 4 * kMiB;              // NCCL_BUFFSIZE
+constexpr double kNear = kLl + kLl128 + kSimple;  // bytes of a connection inside a domain
+constexpr double kFar = 2 * (kLl128 + kSimple);   // sending and receiving through a NIC
+constexpr double kNvlsChunk = 128 * kKiB;         // NCCL_NVLS_CHUNKSIZE
+constexpr double kNetChunk = 128 * kKiB;          // NCCL_P2P_NET_CHUNKSIZE
+constexpr double kSharedSteps = 16;               // NCCL_SHARED_STEPS
 
 double ring_bytes(const Situation& s) {
   const double far = s.domains > 1 ? 1.0 / s.per_domain : 0;  // share of its channels that leave

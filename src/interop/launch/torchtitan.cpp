@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "draft.h"
-#include "stepcast/config/config.h"
 #include "optimizers.h"
+#include "stepcast/config/config.h"
 
 namespace stepcast::interop::launch {
 namespace {

@@ -1,8 +1,10 @@
-// Segment totals that follow from the rules of PyTorch's caching allocator (c10/cuda/CUDACachingAllocator.cpp), by hand.
+// Segment totals that follow from the rules of PyTorch's caching allocator
+// (c10/cuda/CUDACachingAllocator.cpp), by hand.
+#include "stepcast/memory/allocator.h"
+
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "stepcast/memory/allocator.h"
 
 using stepcast::Bytes;
 using namespace stepcast::memory;
@@ -45,7 +47,8 @@ TEST_CASE("above 1 MiB segments are 20 MiB, from 10 MiB on the request rounded t
 
 TEST_CASE("a large block is split only where more than 1 MiB is left") {
   CachingAllocator a;
-  const BlockId b = *a.allocate(11 * kMiB, 0);  // of a segment of 12 MiB: 1 MiB is left, and stays with it
+  const BlockId b =
+      *a.allocate(11 * kMiB, 0);  // of a segment of 12 MiB: 1 MiB is left, and stays with it
   CHECK(a.now().reserved == 12 * kMiB);
   CHECK(a.size(b) == 12 * kMiB);
   CHECK(a.now().allocated == 12 * kMiB);

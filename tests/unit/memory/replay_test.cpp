@@ -1,6 +1,7 @@
 // Programs of a few buffers: what the allocator is asked for, and when.
-#include "catch.hpp"
 #include "stepcast/memory/replay.h"
+
+#include "catch.hpp"
 
 using stepcast::Bytes;
 using namespace stepcast::memory;
