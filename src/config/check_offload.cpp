@@ -15,6 +15,22 @@ struct Fact {
   const char* what;
 };
 
+void activations(const job::Job& j, std::vector<Infeasible>& out) {
+  const job::Offload& o = j.memory.offload;
+  if (o.activation_layers > 0 && o.activations.to == OffloadTarget::none) {
+    out.push_back({"memory.offload.activation_layers",
+                   "no activations are offloaded; expected memory.offload.activations, or 0"});
+  }
+  // The interleaved schedule's own condition, which Megatron-Kwai's offloading lives in.
+  if (o.activations.to != OffloadTarget::none && o.overlap &&
+      j.system.activation_offload == job::System::ActivationOffload::pairs &&
+      j.parallelism.pipeline <= 2) {
+    out.push_back({"memory.offload.activations",
+                   "beside forward-backward pairs they travel on more than 2 stages; expected "
+                   "parallelism.pipeline 3 or more, or system.activation_offload units"});
+  }
+}
+
 }  // namespace
 
 std::vector<Infeasible> check_offload(const job::Job& j) {
@@ -67,6 +83,7 @@ std::vector<Infeasible> check_offload(const job::Job& j) {
   check("parameters", o.parameters, false);
   check("gradients", o.gradients, false);
   check("activations", o.activations, false);
+  activations(j, out);
   return out;
 }
 

@@ -163,7 +163,8 @@ class Planner {
   bool place_pairs(Move& move, std::size_t f, std::size_t b) const {
     const std::size_t made = turn_[f];
     const std::size_t used = turn_[b];
-    if (used < made + 2) {
+    // It leaves in the turn behind its own. The next one may use it if a forward pass comes first.
+    if (used < made + 2 || (used == made + 2 && visits_.of(b, 0) == begin_[used])) {
       return false;
     }
     move.leave = end_[made];

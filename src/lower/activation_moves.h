@@ -57,7 +57,8 @@ class Visits {
 //   all layers' passes (Transformer Engine's cpu_offload).
 // pairs: chunk by chunk (Yuan et al., USENIX ATC'24): beside the next pass in warm-up and drain,
 // else
-//   beside the next forward-backward pair; back a pair ahead of its own where it has left by then.
+//   beside the next forward-backward pair; back a pair ahead of its own where it has left by then,
+//   else beside its own pair's forward pass.
 std::vector<Move> plan_moves(const std::vector<schedule::Slot>& slots, const Visits& visits,
                              const std::vector<std::vector<MovedUnit>>& units,
                              job::System::ActivationOffload form, const job::Offload& offload);

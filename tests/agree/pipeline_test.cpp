@@ -156,7 +156,7 @@ TEST_CASE("Random jobs of every schedule: folded is full, the breakdown adds up,
             pick({0, 1}) != 0 ? 1.0 : 0.4, pick({0, 1, 3}), pick({0, 1, 1}) != 0);
       }
       text += "}\n";
-      if (name == "interleaved_1f1b" && n == 0) {
+      if (name == "interleaved_1f1b" && p > 2) {
         text += "system: megatron-kwai\n";
       }
       INFO(text);

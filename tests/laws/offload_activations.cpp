@@ -209,7 +209,8 @@ TEST_CASE("Pairs: nothing of the last rank's last chunk leaves", "[laws][offload
       }
     }
     CHECK(of_chunk[0] == 16 * 2 * 2);
-    CHECK(of_chunk[1] == (rank == 6 ? 0 : 16 * 2 * 2));
+    // The rank before it keeps two: no forward pass comes before their backward pass.
+    CHECK(of_chunk[1] == (rank == 6 ? 0 : rank == 4 ? 14 * 2 * 2 : 16 * 2 * 2));
   }
 }
 
@@ -218,7 +219,7 @@ TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it n
           "[laws][offload]") {
   const std::string grid = "tensor: 8, data: 1, pipeline: 1";
   const auto job = [&](const std::string& more) {
-    return job_of("pytorch-fsdp2", grid, 8, 2,
+    return job_of("{use: megatron-lm, activation_offload: units}", grid, 8, 2,
                   fmt::format("offload: {{activations: cpu{}}}", more));
   };
   const auto still = copies_alone(job(""), 0, 0);

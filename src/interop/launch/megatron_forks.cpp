@@ -115,7 +115,7 @@ void finish_megatron_fork(Draft& d) {
   zero_bubble(d);
   for (const Setting& s : d.settings()) {
     if (s.name.starts_with("kaimm-")) {
-      d.preset = "megatron-lm-2023";
+      d.preset = "megatron-kwai";
     }
   }
 }

@@ -210,10 +210,15 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"optimizer-offload-fraction", "memory.offload.optimizer", later},
       flag("fine-grained-activation-offloading", "memory.offload.activations",
            [](Draft& d, const Setting& s, std::string_view key) {
-             if (is_true(s)) {
+             const auto share = d.number("activation-offload-fraction");
+             if (is_true(s) && (!share || *share == 1)) {
                d.set(s, key, "cpu");
+             } else if (is_true(s) && *share > 0) {
+               d.set(s, std::string(key) + ".to", "cpu");
+               d.set(s, std::string(key) + ".ratio", *share);
              }
            }),
+      {"activation-offload-fraction", "memory.offload.activations", later},
   };
   return rules;
 }
