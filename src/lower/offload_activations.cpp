@@ -5,6 +5,7 @@
 // host waits for each copy out, as torch's save_on_cpu does.
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "stage_builder.h"
 
@@ -74,7 +75,10 @@ void StageBuilder::plan_offload() {
     move_of_[m.chunk][m.unit][m.micro_batch] = static_cast<std::int32_t>(i);
   }
   by_left_ = order_of(moves_.size(), [&](std::size_t i) { return moves_[i].move.left; });
-  by_fetch_ = order_of(moves_.size(), [&](std::size_t i) { return moves_[i].move.fetch; });
+  // Of copies that are due at one time the one that is needed first goes first.
+  by_fetch_ = order_of(moves_.size(), [&](std::size_t i) {
+    return std::pair(moves_[i].move.fetch, moves_[i].move.use);
+  });
   by_use_ = order_of(moves_.size(), [&](std::size_t i) { return moves_[i].move.use; });
   copy_out_ = offload.overlap ? b_.stream("activations out") : compute_;
   copy_back_ = offload.overlap ? b_.stream("activations back") : compute_;
