@@ -86,6 +86,10 @@ void RowBuilder::write_memory() {
       !flags["accumulate-allreduce-grads-in-fp32"].is_true()) {
     m["dtypes"] = {{"gradients", "fp16"}, {"reduce", "fp16"}};  // Megatron's default for --fp16
   }
+  if (row["offload"].text().starts_with("CPU offload")) {  // FSDP2's CPUOffloadPolicy
+    m["offload"] = {
+        {"optimizer", "cpu"}, {"parameters", "cpu"}, {"gradients", "cpu"}, {"prefetch", 0}};
+  }
   if (!m.empty()) {
     out["memory"] = m;
   }

@@ -88,8 +88,10 @@ std::optional<Skipped> why_skipped(Fields row) {
     return Skipped{"recompute", kind_of_map(recompute)};
   }
   const std::string offload = row["offload"].text();
-  if (!offloaded_activations(row) && (row["offload"].is_map() || contains(offload, "offload") ||
-                                      contains(offload, "activation"))) {
+  const bool states = contains(offload, "CPU offload");  // of FSDP: parameters, gradients, states
+  if (!states && !offloaded_activations(row) &&
+      (row["offload"].is_map() || contains(offload, "offload") ||
+       contains(offload, "activation"))) {
     return Skipped{"offload", offload};
   }
   const std::string finetune = job["finetune"].text();

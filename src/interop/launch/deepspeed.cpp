@@ -141,6 +141,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"zero-optimization.offload-param.device", "memory.offload.parameters", offloaded_to},
       {"zero-optimization.offload-param.pin-memory", "memory.offload.pinned", pinned},
       {"zero-optimization.cpu-offload", "memory.offload.optimizer", offloaded_if_true},
+      {"zero-optimization.sub-group-size", "memory.offload.chunk", sub_group},
       {"bf16.enabled", "workload.precision", later},
       {"fp16.enabled", "workload.precision", later},
       {"communication-data-type", "memory.dtypes.reduce", number_format},
@@ -209,8 +210,6 @@ const std::vector<Unread>& deepspeed_unmodelled() {
   static const std::vector<Unread> list = {
       {"zero-optimization.allgather-bucket-size",
        "parameters are gathered in the buckets of the gradients"},
-      {"zero-optimization.sub-group-size",
-       "the optimizer runs over all of a rank's states at once"},
       {"zero-optimization.stage3-max-live-parameters",
        "the prefetch alone bounds what is gathered"},
       {"zero-optimization.stage3-max-reuse-distance", "parameters are dropped behind each use"},
