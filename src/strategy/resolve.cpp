@@ -255,7 +255,12 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
     plan.shard_ranks = 1;
   }
   plan.replicas = plan.data_ranks() / plan.shard_ranks;
-  if (plan.data_ranks() > 1) {
+  // Alone, a rank's shard still travels to the host and back.
+  const job::Offload& away = job.memory.offload;
+  const bool leaves =
+      par.sharding != job::Sharding::none && (away.parameters.to != job::OffloadTarget::none ||
+                                              away.gradients.to != job::OffloadTarget::none);
+  if (plan.data_ranks() > 1 || leaves) {
     switch (par.sharding) {
       case job::Sharding::none:
         plan.data_comm = DataComm::all_reduce;
