@@ -62,6 +62,16 @@ void pinned(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// Elements, of 16 bits each.
+void sub_group(Draft& d, const Setting& s, std::string_view key) {
+  const auto elements = d.number(s.name);
+  if (elements && d.find("zero-optimization.offload-optimizer.device") != nullptr) {
+    d.set(s, key, static_cast<std::int64_t>(2 * *elements));
+  } else {
+    d.meaningless(s, "the optimizer steps all states at once");
+  }
+}
+
 // Without pipeline_read and pipeline_write the states' reads, steps and writes take turns.
 void swapped_in_turns(Draft& d) {
   const Setting* device = d.find("zero-optimization.offload-optimizer.device");
