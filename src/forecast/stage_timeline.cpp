@@ -65,9 +65,9 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
   options.period = timeline.period;
   options.record = true;
+  const auto rank = static_cast<program::RankId>(first - world.ranks.begin());
   const memory::Replayed replayed =
-      recorded(program, timeline.memory[static_cast<std::size_t>(first - world.ranks.begin())],
-               report.capacity, options);
+      recorded(program, timeline.memory[rank], report.capacity, options);
   result::StageTimeline out;
   out.stage = m.stage;
   out.allocated = Bytes(replayed.peak.allocated);
@@ -81,7 +81,8 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
   out.nvme = m.nvme;
   out.retries = replayed.retries;
   out.snapshot.expandable_segments = options.allocator.expandable_segments;
-  fill_timeline(program, replayed, out);
+  fill_timeline(program, replayed,
+                gpu_clock(program, timeline.memory[rank], timeline.slices, rank, replayed), out);
   fill_snapshot(program, replayed, out.snapshot);
   return out;
 }

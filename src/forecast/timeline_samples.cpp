@@ -8,7 +8,6 @@
 namespace stepcast::forecast {
 namespace {
 
-using program::kNone;
 using result::MemorySample;
 using result::StageTimeline;
 
@@ -19,8 +18,9 @@ std::size_t category_of(const program::Program& p, std::uint32_t buffer) {
 // Every sample of the step: at its start, and behind each event.
 class Samples {
  public:
-  Samples(const program::Program& program, const memory::Replayed& replayed)
-      : program_(program), replayed_(replayed) {}
+  Samples(const program::Program& program, const memory::Replayed& replayed,
+          const std::vector<std::int64_t>& clock)
+      : program_(program), replayed_(replayed), clock_(clock) {}
 
   template <class Visit>
   void each(Visit visit) const {
@@ -38,12 +38,12 @@ class Samples {
       s.allocated -= change;
     }
     if (!events.empty()) {
-      s.at = Time(events.front().time);
+      s.at = Time(clock_.front());
     }
     visit(s, events.size());
     for (std::size_t i = 0; i < events.size(); ++i) {
       const memory::TensorEvent& e = events[i];
-      s.at = Time(e.time);
+      s.at = Time(clock_[i]);
       s.by_category[category_of(program_, e.buffer)] += e.allocate ? e.bytes : -e.bytes;
       s.allocated = e.after.allocated;
       s.active = e.after.active;
@@ -55,14 +55,15 @@ class Samples {
  private:
   const program::Program& program_;
   const memory::Replayed& replayed_;
+  const std::vector<std::int64_t>& clock_;
 };
 
 // So many slots over the step; the largest and the smallest sample of each are kept.
 constexpr std::int64_t kSlots = 600;
 
 void fill_samples(const program::Program& program, const memory::Replayed& replayed,
-                  StageTimeline& stage) {
-  const Samples samples(program, replayed);
+                  const std::vector<std::int64_t>& clock, StageTimeline& stage) {
+  const Samples samples(program, replayed, clock);
   std::int64_t most = -1;
   std::int64_t begin = 0, end = 0;
   bool first = true;
@@ -148,11 +149,18 @@ void find_peak(const program::Program& p, std::uint32_t event, StageTimeline& st
   }
 }
 
-void fill_at_peak(const program::Program& p, const std::vector<memory::Tensor>& tensors,
-                  std::int64_t begin, StageTimeline& stage) {
+void fill_at_peak(const program::Program& p, const memory::Replayed& replayed,
+                  const std::vector<std::int64_t>& clock, std::size_t peak, StageTimeline& stage) {
+  std::map<memory::BlockId, std::int64_t> since;  // of what this step allocates until the peak
+  for (std::size_t i = 0; i < replayed.events.size() && i <= peak; ++i) {
+    if (replayed.events[i].allocate) {
+      since[replayed.events[i].id] = clock[i];
+    }
+  }
+  const std::int64_t begin = replayed.events.empty() ? 0 : replayed.events.front().time;
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::size_t, int, std::int64_t>;
   std::map<Key, result::StandingTensor> groups;
-  for (const memory::Tensor& t : tensors) {
+  for (const memory::Tensor& t : replayed.at_peak) {
     const program::Buffer& b = p.buffers[t.buffer];
     const Names names = names_of(p, t.buffer, t.block);
     const auto [it, fresh] = groups.try_emplace(
@@ -160,16 +168,20 @@ void fill_at_peak(const program::Program& p, const std::vector<memory::Tensor>& 
     result::StandingTensor& s = it->second;
     if (fresh) {
       s.label = text_of(p, names.label);
-      s.part_of = names.part_of == kNone ? "" : text_of(p, names.part_of);
+      s.part_of = names.part_of == program::kNone ? "" : text_of(p, names.part_of);
       s.category = b.category;
       s.stream = b.stream < p.streams.size() ? p.streams[b.stream].name : "";
       s.bytes = t.bytes;
     }
     ++s.count;
-    s.since = fresh ? Time(t.since) : std::min(s.since, Time(t.since));
+    const auto made = since.find(t.id);
+    if (t.since < begin || made == since.end()) {
+      s.from_before = true;
+    } else {
+      s.since = fresh ? Time(made->second) : std::min(s.since, Time(made->second));
+    }
   }
   for (auto& [key, s] : groups) {
-    s.from_before = s.since < Time(begin);
     stage.at_peak.push_back(std::move(s));
   }
   std::stable_sort(stage.at_peak.begin(), stage.at_peak.end(),
@@ -179,16 +191,18 @@ void fill_at_peak(const program::Program& p, const std::vector<memory::Tensor>& 
 }  // namespace
 
 void fill_timeline(const program::Program& program, const memory::Replayed& replayed,
-                   StageTimeline& stage) {
-  fill_samples(program, replayed, stage);
+                   const std::vector<std::int64_t>& clock, StageTimeline& stage) {
+  fill_samples(program, replayed, clock, stage);
   const auto peak = std::find_if(
       replayed.events.begin(), replayed.events.end(),
       [&](const memory::TensorEvent& e) { return e.after.allocated == replayed.peak.allocated; });
-  if (peak != replayed.events.end() && replayed.steady.allocated < replayed.peak.allocated) {
+  const bool within =
+      peak != replayed.events.end() && replayed.steady.allocated < replayed.peak.allocated;
+  if (within) {
     find_peak(program, peak->trace, stage);
   }
-  fill_at_peak(program, replayed.at_peak,
-               replayed.events.empty() ? 0 : replayed.events.front().time, stage);
+  fill_at_peak(program, replayed, clock,
+               within ? static_cast<std::size_t>(peak - replayed.events.begin()) : 0, stage);
 }
 
 }  // namespace stepcast::forecast

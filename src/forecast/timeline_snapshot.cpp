@@ -59,6 +59,7 @@ void fill_events(const program::Program& program, const memory::Replayed& replay
     // PyTorch looks for completed uses when it allocates.
     while (e.allocate && !waiting.empty() && waiting.back().at <= Time(e.time)) {
       snapshot.events.push_back(waiting.back());
+      snapshot.events.back().at = Time(e.time);
       waiting.pop_back();
     }
     for (; segment < replayed.segment_events.size() && replayed.segment_events[segment].before <= i;

@@ -93,7 +93,8 @@ void write_standing(JsonWriter& out, const std::vector<result::StandingTensor>& 
     out.key("bytes").integer(t.bytes);
     out.key("count").integer(t.count);
     out.key("total").integer(t.total());
-    out.key("since").time(t.since);
+    out.key("since");
+    t.from_before ? out.null() : out.time(t.since);
     out.key("from_before").boolean(t.from_before);
     out.close();
   }

@@ -115,7 +115,7 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
       "<circle class=\"dot ink\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>peak: {} GiB at "
       "{}{}</title></circle>\n",
       x, y, gibibytes(static_cast<double>(s.allocated.count())), duration(to_seconds(s.peak_at)),
-      s.peak_in.empty() ? "" : ", before " + xml_text(s.peak_in));
+      s.peak_in.empty() ? "" : ", " + xml_text(s.peak_in));
   out += line(axes.y(capacity), "capacity", capacity);
   out += line(axes.y(static_cast<double>(s.process.count())), "process",
               static_cast<double>(s.process.count()));
@@ -161,8 +161,8 @@ std::string svg(const result::MemoryTimeline& memory) {
     bottom += kPanel + kGap;
   }
   return out + fmt::format(
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds from the "
-                   "host's first allocation of the step; GiB</text>\n</svg>\n",
+                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds of the "
+                   "step; GiB</text>\n</svg>\n",
                    kLeft + kWidth / 2, height - 12);
 }
 

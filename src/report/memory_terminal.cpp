@@ -37,16 +37,14 @@ const StageTimeline& fullest(const MemoryTimeline& memory) {
       [](const StageTimeline& a, const StageTimeline& b) { return a.process < b.process; });
 }
 
-// Where in the step: "3.1 s into the step, before 'attention' of micro-batch 4, chunk 1".
+// Where in the step: "at 3.1 s: attention backward, micro-batch 4, chunk 1".
 std::string place(const StageTimeline& s) {
-  std::string out = s.peak_at < Time{0}
-                        ? fmt::format("{} ahead of the step", duration(-to_seconds(s.peak_at)))
-                        : fmt::format("at {}", duration(to_seconds(s.peak_at)));
+  std::string out = fmt::format("at {}", duration(to_seconds(s.peak_at)));
   if (!s.peak_in.empty()) {
-    out += fmt::format(", before {}", s.peak_in);
+    out += fmt::format(": {}", s.peak_in);
   }
   if (s.micro_batch >= 0) {
-    out += fmt::format(" of micro-batch {}", s.micro_batch);
+    out += fmt::format(", micro-batch {}", s.micro_batch);
   }
   return out + (s.chunk > 0 ? fmt::format(", chunk {}", s.chunk) : "");
 }
@@ -81,15 +79,15 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
         &s != &memory.stages.back()) {
       continue;
     }
-    out += "\n" +
-           heading(paint, width, fmt::format("Stage {}", s.stage),
-                   fmt::format("▲ peak {} GiB allocated {}", gibibytes(of(s.allocated)), place(s)));
+    out +=
+        "\n" + heading(paint, width, fmt::format("Stage {}", s.stage),
+                       fmt::format("▲ {} GiB allocated {}", gibibytes(of(s.allocated)), place(s)));
     out += memory_chart(s, scale, paint);
     if (!s.samples.empty()) {
       const double begin = to_seconds(s.samples.front().at);
       const std::string left = duration(begin);
       const std::string right = duration(to_seconds(s.samples.back().at));
-      const std::string middle = "host's clock";
+      const std::string middle = "the step";
       const int gap = scale.columns - columns(left) - columns(right) - columns(middle);
       out +=
           paint("2", std::string(kChartMargin, ' ') + left +
@@ -198,9 +196,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
   }
   std::string out =
       heading(paint, width, fmt::format("What stands at the peak of stage {}", s.stage),
-              memory.stages.size() > 1 ? "since: when the oldest was allocated; --stage N shows "
-                                         "another stage's"
-                                       : "since: when the oldest was allocated") +
+              memory.stages.size() > 1 ? "--stage N shows another stage's" : "") +
       table.text(paint, width);
   if (s.at_peak.size() > shown) {
     out += fmt::format("  and {} more: {}\n", s.at_peak.size() - shown,

@@ -36,8 +36,8 @@ assert reserved > 0
 
 events = 0
 for device, trace in enumerate(snapshot["device_traces"]):
-    spans = [(s["address"], s["address"] + s["total_size"])
-             for s in snapshot["segments"] if s["device"] == device]
+    spans = {(s["address"], s["address"] + s["total_size"])
+             for s in snapshot["segments"] if s["device"] == device}
     # Backwards from the blocks that stand at the end.
     live = {b["address"]: b["requested_size"] for s in snapshot["segments"] if s["device"] == device
             for b in s["blocks"] if b["state"] == "active_allocated"}
@@ -46,6 +46,10 @@ for device, trace in enumerate(snapshot["device_traces"]):
         if e["action"] == "alloc":
             assert live.pop(e["addr"]) == e["size"], e
             assert any(a <= e["addr"] and e["addr"] + e["size"] <= b for a, b in spans), e
+        elif e["action"] in ("segment_free", "segment_unmap"):
+            spans.add((e["addr"], e["addr"] + e["size"]))
+        elif e["action"] in ("segment_alloc", "segment_map"):
+            spans.discard((e["addr"], e["addr"] + e["size"]))
         elif e["action"] == "free_requested":
             assert e["addr"] not in live, e
             live[e["addr"]] = e["size"]

@@ -17,8 +17,8 @@ inline constexpr std::array<const char*, program::kMemoryCategories> kMemoryCate
 
 using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
 
-// Just behind one allocation or release. Times are the host's, which allocates: below zero where it runs ahead of the
-// GPU's step.
+// Just behind one allocation or release. Times are the GPU's: when its compute stream gets there. The host, which
+// allocates, was there before.
 struct MemorySample {
   Time at{0};
   MemoryByCategory by_category{};  // bytes live; add up to `allocated`
@@ -32,8 +32,8 @@ struct StandingTensor {  // tensors of one label and size, counted together
   std::string stream;
   std::int64_t bytes = 0;  // of one, as `allocated` counts it
   std::int64_t count = 0;
-  Time since{0};             // when the oldest was allocated
-  bool from_before = false;  // in a step before this one
+  Time since{0};             // when the oldest of this step was allocated
+  bool from_before = false;  // some are of a step before
   std::int64_t total() const { return bytes * count; }
 };
 
@@ -66,7 +66,7 @@ struct AllocatorSnapshot {
     Action action = Action::alloc;
     std::int64_t address = 0, size = 0;  // size: as requested; of segments: whole
     int stream = 0;
-    Time at{0};
+    Time at{0};  // of the host
     std::uint32_t label = kNoLabel;
   };
   struct Label {
@@ -90,7 +90,7 @@ struct StageTimeline {
   std::vector<Outside> outside;
   Bytes host, nvme;
   int retries = 0;  // of the allocator, over the steps replayed; one that does not fit is shown without limit
-  // The peak of allocated bytes: when, on the host's clock, and in the midst of what.
+  // The peak of allocated bytes: when, and in the midst of what.
   Time peak_at{0};
   std::string peak_in;                  // the next task that the host issues; empty: none is left in the step
   int micro_batch = -1, chunk = -1;     // of that task; -1: of none

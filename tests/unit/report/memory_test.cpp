@@ -121,7 +121,7 @@ TEST_CASE("The report says where the peak lies, what stands there, and whether i
   auto m = timeline(2);
   const std::string text = report::terminal(m, false, 100);
   CHECK_THAT(text, ContainsSubstring("fits, 29.0 GiB to spare") &&
-                       ContainsSubstring("before attention of micro-batch 3") &&
+                       ContainsSubstring("at 500 ms: attention, micro-batch 3") &&
                        ContainsSubstring("FC1 input (activations)") &&
                        ContainsSubstring("75.0 %") &&
                        ContainsSubstring("outside the allocator, stage 0: CUDA context 1.00"));
