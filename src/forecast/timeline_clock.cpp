@@ -51,8 +51,7 @@ std::vector<std::int64_t> gpu_clock(const program::Program& program,
                              : 0;
     const std::int64_t at =
         of_trace[e.trace] +
-        static_cast<std::int64_t>(share *
-                                  static_cast<double>(of_trace[next] - of_trace[e.trace]));
+        static_cast<std::int64_t>(share * static_cast<double>(of_trace[next] - of_trace[e.trace]));
     latest = std::max(latest, at);
     out.push_back(latest);
   }

@@ -45,6 +45,39 @@ class Stretches {
     --above;
     return above->first + above->second >= address + size;
   }
+  // As add() and remove(), of a part of what touches: an expandable segment grows and shrinks by
+  // pages.
+  bool cover(std::int64_t address, std::int64_t size) {
+    if (!add(address, size)) {
+      return false;
+    }
+    auto at = by_address_.find(address);
+    if (const auto next = std::next(at);
+        next != by_address_.end() && at->first + at->second == next->first) {
+      at->second += next->second;
+      by_address_.erase(next);
+    }
+    if (at != by_address_.begin() && std::prev(at)->first + std::prev(at)->second == at->first) {
+      std::prev(at)->second += at->second;
+      by_address_.erase(at);
+    }
+    return true;
+  }
+  bool uncover(std::int64_t address, std::int64_t size) {
+    if (!holds(address, size)) {
+      return false;
+    }
+    const auto whole = std::prev(by_address_.upper_bound(address));
+    const std::int64_t begin = whole->first, end = begin + whole->second;
+    by_address_.erase(whole);
+    if (begin < address) {
+      by_address_[begin] = address - begin;
+    }
+    if (address + size < end) {
+      by_address_[address + size] = end - address - size;
+    }
+    return true;
+  }
   bool operator==(const Stretches&) const = default;
 
  private:
@@ -62,7 +95,7 @@ Device at_end(const json& snapshot, int device) {
     if (s.at("device") != device) {
       continue;
     }
-    REQUIRE(out.segments.add(s.at("address"), s.at("total_size")));
+    REQUIRE(out.segments.cover(s.at("address"), s.at("total_size")));
     for (const json& b : s.at("blocks")) {
       const std::int64_t address = b.at("address"), size = b.at("requested_size");
       if (b.at("state") == "active_allocated") {
@@ -96,7 +129,8 @@ bool play(Device& d, const json& e, bool forwards) {
   if (action == "free_completed") {
     return drop(d.waiting);
   }
-  return action == "segment_alloc" || action == "segment_map" ? make(d.segments) : drop(d.segments);
+  const bool made = action == "segment_alloc" || action == "segment_map";
+  return made == forwards ? d.segments.cover(address, size) : d.segments.uncover(address, size);
 }
 
 }  // namespace
