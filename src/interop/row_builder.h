@@ -28,6 +28,10 @@ inline constexpr double kFrameworkUnknown = 0.05;
 inline constexpr double kSizeUnknown = 0.02;
 inline constexpr double kDispatcherUnknown = 0.05;
 inline constexpr double kCheapRecompute = 0.03;
+inline constexpr double kFinetuneUnknown = 0.05;
+inline constexpr double kLossMemoryUnknown = 0.10;  // logits in full or chunk by chunk
+// Of memory: rank and modules, and whether embedding and head are trained as well.
+inline constexpr double kFinetuneMemoryUnknown = 0.15;
 
 struct RowBuilder {
   Fields row;
@@ -39,7 +43,10 @@ struct RowBuilder {
   explicit RowBuilder(Fields fields) : row(fields) {}
 
   void assume(std::string what, double half_width) {
-    result.assumptions.push_back({std::move(what), half_width});
+    result.assumptions.push_back({std::move(what), half_width, half_width});
+  }
+  void assume(std::string what, double half_width, double of_memory) {
+    result.assumptions.push_back({std::move(what), half_width, of_memory});
   }
 
   std::int64_t tp() const { return parallel["tp"].count_or(1); }
@@ -92,6 +99,9 @@ struct RowBuilder {
   std::vector<std::string> systems();
   void write_system();
   void write_workspace(Json& s);
+
+  // row_finetune.cpp
+  std::optional<Skipped> write_finetune(Json& w);
 
   // row_parallelism.cpp
   std::optional<Skipped> write_workload();

@@ -15,6 +15,14 @@ double RowJob::half_width() const {
   return std::sqrt(squares);
 }
 
+double RowJob::memory_half_width() const {
+  double squares = 0;
+  for (const Assumption& a : assumptions) {
+    squares += a.of_memory * a.of_memory;
+  }
+  return std::sqrt(squares);
+}
+
 std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration) {
   const Fields row(&configuration.fields);
   if (auto skipped = why_skipped(row)) {

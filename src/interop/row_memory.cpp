@@ -35,6 +35,11 @@ void RowBuilder::write_kernels() {
     k["loss"] = loss;
   } else if (contains(framework(), "llm-foundry")) {
     k["loss"] = "fused";  // its models' default loss_fn is fused_crossentropy
+  } else if (contains(framework(), "torchtitan") && row["year"].integer_or(0) >= 2026) {
+    k["loss"] = "chunked";  // ChunkedCELoss of 8 chunks is the default there
+    assume("the framework's default loss", 0, kLossMemoryUnknown);
+  } else if (contains(framework(), "torchtune")) {
+    assume("the framework's default loss", 0, kLossMemoryUnknown);
   }
   if (!k.empty()) {
     out["kernels"] = k;
@@ -61,6 +66,11 @@ void RowBuilder::write_memory() {
     m["recompute"] = "full";
   } else if (recompute.present()) {
     m["recompute"] = recompute.text();
+    if (contains(framework(), "torchtitan") && recompute.text() == "selective") {
+      // selective_ac_option: every second layer at first, a policy of operators later.
+      m["recompute"] =
+          row["year"].integer_or(9999) <= 2024 ? Json{{"every", 2}} : Json{{"per_op", "sac"}};
+    }
     const std::int64_t layers = flags["recompute-num-layers"].integer_or(1);
     const std::string method = flags["recompute-method"].text();
     if (recompute.text() == "full" && (method == "uniform" || method == "block")) {
@@ -68,6 +78,9 @@ void RowBuilder::write_memory() {
     }
   } else {
     assume("the framework's default recomputation", kRecomputeUnknown);
+    if (contains(framework(), "litgpt") && parallel["zero_stage"].integer_or(0) == 3) {
+      m["recompute"] = "full";  // FSDPStrategy(activation_checkpointing_policy={Block})
+    }
   }
   if (const std::string allocator = job["allocator"].text(); !allocator.empty()) {
     m["allocator"] = allocator;

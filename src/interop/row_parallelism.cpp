@@ -42,6 +42,9 @@ std::optional<Skipped> RowBuilder::write_workload() {
     precision = "bf16";
   }
   w["precision"] = precision;
+  if (auto skipped = write_finetune(w)) {
+    return skipped;
+  }
   out["workload"] = w;
   return std::nullopt;
 }

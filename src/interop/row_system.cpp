@@ -84,15 +84,20 @@ std::vector<std::string> RowBuilder::systems() {
     }
     return {"megatron-lm"};
   }
-  if (contains(f, "torchtitan") || contains(f, "torchtune")) {
+  if (contains(f, "torchtune")) {
+    return {"torchtune"};
+  }
+  if (contains(f, "torchtitan")) {
     return {"torchtitan", "pytorch-fsdp2"};
   }
   if (contains(f, "Composer") || contains(f, "llm-foundry")) {
     return {"composer", "pytorch-fsdp1", "pytorch-fsdp2"};
   }
   if (contains(f, "litgpt")) {
-    return parallel["fsdp"].is_true() ? std::vector<std::string>{"pytorch-fsdp1", "pytorch-fsdp2"}
-                                      : std::vector<std::string>{"pytorch-ddp"};
+    return {"litgpt"};
+  }
+  if (contains(f, "HF Trainer")) {
+    return {"transformers-deepspeed"};
   }
   if (contains(f, "DeepSpeed")) {
     return {"deepspeed"};

@@ -20,7 +20,7 @@ constexpr std::array<SkipReason, 11> kReasons{{
     {"framework", "a framework or engine whose behaviour is not modelled"},
     {"recompute", "a recomputation policy that is not modelled"},
     {"offload", "offloading in a form that is not modelled"},
-    {"finetune", "the row does not state its adapters in a form that is read"},
+    {"finetune", "adapters of a framework whose defaults are not known"},
     {"incomplete", "the row leaves open what no default can stand for"},
     {"not possible", "the job that the row states contradicts itself or cannot be simulated"},
 }};
@@ -93,10 +93,6 @@ std::optional<Skipped> why_skipped(Fields row) {
       (row["offload"].is_map() || contains(offload, "offload") ||
        contains(offload, "activation"))) {
     return Skipped{"offload", offload};
-  }
-  const std::string finetune = job["finetune"].text();
-  if (!finetune.empty() && finetune != "none") {
-    return Skipped{"finetune", finetune};
   }
   if (!model["layers"].present() || !model["hidden"].present() || !model["heads"].present()) {
     return Skipped{"incomplete", "the model's size"};

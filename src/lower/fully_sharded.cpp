@@ -15,6 +15,16 @@ using program::StreamIndex;
 using strategy::DataComm;
 using Prefetch = job::System::Prefetch;
 
+namespace {
+
+// Elements that a wrap gathers, frozen ones among them.
+std::int64_t gathered_elements(const Wrap& w, double element_bytes) {
+  return w.elements.total() +
+         static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / element_bytes);
+}
+
+}  // namespace
+
 // ---------------------------------------------------------------- what is gathered together
 void StageBuilder::make_wraps() {
   auto& s = data_parallel_;
@@ -52,10 +62,10 @@ void StageBuilder::make_wraps() {
   std::int64_t before = 0;
   for (Wrap& w : s.wraps) {
     w.before = before;
-    before += w.elements.total();
+    before += gathered_elements(w, width(plan_.style.dtype));
   }
   for (Wrap& w : s.wraps) {
-    w.behind = before - w.before - w.elements.total();
+    w.behind = before - w.before - gathered_elements(w, width(plan_.style.dtype));
   }
 }
 
@@ -212,7 +222,7 @@ void StageBuilder::prefetch_wraps(std::size_t at, bool backward) {
       return;
     }
     if (!w.whole) {
-      left -= w.elements.total();
+      left -= gathered_elements(w, width(plan_.style.dtype));
       gather_wrap(w, backward);
     }
   }

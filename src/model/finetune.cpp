@@ -34,6 +34,13 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
     const HeadShape all = head_shape(m, b.kind);
     const std::int64_t k = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.qk_dim;
     const std::int64_t v = static_cast<std::int64_t>(all.kv_heads / b.shard.tensor) * all.v_dim;
+    const auto& wanted = b.style.finetune.targets;
+    const auto asked = [&](const char* name) {
+      return std::find(wanted.begin(), wanted.end(), name) != wanted.end();
+    };
+    if (b.fused_projection() && asked("q") && asked("k") && asked("v")) {
+      return {{"q", n}};  // a packed projection that is adapted whole has one pair of matrices
+    }
     return {{"q", n - k - v}, {"k", k}, {"v", v}};
   }
   if (op.name == "cross_kv") {
@@ -116,11 +123,15 @@ class Adapted {
     const bool low_rank =
         fine.kind == job::Finetune::Kind::lora || fine.kind == job::Finetune::Kind::qlora;
     if (product && low_rank) {
-      for (const Target& target : targets_of(b_, op)) {
-        if (std::find(fine.targets.begin(), fine.targets.end(), target.name) !=
-            fine.targets.end()) {
-          node = add_low_rank(op, target, read, sources, node);
-        }
+      std::vector<Target> adapted = targets_of(b_, op);
+      const std::size_t parts = adapted.size();
+      std::erase_if(adapted, [&](const Target& t) {
+        return std::find(fine.targets.begin(), fine.targets.end(), t.name) == fine.targets.end();
+      });
+      // Columns of a packed projection: their sum is scattered into the whole width.
+      const bool scattered = op.name == "qkv" && b_.fused_projection() && adapted.size() < parts;
+      for (const Target& target : adapted) {
+        node = add_low_rank(op, target, read, sources, node, scattered);
       }
     }
     node_[static_cast<int>(i)] = node;
@@ -140,6 +151,8 @@ class Adapted {
       op.backward_kernels = 0;
       op.backward_temporary = Bytes(0);
       op.saved.clear();
+    } else if (op.kind == OpKind::norm) {  // the product with its weight is the weight's alone
+      std::erase_if(op.saved, [](const Saved& s) { return s.name == "normed"; });
     }
   }
 
@@ -156,7 +169,7 @@ class Adapted {
 
   // y + B A x: A of r x d_in, B of d_out x r.
   Node add_low_rank(const Operator& base, const Target& target, const std::vector<Saved>& read,
-                    const std::vector<Node>& from, Node node) {
+                    const std::vector<Node>& from, Node node, bool scattered) {
     const std::int64_t r = b_.style.finetune.rank;
     const std::int64_t e = b_.element;
     const Gemm& g = *base.gemm;
@@ -189,6 +202,9 @@ class Adapted {
     const bool fused = b_.style.compiled;
     moves(sum, fused ? 3 * bytes : 5 * bytes, 2 * bytes, fused ? 1 : 2, 1);
     sum.forward_output = Bytes(bytes);
+    if (scattered) {  // index_copy keeps its source (torch/tools/autograd/derivatives.yaml)
+      keep(sum, "scattered", b_.tensor(bytes));
+    }
     return put(std::move(sum), {node, wide});
   }
 

@@ -170,7 +170,8 @@ std::optional<Estimate> predict(const RowForecast& f, const interop::Measurement
     return e;
   }
   // What the row leaves open widens the interval: independent of the forecast's own error.
-  const double open = f.row.half_width();
+  const bool memory = measured.metric == "peak_memory" || measured.metric == "steady_memory";
+  const double open = memory ? f.row.memory_half_width() : f.row.half_width();
   const double below = (e->value - e->low) / e->value;
   const double above = (e->high - e->value) / e->value;
   e->low = e->value * std::max(0.0, 1 - std::hypot(below, open));

@@ -51,10 +51,11 @@ std::vector<PublishedRow> read_rows(const std::filesystem::path& file);
 PublishedRow take_apart(const text::Value& row, const std::string& file);
 
 // A fact that the row leaves open: what is assumed, and by how much (relative, half width of 90 %)
-// the forecast may be off for it.
+// the forecasts of time and of memory may be off for it.
 struct Assumption {
   std::string what;
   double half_width = 0;
+  double of_memory = 0;
 };
 
 struct RowJob {
@@ -67,6 +68,7 @@ struct RowJob {
   bool first_step_counts = false;       // peaks since the start of the process: the first step's count too
   bool timed = true;                    // its iteration times mean something
   double half_width() const;            // of all assumptions together
+  double memory_half_width() const;
 };
 
 // Why a row has no job: `kind` is one of skip_reasons(), `detail` what the row says.

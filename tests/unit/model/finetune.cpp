@@ -24,9 +24,11 @@ struct Totals {
   std::int64_t dequantized = 0;  // elements
 };
 
-Totals totals(const job::Model& m, const job::Finetune& finetune, int tensor = 1) {
+Totals totals(const job::Model& m, const job::Finetune& finetune, int tensor = 1,
+              bool packed = false) {
   model::Style style;
   style.finetune = finetune;
+  style.fused_qkv = packed;  // PEFT's models project q, k and v apart
   model::Shard shard;
   shard.sequence_length = 2048;
   shard.tensor = tensor;
@@ -115,4 +117,15 @@ TEST_CASE("A step on a frozen base needs two forwards, attention three, and the 
   const double matrices = whole / 4 / 3 - attention;
   CHECK(model::training_flops(job, 4).count() / 4 ==
         Approx(2 * matrices + 3 * attention + 3 * 2.0 * 2048 * 41943040));
+}
+
+TEST_CASE("A packed projection has one pair of matrices when all of it is adapted") {
+  const job::Model m = test::llama("llama-2-7b", 32, 4096, 32, 32, 11008, 32000);
+  const Totals whole = totals(m, {Kind::lora, 8, {"q", "k", "v"}}, 1, true);
+  CHECK(whole.trained == 32 * 8 * (4096 + 3 * 4096));
+  // Parts of it are scattered into its columns, and what was scattered is kept: q and v in 16 bits.
+  const Totals parts = totals(m, {Kind::lora, 8, {"q", "v"}}, 1, true);
+  CHECK(parts.trained == 4194304);
+  CHECK(parts.saved - totals(m, {Kind::lora, 8, {"q"}}, 1, true).saved ==
+        32LL * 2048 * 2 * (4096 + 8));
 }
