@@ -109,6 +109,31 @@ TEST_CASE("rows that are not modelled are skipped with an accepted reason") {
   }
 }
 
+TEST_CASE("adapters take the framework's own rank and modules, and widen memory's interval") {
+  const auto tuned = [](const char* framework, const char* kind) {
+    std::string text = replaced(row_text(), "Megatron-LM", framework);
+    text = replaced(text, "\"tp\": 2", "\"tp\": 1");
+    text = replaced(text, "\"dp\": 32", "\"dp\": 64");
+    return replaced(text, "\"recompute\"",
+                    std::string("\"finetune\": \"") + kind + "\", \"recompute\"");
+  };
+  using Kind = job::Finetune::Kind;
+  const auto litgpt = job_of(tuned("litgpt", "lora")).workload.finetune;
+  CHECK(litgpt.kind == Kind::lora);
+  CHECK(litgpt.rank == 8);
+  CHECK(litgpt.targets == std::vector<std::string>{"q", "v"});
+  const auto qwen = job_of(tuned("HF Trainer + DeepSpeed", "qlora"));
+  CHECK(qwen.workload.finetune.kind == Kind::qlora);
+  CHECK(qwen.workload.finetune.rank == 64);
+  CHECK(qwen.workload.finetune.targets.size() == 7);
+  CHECK(qwen.system.name == "transformers-deepspeed");
+  CHECK(job_of(tuned("torchtune", "adapter")).workload.finetune.kind == Kind::adapter);
+  CHECK(reason(tuned("Megatron-LM", "lora")) == "finetune");
+  CHECK(reason(tuned("litgpt", "prefix")) == "finetune");
+  const auto row = std::get<RowJob>(interop::job_of(parse(tuned("litgpt", "lora")).configuration));
+  CHECK(row.memory_half_width() > row.half_width());
+}
+
 TEST_CASE("context parallelism and the short names of schedules become keys of a job") {
   const std::string half = replaced(row_text(), "\"dp\": 32", "\"dp\": 16");
   const job::Job ring = job_of(replaced(half, "\"cp\": 1", "\"cp\": 2"));
