@@ -114,6 +114,7 @@ TEST_CASE("adapters take the framework's own rank and modules, and widen memory'
     std::string text = replaced(row_text(), "Megatron-LM", framework);
     text = replaced(text, "\"tp\": 2", "\"tp\": 1");
     text = replaced(text, "\"dp\": 32", "\"dp\": 64");
+    text = replaced(text, "\"micro_batch\": 16", "\"micro_batch\": 8");
     return replaced(text, "\"recompute\"",
                     std::string("\"finetune\": \"") + kind + "\", \"recompute\"");
   };
