@@ -65,11 +65,10 @@ void StageBuilder::step_on_host(double touched) {
     return;
   }
   const auto& types = job_.memory.dtypes;
-  const auto family = job_.system.family;
   const bool drives = o.optimizer.to == OffloadTarget::nvme;
-  // PyTorch's own AdamW runs operator by operator on CPU tensors (torch/optim/adamw.py: foreach is
-  // for CUDA only).
-  const bool unfused = family == job::System::Family::fsdp2 || family == job::System::Family::ddp;
+  // PyTorch's AdamW on CPU tensors is fused where it is asked to be (torchtitan, torchtune), else
+  // runs operator by operator (torch/optim/adamw.py).
+  const bool unfused = !job_.system.fused_optimizer;
   const double work = touched * (unfused ? kUnfusedCpuAdam : 1);
   const double wide = width(types.parameters);
   const auto follow = [&](StreamIndex stream, StreamIndex other) {
@@ -79,7 +78,8 @@ void StageBuilder::step_on_host(double touched) {
   if (stepped > 0) {
     follow(cpu_, compute_);
     follow(cpu_, to_host_);
-    if (unfused && gradients > 0) {  // norm, then scaled in place
+    const bool torch = job_.system.family == job::System::Family::fsdp2;
+    if (torch && gradients > 0) {  // norm, then scaled in place
       copy(cpu_, Carrier::cpu, 3 * 4 * gradients * stepped_elements(), "gradient norm",
            Category::optimizer);
     }
