@@ -316,7 +316,8 @@ TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules"
       job_of("--fine-grained-activation-offloading --activation-offload-fraction 0.5");
   CHECK(share.memory.offload.activations.to == job::OffloadTarget::cpu);
   CHECK(share.memory.offload.activations.ratio == 0.5);
-  const auto pairs = job_of("--kaimm-offload-activation-ratio 0.63");
+  const auto pairs =
+      job_of("--pipeline-model-parallel-size 4 --kaimm-offload-activation-ratio 0.63");
   CHECK(pairs.memory.offload.activations.ratio == 0.63);
   CHECK(pairs.system.activation_offload == job::System::ActivationOffload::pairs);
   const auto instances =
