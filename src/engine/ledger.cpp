@@ -32,6 +32,15 @@ struct Live {
   }
 };
 
+void make_persistent(const Program& p, bool lazy, Live& live) {
+  for (std::size_t i = 0; i < p.buffers.size(); ++i) {
+    if (p.buffers[i].persistent && p.buffers[i].lazy == lazy) {
+      live.buffers[i] = true;
+      live.add(p.buffers[i], 1);
+    }
+  }
+}
+
 struct Step {
   std::int64_t peak = 0;
   std::array<std::int64_t, program::kMemoryCategories> at_peak{};
@@ -93,14 +102,11 @@ Step replay_step(const Program& p, bool first, Live& live) {
 Ledger replay(const Program& p) {
   Live live;
   live.buffers.assign(p.buffers.size(), false);
-  for (std::size_t i = 0; i < p.buffers.size(); ++i) {
-    if (p.buffers[i].persistent) {
-      live.buffers[i] = true;
-      live.add(p.buffers[i], 1);
-    }
-  }
+  make_persistent(p, false, live);
   Ledger l;
   l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra.count();
+  make_persistent(p, true, live);
+  l.first_step_peak = std::max(l.first_step_peak, live.bytes);
   const Step steady = replay_step(p, false, live);
   l.peak = steady.peak;
   l.at_peak = steady.at_peak;

@@ -1,5 +1,5 @@
 // Bytes live in the host's order of allocations and releases. That order is the program's, so peaks
-// are known without time.
+// are known without time. Buffers outside the device have peaks of their own.
 #pragma once
 
 #include <array>

@@ -104,8 +104,13 @@ void fill_history(Machine& m, std::uint32_t step, std::int64_t origin, Timeline&
     t.slices = m.history()->slices(step, origin);
   }
   if (options.record_memory) {
-    for (std::uint32_t r = 0; r < t.ranks.size(); ++r) {
-      t.memory.push_back(m.history()->memory(r, step, origin, t.period));
+    t.memory.resize(t.ranks.size());
+    std::vector<program::RankId> ranks = options.memory_of;
+    for (std::uint32_t r = 0; options.memory_of.empty() && r < t.ranks.size(); ++r) {
+      ranks.push_back(r);
+    }
+    for (const program::RankId r : ranks) {
+      t.memory[r] = m.history()->memory(r, step, origin, t.period);
     }
   }
   if (options.sensitivities) {

@@ -313,7 +313,10 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   engine::Options run;
   run.sensitivities = true;
   run.record_slices = options.trace;
-  run.record_memory = options.trace;
+  run.record_memory = options.trace || options.allocator == Allocator::replay;
+  if (!options.trace) {
+    run.memory_of = traced_ranks(world);
+  }
   auto outcome = engine::run(world, run);
   if (auto* deadlock = std::get_if<program::Deadlock>(&outcome)) {
     return Infeasible{"parallelism.schedule", describe(*deadlock)};
@@ -348,9 +351,13 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   const double scattered =
       p.site.site == nullptr ? 0 : p.site.site->scatter * std::min(paced, period);
+  const std::vector<Bytes> capacity = capacities(p, folded, world.ranks.size());
+  const std::vector<RankMemory> of_ranks =
+      rank_memory(world, timeline, capacity, p.plan.job.memory,
+                  p.plan.data_comm == strategy::DataComm::shard_all, options.allocator);
   result::Report report;
-  fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device,
-               capacities(p, folded, world.ranks.size()), &p.site, site_seconds, scattered},
+  fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks,
+               &p.site, site_seconds, scattered},
               report);
   fill_host(job.cluster.node, p.topology, folded ? folded->class_of : std::vector<std::uint32_t>(),
             timeline, report);

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 
 #include "stepcast/base/interval.h"
 #include "stepcast/lower/lower.h"
-#include "stepcast/memory/process.h"
 #include "stepcast/model/count.h"
 
 namespace stepcast::forecast {
@@ -46,29 +44,18 @@ result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
   return b;
 }
 
-memory::Request memory_request(const strategy::Plan& plan, Bytes allocated, Bytes outside) {
-  memory::Request q;
-  q.allocated = allocated;
-  q.outside = outside;
-  q.expandable_segments = plan.job.memory.allocator == job::Memory::Allocator::expandable_segments;
-  q.several_streams = plan.data_comm == strategy::DataComm::shard_all;
-  return q;
-}
-
-result::StageMemory stage_memory(const Source& s, int stage, const program::Program& program,
-                                 const program::RankResult& r) {
+result::StageMemory stage_memory(int stage, const RankMemory& r,
+                                 const program::RankResult& ledger) {
   result::StageMemory m;
   m.stage = stage;
-  m.allocated = Bytes(r.peak_allocated);
-  const auto amounts = memory::amounts(memory_request(
-      *s.plan, Bytes(std::max(r.peak_allocated, r.first_step_peak)), program.outside_allocator));
-  m.active = m.allocated;
-  m.reserved = amounts.reserved;
-  m.process = amounts.process;
-  m.steady = Bytes(r.steady);
-  m.first_step_peak = Bytes(r.first_step_peak);
+  m.allocated = r.allocated;
+  m.active = r.active;
+  m.reserved = r.reserved;
+  m.process = r.process;
+  m.steady = r.steady;
+  m.first_step_peak = r.first;
   using M = program::MemoryCategory;
-  auto at = [&](M c) { return Bytes(r.at_peak[static_cast<std::size_t>(c)]); };
+  auto at = [&](M c) { return Bytes(r.by_category[static_cast<std::size_t>(c)]); };
   m.parameters = at(M::parameters);
   m.gradients = at(M::gradients);
   m.optimizer = at(M::optimizer);
@@ -76,8 +63,39 @@ result::StageMemory stage_memory(const Source& s, int stage, const program::Prog
   m.communication = at(M::communication);
   m.workspace = at(M::workspace);
   m.other = at(M::other);
-  m.at = Time(r.peak_at);
+  m.at = r.at;
+  m.host = Bytes(ledger.host_peak);
+  m.nvme = Bytes(ledger.nvme_peak);
   return m;
+}
+
+// The largest process, and the rank that has least to spare.
+void fill_peak(const Source& s, result::Report& report) {
+  const std::vector<RankMemory>& memory = *s.memory;
+  const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
+  std::size_t largest = 0;
+  std::size_t least = 0;
+  report.fits = true;
+  std::map<int, int> retries;  // by stage
+  for (std::size_t i = 0; i < memory.size(); ++i) {
+    largest = memory[i].process > memory[largest].process ? i : largest;
+    least = spare(i) < spare(least) ? i : least;
+    report.fits = report.fits && memory[i].fits;
+    if (memory[i].retries > 0) {
+      int& most = retries[s.world->programs[s.world->ranks[i].program].stage];
+      most = std::max(most, memory[i].retries);
+    }
+  }
+  report.capacity = s.capacity[least];
+  report.peak =
+      memory_interval(memory[largest].reserved,
+                      s.world->programs[s.world->ranks[largest].program].outside_allocator);
+  for (const auto& [stage, count] : retries) {
+    report.notes.push_back(fmt::format(
+        "stage {} fits because the allocator gives cached memory back ({} retries in the two steps "
+        "replayed); each one stops the GPU, which the step time leaves out",
+        stage, count));
+  }
 }
 
 // What one rank of the busiest stage sends and receives in a step.
@@ -236,15 +254,8 @@ void fill_report(const Source& s, result::Report& report) {
   // A stage's breakdown is its busiest rank class's, its memory its largest's.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
   // GPUs of a mixed cluster differ: what counts is what a rank has to spare.
-  const auto process = [&](std::size_t i) {
-    const program::RankResult& r = t.ranks[i];
-    const auto& program = s.world->programs[s.world->ranks[i].program];
-    return memory::amounts(memory_request(plan,
-                                          Bytes(std::max(r.peak_allocated, r.first_step_peak)),
-                                          program.outside_allocator))
-        .process;
-  };
-  const auto spare = [&](std::size_t i) { return s.capacity[i] - process(i); };
+  const std::vector<RankMemory>& memory = *s.memory;
+  const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
   for (std::size_t i = 0; i < s.world->ranks.size(); ++i) {
     const int stage = s.world->programs[s.world->ranks[i].program].stage;
     const auto [it, fresh] = by_stage.try_emplace(stage, i, i);
@@ -263,8 +274,7 @@ void fill_report(const Source& s, result::Report& report) {
   for (const auto& [stage, picks] : by_stage) {
     report.breakdown.push_back(breakdown(stage, t.ranks[picks.first]));
     bubble += static_cast<double>(report.breakdown.back().bubble.count());
-    const auto& program = s.world->programs[s.world->ranks[picks.second].program];
-    report.memory.push_back(stage_memory(s, stage, program, t.ranks[picks.second]));
+    report.memory.push_back(stage_memory(stage, memory[picks.second], t.ranks[picks.second]));
     report.memory.back().rank = static_cast<std::uint32_t>(picks.second);
     if (busy(t.ranks[picks.first]) > most) {
       most = busy(t.ranks[picks.first]);
@@ -275,19 +285,7 @@ void fill_report(const Source& s, result::Report& report) {
                            static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
   report.traffic = traffic(*s.world, busiest);
 
-  Bytes largest(0);
-  Bytes least(std::numeric_limits<std::int64_t>::max());
-  for (const auto& [stage, picks] : by_stage) {
-    largest = std::max(largest, process(picks.second));
-    if (spare(picks.second) < least) {
-      least = spare(picks.second);
-      report.capacity = s.capacity[picks.second];
-    }
-  }
-  const double half = memory::half_width(memory_request(plan, largest, Bytes(0)));
-  const double value = static_cast<double>(largest.count());
-  report.peak = {value, value * (1 - half), value * (1 + half)};
-  report.fits = least >= Bytes(0);
+  fill_peak(s, report);
 
   const auto seconds = curve_seconds(*s.world, t);
   std::map<std::string, result::CalibrationUse> files;

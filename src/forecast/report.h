@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "memory.h"
 #include "site.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
@@ -20,7 +21,8 @@ struct Source {
   const program::Timeline* timeline = nullptr;
   const std::vector<cost::Curve>* curves = nullptr;
   const job::Device* device = nullptr;
-  std::vector<Bytes> capacity;  // usable, by rank of the world
+  std::vector<Bytes> capacity;                      // usable, by rank of the world
+  const std::vector<RankMemory>* memory = nullptr;  // likewise
   const SiteUse* site = nullptr;
   std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
   double site_scatter = 0;                                   // seconds

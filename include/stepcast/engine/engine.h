@@ -3,6 +3,7 @@
 #pragma once
 
 #include <variant>
+#include <vector>
 
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
@@ -14,7 +15,8 @@ struct Options {
   int min_steps = 2;           // a period is believed after so many
   bool once = false;           // one step from a common start: `period` is its length, not a period
   bool record_slices = false;  // the reported step's tasks, for traces
-  bool record_memory = false;  // allocator traces of one steady step
+  bool record_memory = false;  // allocator traces of one steady step, of all ranks or of these:
+  std::vector<program::RankId> memory_of = {};
   bool sensitivities = false;  // walk the critical path
 };
 

@@ -15,11 +15,15 @@ namespace stepcast::forecast {
 
 enum class Fidelity { bound, folded, full };
 
+// Reserved memory: by replaying the allocator, or by a rule of thumb, which costs nothing (searches).
+enum class Allocator { replay, rule };
+
 struct Options {
   Fidelity fidelity = Fidelity::folded;
   bool trace = false;                // fill Report::trace
   int samples = 0;                   // Monte Carlo over curve residuals instead of sensitivities
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
+  Allocator allocator = Allocator::replay;
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.
