@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "row_builder.h"
 
@@ -17,15 +18,32 @@ constexpr std::int64_t kLlamaVocab = 32000;
 // Megatron-LM, --hidden-dropout and --attention-dropout.
 constexpr double kMegatronDropout = 0.1;
 
+// Heads nearest to 128 wide, in eights so that tensor ranks divide them.
+std::int64_t likely_heads(std::int64_t hidden) {
+  constexpr std::int64_t kWidth = 128;
+  constexpr std::int64_t kStep = 8;
+  std::int64_t best = 1;
+  for (std::int64_t heads = kStep; heads <= hidden; heads += kStep) {
+    if (hidden % heads == 0 &&
+        std::abs(hidden / heads - kWidth) < std::abs(hidden / best - kWidth)) {
+      best = heads;
+    }
+  }
+  return best;
+}
+
 }  // namespace
 
 void RowBuilder::write_model() {
   Json m = Json::object();
   const std::int64_t hidden = *model["hidden"].integer();
-  const std::int64_t heads = *model["heads"].integer();
+  const std::int64_t heads = model["heads"].integer().value_or(likely_heads(hidden));
   m["layers"] = *model["layers"].integer();
   m["hidden"] = hidden;
   m["heads"] = heads;
+  if (!model["heads"].present()) {
+    assume(std::to_string(heads) + " heads", kSizeUnknown);
+  }
   if (const auto kv = model["kv_heads"].integer()) {
     m["kv_heads"] = *kv;
   }

@@ -94,7 +94,7 @@ std::optional<Skipped> why_skipped(Fields row) {
        contains(offload, "activation"))) {
     return Skipped{"offload", offload};
   }
-  if (!model["layers"].present() || !model["hidden"].present() || !model["heads"].present()) {
+  if (!model["layers"].present() || !model["hidden"].present()) {
     return Skipped{"incomplete", "the model's size"};
   }
   if (!row["seq_len"].present()) {

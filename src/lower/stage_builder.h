@@ -246,6 +246,7 @@ class StageBuilder {
   std::uint32_t hold(const std::vector<std::int64_t>& tensors, program::MemoryCategory category,
                      const char* label);
   void hold_more_parameters();
+  bool has_experts() const;
   void hold_cast_weights(const std::vector<Array>& arrays);
   double bucket_buffers() const;  // elements
   double width(job::DType t) const { return job::bytes_per_element(t); }

@@ -192,6 +192,17 @@ void StageBuilder::hold_cast_weights(const std::vector<Array>& arrays) {
   hold(copies, MemoryCategory::parameters, "weights in the products' format");
 }
 
+bool StageBuilder::has_experts() const {
+  for (const auto& chunk : plan_.stages[stage_]) {
+    for (int n = 0; n < chunk.layers; ++n) {
+      if (model::layer_kind(job_.model, chunk.first_layer + n).mlp == model::LayerKind::Mlp::moe) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
 void StageBuilder::make_persistent_buffers() {
   auto label = [&](const char* text) { return context_.passes.labels->id(text); };
   const std::vector<Array> arrays = stage_arrays();
@@ -251,7 +262,6 @@ void StageBuilder::make_persistent_buffers() {
                 label("gradient buckets"));
   // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
-  // Transformer Engine's own: 4 and 32 MiB.
   constexpr std::int64_t kHandles = 2;
   const bool hopper = context_.device->compute_capability >= 9;
   std::int64_t workspace = job_.system.gemm_workspace.count();
@@ -259,8 +269,11 @@ void StageBuilder::make_persistent_buffers() {
     workspace = hopper ? 32 << 20 : 8519680;
   }
   workspace *= kHandles;
+  // Transformer Engine's own: one, and of grouped products one for each of its streams
+  // (get_multi_stream_cublas_workspace).
   if (job_.system.transformer_engine) {
-    workspace += hopper ? 32 << 20 : 4 << 20;
+    constexpr std::int64_t kGroupedStreams = 4;
+    workspace += (hopper ? 32 << 20 : 4 << 20) * (1 + (has_experts() ? kGroupedStreams : 0));
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
 }

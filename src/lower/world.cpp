@@ -614,6 +614,14 @@ class WorldBuilder {
         tokens[t.communicator] = true;
       } else {
         algorithms[t.communicator] |= cost::bit(s.algorithms[t.price]);
+        // Where switches multicast, NVLS is connected too: eight B200 that gather and reduce under
+        // FSDP2 hold its buffers beside two communicators' rings (tests/laws/outside.cpp).
+        constexpr std::int64_t kLarge = 1 << 20;
+        const std::int64_t bytes =
+            world_.shapes[world_.communicators[id].shape].prices[t.price].bytes;
+        if (s.group.nvls && s.group.domains == 1 && s.group.ranks > 2 && bytes >= kLarge) {
+          algorithms[t.communicator] |= cost::bit(cost::Algorithm::nvls);
+        }
       }
     }
     // The group of all ranks, on which barriers and the loss are summed: the framework's default
@@ -698,8 +706,8 @@ class WorldBuilder {
     GroupShape group;
     cluster::Path path;
     bool copies = false;  // by copy engines: products in chunks (passes_tensor_overlap.cpp)
-    std::vector<cost::Algorithm> algorithms;  // by price
-    std::vector<bool> tokens;                 // likewise: by a dispatcher's own kernels
+    std::vector<cost::Algorithm> algorithms = {};  // by price
+    std::vector<bool> tokens = {};                 // likewise: by a dispatcher's own kernels
   };
   struct Members {
     std::size_t first;

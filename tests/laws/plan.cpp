@@ -111,8 +111,11 @@ TEST_CASE("States take the bytes per parameter that each system documents", "[la
         static_cast<double>(
             state_bytes(l.world.programs[0], std::string(c.system).starts_with("megatron"))) /
         static_cast<double>(parameters(l.plan));
-    // Each buffer is rounded up to 512 bytes.
-    CHECK(std::abs(per_parameter - c.bytes) < 1e-4);
+    // Each tensor is rounded up to 512 bytes, arrays of a distributed optimizer's buffers to 64
+    // elements.
+    const auto tensors = static_cast<double>(l.world.programs[0].blocks.size() + 8);
+    CHECK(std::abs(per_parameter - c.bytes) <
+          512 * tensors / static_cast<double>(parameters(l.plan)));
   }
 }
 

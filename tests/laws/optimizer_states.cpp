@@ -1,0 +1,146 @@
+// What each optimizer keeps, against closed forms over the arrays of a small model.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "catch.hpp"
+#include "support/lowered.h"
+
+using namespace stepcast;
+
+namespace {
+
+// Four layers of llama's shape: hidden h, ffn f, vocabulary v, no biases.
+constexpr double h = 1024, f = 2816, v = 32000, layers = 4;
+constexpr double kTable = v * h;                     // embedding, and the head
+constexpr double kMatrices = 4 * h * h + 3 * f * h;  // of a layer
+constexpr double kVectors = layers * 2 * h + h;      // norms
+constexpr double kAll = 2 * kTable + layers * kMatrices + kVectors;
+
+std::string text_of(const std::string& system, const std::string& sharding,
+                    const std::string& memory, const std::string& workload = "") {
+  return fmt::format(
+      "model: {{layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 2816, vocab: "
+      "32000, gated_mlp: true, norm: rms, positions: rotary, tied_embeddings: false}}\ncluster: "
+      "{{use: dgx-h100, nodes: 1}}\nsystem: {}\nworkload: {{sequence_length: 1024, global_batch: "
+      "8{}}}\nparallelism: {{sharding: {}}}\nmemory: {{{}}}\n",
+      system, workload, sharding, memory);
+}
+
+double held(const support::Lowered& l, const std::string& label) {
+  double bytes = 0;
+  const program::Program& p = l.program();
+  for (const program::Buffer& b : p.buffers) {
+    if (b.persistent && p.labels[b.label] == label) {
+      bytes += static_cast<double>(b.bytes.count());
+    }
+  }
+  return bytes;
+}
+
+// Whole blocks of 512 bytes: an array of each of two moments may take one more.
+double rounding(const support::Lowered& l) {
+  return 512.0 * static_cast<double>(l.program().blocks.size() + 1);
+}
+
+}  // namespace
+
+TEST_CASE("Moments follow the shapes of arrays", "[laws]") {
+  const double dense = layers * kMatrices;
+  struct Case {
+    const char* memory;
+    double bytes;
+    const char* why;
+  };
+  const Case cases[] = {
+      {"optimizer: adamw", 8 * kAll, "two moments in fp32"},
+      {"optimizer: adamw, dtypes: {moments: bf16}", 4 * kAll, "two in bf16"},
+      {"optimizer: adamw_bf16", 4 * kAll, "two in bf16"},
+      {"optimizer: sgd", 0, "none without momentum"},
+      {"optimizer: sgd, momentum: 0.9", 4 * kAll, "one in fp32"},
+      {"optimizer: lion", 4 * kAll, "one in fp32"},
+      {"optimizer: muon", 4 * dense + 8 * (2 * kTable + kVectors),
+       "one of hidden matrices, AdamW's two of tables and norms"},
+      // Norms of 1,024 elements stay in fp32; a scale in fp32 for each block of 256.
+      {"optimizer: adamw_8bit", 2 * (1 + 4.0 / 256) * (kAll - kVectors) + 8 * kVectors,
+       "two in a byte, with scales"},
+      // Rows and columns in fp32: fused qkv 3h x h, out h x h, fc1 2f x h, fc2 h x f.
+      {"optimizer: adafactor",
+       4 * (2 * (v + h) + layers * ((3 * h + h) + (h + h) + (2 * f + h) + (h + f)) + kVectors),
+       "rows and columns"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.memory << ": " << c.why);
+    const support::Lowered l(text_of("megatron-lm", "none", c.memory));
+    CHECK(std::abs(held(l, "optimizer states") - c.bytes) <= rounding(l));
+    CHECK(std::abs(held(l, "master weights") - 4 * kAll) <= rounding(l));
+  }
+}
+
+TEST_CASE("Sharded states are the ranks' share", "[laws]") {
+  // Megatron-LM's distributed optimizer pads its buffers: 64 elements an array, 128 x ranks an end.
+  for (const char* optimizer : {"adamw", "adamw_8bit", "sgd, momentum: 0.9", "lion"}) {
+    INFO(optimizer);
+    const std::string memory = fmt::format("optimizer: {}", optimizer);
+    const support::Lowered whole(text_of("megatron-lm", "none", memory));
+    const support::Lowered cut(text_of("megatron-lm", "zero1", memory));
+    CHECK(std::abs(8 * held(cut, "optimizer states") - held(whole, "optimizer states")) <=
+          0.02 * held(whole, "optimizer states"));
+    CHECK(std::abs(8 * held(cut, "master weights") - held(whole, "master weights")) <=
+          8 * rounding(whole));
+    CHECK(held(cut, "gradients") >= held(whole, "gradients"));
+  }
+  // FSDP2: every array by its rows.
+  const support::Lowered fsdp(text_of("pytorch-fsdp2", "zero3", "optimizer: adamw"));
+  CHECK(std::abs(held(fsdp, "optimizer states") - kAll) <= rounding(fsdp));
+  // DeepSpeed's flat partition has no rows: Adafactor keeps the second moment itself.
+  const support::Lowered flat(text_of("deepspeed", "zero2", "optimizer: adafactor"));
+  CHECK(std::abs(held(flat, "optimizer states") - 4 * kAll / 8) <= rounding(flat));
+  // Muon's owners under Megatron-LM: the largest array, a table, is whole on one rank.
+  const support::Lowered owner(text_of("megatron-lm", "zero1", "optimizer: muon"));
+  CHECK(held(owner, "master weights") >= 4 * kTable);
+  CHECK(held(owner, "master weights") <= 4 * (kAll / 8 + 2 * kTable));
+}
+
+TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") {
+  const double dense = layers * kMatrices;
+  struct Case {
+    const char* precision;
+    const char* cluster;
+    double bytes;  // a weight of the layers' products
+    const char* why;
+  };
+  const Case cases[] = {
+      {"bf16", "dgx-h100", 0, "no copies"},
+      {"fp8", "dgx-h100", 2, "rows and columns before Blackwell"},
+      {"fp8", "dgx-b200", 1, "Blackwell's products read either way"},
+      {"mxfp8", "dgx-b200", 2 * (1 + 1.0 / 32), "scales differ by direction"},
+      {"nvfp4", "dgx-b200", 2 * (0.5 + 1.0 / 16), "scales differ by direction"},
+  };
+  for (const Case& c : cases) {
+    INFO(c.precision << " on " << c.cluster << ": " << c.why);
+    std::string text = text_of("{use: megatron-lm, transformer_engine: true}", "none",
+                               "optimizer: adamw", fmt::format(", precision: {}", c.precision));
+    text.replace(text.find("dgx-h100"), 8, c.cluster);
+    const support::Lowered l(text);
+    CHECK(std::abs(held(l, "weights in the products' format") - c.bytes * dense) <= rounding(l));
+  }
+}
+
+TEST_CASE("Tensors of a buffer add up to it", "[laws]") {
+  for (const char* system : {"megatron-lm", "pytorch-fsdp2", "pytorch-ddp", "deepspeed"}) {
+    const support::Lowered l(text_of(system, "none", "optimizer: adamw"));
+    const program::Program& p = l.program();
+    for (const program::Buffer& b : p.buffers) {
+      if (!b.persistent || b.blocks == 0) {
+        continue;
+      }
+      std::int64_t bytes = 0;
+      for (std::uint32_t i = 0; i < b.blocks; ++i) {
+        bytes += (p.blocks[b.first_block + i].bytes + 511) / 512 * 512;
+      }
+      INFO(system << " " << p.labels[b.label]);
+      CHECK(bytes == b.bytes.count());
+    }
+  }
+}
