@@ -40,6 +40,8 @@ void RowBuilder::write_kernels() {
     assume("the framework's default loss", 0, kLossMemoryUnknown);
   } else if (contains(framework(), "torchtune")) {
     assume("the framework's default loss", 0, kLossMemoryUnknown);
+  } else if (aleph_alpha()) {
+    k["loss"] = "eager";  // torch's cross-entropy of logits in fp32
   }
   if (!k.empty()) {
     out["kernels"] = k;

@@ -135,7 +135,10 @@ void RowBuilder::write_system() {
   const std::string raw = row["attention"].text();
   if (aleph_alpha()) {  // "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
     s["fused_norm"] = contains(raw, "RMS kernel");
-    s["fused_softmax"] = raw == "fused";
+    // In fp32, by PyTorch: layouts without recomputation run out of memory alike under "fused" and
+    // "torch".
+    s["fused_softmax"] = false;
+    s["fused_bias_activation"] = false;  // SiLU and product by PyTorch
   }
   out["system"] = s;
 }

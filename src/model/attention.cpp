@@ -83,9 +83,17 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   Operator softmax = named("softmax", OpKind::softmax, Module::core_attention);
   if (b.style.fused_softmax || b.style.compiled) {
     moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
-  } else {  // scale, mask, softmax; backward of softmax, mask and scale
-    moves(softmax, 6 * square * e, 7 * square * e, 3, 3);
+  } else {
+    // Scale, mask, softmax in fp32, cast; backward of the cast, softmax, mask and scale. Softmax
+    // keeps its result as it made it, the product its cast.
+    const std::int64_t wide = e < 4 ? 4 : 0;
+    moves(softmax, square * (6 * e + 2 * wide), square * (7 * e + 2 * wide), wide > 0 ? 4 : 3,
+          wide > 0 ? 4 : 3);
     softmax.forward_temporary = Bytes(square * e);
+    softmax.backward_temporary = Bytes(square * wide);
+    if (wide > 0) {
+      keep(softmax, "softmax_fp32", b.tensor(square * wide));
+    }
   }
   softmax.forward_output = Bytes(probabilities.bytes);
   keep(softmax, "probabilities", probabilities);
