@@ -82,6 +82,9 @@ void RowBuilder::write_parallelism() {
         o[key] = *on;
       }
     }
+    if (functional() && flags["tp-comm-overlap"].is_true() && tp() > 1) {
+      o["tensor"] = "ring";
+    }
     p["overlap"] = o;
   } else if (overlap.text().rfind("none", 0) == 0) {
     p["overlap"] = {

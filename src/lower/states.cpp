@@ -269,11 +269,17 @@ void StageBuilder::make_persistent_buffers() {
     workspace = hopper ? 32 << 20 : 8519680;
   }
   workspace *= kHandles;
-  // Transformer Engine's own: one, and of grouped products one for each of its streams
+  // Transformer Engine's own: one, with user buffers one for each of their streams (initialize_ub:
+  // _NUM_MAX_UB_STREAMS), and of grouped products one for each of theirs
   // (get_multi_stream_cublas_workspace).
   if (job_.system.transformer_engine) {
+    constexpr std::int64_t kBufferStreams = 3;
     constexpr std::int64_t kGroupedStreams = 4;
-    workspace += (hopper ? 32 << 20 : 4 << 20) * (1 + (has_experts() ? kGroupedStreams : 0));
+    const auto overlap = job_.parallelism.overlap.tensor;
+    const bool buffers = overlap == job::TensorOverlap::bulk || overlap == job::TensorOverlap::ring;
+    const std::int64_t count =
+        (buffers ? kBufferStreams : 1) + (has_experts() ? kGroupedStreams : 0);
+    workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
 }
