@@ -277,3 +277,72 @@ TEST_CASE("The device holds less by what is offloaded, the host as much more", "
     CHECK(pages[1] % (4 << 20) == 0);
   }
 }
+
+namespace {
+
+// Bytes that rank 0 moves in a step, by mover.
+double moved(const support::Lowered& l, const std::string& by) {
+  const auto& prices = l.world.shapes[l.world.ranks[0].copy_shape].prices;
+  std::int64_t bytes = 0;
+  for (const program::Task& task : l.program().tasks) {
+    if (task.kind == TaskKind::copy && l.world.labels[prices[task.price].label] == by) {
+      bytes += prices[task.price].bytes;
+    }
+  }
+  return static_cast<double>(bytes);
+}
+
+}  // namespace
+
+TEST_CASE("What crosses the link a step", "[laws]") {
+  constexpr int kGpus = 4;
+  const double shard = (kLayers * 12.0 * 2048 * 2048 + 2.0 * 1024 * 2048) / kGpus;
+  struct Case {
+    const char* system;
+    const char* sharding;
+    const char* offload;
+    double down, up;  // bytes a parameter of the shard
+  };
+  for (const Case& c : {
+           // ZeRO-Offload: 16-bit gradients down, 16-bit parameters up (2101.06840, section 4.1).
+           Case{"deepspeed", "zero2", "{optimizer: cpu}", 2, 2},
+           Case{"deepspeed", "zero3", "{optimizer: {to: cpu, ratio: 0.25}}", 0.5, 0.5},
+           // Parameters there as well: up for the forward and for the backward pass.
+           Case{"deepspeed, reuse_elements: 0", "zero3", "{optimizer: cpu, parameters: cpu}", 2, 4},
+           // FSDP keeps fp32 shards there.
+           Case{"pytorch-fsdp2", "zero3", "{optimizer: cpu, parameters: cpu}", 4, 8},
+           // Megatron-LM's main gradients are fp32 under bf16, 16-bit under fp16.
+           Case{"megatron-lm", "zero1", "{optimizer: cpu}", 2, 2},
+           // The step on the device: gradients stay, parameters go back.
+           Case{"deepspeed, reuse_elements: 0", "zero3", "{parameters: cpu}", 2, 4},
+       }) {
+    INFO(c.system << " " << c.offload);
+    const support::Lowered l(job_on({kGpus}, c.system, fmt::format("{{sharding: {}}}", c.sharding),
+                                    fmt::format("{{recompute: none, offload: {}}}", c.offload),
+                                    2048));
+    CHECK(moved(l, "device to host") == Approx(shard * c.down).epsilon(0.02));
+    // FSDP's root stays whole from the forward to the backward pass.
+    CHECK(moved(l, "host to device") == Approx(shard * c.up).epsilon(0.04));
+  }
+}
+
+TEST_CASE("GPUs below one PCIe switch share its uplink", "[laws]") {
+  // A DGX-2's 16 GPUs copy at about 3 GB/s each when all do (2104.07857, figure 2b).
+  const auto step = [](const char* switches) {
+    return seconds(fmt::format(
+        "model: {{layers: 4, hidden: 2048, heads: 16, ffn: 8192, vocab: 1024, gated_mlp: false}}\n"
+        "cluster: {{use: dgx-2, nodes: 1{}}}\n"
+        "system: {{use: deepspeed}}\n"
+        "workload: {{sequence_length: 16, global_batch: 16, precision: fp16}}\n"
+        "parallelism: {{sharding: zero1}}\n"
+        "kernels: {{attention: unfused}}\n"
+        "memory: {{recompute: none, offload: {{optimizer: cpu, gradients: none, overlap: "
+        "false}}}}\n",
+        switches));
+  };
+  const double shared = step("");
+  const double alone = step(", node: {use: dgx-2, pcie_switches: 0}");
+  // 16-bit gradients down and parameters up, in turn: of 12.4 GB/s a quarter is left of each link.
+  const double bytes = (4 * 12.0 * 2048 * 2048 + 2.0 * 1024 * 2048) / 16 * 2 * 2;
+  CHECK(shared - alone == Approx(bytes / 3.1e9 - bytes / 12.4e9).epsilon(0.03));
+}
