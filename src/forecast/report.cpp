@@ -121,6 +121,8 @@ std::vector<result::Traffic> traffic(const program::World& world, std::size_t ra
       if (communicator.size > 1) {
         add(lower::group_name(t.communicator), world.shapes[communicator.shape].prices[t.price]);
       }
+    } else if (t.kind == program::TaskKind::copy) {
+      add(program::to_string(Category::offload), world.shapes[r.copy_shape].prices[t.price]);
     } else if (t.kind == program::TaskKind::exchange) {
       for (std::uint32_t i = 0; i < t.transfers; ++i) {
         const auto& transfer = p.transfers[t.first_transfer + i];
