@@ -44,8 +44,7 @@ TEST_CASE("Ranks of a node fill its host memory and its drives together", "[laws
   const auto drives = report_of("", "{optimizer: nvme, gradients: cpu}");
   CHECK(static_cast<double>(drives.nvme_used.count()) ==
         Approx(kParameters / 2 * 12).epsilon(0.02));
-  const auto full =
-      report_of("", "{optimizer: cpu, parameters: cpu}", forecast::Fidelity::full);
+  const auto full = report_of("", "{optimizer: cpu, parameters: cpu}", forecast::Fidelity::full);
   CHECK(full.host_used == cpu.host_used);
   CHECK(full.step_time.value == cpu.step_time.value);
 

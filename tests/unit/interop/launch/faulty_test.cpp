@@ -325,6 +325,53 @@ TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules"
   CHECK(instances.parallelism.shard_size == 4);
 }
 
+TEST_CASE("States that options put outside the GPU") {
+  using job::OffloadTarget;
+  const auto with_model = [](LaunchRequest& q) {
+    q.model = "gpt2";
+    q.overrides = {"workload.sequence_length=512"};
+  };
+  const auto offload_of = [&](const std::string& zero) {
+    const Outcome r =
+        read("deepspeed", "ds.json",
+             "{\"zero_optimization\": {\"stage\": 3, " + zero +
+                 "},\n \"train_batch_size\": 16, \"train_micro_batch_size_per_gpu\": 1, "
+                 "\"fp16\": {\"enabled\": true}}",
+             with_model);
+    INFO(zero);
+    for (const std::string& line : r.faults) {
+      UNSCOPED_INFO(line);
+    }
+    REQUIRE(r.faults.empty());
+    CHECK(r.launch.unknown.empty());
+    return config::parse(r.launch.job, {"workload.sequence_length=512"}).job.memory.offload;
+  };
+  const auto shared = offload_of("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.4}");
+  CHECK(shared.optimizer.to == OffloadTarget::cpu);
+  CHECK(shared.optimizer.ratio == 0.4);
+  CHECK(shared.gradients.ratio == 0.4);
+  CHECK(shared.parameters.to == OffloadTarget::none);
+  const auto infinity = offload_of(
+      "\"offload_optimizer\": {\"device\": \"cpu\", \"pin_memory\": false, \"buffer_count\": 4}, "
+      "\"offload_param\": {\"device\": \"cpu\"}, \"sub_group_size\": 1e8");
+  CHECK(infinity.parameters.to == OffloadTarget::cpu);
+  CHECK_FALSE(infinity.pinned);
+  CHECK(infinity.chunk == Bytes(200'000'000));
+
+  const Outcome m = read("megatron", "a.args",
+                         kModel +
+                             "\n--use-distributed-optimizer --optimizer-cpu-offload "
+                             "--optimizer-offload-fraction 0.5\n");
+  for (const std::string& line : m.faults) {
+    UNSCOPED_INFO(line);
+  }
+  REQUIRE(m.faults.empty());
+  const auto megatron = config::parse(m.launch.job).job.memory.offload;
+  CHECK(megatron.optimizer.to == OffloadTarget::cpu);
+  CHECK(megatron.optimizer.ratio == 0.5);
+  CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay
+}
+
 TEST_CASE("torchtitan's schedules, replicas and command line") {
   const std::string base =
       "[model]\nname = \"llama3\"\nflavor = \"8B\"\n[training]\nseq_len = 4096\nlocal_batch_size = "
