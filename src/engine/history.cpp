@@ -143,8 +143,8 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
         e.buffer = op.buffer;
         e.allocate = op.kind == HostKind::allocate;
         for (std::uint32_t k = 0; !e.allocate && k < p.streams.size(); ++k) {
-          if ((op.streams >> k & 1U) == 0) {
-            continue;
+          if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
+            continue;  // a block's own stream takes it again in order
           }
           const std::uint32_t rs = machine_.rank(rank).first_stream + k;
           const std::uint64_t upto = std::uint64_t{step} * machine_.stream(rs).count + issued[k];

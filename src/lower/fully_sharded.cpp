@@ -180,13 +180,19 @@ void StageBuilder::use_wrap(Wrap& w, bool backward) {
   if (job_.system.flat_parameters) {
     w.parameters = w.gather_buffer;  // views of the flat parameter
   } else {
+    // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
+    // own. The gather's stream waits for the copy, so no stream is recorded on the block.
+    b_.release(s.last_gather_buffer);
     w.parameters =
         b_.allocate(static_cast<std::int64_t>(whole_bytes(w)), MemoryCategory::communication,
                     context_.passes.labels->id("unsharded parameters"));
     data_kernel(compute_, 2 * whole_bytes(w), cost::MemoryOp::copy, "copy gathered parameters out");
     s.last_copy_out = b_.mark(compute_);
-    b_.release(s.last_gather_buffer, 1U << gather_);
     s.last_gather_buffer = w.gather_buffer;
+    if (backward) {
+      b_.release(s.last_gather_buffer);
+      s.last_gather_buffer = kNone;
+    }
   }
   w.gather_buffer = kNone;
   w.issued = false;
@@ -305,6 +311,12 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
     give_up_fresh(w, 0);
     return;
   }
+  const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk);
+  const bool first = job_.system.family == job::System::Family::fsdp2 && !reused &&
+                     !job_.system.gradients_in_parameters;
+  if (first) {  // FSDP's post_backward: reshard, then reduce
+    drop_wrap(w);
+  }
   if (reduces(chunk)) {
     if (job_.system.zero3_buckets) {
       reduce_in_buckets(w);
@@ -312,8 +324,7 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
       reduce_wrap(w);
     }
   }
-  const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk);
-  if (!reused) {
+  if (!reused && !first) {
     drop_wrap(w);
   }
 }
@@ -337,10 +348,15 @@ void StageBuilder::reduce_due_wraps() {
     for (std::size_t i = s.wraps.size(); i-- > 0;) {
       Wrap& w = s.wraps[i];
       if (w.chunk == chunk) {
+        if (!job_.system.gradients_in_parameters) {
+          drop_wrap(w);
+        }
         reduce_wrap(w);
         b_.release(w.gradients, 1U << data_);
         w.gradients = kNone;
-        drop_wrap(w);
+        if (job_.system.gradients_in_parameters) {
+          drop_wrap(w);
+        }
       }
     }
   }
@@ -361,7 +377,8 @@ void StageBuilder::reduce_wrap(Wrap& w) {
   if (!system.flat_parameters) {
     b_.wait(compute_, s.last_reduce);
   }
-  b_.release(s.last_reduce_buffer, 1U << data_);
+  // The compute stream has waited for it: FSDP2 records no stream.
+  b_.release(s.last_reduce_buffer, system.flat_parameters ? 1U << data_ : 0);
   s.last_reduce_buffer = kNone;
   const bool in_place = system.gradients_in_parameters ||
                         (system.flat_parameters && types.reduce == plan_.style.dtype);
@@ -371,6 +388,8 @@ void StageBuilder::reduce_wrap(Wrap& w) {
                     context_.passes.labels->id("gradients to reduce"));
     data_kernel(compute_, gradient_bytes + reduce_bytes, cost::MemoryOp::copy, "copy gradients in");
     give_up_fresh(w, 0);
+    b_.release(w.gradients);
+    w.gradients = kNone;
   }
   reducing_ = w.chunk;
   if (data_parallel_.backwards[w.chunk] == 0 || plan_.grid.pipeline > 1) {

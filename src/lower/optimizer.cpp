@@ -33,8 +33,8 @@ void StageBuilder::finish_step() {
                   cost::MemoryOp::copy, "copy gradients out of buckets");
     }
   }
-  b_.release(s.last_gather_buffer, 1U << gather_);
-  b_.release(s.last_reduce_buffer, 1U << data_);
+  b_.release(s.last_gather_buffer);
+  b_.release(s.last_reduce_buffer);  // the compute stream has waited for both
   const double gradient_width = width(job_.memory.dtypes.gradients);
   if (plan_.shard.sequence_parallel && parameters_.replicated > 0) {
     // Norm weights see only their shard of the sequence: summed over tensor ranks

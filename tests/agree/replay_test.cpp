@@ -1,0 +1,123 @@
+// Whole jobs: the allocator's replay against the engine's ledger, which knows no blocks, and from step to step.
+#include <algorithm>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/memory/replay.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+namespace {
+
+struct Case {
+  std::string file;
+  std::vector<std::string> sets;
+};
+
+const std::vector<Case> kCases = {
+    {"llama70b.yaml", {}},
+    {"llama70b.yaml", {"parallelism.virtual_pipeline=1", "parallelism.overlap.pipeline=false"}},
+    {"llama8b-fsdp.yaml", {}},
+    {"mixtral-8x7b.yaml", {}},
+};
+
+result::Report report_of(const Case& c, forecast::Options options) {
+  auto outcome = forecast::Forecaster(text::data_directory())
+                     .forecast(config::load(c.file, c.sets).job, options);
+  return std::get<result::Report>(std::move(outcome));
+}
+
+}  // namespace
+
+TEST_CASE("the replay's peak is the ledger's, less what passes free before they end") {
+  for (const Case& c : kCases) {
+    INFO(c.file);
+    forecast::Options options;
+    options.trace = true;
+    const result::Report report = report_of(c, options);
+    const auto& [world, timeline] = *report.trace;
+    for (const program::RankId r : {0U, static_cast<unsigned>(world.ranks.size() - 1)}) {
+      const program::Program& p = world.programs[world.ranks[r].program];
+      memory::ReplayOptions replay;
+      replay.allocator.expandable_segments = true;  // nothing is too small to be split off
+      replay.period = timeline.period;
+      const memory::Replayed of = memory::replay(p, timeline.memory[r], replay);
+      bool scripted = false;
+      std::int64_t tensors = 0;
+      for (const program::Buffer& b : p.buffers) {
+        scripted = scripted || (b.transient && b.blocks > 0);
+        tensors += std::max<std::int64_t>(1, b.blocks);
+      }
+      const std::int64_t rounding = 512 * tensors;
+      CHECK(of.peak.allocated <= timeline.ranks[r].peak_allocated + rounding);
+      CHECK(of.first.allocated <= timeline.ranks[r].first_step_peak + rounding);
+      if (!scripted) {
+        CHECK(of.peak.allocated >= timeline.ranks[r].peak_allocated);
+        CHECK(of.first.allocated >= timeline.ranks[r].first_step_peak);
+      }
+      CHECK(of.steady.allocated >= timeline.ranks[r].steady);
+      CHECK(of.steady.allocated <= timeline.ranks[r].steady + rounding);
+      std::int64_t sum = 0;
+      for (const std::int64_t bytes : of.at_peak_by_category) {
+        sum += bytes;
+      }
+      CHECK(sum == of.peak.allocated);
+      CHECK(of.peak.reserved >= of.peak.active);
+      CHECK(of.peak.active >= of.peak.allocated);
+      // A steady step ends as it began: what more steps show is the same.
+      replay.steps = 4;
+      const memory::Replayed later = memory::replay(p, timeline.memory[r], replay);
+      CHECK(later.peak.allocated == of.peak.allocated);
+      CHECK(later.steady.allocated == of.steady.allocated);
+    }
+  }
+}
+
+TEST_CASE("a full world has the memory of the folded one") {
+  for (const Case& c : kCases) {
+    INFO(c.file);
+    const result::Report folded = report_of(c, {});
+    forecast::Options options;
+    options.fidelity = forecast::Fidelity::full;
+    const result::Report full = report_of(c, options);
+    REQUIRE(folded.memory.size() == full.memory.size());
+    for (std::size_t i = 0; i < folded.memory.size(); ++i) {
+      CHECK(folded.memory[i].allocated == full.memory[i].allocated);
+      CHECK(folded.memory[i].active == full.memory[i].active);
+      CHECK(folded.memory[i].reserved == full.memory[i].reserved);
+      CHECK(folded.memory[i].process == full.memory[i].process);
+    }
+  }
+}
+
+TEST_CASE("a GPU a little too small for what is cached is large enough by retries, a smaller one is not") {
+  job::Job job = config::load("llama8b-fsdp.yaml").job;
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto plenty = std::get<result::Report>(forecaster.forecast(job));
+  REQUIRE(plenty.fits);
+  const result::StageMemory& m = plenty.memory.front();
+  const Bytes outside = m.process - m.reserved;
+  // Of every job that does not fit without limit, what it takes then is no more than the limit.
+  int by_retries = 0;
+  for (int k = 1; k <= 8; ++k) {
+    const std::int64_t less = (m.reserved - m.allocated).count() * k / 4;
+    job.cluster.device.usable_memory = m.process - Bytes(less);
+    const auto report = std::get<result::Report>(forecaster.forecast(job));
+    const bool noted = std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& n) {
+      return n.find("gives cached memory back") != std::string::npos;
+    });
+    CHECK(noted == report.fits);
+    if (report.fits) {
+      ++by_retries;
+      CHECK(report.memory.front().process <= job.cluster.device.usable_memory);
+    } else {
+      CHECK(report.memory.front().process == m.process);
+    }
+    if (job.cluster.device.usable_memory < m.allocated + outside) {
+      CHECK_FALSE(report.fits);
+    }
+  }
+  CHECK(by_retries > 0);
+}
