@@ -17,6 +17,11 @@ using schedule::Pass;
 
 namespace {
 
+// Of less nothing travels: Megatron-Kwai leaves tensors below 1 MiB where they are, torchtune's
+// OffloadActivations those of at most 1024 bytes (min_offload_size).
+constexpr std::int64_t kLeastOfPairs = std::int64_t{1} << 20;
+constexpr std::int64_t kLeast = 1025;
+
 std::vector<std::size_t> order_of(std::size_t count, auto&& key) {
   std::vector<std::size_t> out(count);
   std::iota(out.begin(), out.end(), std::size_t{0});
@@ -38,6 +43,8 @@ void StageBuilder::plan_offload() {
     form = job::System::ActivationOffload::units;
   }
   const auto& slots = plan_.order.ranks[stage_];
+  const bool pairs = form == job::System::ActivationOffload::pairs;
+  const std::int64_t least = pairs ? kLeastOfPairs : kLeast;
   std::vector<std::size_t> counts;
   std::vector<std::vector<MovedUnit>> moved(units_.size());
   for (std::size_t c = 0; c < units_.size(); ++c) {
@@ -49,8 +56,8 @@ void StageBuilder::plan_offload() {
              !units[last + 1].keeps_input) {
         ++last;
       }
-      moved[c].push_back(
-          {kept_bytes(units[u]) > 0, static_cast<int>(last), units[u].kind == Unit::Kind::layer});
+      moved[c].push_back({kept_bytes(units[u]) >= least, static_cast<int>(last),
+                          units[u].kind == Unit::Kind::layer});
     }
   }
   visits_.emplace(slots, counts);

@@ -156,6 +156,44 @@ TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forw
   }
 }
 
+// The same by alpha, at the price of a link that nobody shares.
+TEST_CASE(
+    "Pairs: the step grows with alpha from where alpha * A / bandwidth exceeds a forward pass",
+    "[laws][offload]") {
+  bool free = false, stalled = false;
+  std::int64_t last = 0;
+  for (int percent = 10; percent <= 100; percent += 10) {
+    const std::string text = job_of("megatron-kwai", kInterleaved, 16, 16, alpha(0.01 * percent));
+    // What the copies cost by themselves, without their latency.
+    const Lowered priced(text);
+    const program::World& world = priced.world;
+    const program::Program& p = priced.program(0);
+    program::Price price;
+    for (const program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::copy) {
+        const auto& one = world.shapes[world.ranks[0].copy_shape].prices[t.price];
+        price = one.bytes > price.bytes ? one : price;  // of a layer, not the embedding
+      }
+    }
+    REQUIRE(price.fluid > 0);
+    const std::int64_t took = price.fluid;
+    const auto lowered = copies_alone(text, took, took);
+    const auto timeline = run(lowered->world);
+    INFO("alpha " << percent << " %, a copy of " << price.bytes << " bytes takes " << took);
+    const bool hides = 2 * took <= passes_of(*lowered).forward;
+    CHECK((stall(timeline) == 0) == hides);
+    CHECK(timeline.period >= last);
+    if (!hides && stalled) {
+      CHECK(timeline.period > last);
+    }
+    last = timeline.period;
+    free = free || hides;
+    stalled = stalled || !hides;
+  }
+  CHECK(free);
+  CHECK(stalled);
+}
+
 TEST_CASE("Pairs: in the steady state a copy has a forward and a backward pass",
           "[laws][offload]") {
   const int units = 2;
