@@ -21,6 +21,11 @@ void activations(const job::Job& j, std::vector<Infeasible>& out) {
     out.push_back({"memory.offload.activation_layers",
                    "no activations are offloaded; expected memory.offload.activations, or 0"});
   }
+  if (!o.activation_modules.empty() && o.activations.to == OffloadTarget::none) {
+    out.push_back({"memory.offload.activation_modules",
+                   "no activations are offloaded; expected memory.offload.activations, or no "
+                   "modules"});
+  }
   // The interleaved schedule's own condition, which Megatron-Kwai's offloading lives in.
   if (o.activations.to != OffloadTarget::none && o.overlap &&
       j.system.activation_offload == job::System::ActivationOffload::pairs &&

@@ -63,6 +63,45 @@ Field<Offload> part(std::string key, OffloadPart Offload::*member, bool nvme,
   return f;
 }
 
+// As Megatron-LM's --offload-modules names them.
+const std::vector<std::string>& modules() {
+  static const std::vector<std::string> names = {
+      "attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "expert_fc1", "moe_act"};
+  return names;
+}
+
+Field<Offload> activation_modules() {
+  Field<Offload> f;
+  Value list = type_schema("array");
+  tree::put(list, "items", enum_schema(modules()));
+  f.spec = {"activation_modules",
+            "Only what these modules read and keep; left out: all.",
+            std::move(list),
+            false,
+            false,
+            {}};
+  f.read = [](Reader& r, const Value& v, Offload& o) {
+    if (v.kind != Value::Kind::sequence) {
+      r.expected(v, "a list of modules such as [expert_fc1, moe_act]");
+      return;
+    }
+    o.activation_modules.clear();
+    for (const Value& one : v.items) {
+      if (read_word(r, one, modules(), {})) {
+        o.activation_modules.push_back(one.scalar);
+      }
+    }
+  };
+  f.write = [](const Offload& o) -> std::optional<Value> {
+    std::vector<Value> items;
+    for (const std::string& name : o.activation_modules) {
+      items.push_back(tree::string(name));
+    }
+    return tree::list(std::move(items));
+  };
+  return f;
+}
+
 const Table<Offload>& offload_table() {
   static const Table<Offload> table = {
       part("optimizer", &Offload::optimizer, true,
@@ -75,6 +114,7 @@ const Table<Offload>& offload_table() {
            "What a pass saves, or the inputs that recomputation keeps."),
       integer("activation_layers", &Offload::activation_layers, 0, kManyLayers,
               "Activations of the first so many layers of a stage only; 0: of all."),
+      activation_modules(),
       integer("tiling", &Offload::tiling, 1, 4096,
               "Memory-centric tiling: a unit's linears run as so many in turn, each gathered by "
               "itself (ZeRO-Infinity)."),

@@ -10,10 +10,13 @@ std::optional<OffloadedActivations> offloaded_activations(Fields row) {
   static const std::regex layers("activation offload, ([0-9]{1,4}) layers to CPU");
   std::smatch found;
   if (std::regex_match(text, found, layers)) {
-    return OffloadedActivations{std::stoll(found[1])};
+    return OffloadedActivations{std::stoll(found[1]), {}};
   }
   if (text == "activations (saved_tensors_hooks)") {
     return OffloadedActivations{};
+  }
+  if (text == "activation (expert_fc1, moe_act)") {
+    return OffloadedActivations{0, {"expert_fc1", "moe_act"}};
   }
   return std::nullopt;
 }

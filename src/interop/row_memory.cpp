@@ -89,6 +89,9 @@ void RowBuilder::write_memory() {
   }
   if (const auto moved = offloaded_activations(row)) {
     m["offload"] = {{"activations", "cpu"}};
+    if (!moved->modules.empty()) {
+      m["offload"]["activation_modules"] = moved->modules;
+    }
     if (moved->layers > 0) {
       m["offload"]["activation_layers"] = moved->layers;
     }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "offload_modules.h"
 #include "stage_builder.h"
 
 namespace stepcast::lower {
@@ -61,14 +62,23 @@ void StageBuilder::plan_offload() {
     }
   }
   visits_.emplace(slots, counts);
-  const double ratio = offload.activations.ratio;
-  const auto share = [&](std::int64_t bytes) {
-    return std::min(bytes, round_512(ratio * static_cast<double>(bytes)));
+  const auto share = [&](const Unit& unit, std::int64_t bytes) {
+    double part = offload.activations.ratio;
+    if (!offload.activation_modules.empty()) {
+      part *= unit.kind != Unit::Kind::layer
+                  ? 0
+                  : share_of_modules(context_.layers->at(model::layer_kind(job_.model, unit.layer)),
+                                     offload.activation_modules);
+    }
+    return std::min(bytes, round_512(part * static_cast<double>(bytes)));
   };
   for (const Move& move : plan_moves(slots, *visits_, moved, form, offload)) {
     const Unit& unit = units_[move.chunk][move.unit];
     const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(unit);
-    moves_.push_back({move, share(kept_bytes(unit) - inputs), share(inputs)});
+    const std::int64_t bytes = share(unit, kept_bytes(unit) - inputs);
+    if (bytes > 0) {
+      moves_.push_back({move, bytes, share(unit, inputs)});
+    }
   }
   if (moves_.empty()) {
     return;

@@ -297,3 +297,28 @@ TEST_CASE("Spread: a copy of n of L layers has L / n layers' passes to hide behi
     CHECK(copies == 2 * 2 * n);
   }
 }
+
+TEST_CASE("Modules: what they read leaves, the rest of a layer stays", "[laws][offload]") {
+  const auto bytes = [](const std::string& modules) {
+    const Lowered lowered(job_of("megatron-lm", "tensor: 2, data: 4, pipeline: 1", 4, 4,
+                                 "offload: {activations: cpu" + modules + "}"));
+    const program::Program& p = lowered.program(0);
+    std::int64_t most = 0;
+    for (const program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::copy) {
+        const auto& rank = lowered.world.ranks[0];
+        most = std::max(most, lowered.world.shapes[rank.copy_shape].prices[t.price].bytes);
+      }
+    }
+    return most;
+  };
+  // Each of h 16-bit numbers a token, of 1024 tokens; q, k and v: half of each on this rank.
+  const std::int64_t hidden = 1024 * 2048 * 2;
+  const auto near = [](std::int64_t a, std::int64_t b) { return std::abs(a - b) <= 1024; };
+  CHECK(near(bytes(", activation_modules: [attn_norm]"), hidden));
+  CHECK(near(bytes(", activation_modules: [attn_norm, mlp_norm]"), 2 * hidden));
+  CHECK(near(bytes(", activation_modules: [qkv_linear]"), hidden));
+  CHECK(near(bytes(", activation_modules: [core_attn]"), 3 * hidden / 2));
+  CHECK(near(bytes(", activation_modules: [attn_proj]"), hidden / 2));
+  CHECK(bytes("") > 6 * hidden);
+}
