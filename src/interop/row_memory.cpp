@@ -32,7 +32,8 @@ void RowBuilder::write_kernels() {
     k["cuda_graph"] = true;
   }
   if (const std::string loss = job["loss"].text(); !loss.empty()) {
-    k["loss"] = loss;
+    // torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
+    k["loss"] = contains(framework(), "torchtune") && loss == "chunked" ? "fused" : loss;
   } else if (contains(framework(), "llm-foundry")) {
     k["loss"] = "fused";  // its models' default loss_fn is fused_crossentropy
   } else if (contains(framework(), "torchtitan") && row["year"].integer_or(0) >= 2026) {
