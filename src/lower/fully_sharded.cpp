@@ -164,7 +164,10 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   }
   w.gathered = b_.mark(stream);
   w.gathered = w.gathered.position == 0 ? w.fetch_done : w.gathered;
-  b_.release(w.fetch_buffer, 1U << stream);
+  // In the order of the gathers the next shard comes behind this one's gather: FSDP2 records no
+  // stream.
+  const bool in_order = job_.memory.offload.prefetch == 0 && !system.flat_parameters;
+  b_.release(w.fetch_buffer, in_order ? 0 : 1U << stream);
   w.fetch_buffer = kNone;
   w.fetched = false;
   w.issued = true;

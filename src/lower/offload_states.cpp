@@ -247,7 +247,9 @@ void StageBuilder::offload_gradients(double elements, StreamIndex stream) {
   }
   b_.wait(to_host_, b_.mark(stream));
   copy(to_host_, Carrier::to_host, bytes, "gradients");
-  b_.release(leaving, 1U << to_host_);
+  // FSDP2 copies them on the stream that reduced them.
+  const bool in_order = family == job::System::Family::fsdp2 && !job_.system.flat_parameters;
+  b_.release(leaving, in_order ? 0 : 1U << to_host_);
   if (again && family == job::System::Family::fsdp2) {
     b_.wait(cpu_, b_.mark(to_host_));
     copy(cpu_, Carrier::cpu, 3 * bytes, "add gradients");

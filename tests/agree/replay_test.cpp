@@ -1,10 +1,12 @@
-// Whole jobs: the allocator's replay against the engine's ledger, which knows no blocks, and from step to step.
+// Whole jobs: the allocator's replay against the engine's ledger, which knows no blocks, and from
+// step to step.
+#include "stepcast/memory/replay.h"
+
 #include <algorithm>
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/memory/replay.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -92,7 +94,9 @@ TEST_CASE("a full world has the memory of the folded one") {
   }
 }
 
-TEST_CASE("a GPU a little too small for what is cached is large enough by retries, a smaller one is not") {
+TEST_CASE(
+    "a GPU a little too small for what is cached is large enough by retries, a smaller one is "
+    "not") {
   job::Job job = config::load("llama8b-fsdp.yaml").job;
   forecast::Forecaster forecaster(text::data_directory());
   const auto plenty = std::get<result::Report>(forecaster.forecast(job));
@@ -105,9 +109,10 @@ TEST_CASE("a GPU a little too small for what is cached is large enough by retrie
     const std::int64_t less = (m.reserved - m.allocated).count() * k / 4;
     job.cluster.device.usable_memory = m.process - Bytes(less);
     const auto report = std::get<result::Report>(forecaster.forecast(job));
-    const bool noted = std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& n) {
-      return n.find("gives cached memory back") != std::string::npos;
-    });
+    const bool noted =
+        std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& n) {
+          return n.find("gives cached memory back") != std::string::npos;
+        });
     CHECK(noted == report.fits);
     if (report.fits) {
       ++by_retries;
