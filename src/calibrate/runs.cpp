@@ -132,6 +132,7 @@ class Steps {
     try {
       forecast::Options options;
       options.site = &site;
+      options.allocator = forecast::Allocator::rule;  // times alone are compared
       auto outcome = forecaster.forecast(job, options);
       if (const auto* why = std::get_if<Infeasible>(&outcome)) {
         return fmt::format("cannot be simulated: {}: {}", why->key, why->reason);

@@ -92,7 +92,7 @@ void fill_peak(const Source& s, result::Report& report) {
                       s.world->programs[s.world->ranks[largest].program].outside_allocator);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
-        "stage {} fits because the allocator gives cached memory back ({} retries in the two steps "
+        "stage {} fits because the allocator gives cached memory back ({} retries in the steps "
         "replayed); each one stops the GPU, which the step time leaves out",
         stage, count));
   }

@@ -34,11 +34,17 @@ class Replay {
     period_ = options.period > 0 ? options.period : length;
   }
 
-  Replayed run() {
-    const int steps = std::max(options_.record ? 2 : 1, options_.steps);
-    for (step_ = 0; step_ < steps && !out_.out_of_memory; ++step_) {
-      recording_ = options_.record && step_ + 1 == steps;
+  // `most` steps; fewer if the last one reserved nothing more.
+  Replayed run(int most) {
+    std::int64_t before = -1;
+    for (step_ = 0; step_ < most && !out_.out_of_memory; ++step_) {
+      recording_ = options_.record && step_ + 1 == most;
       one_step();
+      if (!options_.record && step_ + 1 >= options_.steps && out_.steady.reserved == before) {
+        ++step_;
+        break;
+      }
+      before = out_.steady.reserved;
     }
     out_.retries = allocator_.retries();
     if (recording_) {
@@ -49,6 +55,7 @@ class Replay {
     }
     return std::move(out_);
   }
+  int steps() const { return step_; }
 
  private:
   void one_step() {
@@ -255,7 +262,16 @@ class Replay {
 
 Replayed replay(const Program& program, const std::vector<MemoryEvent>& trace,
                 const ReplayOptions& options) {
-  return Replay(program, trace, options).run();
+  constexpr int kMostSteps = 6;  // of a job whose reserved memory grows and grows
+  ReplayOptions plain = options;
+  plain.record = false;
+  const int most = std::max(kMostSteps, options.steps);
+  Replay first(program, trace, plain);
+  if (!options.record) {
+    return first.run(most);
+  }
+  first.run(most);  // which step is the last
+  return Replay(program, trace, options).run(std::max(2, first.steps()));
 }
 
 }  // namespace stepcast::memory

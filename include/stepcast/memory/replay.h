@@ -14,7 +14,9 @@ namespace stepcast::memory {
 
 struct ReplayOptions {
   AllocatorOptions allocator;
-  int steps = 2;            // the trace is one step's; the first differs by what stands before it and what is lazy
+  // At least so many (the trace is one step's; the first differs by what stands before it and what is lazy), and on until a
+  // step reserves nothing more: blocks may fall into place otherwise than in the step before.
+  int steps = 2;
   std::int64_t period = 0;  // picoseconds from step to step; 0: the trace's length
   bool record = false;      // at least two steps; fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
 };
