@@ -164,10 +164,8 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   }
   w.gathered = b_.mark(stream);
   w.gathered = w.gathered.position == 0 ? w.fetch_done : w.gathered;
-  // In the order of the gathers the next shard comes behind this one's gather: FSDP2 records no
-  // stream.
-  const bool in_order = job_.memory.offload.prefetch == 0 && !system.flat_parameters;
-  b_.release(w.fetch_buffer, in_order ? 0 : 1U << stream);
+  // The frameworks bring it on the gathers' stream: none is recorded on the block.
+  b_.release(w.fetch_buffer);
   w.fetch_buffer = kNone;
   w.fetched = false;
   w.issued = true;

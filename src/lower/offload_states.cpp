@@ -243,13 +243,17 @@ void StageBuilder::offload_gradients(double elements, StreamIndex stream) {
     copy(to_device_, Carrier::to_device, bytes, "accumulated gradients");
     b_.wait(stream, b_.mark(to_device_));
     data_kernel(stream, 3 * bytes, cost::MemoryOp::elementwise, "add gradients");
-    b_.release(sum, 1U << stream);
+    b_.release(sum);
   }
   b_.wait(to_host_, b_.mark(stream));
   copy(to_host_, Carrier::to_host, bytes, "gradients");
-  // FSDP2 copies them on the stream that reduced them.
-  const bool in_order = family == job::System::Family::fsdp2 && !job_.system.flat_parameters;
-  b_.release(leaving, in_order ? 0 : 1U << to_host_);
+  // The copy runs on the stream that reduced (stage_1_and_2.py, _fsdp_param_group.py): what it
+  // reduces next comes behind, and no stream is recorded on the blocks. A lone rank reduces
+  // nothing.
+  if (plan_.data_ranks() > 1 || !reduce_beside()) {
+    b_.wait(stream, b_.mark(to_host_));
+  }
+  b_.release(leaving);
   if (again && family == job::System::Family::fsdp2) {
     b_.wait(cpu_, b_.mark(to_host_));
     copy(cpu_, Carrier::cpu, 3 * bytes, "add gradients");
