@@ -110,6 +110,8 @@ class Checker {
     device();
     cluster();
     nccl();
+    recompute();
+    recompute_and_offload();
     grid();
     stages();
     for (Infeasible& one : check_offload(j_)) {
@@ -191,6 +193,52 @@ class Checker {
          "sequence_length {} is beyond the model's {} learned positions; "
          "expected at most that",
          j_.workload.sequence_length, m.max_positions);
+    }
+  }
+
+  // Megatron-LM's own checks (megatron/core/transformer/transformer_config.py, recompute_modules).
+  void recompute() {
+    const job::Recompute& r = j_.memory.recompute;
+    using Kind = job::Recompute::Kind;
+    const auto& moe = j_.model.moe;
+    for (const std::string& module : r.modules) {
+      const char* lacks = nullptr;
+      if (module == "mla_up_proj" && !j_.model.mla) {
+        lacks = "multi-head latent attention";
+      } else if ((module == "moe" || module == "moe_act") && !moe) {
+        lacks = "experts";
+      } else if (module == "shared_experts" && (!moe || moe->shared_experts == 0)) {
+        lacks = "shared experts";
+      }
+      if (lacks != nullptr) {
+        no("memory.recompute.modules", "the model has no {}, which {} would recompute; expected {}",
+           lacks, module, "modules that it has");
+      }
+      if (module == "shared_experts" && j_.parallelism.overlap.shared_expert) {
+        no("memory.recompute.modules",
+           "shared_experts cannot be recomputed while they overlap the dispatch; expected one of "
+           "this and parallelism.overlap.shared_expert");
+      }
+    }
+    if (j_.memory.whole_micro_batches > 0 && (r.kind == Kind::none || r.kind == Kind::optimal)) {
+      no("memory.whole_micro_batches",
+         "whole_micro_batches says which micro-batches recompute nothing; expected a recompute "
+         "other than none and optimal");
+    }
+  }
+
+  // What moves is sized once for all micro-batches, by what units keep between their passes.
+  void recompute_and_offload() {
+    const bool moves = j_.memory.offload.activations.to != job::OffloadTarget::none;
+    if (moves && j_.memory.whole_micro_batches > 0) {
+      no("memory.whole_micro_batches",
+         "micro-batches that keep all cannot stand beside offloaded activations; expected one of "
+         "whole_micro_batches and offload.activations");
+    }
+    if (moves && j_.memory.recompute.kind == job::Recompute::Kind::optimal) {
+      no("memory.recompute.optimal",
+         "the budget counts no offloaded activations; expected one of recompute.optimal and "
+         "offload.activations");
     }
   }
 

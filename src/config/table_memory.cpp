@@ -1,4 +1,6 @@
 // What is kept, recomputed, and in which number format.
+#include <fmt/ranges.h>
+
 #include "tables.h"
 
 namespace stepcast::config {
@@ -20,8 +22,58 @@ const std::vector<std::pair<std::string, Recompute::Kind>> kCounted = {
     {"uniform", Recompute::Kind::uniform},
     {"block", Recompute::Kind::block}};
 
+// Megatron-LM's --recompute-modules, and the norms and activations that its forks name.
+const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",
+                                           "mlp",       "moe",       "moe_act",
+                                           "shared_experts", "norm", "act"};
+const std::vector<std::string> kPolicies = {"sac"};
+
+void read_modules(Reader& r, const Value& v, Recompute& out) {
+  if (v.kind != Value::Kind::sequence || v.items.empty()) {
+    r.expected(v, "a list of modules: " + fmt::format("{}", fmt::join(kModules, " | ")));
+    return;
+  }
+  out = {Recompute::Kind::modules, 1};
+  for (const Value& one : v.items) {
+    if (const auto i = read_word(r, one, kModules, {})) {
+      out.modules.push_back(kModules[*i]);
+    }
+  }
+}
+
+void read_policy(Reader& r, const Value& v, Recompute& out) {
+  if (const auto i = read_word(r, v, kPolicies, {})) {
+    out = {Recompute::Kind::per_op, 1};
+    out.policy = kPolicies[*i];
+  }
+}
+
+void read_optimal(Reader& r, const Value& v, Recompute& out) {
+  const std::string what = "{budget: 60 GB}";
+  if (v.kind != Value::Kind::map || v.entries.size() != 1) {
+    r.expected(v, what);
+    return;
+  }
+  const auto& entry = v.entries.front();
+  if (entry.key != "budget") {
+    r.unknown(entry, {"budget"});
+    return;
+  }
+  Reader::Scope scope(r, "budget");
+  r.record(entry.value.origin);
+  out = {Recompute::Kind::optimal, 1};
+  if (const auto bytes = read_quantity(r, entry.value, Bytes{})) {
+    if (bytes->count() == 0) {
+      r.expected(entry.value, "a value above zero");
+    }
+    out.budget = *bytes;
+  }
+}
+
 void read_recompute(Reader& r, const Value& v, Recompute& out) {
-  const std::string what = "none | selective | full | {every: n} | {uniform: n} | {block: n}";
+  const std::string what =
+      "none | selective | full | {every: n} | {uniform: n} | {block: n} | {modules: [...]} | "
+      "{per_op: sac} | {optimal: {budget: ...}}";
   if (v.kind == Value::Kind::scalar) {
     const std::vector<std::pair<std::string, Recompute::Kind>> words = {
         {"none", Recompute::Kind::none},
@@ -47,12 +99,34 @@ void read_recompute(Reader& r, const Value& v, Recompute& out) {
       return;
     }
   }
-  if (entry.key == "modules" || entry.key == "per_op" || entry.key == "optimal") {
-    r.fault(entry.origin,
-            fmt::format("recompute by '{}' is not modelled yet; expected {}", entry.key, what));
-    return;
+  const std::vector<std::pair<std::string, void (*)(Reader&, const Value&, Recompute&)>> others = {
+      {"modules", read_modules}, {"per_op", read_policy}, {"optimal", read_optimal}};
+  for (const auto& [key, read] : others) {
+    if (entry.key == key) {
+      Reader::Scope scope(r, key);
+      r.record(entry.value.origin);
+      read(r, entry.value, out);
+      return;
+    }
   }
-  r.unknown(entry, {"every", "uniform", "block"});
+  r.unknown(entry, {"every", "uniform", "block", "modules", "per_op", "optimal"});
+}
+
+// {key: VALUE} and nothing else.
+Value only_key(const std::string& key, Value value) {
+  Value properties = tree::map();
+  tree::put(properties, key, std::move(value));
+  Value object = type_schema("object");
+  tree::put(object, "properties", std::move(properties));
+  tree::put(object, "required", tree::list({tree::string(key)}));
+  tree::put(object, "additionalProperties", tree::boolean(false));
+  return object;
+}
+
+Value one_key(const std::string& key, Value value) {
+  Value out = tree::map();
+  tree::put(out, key, std::move(value));
+  return out;
 }
 
 Field<Memory> recompute() {
@@ -61,17 +135,19 @@ Field<Memory> recompute() {
   for (const auto& [key, kind] : kCounted) {
     Value n = type_schema("integer");
     tree::put(n, "minimum", tree::number(std::int64_t{1}));
-    Value properties = tree::map();
-    tree::put(properties, key, std::move(n));
-    Value object = type_schema("object");
-    tree::put(object, "properties", std::move(properties));
-    tree::put(object, "required", tree::list({tree::string(key)}));
-    tree::put(object, "additionalProperties", tree::boolean(false));
-    alternatives.push_back(std::move(object));
+    alternatives.push_back(only_key(key, std::move(n)));
   }
+  Value modules = type_schema("array");
+  tree::put(modules, "items", enum_schema(kModules));
+  tree::put(modules, "minItems", tree::number(std::int64_t{1}));
+  alternatives.push_back(only_key("modules", std::move(modules)));
+  alternatives.push_back(only_key("per_op", enum_schema(kPolicies)));
+  alternatives.push_back(only_key("optimal", only_key("budget", quantity_schema("bytes"))));
   f.spec = {"recompute",
             "Activation recomputation: selective (attention core), full (every layer), every n-th "
-            "layer, uniform units of n layers, or the first n layers of a chunk (block).",
+            "layer, uniform units of n layers, the first n layers of a chunk (block), modules as "
+            "Megatron-LM names them, operators by torchtitan's selective policy (per_op), or what "
+            "is optimal for a budget of allocated bytes a GPU (Beaumont et al., 1911.13214).",
             any_of(std::move(alternatives)),
             false,
             false,
@@ -81,10 +157,23 @@ Field<Memory> recompute() {
   f.write = [](const Memory& m) -> std::optional<Value> {
     for (const auto& [key, kind] : kCounted) {
       if (m.recompute.kind == kind) {
-        Value v = tree::map();
-        tree::put(v, key, tree::number(std::int64_t{m.recompute.layers}));
-        return v;
+        return one_key(key, tree::number(std::int64_t{m.recompute.layers}));
       }
+    }
+    switch (m.recompute.kind) {
+      case Recompute::Kind::modules: {
+        Value list = tree::list({});
+        for (const std::string& name : m.recompute.modules) {
+          list.items.push_back(tree::string(name));
+        }
+        return one_key("modules", std::move(list));
+      }
+      case Recompute::Kind::per_op:
+        return one_key("per_op", tree::string(m.recompute.policy));
+      case Recompute::Kind::optimal:
+        return one_key("optimal", one_key("budget", write_quantity(m.recompute.budget)));
+      default:
+        break;
     }
     return tree::string(m.recompute.kind == Recompute::Kind::none        ? "none"
                         : m.recompute.kind == Recompute::Kind::selective ? "selective"
@@ -112,6 +201,9 @@ const Table<StateDTypes>& state_table() {
 const Table<Memory>& memory_table() {
   static const Table<Memory> table = {
       recompute(),
+      integer("whole_micro_batches", &Memory::whole_micro_batches, 0, kManyBatches,
+              "Of the micro-batches in flight on a stage, so many keep all that the others "
+              "recompute (Korthikanti et al., 2205.05198, appendix C)."),
       offload(),
       choice("optimizer", &Memory::optimizer,
              Words<Optimizer>{{{"adamw", Optimizer::adamw},

@@ -164,8 +164,9 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job st
 }
 
 // The programs of all ranks, as the site slows them.
-program::World world_of(const Prepared& p, bool merge) {
-  program::World world = lower::build_world(p.plan, p.topology, p.prices, {.merge = merge});
+program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr) {
+  program::World world = lower::build_world(p.plan, p.topology, p.prices,
+                                            {.merge = merge, .recomputed = recomputed});
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);
@@ -288,7 +289,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
                            .evaluate(bound::candidate_of(p.plan));
     result::Report report;
     const double step = to_seconds(least.step);
-    fill_rates(p.plan, job.cluster.device, {step, step, step}, report);
+    fill_rates(p.plan, job.cluster.device, {step, step, step},
+               Flops(lower::recomputed_flops(p.plan)), report);
     const auto memory = static_cast<double>(least.memory.count());
     report.peak = {memory, memory, memory};
     report.capacity = usable_memory(job.cluster.device);
@@ -302,7 +304,15 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     note_days(job, report);
     return report;
   }
-  program::World full = world_of(p, !options.trace);
+  lower::Recomputed recomputed;
+  program::World full = world_of(p, !options.trace, &recomputed);
+  if (recomputed.least_budget.count() > 0) {
+    return Infeasible{"memory.recompute",
+                      fmt::format("the budget of {} is too little; expected at least {}",
+                                  to_string(job.memory.recompute.budget),
+                                  to_string(recomputed.least_budget))};
+  }
+  const Flops redone = recomputed_flops(full, recomputed);
   const std::vector<cost::Curve> curves = sharpen(p.site, state_->curves.curves(), full);
   std::optional<lower::Folded> folded;
   if (options.fidelity != Fidelity::full) {
@@ -388,7 +398,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     if (!steps.empty()) {
       const double step = report.step_time.value;
       fill_rates(p.plan, job.cluster.device,
-                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))}, report);
+                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))},
+                 redone, report);
     }
   }
   report.engine.fidelity = folded ? "folded" : "full";

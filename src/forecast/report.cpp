@@ -171,46 +171,13 @@ double relative_deviation(const program::World& world, const program::Timeline& 
   return period > 0 ? std::sqrt(variance) / period : 0;
 }
 
-Flops recomputed_flops(const strategy::Plan& plan) {
-  using Kind = job::Recompute::Kind;
-  const auto kind = plan.job.memory.recompute.kind;
-  if (kind == Kind::none) {
-    return Flops(0);
+Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed) {
+  double sum = 0;
+  for (std::size_t r = 0; r < world.ranks.size(); ++r) {
+    const double ranks = world.multiplicity.empty() ? 1 : world.multiplicity[r];
+    sum += ranks * recomputed.flops[world.ranks[r].program];
   }
-  // Forward FLOPs of one layer on one tensor rank, whole or of the attention core.
-  auto layer_flops = [&](model::LayerKind layer) {
-    const auto graph = model::build_layer(plan.job.model, layer, plan.shard, plan.style);
-    double sum = 0;
-    for (const auto& op : graph.operators) {
-      if (kind != Kind::selective || op.module == model::Module::core_attention) {
-        sum += op.forward.count();
-      }
-    }
-    return sum;
-  };
-  std::map<model::LayerKind, double> flops;
-  double layers = 0;
-  for (const auto& chunks : plan.stages) {
-    for (const auto& chunk : chunks) {
-      for (int n = 0; n < chunk.layers; ++n) {
-        const int layer = chunk.first_layer + n;
-        const bool redone = kind == Kind::every
-                                ? layer % std::max(1, plan.job.memory.recompute.layers) == 0
-                            : kind == Kind::block ? n < plan.job.memory.recompute.layers
-                                                  : true;
-        if (redone) {
-          const model::LayerKind of = model::layer_kind(plan.job.model, layer);
-          const auto [at, fresh] = flops.try_emplace(of, 0.0);
-          if (fresh) {
-            at->second = layer_flops(of);
-          }
-          layers += at->second;
-        }
-      }
-    }
-  }
-  return Flops(layers * plan.shard.tensor * plan.shard.context * plan.micro_batches *
-               plan.grid.data);
+  return Flops(sum);
 }
 
 Bytes usable_memory(const job::Device& device) {
@@ -218,7 +185,7 @@ Bytes usable_memory(const job::Device& device) {
 }
 
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
-                const result::Estimate& step_time, result::Report& report) {
+                const result::Estimate& step_time, Flops recomputed, result::Report& report) {
   const job::Job& job = plan.job;
   report.step_time = step_time;
   // A rate's interval is the step's, turned over; an unbounded one stays finite.
@@ -235,7 +202,7 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
-    report.hfu = rate((model_flops + recomputed_flops(plan).count() / ranks) / peak_rate);
+    report.hfu = rate((model_flops + recomputed.count() / ranks) / peak_rate);
   }
   report.title = fmt::format("{} on {} x {} ({} GPUs)",
                              job.model.name.empty() ? "model" : job.model.name, job.cluster.nodes,
@@ -251,7 +218,7 @@ void fill_report(const Source& s, result::Report& report) {
       step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds, s.site_scatter) / step : 0;
   const double spread = kDeviations90 * std::hypot(relative_deviation(*s.world, t), of_site);
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
-             report);
+             s.recomputed, report);
 
   // A stage's breakdown is its busiest rank class's, its memory its largest's.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;

@@ -9,6 +9,7 @@
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
 #include "stepcast/lower/fold.h"
+#include "stepcast/lower/lower.h"
 #include "stepcast/program/timeline.h"
 #include "stepcast/result/report.h"
 #include "stepcast/strategy/plan.h"
@@ -23,6 +24,7 @@ struct Source {
   const job::Device* device = nullptr;
   std::vector<Bytes> capacity;                      // usable, by rank of the world
   const std::vector<RankMemory>* memory = nullptr;  // likewise
+  Flops recomputed{0};                              // all ranks together
   const SiteUse* site = nullptr;
   std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
   double site_scatter = 0;                                   // seconds
@@ -36,11 +38,12 @@ void fill_report(const Source& source, result::Report& report);
 
 // Step time and the rates that follow from it, their intervals from its own.
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
-                const result::Estimate& step_time, result::Report& report);
+                const result::Estimate& step_time, Flops recomputed,
+                result::Report& report);
 
 // FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks
 // together.
-Flops recomputed_flops(const strategy::Plan& plan);
+Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed);
 
 // Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into
 // their curves.

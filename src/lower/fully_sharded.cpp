@@ -273,8 +273,8 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
   auto& s = data_parallel_;
   // What is recomputed together is gathered together.
   std::size_t first = unit;
-  while (first > 0 && units_[chunk][first].recomputed && !units_[chunk][first].keeps_input) {
-    --first;
+  for (const Again& again : units_[chunk][unit].again) {
+    first = std::min(first, again.unit);
   }
   for (std::size_t u = first; u <= unit; ++u) {
     use_wrap(s.wraps[s.wrap[chunk][u]], true);

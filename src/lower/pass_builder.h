@@ -33,7 +33,9 @@ class PassBuilder {
   void backward(std::size_t i, Items& out);
   void gemm_backward(std::size_t i, Items& out);
   Array shaped(const model::Operator& op, std::int64_t elements, bool apart) const;
+  void again(std::size_t i, Items& out);
   void count(Passes& out) const;
+  void count_policy(Passes& out) const;
   // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
   // its next join.
   void collective(Items& out, Role role, bool blocking, cost::Collective op, std::int64_t bytes,

@@ -86,7 +86,7 @@ Passes PassBuilder::build() {
     for (const Replay& replay : again) {
       if (replay.before == i) {
         for (const std::size_t j : replay.operators) {
-          forward(j, Category::recompute, out.backward);
+          this->again(j, out.backward);
         }
       }
     }
@@ -320,8 +320,12 @@ void PassBuilder::count(Passes& out) const {
   std::set<std::uint32_t> inputs;
   const std::set<std::uint32_t> again = made_again(graph_, redone_);
   out.saved += kept_to_redo(graph_, redone_);
+  count_policy(out);
   std::int64_t previous_output = 0;
-  for (const Operator& op : graph_.operators) {
+  for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
+    const Operator& op = graph_.operators[i];
+    out.flops += op.forward.count();
+    out.redone_flops += runs_again(redone_, i) ? op.forward.count() * redone_[i].share : 0;
     for (const model::Saved& saved : op.saved) {
       // Of what a product of fewer bits reads, the cast copy is kept.
       const bool cast = saved.name == "input" && quantised(op);
@@ -382,6 +386,59 @@ void PassBuilder::count(Passes& out) const {
   out.input =
       round_512(static_cast<std::int64_t>(static_cast<double>(tokens * plan_.job.model.hidden) *
                                           width_ / (sequence_parallel_ ? tensor_ : 1)));
+}
+
+// A policy that chooses operators keeps what their collectives bring as well: the reduced results of
+// row products, tokens that reached their experts and came back. A unit that is redone from its
+// start keeps its input.
+void PassBuilder::count_policy(Passes& out) const {
+  if (!by_policy(redone_)) {
+    return;
+  }
+  bool input = false;
+  for (const Operator& op : graph_.operators) {
+    for (const model::Saved& saved : op.saved) {
+      input = input || !maker_of(graph_, saved.storage);
+    }
+    if (tensor_ > 1 && sequence_parallel_ && op.tensor == TensorRole::row) {
+      out.saved += round_512(output_bytes(op) / tensor_);
+    }
+    if (op.expert != model::ExpertRole::none && plan_.shard.expert > 1) {
+      const std::int64_t rows =
+          op.expert == model::ExpertRole::dispatch ? rows_.received : rows_.sent;
+      out.saved += round_512(gemm_bytes(rows, plan_.job.model.hidden, 1));
+    }
+  }
+  if (!input) {
+    const std::int64_t tokens =
+        plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
+    out.saved += round_512(gemm_bytes(tokens, plan_.job.model.hidden, 1) /
+                           (sequence_parallel_ ? tensor_ : 1));
+  }
+}
+
+// Forward again: as the first time, but for the share of the products that a policy keeps and for
+// collectives whose results it keeps.
+void PassBuilder::again(std::size_t i, Items& out) {
+  const double share = redone_[i].share;
+  if (!by_policy(redone_)) {
+    forward(i, Category::recompute, out);
+    return;
+  }
+  Items all;
+  forward(i, Category::recompute, all);
+  for (Item& item : all) {
+    const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host;
+    const bool gathers = collects && item.role == kTensor &&
+                         graph_.operators[i].tensor == model::TensorRole::column;
+    if (item.kind == Item::Kind::kernel) {
+      item.duration =
+          static_cast<std::int64_t>(static_cast<double>(item.duration) * share);
+      out.push_back(item);
+    } else if (gathers || !collects) {
+      out.push_back(item);
+    }
+  }
 }
 
 const char* group_name(std::uint32_t role) {

@@ -28,14 +28,9 @@ bool saves(const Operator& op, std::uint32_t storage) {
 
 }  // namespace
 
-Redone core_attention_again(const OperatorGraph& graph) {
-  Redone out(graph.operators.size());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    if (graph.operators[i].module == model::Module::core_attention) {
-      out[i].kind = Redo::Kind::again;
-    }
-  }
-  return out;
+bool by_policy(const Redone& redone) {
+  return std::any_of(redone.begin(), redone.end(),
+                     [](const Redo& r) { return r.kind == Redo::Kind::kept; });
 }
 
 std::optional<std::size_t> maker_of(const OperatorGraph& graph, std::uint32_t storage) {
@@ -84,22 +79,60 @@ std::set<std::uint32_t> made_again(const OperatorGraph& graph, const Redone& red
   return out;
 }
 
-std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
+namespace {
+
+// Bytes of an operator's result that are saved and not made again.
+std::int64_t kept_of_result(const OperatorGraph& graph, const std::set<std::uint32_t>& again,
+                            std::size_t maker) {
+  std::set<std::uint32_t> counted;
   std::int64_t out = 0;
-  std::set<std::size_t> counted;
-  for (const auto& [producer, consumer] : graph.edges) {
-    const auto from = static_cast<std::size_t>(producer);
-    const auto to = static_cast<std::size_t>(consumer);
-    if (!runs_again(redone, to) || runs_again(redone, from) || !counted.insert(from).second) {
-      continue;
-    }
-    bool kept = false;  // somebody saves it
-    for (const Operator& op : graph.operators) {
-      for (const model::Saved& saved : op.saved) {
-        kept = kept || maker_of(graph, saved.storage) == from;
+  for (const Operator& op : graph.operators) {
+    for (const model::Saved& saved : op.saved) {
+      if (again.count(saved.storage) == 0 && maker_of(graph, saved.storage) == maker &&
+          counted.insert(saved.storage).second) {
+        out += saved.bytes.count();
       }
     }
-    out += kept ? 0 : graph.operators[from].forward_output.count();
+  }
+  return out;
+}
+
+}  // namespace
+
+std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
+  std::int64_t out = 0;
+  const std::set<std::uint32_t> again = made_again(graph, redone);
+  std::set<std::size_t> counted;
+  const auto keep = [&](std::size_t i, double share) {
+    const auto bytes =
+        static_cast<double>(graph.operators[i].forward_output.count()) * share;
+    const std::int64_t more =
+        static_cast<std::int64_t>(bytes) - kept_of_result(graph, again, i);
+    out += counted.insert(i).second ? std::max<std::int64_t>(more, 0) : 0;
+  };
+  for (std::size_t i = 0; i < redone.size(); ++i) {
+    if (redone[i].kind == Redo::Kind::kept || redone[i].share < 1) {
+      keep(i, redone[i].kind == Redo::Kind::kept ? 1 : 1 - redone[i].share);
+    }
+  }
+  // What a region reads from before it is kept where one of its operators saves it.
+  for (const Replay& replay : replays(graph, redone)) {
+    const bool saved = std::any_of(
+        replay.operators.begin(), replay.operators.end(), [&](std::size_t i) {
+          const auto& all = graph.operators[i].saved;
+          return std::any_of(all.begin(), all.end(), [&](const model::Saved& s) {
+            return reads(s) && again.count(s.storage) == 0;
+          });
+        });
+    for (const auto& [producer, consumer] : graph.edges) {
+      const auto from = static_cast<std::size_t>(producer);
+      const auto to = static_cast<std::size_t>(consumer);
+      const auto& ops = replay.operators;
+      if (!saved && std::find(ops.begin(), ops.end(), to) != ops.end() &&
+          !runs_again(redone, from) && counted.count(from) == 0) {
+        keep(from, 1);
+      }
+    }
   }
   return out;
 }

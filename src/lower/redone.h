@@ -14,20 +14,27 @@ namespace stepcast::lower {
 
 struct Redo {
   // again: what other operators keep of the result stays. dropped: the result is made again for
-  // them as well (Megatron-LM's CheckpointWithoutOutput).
-  enum class Kind : std::uint8_t { no, again, dropped } kind = Kind::no;
-  double share = 1;  // of a product's columns: some of the products that one operator stands for
+  // them as well (Megatron-LM's CheckpointWithoutOutput). kept: under a policy that chooses operators
+  // whose results stay, one of those; it keeps its result and nothing else.
+  enum class Kind : std::uint8_t { no, again, dropped, kept } kind = Kind::no;
+  double share = 1;  // of the products that one operator stands for, those that run again
 };
 
 // By operator of the graph; empty: nothing runs again.
 using Redone = std::vector<Redo>;
 
 inline bool runs_again(const Redone& redone, std::size_t i) {
-  return i < redone.size() && redone[i].kind != Redo::Kind::no;
+  return i < redone.size() &&
+         (redone[i].kind == Redo::Kind::again || redone[i].kind == Redo::Kind::dropped);
 }
+// Chosen operator by operator: results of collectives stay as well.
+bool by_policy(const Redone& redone);
 
-// Core attention, as `recompute: selective` says.
-Redone core_attention_again(const model::OperatorGraph& graph);
+// Whole units run again, all of them or some.
+bool redoes_units(const job::Recompute& recompute);
+
+// What a job's recomputation redoes operator by operator; empty: nothing, or whole units.
+Redone redone_of(const job::Job& job, const model::OperatorGraph& graph);
 
 // The operator that makes a saved tensor; nothing where the unit reads it from outside.
 std::optional<std::size_t> maker_of(const model::OperatorGraph& graph, std::uint32_t storage);
@@ -36,7 +43,7 @@ std::optional<std::size_t> maker_of(const model::OperatorGraph& graph, std::uint
 std::set<std::uint32_t> made_again(const model::OperatorGraph& graph, const Redone& redone);
 
 // Bytes that are kept so that operators can run again although no operator saves them: results
-// that only they read.
+// that only they read, and those that a policy keeps.
 std::int64_t kept_to_redo(const model::OperatorGraph& graph, const Redone& redone);
 
 // What runs again together, in order, and the operator before whose backward it does: the first, in

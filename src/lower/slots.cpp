@@ -40,7 +40,7 @@ void StageBuilder::run_slot(const Slot& slot) {
 // Opens the run's next unit: what precedes its kernels. False: there is none left.
 bool StageBuilder::next_unit(Run& run) {
   const int chunk = run.slot.chunk;
-  auto& units = units_[chunk];
+  const auto& units = units_of(chunk, run.slot.micro_batch);
   if (run.units == units.size()) {
     return false;
   }
@@ -67,7 +67,7 @@ bool StageBuilder::next_unit(Run& run) {
 void StageBuilder::open_forward(Run& run) {
   const int chunk = run.slot.chunk;
   const int micro_batch = run.slot.micro_batch;
-  const Unit& unit = units_[chunk][run.unit];
+  const Unit& unit = units_of(chunk, micro_batch)[run.unit];
   const std::uint32_t label = context_.passes.labels->id("activations");
   if (run.unit == 0 && turns_[chunk].forward == 0) {
     b_.release(kept_inputs_[chunk]);
@@ -88,7 +88,7 @@ void StageBuilder::open_forward(Run& run) {
     kept.moved_inputs = b_.allocate(moved_inputs, MemoryCategory::activations, label);
   }
   const std::int64_t transient =
-      unit.recomputed ? unit.passes->saved : unit.passes->forward_temporary;
+      unit.recomputed ? while_sweeping(unit) : unit.passes->forward_temporary;
   run.temporary = b_.allocate(transient, MemoryCategory::activations,
                               context_.passes.labels->id("forward temporaries"));
   run.items = &unit.passes->forward;
@@ -96,14 +96,11 @@ void StageBuilder::open_forward(Run& run) {
 
 void StageBuilder::open_backward(Run& run) {
   const int chunk = run.slot.chunk;
-  auto& units = units_[chunk];
   const std::size_t u = run.unit;
-  const Unit& unit = units[u];
+  const Unit& unit = units_of(chunk, run.slot.micro_batch)[u];
   before_backward(chunk, u);
-  const bool group_end = unit.recomputed && (u + 1 == units.size() || !units[u + 1].recomputed ||
-                                             units[u + 1].keeps_input);
-  if (group_end) {
-    recompute(chunk, u, run.slot.micro_batch);
+  if (!unit.again.empty()) {
+    recompute(chunk, unit, run.slot.micro_batch);
     before_second_use(chunk, u);
   }
   b_.host_work(job_.system.layer_overhead.count());
@@ -117,34 +114,6 @@ void StageBuilder::open_backward(Run& run) {
   run.temporary = b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations,
                               context_.passes.labels->id("backward temporaries"));
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
-}
-
-// What single operators that run again make for the backward pass.
-void StageBuilder::make_again(const Unit& unit, Kept& kept) {
-  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
-  const std::int64_t inputs = splits_ ? unit.passes->remade_inputs : 0;
-  kept.remade = b_.allocate(unit.passes->remade - inputs, MemoryCategory::activations, label);
-  kept.remade_inputs = b_.allocate(inputs, MemoryCategory::activations, label);
-}
-
-// Redoes the forward pass of the group of units that ends at `unit`.
-void StageBuilder::recompute(int chunk, std::size_t unit, int micro_batch) {
-  auto& units = units_[chunk];
-  std::size_t first = unit;
-  while (!units[first].keeps_input) {
-    --first;
-  }
-  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
-  for (std::size_t u = first; u <= unit; ++u) {
-    b_.host_work(job_.system.layer_overhead.count());
-    const std::int64_t inputs = weight_inputs(units[u]);
-    const std::int64_t more = units[u].passes->saved - inputs - kept_bytes(units[u]);
-    Kept& kept = kept_[chunk][u][micro_batch];
-    kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
-    kept.recomputed =
-        b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
-    replay(units[u].passes->recompute);
-  }
 }
 
 void StageBuilder::end_unit(Run& run) {

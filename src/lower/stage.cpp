@@ -19,10 +19,6 @@ std::int64_t message_bytes(const strategy::Plan& plan) {
   return static_cast<std::int64_t>(bytes / (split ? plan.shard.tensor : 1));
 }
 
-program::Program lower_stage(const StageContext& context, int stage) {
-  return StageBuilder(context, stage).build();
-}
-
 StageBuilder::StageBuilder(const StageContext& context, int stage)
     : context_(context), plan_(*context.plan), job_(context.plan->job), stage_(stage) {
   const cost::Launch measured = context.passes.kernels->launch();
@@ -78,16 +74,16 @@ bool StageBuilder::shares_table() const {
 }
 
 void StageBuilder::make_units() {
-  const auto& recompute = job_.memory.recompute;
-  using Kind = job::Recompute::Kind;
-  const bool selective = recompute.kind == Kind::selective;
-  passes_.reserve(context_.layers->size() + 4);
+  passes_.reserve(2 * context_.layers->size() + 4);
   const bool split = plan_.order.barriers > 0;  // the vocabulary's rows are with all stages
   const auto& chunks = plan_.stages[stage_];
-  std::map<model::LayerKind, const Passes*> layers;
+  std::map<model::LayerKind, std::pair<const Passes*, const Passes*>> layers;  // and of whole ones
+  const bool some_whole = job_.memory.whole_micro_batches > 0;
   units_.resize(chunks.size());
+  std::vector<std::vector<const Passes*>> whole_passes;  // by chunk and layer
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = units_[c];
+    whole_passes.emplace_back();
     if (chunks[c].embedding) {
       add_passes(split ? without_vocabulary(*context_.embedding) : *context_.embedding, {});
       units.push_back(
@@ -96,35 +92,19 @@ void StageBuilder::make_units() {
     for (int n = 0; n < chunks[c].layers; ++n) {
       const int layer = chunks[c].first_layer + n;
       const model::LayerKind kind = model::layer_kind(job_.model, layer);
-      const Passes*& passes = layers[kind];
+      auto& [passes, whole] = layers[kind];
       if (passes == nullptr) {
         const model::OperatorGraph& graph = context_.layers->at(kind);
-        add_passes(graph, selective ? core_attention_again(graph) : Redone());
-        passes = &passes_.back();
+        const Redone redone = redone_of(job_, graph);
+        add_passes(graph, redone);
+        passes = whole = &passes_.back();
+        if (some_whole && !redone.empty()) {
+          add_passes(graph, {});
+          whole = &passes_.back();
+        }
       }
-      Unit unit{Unit::Kind::layer, static_cast<int>(c), layer, passes, false, false};
-      switch (recompute.kind) {
-        case Kind::none:
-        case Kind::selective:
-        case Kind::modules:
-        case Kind::per_op:
-        case Kind::optimal:
-          break;
-        case Kind::full:
-          unit.recomputed = unit.keeps_input = true;
-          break;
-        case Kind::every:
-          unit.recomputed = unit.keeps_input = layer % std::max(1, recompute.layers) == 0;
-          break;
-        case Kind::uniform:
-          unit.recomputed = true;
-          unit.keeps_input = n % std::max(1, recompute.layers) == 0;
-          break;
-        case Kind::block:
-          unit.recomputed = unit.keeps_input = n < recompute.layers;
-          break;
-      }
-      units.push_back(unit);
+      units.push_back({Unit::Kind::layer, static_cast<int>(c), layer, passes, false, false});
+      whole_passes[c].push_back(whole);
     }
     if (chunks[c].head) {
       add_passes(split ? without_vocabulary(*context_.head) : *context_.head, {});
@@ -143,6 +123,21 @@ void StageBuilder::make_units() {
   }
   if (split) {
     add_vocabulary_rows();
+  }
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    mark_recomputed(static_cast<int>(c));
+  }
+  if (some_whole) {
+    whole_ = units_;
+    for (std::size_t c = 0; c < chunks.size(); ++c) {
+      std::size_t n = 0;
+      for (Unit& u : whole_[c]) {
+        u.recomputed = u.keeps_input = false;
+        u.again.clear();
+        u.passes = u.kind == Unit::Kind::layer ? whole_passes[c][n++] : u.passes;
+      }
+    }
+    choose_whole();
   }
   kept_.resize(units_.size());
   for (std::size_t c = 0; c < units_.size(); ++c) {

@@ -4,6 +4,8 @@
 #include "builder.h"
 #include "order_times.h"
 #include "passes.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/strategy/rotor.h"
 
 namespace stepcast::lower {
 
@@ -27,6 +29,12 @@ enum ChannelRole : std::uint32_t {
   kChannelRoles
 };
 
+// A forward pass that runs again before a unit's backward pass, and what it keeps.
+struct Again {
+  std::size_t unit = 0;
+  strategy::ChainStep::Kind keeps = strategy::ChainStep::Kind::keep_all;
+};
+
 // A unit of the model on this stage: what FSDP wraps and what recomputation redoes.
 struct Unit {
   enum class Kind { embedding, layer, head } kind = Kind::layer;
@@ -35,6 +43,7 @@ struct Unit {
   const Passes* passes = nullptr;
   bool recomputed = false;   // its forward runs again in the backward pass
   bool keeps_input = false;  // first of a recomputed group
+  std::vector<Again> again = {};  // before its backward pass
 };
 
 struct StageContext {
@@ -49,7 +58,8 @@ struct StageContext {
   std::uint8_t slowdown_row = 1;
 };
 
-program::Program lower_stage(const StageContext& context, int stage);
+// `found`: of this program.
+program::Program lower_stage(const StageContext& context, int stage, Recomputed& found);
 
 // Bytes of one pipeline message between neighbouring stages, one tensor rank.
 std::int64_t message_bytes(const strategy::Plan& plan);

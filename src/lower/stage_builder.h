@@ -47,6 +47,30 @@ class StageBuilder {
   void tensor_collective(cost::Collective op, std::int64_t bytes, program::Category category,
                          const char* label);
 
+  // recompute.cpp
+  void mark_recomputed(int chunk);
+  void choose_whole();
+  const std::vector<Unit>& units_of(int chunk, int micro_batch) const;
+  std::int64_t while_sweeping(const Unit& unit) const;
+  // recompute_optimal.cpp
+ public:
+  using Orders = std::vector<std::vector<strategy::ChainStep>>;  // by chunk
+  // Chains of the stage's chunks and what they may use of `budget` bytes in all: nothing where that
+  // is too little.
+  std::optional<Orders> optimal_orders(std::int64_t activations) const;
+  std::int64_t least_activations() const;
+  double recomputed_flops() const { return recomputed_flops_; }
+  void follow(Orders orders) { orders_ = std::move(orders); }
+
+ private:
+  struct ChunkChain {
+    strategy::Chain chain;
+    int in_flight = 1;
+    std::int64_t whole = 0;  // bytes with everything kept
+  };
+  std::vector<ChunkChain> chains() const;
+  int in_flight(int chunk) const;  // micro-batches; -1: of all chunks
+
   // slots.cpp
   struct Kept {  // buffers of a unit and micro-batch between its passes
     std::uint32_t activations = program::kNone;    // until I
@@ -76,7 +100,7 @@ class StageBuilder {
   void open_forward(Run& run);
   void open_backward(Run& run);
   void make_again(const Unit& unit, Kept& kept);
-  void recompute(int chunk, std::size_t unit, int micro_batch);
+  void recompute(int chunk, const Unit& unit, int micro_batch);
   void end_unit(Run& run);
   void end_of_pass(Run& run);
   bool advance(Run& run);
@@ -278,7 +302,11 @@ class StageBuilder {
                        receive_backward_ = 0;
 
   std::vector<Passes> passes_;                        // owned, merged
-  std::vector<std::vector<Unit>> units_;              // by chunk
+  std::vector<std::vector<Unit>> units_;  // by chunk
+  std::vector<std::vector<Unit>> whole_;  // the same for micro-batches that keep all
+  std::vector<std::vector<bool>> keeps_whole_;  // by chunk and micro-batch; empty: none does
+  Orders orders_;                               // optimal recomputation
+  double recomputed_flops_ = 0;
   std::vector<std::vector<std::vector<Kept>>> kept_;  // [chunk][unit][micro-batch]
   bool splits_ = false;                               // this rank runs I and W
   struct Turns {                                      // of a chunk's passes

@@ -18,6 +18,37 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
   return found->second;
 }
 
+double recomputed_flops(const strategy::Plan& plan) {
+  using Kind = job::Recompute::Kind;
+  const auto& recompute = plan.job.memory.recompute;
+  std::map<model::LayerKind, double> flops;  // of one layer on one tensor rank
+  double sum = 0;
+  for (const auto& chunks : plan.stages) {
+    for (const auto& chunk : chunks) {
+      for (int n = 0; n < chunk.layers; ++n) {
+        const int layer = chunk.first_layer + n;
+        const model::LayerKind kind = model::layer_kind(plan.job.model, layer);
+        const auto [at, fresh] = flops.try_emplace(kind, 0.0);
+        if (fresh) {
+          const auto graph = model::build_layer(plan.job.model, kind, plan.shard, plan.style);
+          const Redone redone = redone_of(plan.job, graph);
+          for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+            const double share = redoes_units(recompute)   ? 1
+                                 : runs_again(redone, i) ? redone[i].share
+                                                           : 0;
+            at->second += share * graph.operators[i].forward.count();
+          }
+        }
+        const bool again = recompute.kind == Kind::every ? layer % recompute.layers == 0
+                           : recompute.kind == Kind::block ? n < recompute.layers
+                                                           : recompute.kind != Kind::optimal;
+        sum += again ? at->second : 0;
+      }
+    }
+  }
+  return sum * plan.shard.tensor * plan.shard.context * plan.micro_batches * plan.grid.data;
+}
+
 UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
                      const job::Device& device) {
   Labels labels;
@@ -58,14 +89,16 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     return Time(std::max(now, beside));
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
-    const Passes passes = build_passes(
-        graph, context, layer && kind == Kind::selective ? core_attention_again(graph) : Redone());
+    const Redone redone = layer ? redone_of(plan.job, graph) : Redone();
+    // Micro-batches that keep all redo nothing: a bound's time counts them as if all did.
+    const bool redoes = plan.job.memory.whole_micro_batches == 0;
+    const Passes passes = build_passes(graph, context, redoes ? redone : Redone());
     curves.clear();
     kernels = 0;
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
-    if (layer && kind == Kind::full) {
+    if (layer && redoes && kind == Kind::full) {
       out.backward += time(passes.recompute);
     }
     out.kernels = Time(kernels);
@@ -73,7 +106,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
       out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
     }
     out.parameters = passes.parameters;
-    out.kept = passes.saved;
+    out.kept = redoes ? passes.saved : build_passes(graph, context, redone).saved;
     out.input = passes.input;
     out.curves = curves;
     return out;

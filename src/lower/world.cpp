@@ -109,7 +109,13 @@ class WorldBuilder {
         c.blends = &blends_;
         c.slowdown_row =
             static_cast<std::uint8_t>(1 + (device_row_.at(device->name) - 1) * kKernelKinds);
-        world_.programs.push_back(lower_stage(c, stage));
+        Recomputed found;
+        world_.programs.push_back(lower_stage(c, stage, found));
+        if (options_.recomputed != nullptr) {
+          Recomputed& all = *options_.recomputed;
+          all.flops.push_back(found.flops.front());
+          all.least_budget = std::max(all.least_budget, found.least_budget);
+        }
       }
     }
     make_slowdowns();
@@ -120,9 +126,7 @@ class WorldBuilder {
     struct Sums {
       double forward = 0, input_grad = 0, weight_grad = 0;
     };
-    const auto& recompute = plan_.job.memory.recompute.kind;
-    const bool again =
-        recompute != job::Recompute::Kind::none && recompute != job::Recompute::Kind::selective;
+    const bool again = redoes_units(plan_.job.memory.recompute);
     const PassContext context{&plan_, prices_.kernels.at(devices_.front()->name), &labels_, &book_,
                               false};
     const auto sums = [&](const model::OperatorGraph& graph, bool layer) {
@@ -133,10 +137,7 @@ class WorldBuilder {
         }
         return sum;
       };
-      const Passes passes = build_passes(graph, context,
-                                         layer && recompute == job::Recompute::Kind::selective
-                                             ? core_attention_again(graph)
-                                             : Redone());
+      const Passes passes = build_passes(graph, context, layer ? redone_of(plan_.job, graph) : Redone());
       return Sums{total(passes.forward),
                   total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
                   total(passes.weight_grad)};

@@ -23,8 +23,15 @@ struct Prices {
   cost::CurveTable* curves = nullptr;
 };
 
+// What recomputation comes to, by program of the world.
+struct Recomputed {
+  std::vector<double> flops;  // of products and attention that run again, each rank and step
+  Bytes least_budget;         // of optimal recomputation, where the stated one is too little; else 0
+};
+
 struct Options {
   bool merge = true;  // consecutive kernels of a stream with nothing between them run as one task
+  Recomputed* recomputed = nullptr;  // filled where given
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
@@ -43,6 +50,10 @@ struct StateBytes {
   std::int64_t optimizer = 0;
 };
 StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
+
+// FLOPs of products and attention that run again in one step, all ranks together, by rule: of recomputation
+// for a budget, nothing. `Recomputed` counts what programs do.
+double recomputed_flops(const strategy::Plan& plan);
 
 // One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
 // closed forms add up.

@@ -99,21 +99,49 @@ void selective(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
+// Flags of one module each: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's activations and norms.
+void forked_modules(Draft& d) {
+  Value list;
+  list.kind = Value::Kind::sequence;
+  const Setting* last = nullptr;
+  for (const auto& [flag, module] :
+       {std::pair{"moe-layer-recompute", "moe"}, {"kaimm-recompute-mlp-activation-func", "act"},
+        {"kaimm-recompute-norm", "norm"}}) {
+    if (const Setting* s = d.present(flag); s != nullptr && is_true(*s)) {
+      list.items.push_back(scalar(module, s->origin));
+      last = s;
+    }
+  }
+  if (last != nullptr) {
+    list.origin = last->origin;
+    d.drop("memory.recompute");
+    d.set(*last, "memory.recompute.modules", list);
+  }
+}
+
 void recompute(Draft& d) {
   const Setting* granularity = d.find("recompute-granularity");
   const Setting* method = d.find("recompute-method");
   if (granularity == nullptr) {
+    forked_modules(d);
     return;
   }
   const std::string kind = plain_text(granularity->value);
   if (kind == "selective") {
     // core_attn is what recompute-modules holds by default.
     const Setting* modules = d.find("recompute-modules");
-    const std::string names = modules == nullptr ? "core_attn" : plain_text(modules->value);
-    d.set(*granularity, "memory.recompute",
-          names.find("core_attn") != std::string::npos ? "selective" : "none");
-    if (modules != nullptr && names != "core_attn") {
-      d.unmodelled(*modules, "modules other than core_attn are kept");
+    if (modules == nullptr || plain_text(modules->value) == "core_attn") {
+      d.set(*granularity, "memory.recompute", "selective");
+    } else {
+      d.drop("memory.recompute");
+      Value list = modules->value;
+      if (list.kind != Value::Kind::sequence) {
+        list = Value();
+        list.kind = Value::Kind::sequence;
+        list.origin = modules->origin;
+        list.items = {scalar(plain_text(modules->value), modules->origin)};
+      }
+      d.set(*modules, "memory.recompute.modules", list);
     }
     return;
   }
@@ -204,6 +232,10 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"recompute-num-layers", "memory.recompute", later},
       {"recompute-modules", "memory.recompute", later},
       flag("recompute-activations", "memory.recompute", selective),
+      {"num-microbatches-with-partial-activation-checkpoints", "memory.whole_micro_batches"},
+      flag("moe-layer-recompute", "memory.recompute", later),
+      flag("kaimm-recompute-mlp-activation-func", "memory.recompute", later),
+      flag("kaimm-recompute-norm", "memory.recompute", later),
       flag("checkpoint-activations", "memory.recompute", full),
       {"cpu-offloading-num-layers", "memory.offload.activations", offloaded_layers},
       flag("optimizer-cpu-offload", "memory.offload.optimizer", offloaded_optimizer),

@@ -157,7 +157,8 @@ void recompute(Draft& d) {
     d.set(*mode, "memory.recompute", std::string_view(how));
   } else if (how == "selective") {
     if (option != nullptr && plain_text(option->value) == "op") {
-      d.unmodelled(*option, "per operator; every second layer is recomputed instead");
+      d.drop("memory.recompute");
+      d.set(*option, "memory.recompute.per_op", "sac");
     } else if (option != nullptr) {
       d.set(*option, "memory.recompute.every", scalar(plain_text(option->value), option->origin));
     }

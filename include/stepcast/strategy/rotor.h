@@ -1,0 +1,78 @@
+// Activation checkpoints of a chain that make its passes as short as a memory allows: the dynamic
+// programme of Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova ("Optimal checkpointing for
+// heterogeneous chains", arXiv 1911.13214), over plain numbers. A kept tensor stays until the backward
+// pass that reads it.
+//
+// Beside it, what a pipeline adds: micro-batches that wait between their forward and their backward
+// pass hold what was kept, while only one of them is worked on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace stepcast::strategy {
+
+// Times and sizes in any unit.
+struct ChainStage {
+  std::int64_t forward = 0;  // time
+  std::int64_t backward = 0;
+  std::int64_t saved = 0;           // what its backward pass reads beside its input
+  std::int64_t output = 0;          // input of the next stage
+  std::int64_t gradient = 0;        // of the output
+  std::int64_t forward_extra = 0;   // lives while its forward pass runs and keeps all
+  std::int64_t sweep_extra = 0;     // while it runs and keeps nothing
+  std::int64_t backward_extra = 0;  // while its backward pass does
+  bool fixed = false;               // never runs again
+  auto operator<=>(const ChainStage&) const = default;
+};
+
+struct Chain {
+  std::vector<ChainStage> stages;
+  std::int64_t input = 0;  // of the first stage: held throughout
+};
+
+struct ChainStep {
+  enum class Kind : std::uint8_t { keep_all, keep_input, keep_nothing, backward } kind;
+  int stage = 0;
+  auto operator<=>(const ChainStep&) const = default;
+};
+
+// What steps cost. `kept`: held when every stage has run forward and none backward. `peak`: the most
+// held at once by one micro-batch.
+struct ChainCost {
+  std::int64_t time = 0;
+  std::int64_t kept = 0;
+  std::int64_t peak = 0;
+};
+
+// Nothing: the steps need what is not there, or leave a backward pass out.
+std::optional<ChainCost> cost_of(const Chain& chain, const std::vector<ChainStep>& steps);
+
+// Every `group`-th stage's input is kept, the others are made again group by group (fixed stages
+// apart, which keep all).
+std::vector<ChainStep> redo_in_groups(const Chain& chain, int group);
+// The first `count` stages are made again one by one, the others kept.
+std::vector<ChainStep> redo_first(const Chain& chain, int count);
+
+struct ChainLimits {
+  std::int64_t memory = 0;
+  int others = 0;         // further micro-batches that hold what is kept
+  std::int64_t slot = 1;  // sizes are rounded up to whole slots, the memory down
+};
+
+struct ChainPlan {
+  ChainCost cost;
+  std::vector<ChainStep> steps;
+};
+
+// The shortest order of steps with others * kept + peak <= memory; nothing: none fits. Equal groups
+// and first stages alone are tried in exact sizes as well, so that rounding never makes the plan worse
+// than those. O(slots * stages^2) for each of the segments that differ, and O(slots * stages^2) for each
+// size of what is kept (with others).
+std::optional<ChainPlan> optimal_chain(const Chain& chain, const ChainLimits& limits);
+
+// The least memory for which there is a plan, to a slot.
+std::int64_t least_memory(const Chain& chain, int others, std::int64_t slot);
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,192 @@
+// Recomputation that is optimal for a budget of bytes: each chunk's layers are a chain, whose best order
+// of forward passes (strategy/rotor.h) is lowered as it is. The budget holds allocated bytes; what the
+// units do not own is measured on a first lowering, in which every layer runs again.
+#include <algorithm>
+#include <string_view>
+
+#include "stage_builder.h"
+
+namespace stepcast::lower {
+
+using strategy::Chain;
+using strategy::ChainStage;
+
+namespace {
+
+constexpr std::int64_t kSlots = 4000;  // that everything kept is cut into
+constexpr int kAttempts = 6;
+
+std::int64_t kernel_time(const std::vector<Item>& items) {
+  std::int64_t sum = 0;
+  for (const Item& item : items) {
+    sum += item.kind == Item::Kind::kernel ? item.duration : 0;
+  }
+  return sum;
+}
+
+std::int64_t slot_of(std::int64_t whole) { return std::max<std::int64_t>(512, whole / kSlots); }
+
+struct Peaks {
+  std::int64_t all = 0;
+  std::int64_t others = 0;  // what units do not own, while they own anything
+};
+
+// In host order, as buffers are allocated and released.
+Peaks peaks_of(const program::Program& p, const std::vector<std::string>& labels) {
+  const auto owned = [&](const program::Buffer& b) {
+    const std::string& label = labels[b.label];
+    return label == "activations" || label == "recomputed activations" ||
+           label == "forward temporaries" || label == "backward temporaries" ||
+           label == "output gradients";
+  };
+  std::vector<bool> seen(p.buffers.size(), false);
+  std::int64_t units = 0;
+  std::int64_t others = 0;
+  for (const program::HostOp& op : p.host) {
+    const bool releases = op.kind == program::HostKind::release;
+    if ((releases || op.kind == program::HostKind::allocate) && !seen[op.buffer]) {
+      seen[op.buffer] = true;
+      others += releases ? p.buffers[op.buffer].bytes.count() : 0;  // from the step before
+    }
+  }
+  for (const program::Buffer& b : p.buffers) {
+    others += b.persistent ? b.bytes.count() : 0;
+  }
+  Peaks out{others, others};
+  for (const program::HostOp& op : p.host) {
+    if (op.kind != program::HostKind::release && op.kind != program::HostKind::allocate) {
+      continue;
+    }
+    const program::Buffer& b = p.buffers[op.buffer];
+    const std::int64_t more =
+        op.kind == program::HostKind::allocate ? b.bytes.count() : -b.bytes.count();
+    (owned(b) ? units : others) += more;
+    out.all = std::max(out.all, units + others);
+    out.others = units > 0 ? std::max(out.others, others) : out.others;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
+  std::vector<ChunkChain> out;
+  for (std::size_t c = 0; c < units_.size(); ++c) {
+    ChunkChain chunk;
+    chunk.in_flight = in_flight(static_cast<int>(c));
+    const auto& units = units_[c];
+    for (std::size_t u = 0; u < units.size(); ++u) {
+      const Passes& p = *units[u].passes;
+      const bool embedding = units[u].kind == Unit::Kind::embedding;
+      const std::int64_t input = embedding ? 0 : p.input;
+      chunk.chain.input = u == 0 ? input : chunk.chain.input;
+      ChainStage s;
+      s.fixed = units[u].kind != Unit::Kind::layer;
+      s.forward = kernel_time(p.forward);
+      s.backward = kernel_time(p.backward);
+      s.saved = std::max<std::int64_t>(0, p.saved - input);
+      s.output = u + 1 < units.size() ? p.input : 0;
+      s.forward_extra = std::max<std::int64_t>(0, p.forward_temporary - s.output);
+      s.sweep_extra = std::max<std::int64_t>(0, while_sweeping(units[u]) - s.output);
+      s.backward_extra = p.backward_temporary + p.remade + (splits_ ? p.output_gradients : 0);
+      chunk.whole += s.saved + s.output;
+      chunk.chain.stages.push_back(s);
+    }
+    out.push_back(std::move(chunk));
+  }
+  return out;
+}
+
+namespace {
+
+// A chunk's share of what all may use, by what it would hold with everything kept.
+template <class Chunks>
+double share_of(const Chunks& chunks, std::size_t c) {
+  double all = 0;
+  for (const auto& chunk : chunks) {
+    all += static_cast<double>(chunk.whole) * chunk.in_flight;
+  }
+  return all > 0 ? static_cast<double>(chunks[c].whole) * chunks[c].in_flight / all : 1;
+}
+
+}  // namespace
+
+std::optional<StageBuilder::Orders> StageBuilder::optimal_orders(std::int64_t activations) const {
+  const auto chunks = chains();
+  Orders out;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const auto memory = static_cast<std::int64_t>(static_cast<double>(activations) *
+                                                  share_of(chunks, c));
+    auto plan = strategy::optimal_chain(
+        chunks[c].chain, {memory, chunks[c].in_flight - 1, slot_of(chunks[c].whole)});
+    if (!plan) {
+      return std::nullopt;
+    }
+    out.push_back(std::move(plan->steps));
+  }
+  return out;
+}
+
+std::int64_t StageBuilder::least_activations() const {
+  const auto chunks = chains();
+  double least = 0;
+  for (std::size_t c = 0; c < chunks.size(); ++c) {
+    const std::int64_t one = strategy::least_memory(chunks[c].chain, chunks[c].in_flight - 1,
+                                                    slot_of(chunks[c].whole));
+    least = std::max(least, static_cast<double>(one + 1) / share_of(chunks, c));
+  }
+  return static_cast<std::int64_t>(least) + 1;
+}
+
+namespace {
+
+program::Program built(const StageContext& context, int stage, StageBuilder::Orders orders,
+                       Recomputed& found) {
+  StageBuilder builder(context, stage);
+  builder.follow(std::move(orders));
+  program::Program out = builder.build();
+  found.flops = {builder.recomputed_flops()};
+  return out;
+}
+
+// The program whose peak stays within the budget; where none does, the smallest, and its peak.
+program::Program lower_optimal(const StageContext& context, int stage, Recomputed& found) {
+  const std::int64_t budget = context.plan->job.memory.recompute.budget.count();
+  const auto& labels = context.passes.labels->all();
+  StageBuilder probe(context, stage);
+  const program::Program redone = probe.build();
+  std::int64_t activations = budget - peaks_of(redone, labels).others;
+  // What the orders change beside activations (gathered parameters of units that run again together)
+  // shows in their own peak.
+  for (int n = 0; n < kAttempts && activations > 0; ++n) {
+    auto orders = probe.optimal_orders(activations);
+    if (!orders) {
+      break;
+    }
+    program::Program out = built(context, stage, std::move(*orders), found);
+    const std::int64_t peak = peaks_of(out, labels).all;
+    if (peak <= budget) {
+      return out;
+    }
+    activations -= peak - budget;
+  }
+  program::Program out =
+      built(context, stage, *probe.optimal_orders(probe.least_activations()), found);
+  const std::int64_t peak = peaks_of(out, labels).all;
+  found.least_budget = Bytes(peak > budget ? peak : 0);
+  return out;
+}
+
+}  // namespace
+
+program::Program lower_stage(const StageContext& context, int stage, Recomputed& found) {
+  if (context.plan->job.memory.recompute.kind == job::Recompute::Kind::optimal) {
+    return lower_optimal(context, stage, found);
+  }
+  StageBuilder builder(context, stage);
+  program::Program out = builder.build();
+  found.flops = {builder.recomputed_flops()};
+  return out;
+}
+
+}  // namespace stepcast::lower

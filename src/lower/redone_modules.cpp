@@ -1,0 +1,155 @@
+// Which operators a recomputation names: Megatron-LM's modules (megatron/core/transformer,
+// --recompute-modules) and torchtitan's selective policy (torchtitan/distributed/
+// activation_checkpoint.py).
+#include <algorithm>
+#include <string_view>
+
+#include "redone.h"
+
+namespace stepcast::lower {
+
+using model::Module;
+using model::Operator;
+using model::OperatorGraph;
+using model::OpKind;
+
+namespace {
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// A norm of the residual stream: before, or behind, a block.
+bool block_norm(const Operator& op) {
+  return op.kind == OpKind::norm && (op.name == "attention_norm" || op.name == "cross_norm" ||
+                                     op.name == "mlp_norm");
+}
+
+// Transformer Engine runs this norm inside the product that reads it (LayerNormLinear): it is no
+// module of its own, and an MLP's checkpoint begins before it. MLA's and a mixture of experts' are
+// apart (gpt_layer_specs.py).
+bool inside_product(const job::Job& job, const OperatorGraph& graph, const Operator& op) {
+  if (!job.system.transformer_engine) {
+    return false;
+  }
+  const bool experts =
+      std::any_of(graph.operators.begin(), graph.operators.end(),
+                  [](const Operator& o) { return o.kind == OpKind::router; });
+  return op.name == "mlp_norm" ? !experts : !job.model.mla;
+}
+
+Redo::Kind kind_of(const job::Job& job, const OperatorGraph& graph, const Operator& op) {
+  const auto& modules = job.memory.recompute.modules;
+  // Whole regions keep what they read and what is read of them.
+  if (has(modules, "core_attn") && op.module == Module::core_attention) {
+    return Redo::Kind::again;
+  }
+  const bool residual = op.kind == OpKind::residual;
+  if (has(modules, "mlp") && op.module == Module::mlp && !residual &&
+      (!block_norm(op) || inside_product(job, graph, op)) && op.name != "mlp_post_norm") {
+    return Redo::Kind::again;
+  }
+  const bool shared = op.module == Module::shared_expert;
+  if (has(modules, "moe") && (op.module == Module::moe || shared) && !residual &&
+      op.kind != OpKind::norm) {
+    return Redo::Kind::again;
+  }
+  if (has(modules, "shared_experts") && shared && op.name != "shared_add") {
+    return Redo::Kind::again;
+  }
+  // Modules whose output is dropped once it has been read.
+  if (has(modules, "norm") && block_norm(op)) {
+    return Redo::Kind::dropped;
+  }
+  if (has(modules, "layernorm") && block_norm(op) && !inside_product(job, graph, op)) {
+    return Redo::Kind::dropped;
+  }
+  if (has(modules, "moe_act") && op.name == "expert_act") {
+    return Redo::Kind::dropped;
+  }
+  if (has(modules, "act") && op.kind == OpKind::activation) {
+    return Redo::Kind::dropped;
+  }
+  if (has(modules, "mla_up_proj") && job.model.mla) {
+    const bool norm = op.name == "q_norm" || op.name == "kv_norm";
+    const bool up = op.name == "q_up" || op.name == "q" || op.name == "kv_up";
+    const bool rotates = op.kind == OpKind::rotary && op.module == Module::attention;
+    if (up || rotates || (norm && job.system.transformer_engine)) {
+      return Redo::Kind::dropped;
+    }
+  }
+  return Redo::Kind::no;
+}
+
+Redone by_modules(const job::Job& job, const OperatorGraph& graph) {
+  Redone out(graph.operators.size());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i].kind = kind_of(job, graph, graph.operators[i]);
+  }
+  return out;
+}
+
+// Results of attention kernels and of every second product, beginning with the first, stay; grouped
+// products are no `mm`. Redoing stops at the last operator that saves anything (early_stop).
+Redone selective_policy(const OperatorGraph& graph) {
+  Redone out(graph.operators.size());
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    end = graph.operators[i].saved.empty() ? end : i;
+  }
+  int products = 0;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const Operator& op = graph.operators[i];
+    out[i].kind = Redo::Kind::dropped;
+    if (op.kind == OpKind::fused_attention) {
+      out[i].kind = Redo::Kind::kept;
+    } else if ((op.kind == OpKind::gemm || op.kind == OpKind::router) && op.gemm) {
+      const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+      int kept = 0;
+      for (int part = 0; part < parts; ++part) {
+        kept += ++products % 2;
+      }
+      out[i].share = 1 - static_cast<double>(kept) / parts;
+      out[i].kind = kept == parts ? Redo::Kind::kept : Redo::Kind::dropped;
+    }
+    if (i >= end && out[i].kind == Redo::Kind::dropped) {
+      out[i] = {};
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+bool redoes_units(const job::Recompute& recompute) {
+  using Kind = job::Recompute::Kind;
+  switch (recompute.kind) {
+    case Kind::full:
+    case Kind::every:
+    case Kind::uniform:
+    case Kind::block:
+    case Kind::optimal:
+      return true;
+    default:
+      return false;
+  }
+}
+
+Redone redone_of(const job::Job& job, const OperatorGraph& graph) {
+  using Kind = job::Recompute::Kind;
+  switch (job.memory.recompute.kind) {
+    case Kind::selective: {
+      job::Job core = job;
+      core.memory.recompute.modules = {"core_attn"};
+      return by_modules(core, graph);
+    }
+    case Kind::modules:
+      return by_modules(job, graph);
+    case Kind::per_op:
+      return selective_policy(graph);
+    default:
+      return {};
+  }
+}
+
+}  // namespace stepcast::lower
