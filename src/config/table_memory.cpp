@@ -30,7 +30,7 @@ const std::vector<std::string> kPolicies = {"sac"};
 
 void read_modules(Reader& r, const Value& v, Recompute& out) {
   if (v.kind != Value::Kind::sequence || v.items.empty()) {
-    r.expected(v, "a list of modules: " + fmt::format("{}", fmt::join(kModules, " | ")));
+    r.expected(v, fmt::format("one or more of {}", fmt::join(kModules, " | ")));
     return;
   }
   out = {Recompute::Kind::modules, 1};

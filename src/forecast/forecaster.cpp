@@ -367,7 +367,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
                   p.plan.data_comm == strategy::DataComm::shard_all, options.allocator);
   result::Report report;
   fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks,
-               &p.site, site_seconds, scattered},
+               redone, &p.site, site_seconds, scattered},
               report);
   fill_host(job.cluster.node, p.topology, folded ? folded->class_of : std::vector<std::uint32_t>(),
             timeline, report);

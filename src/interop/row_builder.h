@@ -27,7 +27,6 @@ inline constexpr double kPrecisionUnknown = 0.01;
 inline constexpr double kFrameworkUnknown = 0.05;
 inline constexpr double kSizeUnknown = 0.02;
 inline constexpr double kDispatcherUnknown = 0.05;
-inline constexpr double kCheapRecompute = 0.03;
 inline constexpr double kFinetuneUnknown = 0.05;
 inline constexpr double kLossMemoryUnknown = 0.10;  // logits in full or chunk by chunk
 // Of memory: rank and modules, and whether embedding and head are trained as well.

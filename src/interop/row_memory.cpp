@@ -58,10 +58,16 @@ void RowBuilder::write_memory() {
   if (recompute.is_map()) {
     if (const auto every = recompute["every"].integer()) {
       m["recompute"] = {{"every", *every}};
-    } else if (recompute["modules"].present()) {
-      // Norms and activations alone: their kernels again, a few percent of a layer.
-      m["recompute"] = "none";
-      assume("recomputed norms and activations take no time", kCheapRecompute);
+    } else if (const Fields modules = recompute["modules"]; modules.present()) {
+      Json names = Json::array();
+      if (modules.value()->kind == text::Value::Kind::sequence) {
+        for (const text::Value& one : modules.value()->items) {
+          names.push_back(one.scalar);
+        }
+      }
+      m["recompute"] = names.empty() ? Json("none") : Json{{"modules", names}};
+    } else if (const std::string policy = recompute["per_op"].text(); !policy.empty()) {
+      m["recompute"] = {{"per_op", policy}};
     } else {
       assume("the framework's default recomputation", kRecomputeUnknown);
     }

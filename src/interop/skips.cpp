@@ -39,20 +39,6 @@ std::string kind_of_map(Fields field) {
                                                            : "";
 }
 
-// {modules: [...]} of norms and activations alone.
-bool cheap_modules(Fields recompute) {
-  const Fields modules = recompute["modules"];
-  if (!modules.present() || modules.value()->kind != text::Value::Kind::sequence) {
-    return false;
-  }
-  for (const text::Value& one : modules.value()->items) {
-    if (!one_of(one.scalar, {"layernorm", "act", "moe_act", "norm"})) {
-      return false;
-    }
-  }
-  return true;
-}
-
 }  // namespace
 
 std::span<const SkipReason> skip_reasons() { return kReasons; }
@@ -83,8 +69,8 @@ std::optional<Skipped> why_skipped(Fields row) {
     return Skipped{"framework", "Megatron-FSDP"};
   }
   const Fields recompute = job["recompute"];
-  if (recompute.is_map() && !one_of(kind_of_map(recompute), {"as_stated", "every"}) &&
-      !cheap_modules(recompute)) {
+  if (recompute.is_map() &&
+      !one_of(kind_of_map(recompute), {"as_stated", "every", "modules", "per_op"})) {
     return Skipped{"recompute", kind_of_map(recompute)};
   }
   const std::string offload = row["offload"].text();

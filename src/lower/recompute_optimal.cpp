@@ -127,6 +127,22 @@ std::optional<StageBuilder::Orders> StageBuilder::optimal_orders(std::int64_t ac
   return out;
 }
 
+StageBuilder::Orders StageBuilder::redo_first(int count) const {
+  Orders out;
+  for (const ChunkChain& chunk : chains()) {
+    out.push_back(strategy::redo_first(chunk.chain, count));
+  }
+  return out;
+}
+
+int StageBuilder::most_layers() const {
+  std::size_t most = 0;
+  for (const auto& units : units_) {
+    most = std::max(most, units.size());
+  }
+  return static_cast<int>(most);
+}
+
 std::int64_t StageBuilder::least_activations() const {
   const auto chunks = chains();
   double least = 0;
@@ -170,11 +186,23 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
     }
     activations -= peak - budget;
   }
-  program::Program out =
-      built(context, stage, *probe.optimal_orders(probe.least_activations()), found);
-  const std::int64_t peak = peaks_of(out, labels).all;
-  found.least_budget = Bytes(peak > budget ? peak : 0);
-  return out;
+  // Gathered parameters may leave orders of one layer at a time alone: the fewest that fit.
+  int low = -1;
+  int high = probe.most_layers();
+  const auto first = [&](int count) { return built(context, stage, probe.redo_first(count), found); };
+  program::Program out = first(high);
+  std::int64_t least = peaks_of(out, labels).all;
+  if (least > budget) {
+    out = built(context, stage, *probe.optimal_orders(probe.least_activations()), found);
+    least = std::min(least, peaks_of(out, labels).all);
+    found.least_budget = Bytes(least > budget ? least : 0);
+    return out;
+  }
+  while (high - low > 1) {
+    const int middle = low + (high - low) / 2;
+    (peaks_of(first(middle), labels).all <= budget ? high : low) = middle;
+  }
+  return first(high);
 }
 
 }  // namespace

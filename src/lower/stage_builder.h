@@ -59,6 +59,8 @@ class StageBuilder {
   // is too little.
   std::optional<Orders> optimal_orders(std::int64_t activations) const;
   std::int64_t least_activations() const;
+  Orders redo_first(int count) const;  // of each chunk's layers
+  int most_layers() const;             // units of a chunk, at most
   double recomputed_flops() const { return recomputed_flops_; }
   void follow(Orders orders) { orders_ = std::move(orders); }
 

@@ -103,7 +103,7 @@ TEST_CASE("rows that are not modelled are skipped with an accepted reason") {
   CHECK(reason(row_text(R"(, "finetune": "lora")")) == "finetune");
   CHECK(reason(replaced(row_text(), "\"a100-sxm-80\"", "null")) == "no device");
   CHECK(reason(replaced(row_text(), "\"gpt\"", "\"bert\"")) == "architecture");
-  CHECK(reason(replaced(row_text(), "\"full\"", R"({"per_op": "sac"})")) == "recompute");
+  CHECK(reason(replaced(row_text(), "\"full\"", R"({"per_tensor": "x"})")) == "recompute");
   for (const auto& known : interop::skip_reasons()) {
     CHECK_FALSE(known.meaning.empty());
   }

@@ -1,0 +1,231 @@
+// Every form of recomputation: what it drops and what it costs, in programs and as simulated.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <random>
+
+#include "catch.hpp"
+#include "stepcast/engine/engine.h"
+#include "stepcast/lower/fold.h"
+#include "support/lowered.h"
+
+using namespace stepcast;
+using program::Category;
+using support::Lowered;
+
+namespace {
+
+constexpr std::int64_t kTokens = 1024;
+constexpr std::int64_t kHidden = 2048;
+constexpr std::int64_t kFfn = 8192;
+
+std::string job_of(const std::string& memory, int pipeline = 1, int layers = 4,
+                   const std::string& parallelism = "", int micro_batches = 8) {
+  return fmt::format(
+      "model: {{layers: {}, hidden: {}, heads: 16, kv_heads: 16, head_dim: 128, ffn: {}, "
+      "vocab: 32000, max_positions: {}}}\n"
+      "cluster: {{use: dgx-a100, nodes: 1}}\n"
+      "workload: {{sequence_length: {}, global_batch: {}, micro_batch: 1}}\n"
+      "parallelism: {{data: 1, tensor: {}, pipeline: {}{}}}\nmemory: {}\n",
+      layers, kHidden, kFfn, kTokens, kTokens, micro_batches, 8 / pipeline, pipeline, parallelism,
+      memory);
+}
+
+// A mixture of experts with latent attention, whose modules all have something to redo.
+std::string experts_of(const std::string& memory) {
+  return fmt::format(
+      "model: {{layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, positions: rotary, "
+      "norm: rms, gated_mlp: true, moe: {{experts: 16, topk: 2, ffn: 1024, shared_experts: 1}}, "
+      "mla: {{q_lora_rank: 512, kv_lora_rank: 256, qk_nope_dim: 64, qk_rope_dim: 32, v_dim: 64}}}}\n"
+      "cluster: {{use: dgx-h100, nodes: 1}}\nsystem: megatron-lm\n"
+      "workload: {{sequence_length: 1024, global_batch: 16, micro_batch: 1}}\n"
+      "parallelism: {{expert: 4, expert_tensor: 1, pipeline: 2}}\nmemory: {}\n",
+      memory);
+}
+
+program::Timeline run(const program::World& world) {
+  const auto result = engine::run(world);
+  REQUIRE(std::holds_alternative<program::Timeline>(result));
+  return std::get<program::Timeline>(result);
+}
+
+std::int64_t peak(const program::Timeline& t) {
+  std::int64_t most = 0;
+  for (const auto& r : t.ranks) {
+    most = std::max(most, static_cast<std::int64_t>(r.peak_allocated));
+  }
+  return most;
+}
+
+// Time of the kernels of one name and category in rank 0's step.
+std::int64_t time_of(const Lowered& l, const std::string& name, Category category) {
+  std::int64_t out = 0;
+  const program::Program& p = l.program();
+  for (const program::Task& t : p.tasks) {
+    out += t.kind == program::TaskKind::kernel && t.category == category &&
+                   (name.empty() || p.labels[t.label] == name)
+               ? t.duration
+               : 0;
+  }
+  return out;
+}
+
+// Bytes that one layer keeps of one micro-batch.
+std::int64_t kept(const Lowered& l) {
+  std::map<std::int64_t, int> sizes;
+  for (const program::Buffer& b : l.program().buffers) {
+    if (l.program().labels[b.label] == "activations") {
+      ++sizes[b.bytes.count()];
+    }
+  }
+  REQUIRE(!sizes.empty());
+  return std::max_element(sizes.begin(), sizes.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+const std::vector<std::string> kForms = {
+    "{recompute: none}",
+    "{recompute: selective}",
+    "{recompute: full}",
+    "{recompute: {every: 2}}",
+    "{recompute: {uniform: 2}}",
+    "{recompute: {block: 1}}",
+    "{recompute: {modules: [core_attn, mlp]}}",
+    "{recompute: {modules: [layernorm, act]}}",
+    "{recompute: {per_op: sac}}",
+    "{recompute: full, whole_micro_batches: 1}",
+    "{recompute: selective, whole_micro_batches: 2}",
+    "{recompute: {optimal: {budget: 6 GB}}}",
+};
+
+void agree(const std::string& text) {
+  INFO(text);
+  Lowered lowered(text, true);
+  const auto full = run(lowered.world);
+  const auto folded = lower::fold(lowered.world);
+  REQUIRE(folded);
+  const auto small = run(folded->world);
+  CHECK(full.period == small.period);
+  for (std::size_t r = 0; r < full.ranks.size(); ++r) {
+    const auto& x = full.ranks[r];
+    const auto& y = small.ranks[folded->class_of[r]];
+    REQUIRE(x.breakdown == y.breakdown);
+    REQUIRE(x.peak_allocated == y.peak_allocated);
+  }
+  for (const program::Program& program : lowered.world.programs) {
+    std::map<std::uint32_t, int> live;
+    for (const program::HostOp& op : program.host) {
+      live[op.buffer] += op.kind == program::HostKind::allocate  ? 1
+                         : op.kind == program::HostKind::release ? -1
+                                                                 : 0;
+    }
+    for (const auto& [buffer, count] : live) {
+      REQUIRE(count == 0);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("With every form of recomputation folded is full and memory returns",
+          "[agree][recompute]") {
+  std::mt19937 random(7);
+  const std::vector<std::string> schedules = {"1f1b", "gpipe", "zb_h1", "zb_v"};
+  for (const std::string& form : kForms) {
+    const std::string& schedule =
+        schedules[std::uniform_int_distribution<std::size_t>(0, schedules.size() - 1)(random)];
+    agree(job_of(form, 4, 8, ", schedule: " + schedule));
+    agree(job_of(form, 2, 8, ", virtual_pipeline: 2", 8));
+  }
+  for (const char* modules : {"moe", "moe_act, layernorm", "mla_up_proj", "shared_experts"}) {
+    agree(experts_of(fmt::format("{{recompute: {{modules: [{}]}}}}", modules)));
+  }
+  agree(experts_of("{recompute: {per_op: sac}}"));
+}
+
+TEST_CASE("A module drops the bytes that it saves and runs its forward pass again",
+          "[agree][recompute]") {
+  const Lowered none(job_of("{recompute: none}"));
+  const auto drops = [&](const std::string& modules) {
+    const Lowered l(job_of(fmt::format("{{recompute: {{modules: [{}]}}}}", modules)));
+    return kept(none) - kept(l);
+  };
+  // One tensor rank of eight, 16-bit: what the second product reads; of the whole MLP, what the
+  // activation reads as well.
+  const std::int64_t wide = 2 * kTokens * kFfn / 8;
+  CHECK(drops("act") == wide);
+  CHECK(drops("mlp") >= 2 * wide);
+  CHECK(drops("mlp, core_attn") == drops("mlp") + drops("core_attn"));
+
+  const Lowered act(job_of("{recompute: {modules: [act]}}"));
+  const std::int64_t forward = time_of(none, "activation", Category::compute);
+  CHECK(forward > 0);
+  CHECK(time_of(act, "activation", Category::compute) == forward);
+  CHECK(time_of(act, "", Category::recompute) == forward);
+  CHECK(time_of(none, "", Category::recompute) == 0);
+  const Lowered mlp(job_of("{recompute: {modules: [mlp]}}"));
+  for (const char* name : {"fc1", "activation", "fc2"}) {
+    CHECK(time_of(mlp, name, Category::recompute) == time_of(none, name, Category::compute));
+  }
+  // Its sums over tensor ranks as well.
+  const auto sums = [](const Lowered& l) { return l.sent(Category::tensor, "fc2").count; };
+  CHECK(sums(mlp) > sums(none));
+}
+
+TEST_CASE("The selective policy redoes every second product and no attention",
+          "[agree][recompute]") {
+  const Lowered none(job_of("{recompute: none}"));
+  const Lowered sac(job_of("{recompute: {per_op: sac}}"));
+  const Lowered full(job_of("{recompute: full}"));
+  // Products in order: qkv, out, fc1, fc2.
+  CHECK(time_of(sac, "qkv", Category::recompute) == 0);
+  CHECK(time_of(sac, "out", Category::recompute) == time_of(none, "out", Category::compute));
+  CHECK(time_of(sac, "fc1", Category::recompute) == 0);
+  CHECK(time_of(sac, "core_attention", Category::recompute) == 0);
+  CHECK(kept(sac) < kept(none));
+  CHECK(kept(sac) > kept(full));
+}
+
+TEST_CASE("Micro-batches that keep all redo nothing, so many of those in flight",
+          "[agree][recompute]") {
+  const auto redone = [](int whole) {
+    const std::string memory = fmt::format("{{recompute: full, whole_micro_batches: {}}}", whole);
+    const Lowered l(job_of(memory, 4, 8));
+    return std::pair(time_of(l, "", Category::recompute), peak(run(l.world)));
+  };
+  // Stage 0 of four has four micro-batches in flight, of eight.
+  const auto [all, least] = redone(0);
+  for (int whole = 1; whole <= 4; ++whole) {
+    const auto [time, bytes] = redone(whole);
+    CHECK(time == all * (4 - whole) / 4);
+    CHECK(bytes > least);
+  }
+}
+
+TEST_CASE("Optimal recomputation keeps its budget and is never slower than groups or first layers",
+          "[agree][recompute]") {
+  for (const int pipeline : {1, 4}) {
+    const int layers = 8;
+    std::vector<std::pair<std::int64_t, std::int64_t>> others;  // peak, period
+    for (const char* form : {"full", "{uniform: 2}", "{uniform: 4}", "{block: 1}", "{block: 4}"}) {
+      const Lowered l(job_of(fmt::format("{{recompute: {}}}", form), pipeline, layers));
+      const auto t = run(l.world);
+      others.emplace_back(peak(t), t.period);
+    }
+    std::sort(others.begin(), others.end());
+    std::int64_t before = 0;
+    for (const auto& [bytes, period] : others) {
+      INFO(pipeline << " stages, " << bytes << " bytes");
+      const Lowered l(job_of(
+          fmt::format("{{recompute: {{optimal: {{budget: {}}}}}}}", bytes), pipeline, layers));
+      const auto t = run(l.world);
+      CHECK(peak(t) <= bytes);
+      CHECK(t.period <= period);
+      CHECK((before == 0 || t.period <= before));
+      before = t.period;
+    }
+  }
+}
