@@ -126,6 +126,12 @@ void recompute(Draft& d) {
     forked_modules(d);
     return;
   }
+  for (const char* flag :
+       {"moe-layer-recompute", "kaimm-recompute-mlp-activation-func", "kaimm-recompute-norm"}) {
+    if (const Setting* s = d.present(flag); s != nullptr) {
+      d.unmodelled(*s, "what recompute-granularity says is recomputed");
+    }
+  }
   const std::string kind = plain_text(granularity->value);
   if (kind == "selective") {
     // core_attn is what recompute-modules holds by default.
