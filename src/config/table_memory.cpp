@@ -23,9 +23,9 @@ const std::vector<std::pair<std::string, Recompute::Kind>> kCounted = {
     {"block", Recompute::Kind::block}};
 
 // Megatron-LM's --recompute-modules, and the norms and activations that its forks name.
-const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",
-                                           "mlp",       "moe",       "moe_act",
-                                           "shared_experts", "norm", "act"};
+const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",    "mlp",
+                                           "moe",       "moe_act",   "shared_experts", "norm",
+                                           "act"};
 const std::vector<std::string> kPolicies = {"sac"};
 
 void read_modules(Reader& r, const Value& v, Recompute& out) {

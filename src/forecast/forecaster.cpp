@@ -165,8 +165,8 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job st
 
 // The programs of all ranks, as the site slows them.
 program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr) {
-  program::World world = lower::build_world(p.plan, p.topology, p.prices,
-                                            {.merge = merge, .recomputed = recomputed});
+  program::World world =
+      lower::build_world(p.plan, p.topology, p.prices, {.merge = merge, .recomputed = recomputed});
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);
@@ -307,10 +307,10 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   lower::Recomputed recomputed;
   program::World full = world_of(p, !options.trace, &recomputed);
   if (recomputed.least_budget.count() > 0) {
-    return Infeasible{"memory.recompute",
-                      fmt::format("the budget of {} is too little; expected at least {}",
-                                  to_string(job.memory.recompute.budget),
-                                  to_string(recomputed.least_budget))};
+    return Infeasible{
+        "memory.recompute",
+        fmt::format("the budget of {} is too little; expected at least {}",
+                    to_string(job.memory.recompute.budget), to_string(recomputed.least_budget))};
   }
   const Flops redone = recomputed_flops(full, recomputed);
   const std::vector<cost::Curve> curves = sharpen(p.site, state_->curves.curves(), full);
@@ -398,8 +398,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     if (!steps.empty()) {
       const double step = report.step_time.value;
       fill_rates(p.plan, job.cluster.device,
-                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))},
-                 redone, report);
+                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))}, redone, report);
     }
   }
   report.engine.fidelity = folded ? "folded" : "full";

@@ -38,8 +38,7 @@ void fill_report(const Source& source, result::Report& report);
 
 // Step time and the rates that follow from it, their intervals from its own.
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
-                const result::Estimate& step_time, Flops recomputed,
-                result::Report& report);
+                const result::Estimate& step_time, Flops recomputed, result::Report& report);
 
 // FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks
 // together.

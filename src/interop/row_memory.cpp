@@ -73,6 +73,10 @@ void RowBuilder::write_memory() {
     }
   } else if (job["schedule"].text() == "1f1b_recompute") {
     m["recompute"] = "full";
+  } else if (recompute.text() == "selective" && contains(framework(), "torchtitan")) {
+    // Its mode of that name, whose option of today is "op".
+    m["recompute"] = {{"per_op", "sac"}};
+    assume("torchtitan's selective mode chooses operators", kRecomputeUnknown);
   } else if (recompute.present()) {
     m["recompute"] = recompute.text();
     if (contains(framework(), "torchtitan") && recompute.text() == "selective") {

@@ -388,8 +388,8 @@ void PassBuilder::count(Passes& out) const {
                                           width_ / (sequence_parallel_ ? tensor_ : 1)));
 }
 
-// A policy that chooses operators keeps what their collectives bring as well: the reduced results of
-// row products, tokens that reached their experts and came back. A unit that is redone from its
+// A policy that chooses operators keeps what their collectives bring as well: the reduced results
+// of row products, tokens that reached their experts and came back. A unit that is redone from its
 // start keeps its input.
 void PassBuilder::count_policy(Passes& out) const {
   if (!by_policy(redone_)) {
@@ -429,11 +429,10 @@ void PassBuilder::again(std::size_t i, Items& out) {
   forward(i, Category::recompute, all);
   for (Item& item : all) {
     const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host;
-    const bool gathers = collects && item.role == kTensor &&
-                         graph_.operators[i].tensor == model::TensorRole::column;
+    const bool gathers =
+        collects && item.role == kTensor && graph_.operators[i].tensor == model::TensorRole::column;
     if (item.kind == Item::Kind::kernel) {
-      item.duration =
-          static_cast<std::int64_t>(static_cast<double>(item.duration) * share);
+      item.duration = static_cast<std::int64_t>(static_cast<double>(item.duration) * share);
       out.push_back(item);
     } else if (gathers || !collects) {
       out.push_back(item);

@@ -147,8 +147,8 @@ struct Passes {
   std::int64_t output_gradients = 0;  // what it reads beside them: made by pass I, kept until W
   std::int64_t input = 0;             // bytes kept when the whole unit is recomputed
   std::int64_t remade = 0;            // bytes that operators which run again make in the backward
-  double flops = 0;                // of the forward pass: products and attention
-  double redone_flops = 0;         // of these, what runs again inside the backward pass
+  double flops = 0;                   // of the forward pass: products and attention
+  double redone_flops = 0;            // of these, what runs again inside the backward pass
   std::int64_t remade_inputs = 0;     // of `remade`: what the weight gradient reads
   std::int64_t forward_temporary = 0;
   std::int64_t backward_temporary = 0;

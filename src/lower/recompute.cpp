@@ -66,8 +66,7 @@ void StageBuilder::mark_recomputed(int chunk) {
       continue;
     }
     first = units[u].keeps_input ? u : first;
-    const bool ends =
-        u + 1 == units.size() || !units[u + 1].recomputed || units[u + 1].keeps_input;
+    const bool ends = u + 1 == units.size() || !units[u + 1].recomputed || units[u + 1].keeps_input;
     for (std::size_t v = first; ends && v <= u; ++v) {
       units[u].again.push_back({v, Keep::keep_all});
     }
@@ -132,8 +131,7 @@ void StageBuilder::recompute(int chunk, const Unit& unit, int micro_batch) {
     std::uint32_t passing = kNone;
     if (again.keeps == Keep::keep_all) {
       const std::int64_t inputs = weight_inputs(v);
-      const std::int64_t more =
-          v.passes->saved - inputs - (holds_input ? v.passes->input : 0);
+      const std::int64_t more = v.passes->saved - inputs - (holds_input ? v.passes->input : 0);
       kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
       kept.recomputed =
           b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);

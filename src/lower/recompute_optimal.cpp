@@ -1,6 +1,6 @@
-// Recomputation that is optimal for a budget of bytes: each chunk's layers are a chain, whose best order
-// of forward passes (strategy/rotor.h) is lowered as it is. The budget holds allocated bytes; what the
-// units do not own is measured on a first lowering, in which every layer runs again.
+// Recomputation that is optimal for a budget of bytes: each chunk's layers are a chain, whose best
+// order of forward passes (strategy/rotor.h) is lowered as it is. The budget holds allocated bytes;
+// what the units do not own is measured on a first lowering, in which every layer runs again.
 #include <algorithm>
 #include <string_view>
 
@@ -115,8 +115,8 @@ std::optional<StageBuilder::Orders> StageBuilder::optimal_orders(std::int64_t ac
   const auto chunks = chains();
   Orders out;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const auto memory = static_cast<std::int64_t>(static_cast<double>(activations) *
-                                                  share_of(chunks, c));
+    const auto memory =
+        static_cast<std::int64_t>(static_cast<double>(activations) * share_of(chunks, c));
     auto plan = strategy::optimal_chain(
         chunks[c].chain, {memory, chunks[c].in_flight - 1, slot_of(chunks[c].whole)});
     if (!plan) {
@@ -147,8 +147,8 @@ std::int64_t StageBuilder::least_activations() const {
   const auto chunks = chains();
   double least = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
-    const std::int64_t one = strategy::least_memory(chunks[c].chain, chunks[c].in_flight - 1,
-                                                    slot_of(chunks[c].whole));
+    const std::int64_t one =
+        strategy::least_memory(chunks[c].chain, chunks[c].in_flight - 1, slot_of(chunks[c].whole));
     least = std::max(least, static_cast<double>(one + 1) / share_of(chunks, c));
   }
   return static_cast<std::int64_t>(least) + 1;
@@ -172,8 +172,8 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
   StageBuilder probe(context, stage);
   const program::Program redone = probe.build();
   std::int64_t activations = budget - peaks_of(redone, labels).others;
-  // What the orders change beside activations (gathered parameters of units that run again together)
-  // shows in their own peak.
+  // What the orders change beside activations (gathered parameters of units that run again
+  // together) shows in their own peak.
   for (int n = 0; n < kAttempts && activations > 0; ++n) {
     auto orders = probe.optimal_orders(activations);
     if (!orders) {
@@ -189,7 +189,9 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
   // Gathered parameters may leave orders of one layer at a time alone: the fewest that fit.
   int low = -1;
   int high = probe.most_layers();
-  const auto first = [&](int count) { return built(context, stage, probe.redo_first(count), found); };
+  const auto first = [&](int count) {
+    return built(context, stage, probe.redo_first(count), found);
+  };
   program::Program out = first(high);
   std::int64_t least = peaks_of(out, labels).all;
   if (least > budget) {

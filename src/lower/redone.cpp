@@ -104,10 +104,8 @@ std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
   const std::set<std::uint32_t> again = made_again(graph, redone);
   std::set<std::size_t> counted;
   const auto keep = [&](std::size_t i, double share) {
-    const auto bytes =
-        static_cast<double>(graph.operators[i].forward_output.count()) * share;
-    const std::int64_t more =
-        static_cast<std::int64_t>(bytes) - kept_of_result(graph, again, i);
+    const auto bytes = static_cast<double>(graph.operators[i].forward_output.count()) * share;
+    const std::int64_t more = static_cast<std::int64_t>(bytes) - kept_of_result(graph, again, i);
     out += counted.insert(i).second ? std::max<std::int64_t>(more, 0) : 0;
   };
   for (std::size_t i = 0; i < redone.size(); ++i) {
@@ -117,8 +115,8 @@ std::int64_t kept_to_redo(const OperatorGraph& graph, const Redone& redone) {
   }
   // What a region reads from before it is kept where one of its operators saves it.
   for (const Replay& replay : replays(graph, redone)) {
-    const bool saved = std::any_of(
-        replay.operators.begin(), replay.operators.end(), [&](std::size_t i) {
+    const bool saved =
+        std::any_of(replay.operators.begin(), replay.operators.end(), [&](std::size_t i) {
           const auto& all = graph.operators[i].saved;
           return std::any_of(all.begin(), all.end(), [&](const model::Saved& s) {
             return reads(s) && again.count(s.storage) == 0;

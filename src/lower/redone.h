@@ -14,8 +14,8 @@ namespace stepcast::lower {
 
 struct Redo {
   // again: what other operators keep of the result stays. dropped: the result is made again for
-  // them as well (Megatron-LM's CheckpointWithoutOutput). kept: under a policy that chooses operators
-  // whose results stay, one of those; it keeps its result and nothing else.
+  // them as well (Megatron-LM's CheckpointWithoutOutput). kept: under a policy that chooses
+  // operators whose results stay, one of those; it keeps its result and nothing else.
   enum class Kind : std::uint8_t { no, again, dropped, kept } kind = Kind::no;
   double share = 1;  // of the products that one operator stands for, those that run again
 };

@@ -21,8 +21,8 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 
 // A norm of the residual stream: before, or behind, a block.
 bool block_norm(const Operator& op) {
-  return op.kind == OpKind::norm && (op.name == "attention_norm" || op.name == "cross_norm" ||
-                                     op.name == "mlp_norm");
+  return op.kind == OpKind::norm &&
+         (op.name == "attention_norm" || op.name == "cross_norm" || op.name == "mlp_norm");
 }
 
 // Transformer Engine runs this norm inside the product that reads it (LayerNormLinear): it is no
@@ -32,9 +32,8 @@ bool inside_product(const job::Job& job, const OperatorGraph& graph, const Opera
   if (!job.system.transformer_engine) {
     return false;
   }
-  const bool experts =
-      std::any_of(graph.operators.begin(), graph.operators.end(),
-                  [](const Operator& o) { return o.kind == OpKind::router; });
+  const bool experts = std::any_of(graph.operators.begin(), graph.operators.end(),
+                                   [](const Operator& o) { return o.kind == OpKind::router; });
   return op.name == "mlp_norm" ? !experts : !job.model.mla;
 }
 

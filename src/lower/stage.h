@@ -41,8 +41,8 @@ struct Unit {
   int chunk = 0;
   int layer = 0;  // of the model
   const Passes* passes = nullptr;
-  bool recomputed = false;   // its forward runs again in the backward pass
-  bool keeps_input = false;  // first of a recomputed group
+  bool recomputed = false;        // its forward runs again in the backward pass
+  bool keeps_input = false;       // first of a recomputed group
   std::vector<Again> again = {};  // before its backward pass
 };
 

@@ -303,9 +303,9 @@ class StageBuilder {
   program::StreamIndex send_forward_ = 0, receive_forward_ = 0, send_backward_ = 0,
                        receive_backward_ = 0;
 
-  std::vector<Passes> passes_;                        // owned, merged
-  std::vector<std::vector<Unit>> units_;  // by chunk
-  std::vector<std::vector<Unit>> whole_;  // the same for micro-batches that keep all
+  std::vector<Passes> passes_;                  // owned, merged
+  std::vector<std::vector<Unit>> units_;        // by chunk
+  std::vector<std::vector<Unit>> whole_;        // the same for micro-batches that keep all
   std::vector<std::vector<bool>> keeps_whole_;  // by chunk and micro-batch; empty: none does
   Orders orders_;                               // optimal recomputation
   double recomputed_flops_ = 0;

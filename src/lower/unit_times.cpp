@@ -33,13 +33,13 @@ double recomputed_flops(const strategy::Plan& plan) {
           const auto graph = model::build_layer(plan.job.model, kind, plan.shard, plan.style);
           const Redone redone = redone_of(plan.job, graph);
           for (std::size_t i = 0; i < graph.operators.size(); ++i) {
-            const double share = redoes_units(recompute)   ? 1
+            const double share = redoes_units(recompute) ? 1
                                  : runs_again(redone, i) ? redone[i].share
-                                                           : 0;
+                                                         : 0;
             at->second += share * graph.operators[i].forward.count();
           }
         }
-        const bool again = recompute.kind == Kind::every ? layer % recompute.layers == 0
+        const bool again = recompute.kind == Kind::every   ? layer % recompute.layers == 0
                            : recompute.kind == Kind::block ? n < recompute.layers
                                                            : recompute.kind != Kind::optimal;
         sum += again ? at->second : 0;

@@ -137,7 +137,8 @@ class WorldBuilder {
         }
         return sum;
       };
-      const Passes passes = build_passes(graph, context, layer ? redone_of(plan_.job, graph) : Redone());
+      const Passes passes =
+          build_passes(graph, context, layer ? redone_of(plan_.job, graph) : Redone());
       return Sums{total(passes.forward),
                   total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
                   total(passes.weight_grad)};

@@ -1,9 +1,10 @@
-// LAW  Beaumont et al., section 4. C(m; i..j): the least time to run stages i..j forward and backward
+// LAW  Beaumont et al., section 4. C(m; i..j): the least time to run stages i..j forward and
+// backward
 //      when the input of i is held and m is free beside it:
 //        forget until k:  forward i..k-1, keep the input of k, C(m - x_k; k..j), then C(m; i..k-1)
 //        keep all of i:   forward i, C(m - saved_i - x_{i+1}; i+1..j), backward i
-//      Orders begin with a way through all stages on which the next micro-batches' passes wait: that
-//      outermost level, of limit `kept`, runs the same recursion on what is kept so far.
+//      Orders begin with a way through all stages on which the next micro-batches' passes wait:
+//      that outermost level, of limit `kept`, runs the same recursion on what is kept so far.
 #include "stepcast/strategy/rotor.h"
 
 #include <algorithm>
@@ -118,9 +119,8 @@ class Rotor {
     choice.assign(static_cast<std::size_t>(slots_) + 1, 0);
     const ChainStage& first = s_[i];
     const std::int64_t waiting = s_[j].gradient;
-    const std::int64_t whole =
-        first.saved + std::max(waiting + first.output + first.forward_extra,
-                               first.gradient + first.backward_extra);
+    const std::int64_t whole = first.saved + std::max(waiting + first.output + first.forward_extra,
+                                                      first.gradient + first.backward_extra);
     std::vector<std::int64_t> swept(j - i + 1, 0);  // time and need of forgetting until i + k
     std::vector<std::int64_t> need(j - i + 1, 0);
     for (std::size_t k = 1; k <= j - i; ++k) {
@@ -130,8 +130,7 @@ class Rotor {
     for (std::int64_t m = 0; m <= slots_; ++m) {
       const auto slot = static_cast<std::size_t>(m);
       if (m >= whole) {
-        const std::int64_t rest =
-            i == j ? 0 : this->time(m - first.saved - first.output, i + 1, j);
+        const std::int64_t rest = i == j ? 0 : this->time(m - first.saved - first.output, i + 1, j);
         time[slot] = rest >= kNever ? kNever : first.forward + first.backward + rest;
       }
       for (std::size_t k = 1; k <= j - i && need[k] <= m; ++k) {
@@ -211,8 +210,8 @@ class Outermost {
     auto& choice = choice_[i][static_cast<std::size_t>(q)];
     const ChainStage& first = s_[i];
     const std::int64_t free = peak_ - q;
-    if (first.saved + std::max(first.output + first.forward_extra,
-                               first.gradient + first.backward_extra) <=
+    if (first.saved +
+            std::max(first.output + first.forward_extra, first.gradient + first.backward_extra) <=
         free) {
       const std::int64_t rest = after(i + 1, q + first.saved + next_input(i + 1));
       best = rest >= kNever ? kNever : first.forward + first.backward + rest;
@@ -260,7 +259,8 @@ std::int64_t enough(const Chain& chain) {
   std::int64_t most = 0;
   for (const ChainStage& s : chain.stages) {
     kept += s.saved + s.output;
-    most = std::max(most, s.output + s.gradient + s.forward_extra + s.sweep_extra + s.backward_extra);
+    most =
+        std::max(most, s.output + s.gradient + s.forward_extra + s.sweep_extra + s.backward_extra);
   }
   return kept + 2 * most;
 }
@@ -373,9 +373,9 @@ std::vector<ChainStep> redo_in_groups(const Chain& chain, int group) {
   std::vector<Kind> kinds;
   int n = 0;
   for (const ChainStage& s : chain.stages) {
-    kinds.push_back(s.fixed                ? Kind::keep_all
+    kinds.push_back(s.fixed            ? Kind::keep_all
                     : n++ % group == 0 ? Kind::keep_input
-                                           : Kind::keep_nothing);
+                                       : Kind::keep_nothing);
     n = s.fixed ? 0 : n;
   }
   return redo(kinds);

@@ -38,7 +38,8 @@ std::string experts_of(const std::string& memory) {
   return fmt::format(
       "model: {{layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, positions: rotary, "
       "norm: rms, gated_mlp: true, moe: {{experts: 16, topk: 2, ffn: 1024, shared_experts: 1}}, "
-      "mla: {{q_lora_rank: 512, kv_lora_rank: 256, qk_nope_dim: 64, qk_rope_dim: 32, v_dim: 64}}}}\n"
+      "mla: {{q_lora_rank: 512, kv_lora_rank: 256, qk_nope_dim: 64, qk_rope_dim: 32, v_dim: "
+      "64}}}}\n"
       "cluster: {{use: dgx-h100, nodes: 1}}\nsystem: megatron-lm\n"
       "workload: {{sequence_length: 1024, global_batch: 16, micro_batch: 1}}\n"
       "parallelism: {{expert: 4, expert_tensor: 1, pipeline: 2}}\nmemory: {}\n",
@@ -219,8 +220,8 @@ TEST_CASE("Optimal recomputation keeps its budget and is never slower than group
     std::int64_t before = 0;
     for (const auto& [bytes, period] : others) {
       INFO(pipeline << " stages, " << bytes << " bytes");
-      const Lowered l(job_of(
-          fmt::format("{{recompute: {{optimal: {{budget: {}}}}}}}", bytes), pipeline, layers));
+      const Lowered l(job_of(fmt::format("{{recompute: {{optimal: {{budget: {}}}}}}}", bytes),
+                             pipeline, layers));
       const auto t = run(l.world);
       CHECK(peak(t) <= bytes);
       CHECK(t.period <= period);

@@ -1,4 +1,6 @@
 // Optimal checkpoints of a chain against every order there is, and as limits move.
+#include "stepcast/strategy/rotor.h"
+
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -9,15 +11,14 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "stepcast/strategy/rotor.h"
 
 using namespace stepcast::strategy;
 
 namespace {
 
-// Every order of steps, by Dijkstra's algorithm over what is held: which inputs, which saved tensors,
-// which stage's input was just made. No recursion over segments, no persistence beyond "nothing kept
-// is dropped before its backward pass".
+// Every order of steps, by Dijkstra's algorithm over what is held: which inputs, which saved
+// tensors, which stage's input was just made. No recursion over segments, no persistence beyond
+// "nothing kept is dropped before its backward pass".
 struct State {
   int left = 0;         // stages whose backward pass is to come
   bool turned = false;  // every stage has run forward
@@ -67,8 +68,7 @@ std::optional<std::int64_t> exhaustive(const Chain& c, std::int64_t kept, std::i
     const auto& last = c.stages[static_cast<std::size_t>(j)];
     if (s.turned && (s.inputs >> j & 1U) != 0 && (s.saved >> j & 1U) != 0 &&
         now + last.gradient + last.backward_extra <= peak) {
-      reach(time + last.backward,
-            {j, true, -1, s.inputs & ~(1U << j), s.saved & ~(1U << j)});
+      reach(time + last.backward, {j, true, -1, s.inputs & ~(1U << j), s.saved & ~(1U << j)});
     }
     for (int i = 0; i < s.left; ++i) {
       const bool here = (s.inputs >> i & 1U) != 0;
@@ -120,8 +120,7 @@ Chain random_chain(std::mt19937& r, int n) {
 std::int64_t everything(const Chain& c) {
   std::int64_t sum = c.input;
   for (const auto& s : c.stages) {
-    sum += s.saved + s.output + s.gradient + s.forward_extra + s.sweep_extra +
-           s.backward_extra;
+    sum += s.saved + s.output + s.gradient + s.forward_extra + s.sweep_extra + s.backward_extra;
   }
   return sum;
 }
@@ -183,7 +182,8 @@ TEST_CASE("With micro-batches that wait, the plan is the best of its sizes of wh
   CHECK(plans > 60);
 }
 
-TEST_CASE("More memory never makes a plan longer, and none is worse than equal groups or first stages") {
+TEST_CASE(
+    "More memory never makes a plan longer, and none is worse than equal groups or first stages") {
   std::mt19937 r(3);
   for (int round = 0; round < 12; ++round) {
     const int n = 8 + 4 * (round % 3);

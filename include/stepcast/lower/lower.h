@@ -30,7 +30,7 @@ struct Recomputed {
 };
 
 struct Options {
-  bool merge = true;  // consecutive kernels of a stream with nothing between them run as one task
+  bool merge = true;                 // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;  // filled where given
 };
 

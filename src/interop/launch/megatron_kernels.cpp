@@ -99,14 +99,15 @@ void selective(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// Flags of one module each: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's activations and norms.
+// Flags of one module each: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's activations and
+// norms.
 void forked_modules(Draft& d) {
   Value list;
   list.kind = Value::Kind::sequence;
   const Setting* last = nullptr;
-  for (const auto& [flag, module] :
-       {std::pair{"moe-layer-recompute", "moe"}, {"kaimm-recompute-mlp-activation-func", "act"},
-        {"kaimm-recompute-norm", "norm"}}) {
+  for (const auto& [flag, module] : {std::pair{"moe-layer-recompute", "moe"},
+                                     {"kaimm-recompute-mlp-activation-func", "act"},
+                                     {"kaimm-recompute-norm", "norm"}}) {
     if (const Setting* s = d.present(flag); s != nullptr && is_true(*s)) {
       list.items.push_back(scalar(module, s->origin));
       last = s;
