@@ -41,9 +41,6 @@ result::Report report_of(const std::string& text) {
 TEST_CASE("Allocated memory of Yuan et al.'s Llama-65B by offload ratio") {
   for (const text::Value& row : figures("memory").items) {
     const std::string ckpt = row.find("ckpt")->scalar;
-    if (ckpt == "ours") {
-      continue;  // recomputation by modules is yet to come
-    }
     const double alpha = text::to_number(*row.find("alpha"));
     const auto report = report_of(fmt::format(
         "model: {{layers: 80, hidden: 8192, heads: 64, kv_heads: 64, head_dim: 128, ffn: 22016, "
@@ -72,7 +69,40 @@ TEST_CASE("Allocated memory of Yuan et al.'s Llama-65B by offload ratio") {
     const double published = text::to_number(told);
     fmt::print("yuan 65B ckpt={} alpha={}: {:.2f} GB, forecast {:.2f} GB, {:+.1f} %\n", ckpt, alpha,
                published / 1e9, most / 1e9, 100 * (most / published - 1));
-    CHECK(std::abs(most / published - 1) < 0.04);
+    CHECK(std::abs(most / published - 1) < 0.02);
     CHECK(report.fits);
+  }
+}
+
+// The authors' search chose alpha so that the copies hide. The kernels are those of H100 curves,
+// which run faster than the published steps, with all recomputed (299 tokens/s there) as without.
+TEST_CASE("Yuan et al.'s Llama-175B fits, and its copies hide") {
+  for (const text::Value& row : figures("speed").items) {
+    const auto number = [&](const char* key) { return text::to_number(*row.find(key)); };
+    const double stages = number("pipeline");
+    const auto report = report_of(fmt::format(
+        "model: {{layers: 96, hidden: 12288, heads: 96, kv_heads: 96, head_dim: 128, ffn: 32768, "
+        "vocab: 32004, gated_mlp: true, tied_embeddings: false, positions: rotary, norm: rms, "
+        "biases: false, dropout: 0}}\n"
+        "cluster: {}\nsystem: {}\n"
+        "workload: {{sequence_length: 8192, global_batch: 256, micro_batch: 1, precision: bf16}}\n"
+        "parallelism: {{tensor: {}, context: {}, pipeline: {}, virtual_pipeline: {}, "
+        "sequence_parallel: true, sharding: zero1, schedule: interleaved_1f1b}}\n"
+        "kernels: {{attention: flash2}}\n"
+        "memory: {{recompute: {}, offload: {{activations: {{to: cpu, ratio: {}}}}}}}\n",
+        kCluster, kSystem, number("tensor"), number("context"), stages,
+        96 / stages / number("layers"), recompute(row.find("ckpt")->scalar), number("alpha")));
+    const double tokens = report.tokens_per_second_per_gpu.value;
+    double stall = 0;
+    for (const auto& stage : report.breakdown) {
+      stall = std::max(stall, static_cast<double>(stage.offload.count()) * 1e-12);
+    }
+    fmt::print(
+        "yuan 175B: {} tokens/s/GPU, forecast {:.0f}, {:+.1f} %; waits for copies {:.3f} s of "
+        "{:.2f}\n",
+        number("tokens"), tokens, 100 * (tokens / number("tokens") - 1), stall,
+        report.step_time.value);
+    CHECK(report.fits);
+    CHECK(stall < 0.01 * report.step_time.value);
   }
 }
