@@ -30,6 +30,7 @@ struct Machine {
   double memory = kFast;
   double drives = kFast;
   int cores = 65'536;
+  std::int64_t layers = kLayers;
 };
 
 // A device that no calibration file knows, so that its data sheet says all.
@@ -49,7 +50,7 @@ std::string job_on(const Machine& m, const std::string& system, const std::strin
       "workload: {{sequence_length: {}, global_batch: {}, micro_batch: 1, precision: fp16}}\n"
       "parallelism: {}\n"
       "memory: {}\n",
-      kLayers, hidden, hidden / 128, 4 * hidden, m.link, m.gpus, m.memory, m.cores, m.drives,
+      m.layers, hidden, hidden / 128, 4 * hidden, m.link, m.gpus, m.memory, m.cores, m.drives,
       m.drives, system, kSequence, m.gpus, parallelism, memory);
 }
 
@@ -134,6 +135,25 @@ TEST_CASE("ZeRO-Infinity: optimizer states need four times that", "[laws]") {
   const double compute = seconds(text(kFast));
   const double published = infinity_flops() / compute / (kSequence / 4.0);
   const double simulated = crossing(compute, [&](double drives) { return seconds(text(drives)); });
+  INFO("published " << published << ", simulated " << simulated);
+  CHECK(std::abs(simulated / published - 1) < 0.15);
+}
+
+TEST_CASE("ZeRO-Infinity: activation checkpoints need peak / (24 h) of bandwidth", "[laws]") {
+  // Many layers, beside which what embedding and head keep is little.
+  constexpr std::int64_t kMany = 32;
+  const auto text = [](double link) {
+    Machine machine{1, link};
+    machine.layers = kMany;
+    return job_on(machine, "deepspeed, reuse_elements: 0, zero3_overlaps: false",
+                  "{sharding: zero3, overlap: {grad_reduce: false, param_gather: false}}",
+                  "{recompute: full, offload: {activations: cpu, overlap: false, prefetch: 0}}");
+  };
+  const double compute = seconds(text(kFast));
+  const double published = infinity_flops() * kMany / kLayers / compute / (24.0 * kHidden);
+  const double share = link_rate(1e10) / 1e10;
+  const double simulated =
+      share * crossing(compute, [&](double link) { return seconds(text(link)); });
   INFO("published " << published << ", simulated " << simulated);
   CHECK(std::abs(simulated / published - 1) < 0.15);
 }
