@@ -174,6 +174,9 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
   std::int64_t activations = budget - peaks_of(redone, labels).others;
   // What the orders change beside activations (gathered parameters of units that run again
   // together) shows in their own peak.
+  // Chunks do not all peak at once: what is left over is given out again.
+  std::optional<program::Program> best;
+  Recomputed of_best;
   for (int n = 0; n < kAttempts && activations > 0; ++n) {
     auto orders = probe.optimal_orders(activations);
     if (!orders) {
@@ -181,10 +184,15 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
     }
     program::Program out = built(context, stage, std::move(*orders), found);
     const std::int64_t peak = peaks_of(out, labels).all;
-    if (peak <= budget) {
-      return out;
+    if (peak <= budget && (!best || found.flops.front() < of_best.flops.front())) {
+      best = std::move(out);
+      of_best = found;
     }
     activations -= peak - budget;
+  }
+  if (best) {
+    found = of_best;
+    return std::move(*best);
   }
   // Gathered parameters may leave orders of one layer at a time alone: the fewest that fit.
   int low = -1;
