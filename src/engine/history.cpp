@@ -110,11 +110,60 @@ std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t ori
   return out;
 }
 
+std::int64_t History::end_of(std::uint32_t rs, std::uint64_t ordinal, std::int64_t period) const {
+  const std::uint32_t count = machine_.stream(rs).count;
+  const auto at = static_cast<std::uint32_t>(ordinal);
+  if (const Span* x = find(rs, at)) {
+    return x->end;
+  }
+  const Span* y = at >= count ? find(rs, at - count) : nullptr;
+  return y == nullptr ? kNever : y->end + period;
+}
+
+namespace {
+
+// Outstanding kernels of a stream before a launch waits (CUDA; measured by many, documented nowhere).
+constexpr std::uint32_t kLaunchQueue = 1024;
+
+// A stream's launches as the host issues them.
+struct Queue {
+  std::vector<std::uint32_t> launches;  // up to and with each of the step's tasks
+  std::uint32_t issued = 0;             // tasks of this step
+  std::uint32_t held = 0;               // of them and those of the step before: left the queue
+};
+
+}  // namespace
+
 std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
                                                   std::int64_t origin, std::int64_t period) const {
   const Program& p = *machine_.program(rank).source;
+  const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
-  std::vector<std::uint32_t> issued(p.streams.size(), 0);
+  std::vector<Queue> queues(p.streams.size());
+  for (const program::Task& t : p.tasks) {
+    auto& sums = queues[t.stream].launches;
+    sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
+  }
+  // The host issues the next task of stream `s`: what must have ended before its queue takes it.
+  std::int64_t held_until = kNever;
+  const auto issue = [&](std::uint32_t s) {
+    Queue& q = queues[s];
+    const std::uint32_t all = q.launches.back();
+    const std::uint64_t now = std::uint64_t{all} + q.launches[q.issued++];
+    // Counted from the start of the step before.
+    const auto sum = [&](std::uint32_t task) {
+      const auto n = static_cast<std::uint32_t>(q.launches.size());
+      return task < n ? std::uint64_t{q.launches[task]} : std::uint64_t{all} + q.launches[task - n];
+    };
+    const std::uint32_t before = q.held;
+    while (sum(q.held) + kLaunchQueue <= now) {
+      ++q.held;
+    }
+    if (q.held > before && (step > 0 || q.held > q.launches.size())) {
+      const std::uint64_t ordinal = std::uint64_t{step} * q.launches.size() + q.held - 1;
+      held_until = std::max(held_until, end_of(first + s, ordinal - q.launches.size(), period));
+    }
+  };
   std::uint32_t next = 0;
   std::uint32_t segment = 0;
   std::int64_t offset = 0;
@@ -126,7 +175,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
       case HostKind::launch:
         offset += op.duration * op.count;
         for (std::uint32_t k = 0; k < op.count; ++k) {
-          ++issued[p.tasks[next++].stream];
+          issue(p.tasks[next++].stream);
         }
         break;
       case HostKind::sync:
@@ -138,7 +187,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
         program::MemoryEvent e;
         std::int64_t base = 0;
         machine_.segment_base(rank, step, segment, base);
-        e.time = base + offset - origin;
+        e.time = std::max(base + offset, held_until) - origin;
         e.safe = e.time;
         e.buffer = op.buffer;
         e.allocate = op.kind == HostKind::allocate;
@@ -146,18 +195,11 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
           if ((op.streams >> k & 1U) == 0 || k == p.buffers[op.buffer].stream) {
             continue;  // a block's own stream takes it again in order
           }
-          const std::uint32_t rs = machine_.rank(rank).first_stream + k;
-          const std::uint64_t upto = std::uint64_t{step} * machine_.stream(rs).count + issued[k];
-          if (upto == 0) {
-            continue;
-          }
-          const auto last = static_cast<std::uint32_t>(upto - 1);
-          if (const Span* x = find(rs, last)) {
-            e.safe = std::max(e.safe, x->end - origin);
-          } else if (const Span* y = last >= machine_.stream(rs).count
-                                         ? find(rs, last - machine_.stream(rs).count)
-                                         : nullptr) {
-            e.safe = std::max(e.safe, y->end + period - origin);
+          const std::uint64_t upto =
+              std::uint64_t{step} * machine_.stream(first + k).count + queues[k].issued;
+          if (upto > 0) {
+            const std::int64_t end = end_of(first + k, upto - 1, period);
+            e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
           }
         }
         out.push_back(e);

@@ -1,7 +1,7 @@
 // The host runs ahead of the device until a sync that does not hold. At the end of a step it goes
 // on with the next, but never more than one step ahead: step h is not begun before the compute
 // stream has completed step h - 2. (The depth of the device's launch queue, 1024 kernels under
-// CUDA, is not modelled: it only moves host times that nothing waits for.)
+// CUDA, holds back allocator traces alone, History::memory: no task waits for it.)
 #include <algorithm>
 
 #include "machine.h"

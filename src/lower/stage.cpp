@@ -215,7 +215,8 @@ void StageBuilder::issue(const Item& item) {
   switch (item.kind) {
     case Item::Kind::kernel:
       b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
-                launch_ * item.kernels, item.slowdown);
+                launch_ * item.kernels, item.slowdown)
+          .launches = static_cast<std::uint16_t>(item.kernels + item.more);
       b_.host_work(launch_ * item.more);
       break;
     case Item::Kind::collective:
@@ -263,7 +264,8 @@ void StageBuilder::memory_kernel(double bytes, cost::MemoryOp op, Category categ
   const cost::Priced priced =
       context_.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
   b_.kernel(compute_, priced.time.count(), priced.curve, category,
-            context_.passes.labels->id(label), launch_ * launches);
+            context_.passes.labels->id(label), launch_ * launches)
+      .launches = static_cast<std::uint16_t>(std::min(launches, 0xffff));
 }
 
 void StageBuilder::tensor_collective(cost::Collective op, std::int64_t bytes, Category category,

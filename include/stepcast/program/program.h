@@ -78,6 +78,7 @@ struct Task {
   std::uint16_t transfers = 0;
   CurveId curve = 0;  // kernel: the curve that priced it
   std::uint16_t micro_batch = 0xffff;
+  std::uint16_t launches = 1;  // that the host issues for it: merged kernels are many
   std::uint8_t slowdown = 0;  // kernel: row of World::slowdowns. 0: never slowed
   StreamIndex stream = 0;
   TaskKind kind = TaskKind::kernel;
