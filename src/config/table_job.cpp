@@ -96,6 +96,10 @@ const Table<Finetune>& finetune_table() {
       integer("rank", &Finetune::rank, 1, kWide,
               "Rank of an adapter's product, or width of its bottleneck."),
       targets(),
+      number("dropout", &Finetune::dropout, 0, 0.999,
+             "Dropout of what LoRA's products read (PEFT's lora_dropout)."),
+      boolean("double_quantized", &Finetune::double_quantized,
+              "qlora: the constants of blocks are quantised as well; false: fp32, one in 64."),
   };
   return table;
 }

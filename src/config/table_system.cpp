@@ -187,6 +187,10 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
+      boolean("packed_qkv", &System::packed_qkv,
+              "One projection for queries, keys and values; Megatron's always is."),
+      boolean("quantized_inputs", &System::quantized_inputs,
+              "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
               "The optimizer updates many tensors a kernel."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
@@ -207,6 +211,9 @@ const Table<System>& system_table() {
               "Gradients live in the buckets (DDP's gradient_as_bucket_view)."),
       boolean("flat_parameters", &System::flat_parameters,
               "A fully sharded unit is one flat parameter: nothing is copied in or out (FSDP1)."),
+      boolean("wraps_ends", &System::wraps_ends,
+              "Embedding and head are units of their own; else they stay whole from forward to "
+              "backward."),
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
               "Layers that zero3 gathers together."),
       choice(

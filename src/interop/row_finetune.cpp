@@ -57,6 +57,14 @@ std::optional<Skipped> RowBuilder::write_finetune(Json& w) {
       break;
     }
     Json f = {{"rank", recipe.rank}, {"targets", recipe.targets}};
+    if (recipe.dropout > 0) {
+      f["dropout"] = recipe.dropout;
+    }
+    // "quant=bnb.nf4" against "quant=bnb.nf4-dq".
+    const std::string precision = row["precision"].text();
+    if (kind == "qlora" && contains(precision, "nf4") && !contains(precision, "nf4-dq")) {
+      f["double_quantized"] = false;
+    }
     w["finetune"] = {{kind, f}};
     assume(recipe.source, kFinetuneUnknown, kFinetuneMemoryUnknown);
     return std::nullopt;

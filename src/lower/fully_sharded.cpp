@@ -28,9 +28,10 @@ std::int64_t gathered_elements(const Wrap& w, double element_bytes) {
 // ---------------------------------------------------------------- what is gathered together
 void StageBuilder::make_wraps() {
   auto& s = data_parallel_;
-  // Embedding and head belong to FSDP's root, which stays whole until its backward; DeepSpeed's
-  // modules are all alike.
-  const bool roots = job_.system.family != job::System::Family::deepspeed;
+  // Embedding and head belong to FSDP's root, which stays whole until its backward, unless they are
+  // wrapped themselves; DeepSpeed's modules are all alike.
+  const bool roots =
+      job_.system.family != job::System::Family::deepspeed && !job_.system.wraps_ends;
   const int together = std::max(1, job_.system.unit_layers);
   s.wrap.resize(units_.size());
   for (std::size_t c = 0; c < units_.size(); ++c) {

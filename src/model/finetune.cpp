@@ -5,7 +5,7 @@
 //      width r trains 2 r h + r + h. The base keeps its products forward and for the gradient of
 //      its input; those for its own gradient go, and with them the inputs that they would have
 //      kept.
-// Dropout of LoRA's input and norms trained beside adapters are left out.
+// Norms trained beside adapters are left out.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -17,6 +17,8 @@ namespace {
 
 // NF4: half a byte, and a double-quantised constant of 0.127 bits an element (QLoRA, section 3).
 constexpr double kNf4Bytes = 0.5 + 0.127 / 8;
+// And without double quantisation: an fp32 constant a block of 64.
+constexpr double kNf4PlainBytes = 0.5 + 4.0 / 64;
 // bitsandbytes, functional.dequantize_4bit: constants, their offset, values.
 constexpr int kDequantizeKernels = 3;
 
@@ -116,6 +118,9 @@ class Adapted {
     }
     const bool quantized = op.frozen_width > 0;
     if (quantized) {
+      if (b_.style.quantized_inputs) {
+        op.saved.insert(op.saved.end(), read.begin(), read.end());
+      }
       from.push_back(add_dequantize(op));
     }
     const std::vector<Node> sources(from.begin(), from.end() - (quantized ? 1 : 0));
@@ -130,8 +135,13 @@ class Adapted {
       });
       // Columns of a packed projection: their sum is scattered into the whole width.
       const bool scattered = op.name == "qkv" && b_.fused_projection() && adapted.size() < parts;
-      for (const Target& target : adapted) {
-        node = add_low_rank(op, target, read, sources, node, scattered);
+      std::vector<Node> reads = sources;
+      for (std::size_t k = 0; k < adapted.size(); ++k) {
+        // PEFT's modules drop out apart; of a packed projection all parts read one result.
+        if (fine.dropout > 0 && (k == 0 || !scattered)) {
+          reads = {add_dropout(op, adapted[k], read, sources)};
+        }
+        node = add_low_rank(op, adapted[k], read, reads, node, scattered);
       }
     }
     node_[static_cast<int>(i)] = node;
@@ -142,7 +152,7 @@ class Adapted {
     op.parameters = 0;
     const bool inside = op.module != Module::head && op.module != Module::embedding;
     if (product && inside && b_.style.finetune.kind == job::Finetune::Kind::qlora) {
-      op.frozen_width = kNf4Bytes;
+      op.frozen_width = b_.style.finetune.double_quantized ? kNf4Bytes : kNf4PlainBytes;
     }
     if (product) {
       op.weight_grad = Flops(0.0);
@@ -165,6 +175,21 @@ class Adapted {
     moves(made, moved, moved, kDequantizeKernels, kDequantizeKernels);
     made.forward_temporary = made.backward_temporary = Bytes(static_cast<std::int64_t>(wide));
     return put(std::move(made), {});
+  }
+
+  // Keeps a mask of one byte an element; what it makes takes the place of what was read.
+  Node add_dropout(const Operator& base, const Target& target, std::vector<Saved>& read,
+                   const std::vector<Node>& from) {
+    const std::int64_t bytes = base.gemm->m * base.gemm->k * base.gemm->batch * b_.element;
+    Operator op = named("", OpKind::dropout, base.module);
+    op.name = std::string("lora_") + target.name + "_dropout";
+    const Tensor mask = b_.tensor(bytes / b_.element);
+    moves(op, 2 * bytes + mask.bytes, 2 * bytes + mask.bytes, 1, 1);
+    op.forward_output = Bytes(bytes);
+    keep(op, "mask", mask);
+    const Tensor dropped = b_.tensor(bytes);
+    read = {{"input", Bytes(dropped.bytes), dropped.storage}};
+    return put(std::move(op), from);
   }
 
   // y + B A x: A of r x d_in, B of d_out x r.

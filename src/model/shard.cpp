@@ -132,7 +132,8 @@ Style style_of(const job::Job& job) {
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;
   s.fused_rotary = job.system.fused_rotary;
   s.compiled = job.kernels.compile;
-  s.fused_qkv = job.system.family == job::System::Family::megatron;
+  s.quantized_inputs = job.system.quantized_inputs;
+  s.fused_qkv = job.system.family == job::System::Family::megatron || job.system.packed_qkv;
   s.fused_linear_bias = s.compiled;
   return s;
 }

@@ -243,6 +243,8 @@ struct Finetune {
   enum class Kind { none, lora, qlora, adapter } kind = Kind::none;
   int rank = 16;                                  // of a LoRA product; adapter: its bottleneck width
   std::vector<std::string> targets = {"q", "v"};  // modules with an adapter (PEFT's default for Llama)
+  double dropout = 0;                             // of what a LoRA product reads (lora_dropout)
+  bool double_quantized = true;                   // qlora: the constants of its blocks are quantised as well
 };
 
 struct Workload {
@@ -434,8 +436,10 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool fused_optimizer = true;                // multi-tensor Adam in few kernels
-  bool transformer_engine = false;            // its GEMM workspace comes on top of cuBLAS's
+  bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
+  bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
+  bool fused_optimizer = true;      // multi-tensor Adam in few kernels
+  bool transformer_engine = false;  // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 
   // Data parallelism.
@@ -446,6 +450,7 @@ struct System {
 
   bool gradient_bucket_view = false;  // DDP's gradient_as_bucket_view: gradients live in the buckets
   bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
+  bool wraps_ends = false;            // embedding and head are units of their own; else the root's, whole until its backward
   int unit_layers = 1;                // layers that are gathered together
   // When the gather of the next unit is issued: none (when its turn comes), implicit (as soon as the host gets there, on
   // a stream of its own), explicit (before this unit computes); FSDP1's BACKWARD_PRE is explicit, BACKWARD_POST implicit.

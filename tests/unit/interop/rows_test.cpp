@@ -123,6 +123,7 @@ TEST_CASE("adapters take the framework's own rank and modules, and widen memory'
   CHECK(litgpt.kind == Kind::lora);
   CHECK(litgpt.rank == 8);
   CHECK(litgpt.targets == std::vector<std::string>{"q", "v"});
+  CHECK(litgpt.dropout == 0.05);
   const auto qwen = job_of(tuned("HF Trainer + DeepSpeed", "qlora"));
   CHECK(qwen.workload.finetune.kind == Kind::qlora);
   CHECK(qwen.workload.finetune.rank == 64);

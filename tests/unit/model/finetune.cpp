@@ -130,3 +130,25 @@ TEST_CASE("A packed projection has one pair of matrices when all of it is adapte
   CHECK(parts.saved - totals(m, {Kind::lora, 8, {"q"}}, 1, true).saved ==
         32LL * 2048 * 2 * (4096 + 8));
 }
+
+TEST_CASE("LoRA's dropout keeps a mask and its result, of a packed projection once") {
+  const job::Model m = test::llama("llama-2-7b", 32, 4096, 32, 32, 11008, 32000);
+  const auto saved = [&](std::vector<std::string> targets, double dropout, bool packed) {
+    return totals(m, {Kind::lora, 8, std::move(targets), dropout}, 1, packed).saved;
+  };
+  const std::int64_t mask = 32LL * 2048 * 4096;
+  // The norm's output is read by frozen products alone, and dropped.
+  CHECK(saved({"q"}, 0.05, false) - saved({"q"}, 0, false) == mask);
+  CHECK(saved({"q", "v"}, 0.05, true) - saved({"q", "v"}, 0, true) == mask);
+  CHECK(saved({"q", "v"}, 0.05, false) - saved({"q", "v"}, 0, false) == 2 * mask + 2 * mask);
+}
+
+TEST_CASE("Without double quantisation a block of 64 has an fp32 constant") {
+  const job::Model m = test::llama3_8b();
+  job::Finetune plain{Kind::qlora, 16, kAll};
+  const double twice = totals(m, plain).frozen_bytes;
+  plain.double_quantized = false;
+  const std::int64_t matrices = 32LL * (4096 * (4096 + 2 * 1024) + 4096 * 4096 + 3 * 4096 * 14336);
+  CHECK(totals(m, plain).frozen_bytes - twice ==
+        Approx((4.0 / 64 - 0.127 / 8) * static_cast<double>(matrices)));
+}
