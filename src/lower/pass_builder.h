@@ -105,6 +105,7 @@ class PassBuilder {
   bool context_product(std::size_t i, bool backward, program::Category category, Items& out);
   // Bytes that live while it runs, beside what the operator has alone.
   std::int64_t context_temporary(const Operator& op, bool backward) const;
+  std::int64_t context_kept(const Operator& op) const;
 
   // passes_expert.cpp. Dispatch and return of tokens around the operators of a mixture of experts.
   void expert_before(std::size_t i, Items& out);

@@ -269,8 +269,9 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   }
   weight_ = true;
   const auto& memory_job = plan_.job.memory;
-  const bool fused = plan_.job.system.gradient_accumulation_fusion &&
-                     memory_job.dtypes.gradients == job::DType::fp32;
+  // Into 16-bit main gradients as well (Megatron-LM, core/tensor_parallel/layers.py:
+  // wgrad_gemm_accum_fp32, wgrad_gemm_accum_fp16).
+  const bool fused = plan_.job.system.gradient_accumulation_fusion;
   if (!tensor_product(i, wgrad, cost::Layout::weight_grad, Category::compute, out)) {
     kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), launches(op),
            Category::compute, op.name + " wgrad");

@@ -14,6 +14,7 @@ TensorRules PassBuilder::tensor_rules(std::size_t i) const {
   const Operator& op = graph_.operators[i];
   TensorRules out;
   out.forward = context_temporary(op, false);
+  out.kept = context_kept(op);
   out.input_grad = context_temporary(op, true);
   out.cast = quantised(op);
   out.share = operand_width(op) / width_;
@@ -60,9 +61,8 @@ void PassBuilder::count_memory(Passes& out) const {
   for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
     options.rules.push_back(tensor_rules(i));
   }
-  out.memory = unit_memory(graph_, options, [this](const std::string& text) {
-    return context_.labels->id(text);
-  });
+  out.memory = unit_memory(graph_, options,
+                           [this](const std::string& text) { return context_.labels->id(text); });
   out.saved = out.memory.saved.bytes;
   out.weight_inputs = out.memory.weight_inputs.bytes;
   out.output_gradients = out.memory.output_gradients.bytes;
@@ -80,8 +80,7 @@ void PassBuilder::count_memory(Passes& out) const {
 bool PassBuilder::dummy_kept(const Operator& op) const {
   const auto& job = plan_.job;
   return job.system.transformer_engine && job.system.gradient_accumulation_fusion &&
-         job.memory.dtypes.gradients == job::DType::fp32 && op.gemm && op.parameters > 0 &&
-         op.kind != OpKind::router && op.module != model::Module::head;
+         op.gemm && op.parameters > 0 && op.kind != OpKind::router && op.module != model::Module::head;
 }
 
 }  // namespace stepcast::lower

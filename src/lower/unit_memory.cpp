@@ -22,8 +22,8 @@ constexpr std::uint16_t kEnd = 0xffff;  // behind the pass
 // Names of kept tensors that the operator reads; the others it makes.
 bool reads(const model::Saved& saved) {
   static constexpr std::array<std::string_view, 8> kRead = {
-      "input", "qkv", "repeated_kv", "gate", "gate_input", "shared_output", "expert_output",
-      "latent"};
+      "input",      "qkv",           "repeated_kv",   "gate",
+      "gate_input", "shared_output", "expert_output", "latent"};
   return std::find(kRead.begin(), kRead.end(), saved.name) != kRead.end();
 }
 
@@ -85,7 +85,7 @@ class UnitTensors {
     bool weight_input = false;  // read by the weight gradients of products
     bool cast = false;          // a copy of fewer bits
     bool unit_input = false;
-    bool again = false;         // made again in the backward pass
+    bool again = false;  // made again in the backward pass
   };
   struct Gradient {
     std::int64_t bytes = 0;
@@ -134,7 +134,8 @@ class UnitTensors {
   std::size_t value_of(std::size_t i, const model::Saved& saved) const {
     const std::int64_t bytes = saved.bytes.count();
     if (!reads(saved)) {
-      const bool own = saved.name == "output" || saved.name == "probabilities" || saved.name == "logits";
+      const bool own =
+          saved.name == "output" || saved.name == "probabilities" || saved.name == "logits";
       return own && result(i) == bytes ? i : kNoValue;
     }
     for (auto p = from_[i].rbegin(); p != from_[i].rend(); ++p) {
@@ -191,6 +192,15 @@ class UnitTensors {
       k.bytes = o_.held;
       k.label = label("kept to run again");
       kept_.push_back(k);
+    }
+    for (std::size_t i = 0; i < n_; ++i) {
+      if (o_.rules[i].kept > 0) {
+        Kept k;
+        k.bytes = o_.rules[i].kept;
+        k.label = label(ops_[i].name + " copy");
+        k.made = k.first = k.last_read = i;
+        kept_.push_back(k);
+      }
     }
     for (Kept& k : kept_) {
       k.first = k.first == kNoValue ? k.made : k.first;
@@ -261,7 +271,7 @@ class UnitTensors {
       return s.name == "dropout_mask";
     });
     return (op.gradient == Operator::Gradient::handed_on && !(dropped && which == 0)) ||
-           op.backward_kernels == 0;
+           op.kind == OpKind::embedding || op.backward_kernels == 0;
   }
 
   void backward_pass(bool split) {
@@ -286,7 +296,7 @@ class UnitTensors {
       }
       for (std::size_t k = 0; k < from_[i].size(); ++k) {
         const std::size_t p = from_[i][k];
-        if (op.kind == OpKind::embedding || result(p) == 0) {
+        if (result(p) == 0) {
           continue;
         }
         std::size_t part = 0;
@@ -380,7 +390,7 @@ class UnitTensors {
   const UnitOptions& o_;
   const LabelOf& label_;
   std::size_t n_;
-  std::int64_t input_;  // bytes of the unit's input
+  std::int64_t input_;                          // bytes of the unit's input
   std::vector<std::vector<std::size_t>> from_;  // by operator, the values that it reads
   std::vector<std::size_t> last_reader_;        // by value
   std::vector<bool> read_;

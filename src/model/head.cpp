@@ -49,12 +49,6 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     case job::LossKernel::eager: {
       moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
-      if (b.style.compiled) {
-        // Inductor fuses cast and softmax into passes over the logits, which it keeps; statistics
-        // are a row each.
-        keep(op, "input", half_logits);
-        break;
-      }
       // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps its result alone, so
       // the fp32 copy lives while it runs. Back, that of the likelihood is a whole tensor beside
       // log_softmax's own; the cast comes after.

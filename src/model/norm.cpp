@@ -21,7 +21,11 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   // over the row, and three of the square's. All are gone when the input's own gradient is cast.
   op.backward_temporary = Bytes((5 * 4 - e) * elements);
   op.forward_temporary = Bytes(4 * elements);
-  keep(op, "upcast", b.tensor(4 * elements));
+  if (e < 4) {
+    keep(op, "upcast", b.tensor(4 * elements));
+  } else {
+    keep(op, "input", input);  // there is nothing to cast
+  }
   keep(op, "normed", b.tensor(elements * e));
 }
 

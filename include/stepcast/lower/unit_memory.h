@@ -31,10 +31,10 @@ struct TensorList {
 };
 
 struct UnitMemory {
-  TensorList saved;             // from F to B: both of
-  TensorList kept;              // from F to I
-  TensorList weight_inputs;     // what products of weight gradients read, to W
-  TensorList saved_again;       // `saved` and `kept` of a unit that runs again from its input
+  TensorList saved;          // from F to B: both of
+  TensorList kept;           // from F to I
+  TensorList weight_inputs;  // what products of weight gradients read, to W
+  TensorList saved_again;    // `saved` and `kept` of a unit that runs again from its input
   TensorList kept_again;
   TensorList remade;            // by operators that run again, in the backward pass (a part of its
                                 // temporaries), and of that what weight gradients read
@@ -52,6 +52,7 @@ struct TensorRules {
   std::int64_t backward = 0;         // with the weight gradient
   std::int64_t input_grad = 0;       // without
   std::int64_t weight_gradient = 0;  // bytes of one that is given up behind it
+  std::int64_t kept = 0;             // bytes that it keeps beside what it saves
   int scattered = 1;                 // its result is cut into so many parts, of which one stays
   bool cast = false;                 // of what it reads as a product a copy is kept
   double share = 1;                  // the copy's bytes over the tensor's
@@ -68,8 +69,7 @@ struct UnitOptions {
   bool retained = false;
 };
 using LabelOf = std::function<std::uint32_t(const std::string&)>;
-UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options,
-                       const LabelOf& label);
+UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options, const LabelOf& label);
 
 // What the tensors of one pass add at most to `counted` bytes that are taken to stand throughout:
 // the sum of all that live at once, less `counted`; not below zero. A block lives from before
