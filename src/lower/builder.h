@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "slowdown.h"
-#include "stepcast/program/program.h"
 #include "stepcast/lower/unit_memory.h"
+#include "stepcast/program/program.h"
 
 namespace stepcast::lower {
 
@@ -78,7 +78,7 @@ class Builder {
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
   std::unordered_map<const TensorList*, std::uint32_t> first_block_;
-  std::vector<std::size_t> whole_step_;              // indices into program.waits
+  std::vector<std::size_t> whole_step_;  // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;
 };

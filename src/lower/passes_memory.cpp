@@ -79,8 +79,8 @@ void PassBuilder::count_memory(Passes& out) const {
 // projection is Megatron-LM's own.
 bool PassBuilder::dummy_kept(const Operator& op) const {
   const auto& job = plan_.job;
-  return job.system.transformer_engine && job.system.gradient_accumulation_fusion &&
-         op.gemm && op.parameters > 0 && op.kind != OpKind::router && op.module != model::Module::head;
+  return job.system.transformer_engine && job.system.gradient_accumulation_fusion && op.gemm &&
+         op.parameters > 0 && op.kind != OpKind::router && op.module != model::Module::head;
 }
 
 }  // namespace stepcast::lower

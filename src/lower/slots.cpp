@@ -56,9 +56,9 @@ bool StageBuilder::next_unit(Run& run) {
       break;
     case Pass::weight_grad:
       run.items = &units[run.unit].passes->weight_grad;
-      run.temporary = b_.allocate(units[run.unit].passes->memory.weight_grad,
-                                  MemoryCategory::activations,
-                                  context_.passes.labels->id("weight gradients"), true);
+      run.temporary =
+          b_.allocate(units[run.unit].passes->memory.weight_grad, MemoryCategory::activations,
+                      context_.passes.labels->id("weight gradients"), true);
       break;
     default:
       open_backward(run);
@@ -81,8 +81,8 @@ void StageBuilder::open_forward(Run& run) {
   const UnitMemory& memory = unit.passes->memory;
   if (const Journey* moves = journey(chunk, run.unit, micro_batch)) {
     const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(unit);
-    kept.activations = b_.allocate(kept_bytes(unit) - inputs - moves->bytes,
-                                   MemoryCategory::activations, label);
+    kept.activations =
+        b_.allocate(kept_bytes(unit) - inputs - moves->bytes, MemoryCategory::activations, label);
     kept.moved = b_.allocate(moves->bytes, MemoryCategory::activations, label);
     kept.inputs = b_.allocate(inputs - moves->inputs, MemoryCategory::activations, label);
     kept.moved_inputs = b_.allocate(moves->inputs, MemoryCategory::activations, label);
@@ -94,9 +94,9 @@ void StageBuilder::open_forward(Run& run) {
   } else {
     kept.activations = b_.allocate(memory.saved, MemoryCategory::activations, label, false);
   }
-  run.temporary = b_.allocate(unit.recomputed ? memory.unkept : memory.forward,
-                              MemoryCategory::activations,
-                              context_.passes.labels->id("forward temporaries"), true);
+  run.temporary =
+      b_.allocate(unit.recomputed ? memory.unkept : memory.forward, MemoryCategory::activations,
+                  context_.passes.labels->id("forward temporaries"), true);
   run.items = &unit.passes->forward;
 }
 
@@ -117,10 +117,9 @@ void StageBuilder::open_backward(Run& run) {
         b_.allocate(unit.passes->memory.output_gradients, MemoryCategory::activations,
                     context_.passes.labels->id("output gradients"), false);
   }
-  run.temporary =
-      b_.allocate(split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
-                  MemoryCategory::activations, context_.passes.labels->id("backward temporaries"),
-                  true);
+  run.temporary = b_.allocate(split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
+                              MemoryCategory::activations,
+                              context_.passes.labels->id("backward temporaries"), true);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
 

@@ -367,8 +367,9 @@ class UnitTensors {
         }
       }
     }
-    for (TensorList* list : {&out_.saved, &out_.kept, &out_.weight_inputs, &out_.saved_again,
-                             &out_.kept_again, &out_.remade, &out_.remade_inputs, &out_.output_gradients}) {
+    for (TensorList* list :
+         {&out_.saved, &out_.kept, &out_.weight_inputs, &out_.saved_again, &out_.kept_again,
+          &out_.remade, &out_.remade_inputs, &out_.output_gradients}) {
       list->bytes = sum(list->blocks);
     }
     for (std::size_t i = n_; i-- > 0;) {

@@ -138,8 +138,12 @@ std::int64_t cross_entropy(const OperatorCase& row) {
   s.style.loss = liger ? job::LossKernel::fused : job::LossKernel::eager;
   const std::int64_t tokens = s.shard.sequence_length;
   const std::int64_t logits = tokens * s.model.vocab * 4;
-  // The gradient that overwrites the logits becomes theirs. Class numbers are 64 bits.
-  return peak(piece(Piece::loss, s), {logits, rounded(8 * tokens) + (liger ? 0 : logits)}, 4);
+  OperatorGraph graph = piece(Piece::loss, s);
+  if (liger) {  // the gradient overwrites the logits and becomes theirs
+    graph.operators.front().saved.front().name = "input";
+  }
+  // Class numbers are 64 bits.
+  return peak(graph, {logits, rounded(8 * tokens) + (liger ? 0 : logits)}, 4);
 }
 
 // Both providers' modules are made, each with its projection.

@@ -36,8 +36,8 @@ struct UnitMemory {
   TensorList weight_inputs;  // what products of weight gradients read, to W
   TensorList saved_again;    // `saved` and `kept` of a unit that runs again from its input
   TensorList kept_again;
-  TensorList remade;            // by operators that run again, in the backward pass (a part of its
-                                // temporaries), and of that what weight gradients read
+  TensorList remade;  // by operators that run again, in the backward pass (a part of its
+                      // temporaries), and of that what weight gradients read
   TensorList remade_inputs;
   TensorList output_gradients;  // and made by I for them
   TensorList forward;           // temporaries beside what is kept
