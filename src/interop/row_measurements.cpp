@@ -18,7 +18,7 @@ struct Name {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 // Some files print mfu in percent: see fraction().
-constexpr std::array<Name, 19> kNames{{
+constexpr std::array<Name, 20> kNames{{
     {"iteration_s", "step_time", "", 1},
     {"tflops_per_gpu", "throughput", "flops_per_gpu", 1e12},
     {"tokens_per_s_per_gpu", "throughput", "tokens_per_gpu", 1},
@@ -36,6 +36,7 @@ constexpr std::array<Name, 19> kNames{{
     {"peak_reserved_gib", "peak_memory", "", kGiB},
     {"peak_allocated_gib", "peak_memory", "", kGiB},
     {"peak_active_gib", "peak_memory", "", kGiB},
+    {"peak_memory_mib", "peak_memory", "", 1024.0 * 1024.0},
     {"nvidia_smi_gb", "peak_memory", "", 1e9},
     {"oom", "oom", "", 1},
 }};

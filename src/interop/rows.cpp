@@ -10,14 +10,16 @@ namespace {
 
 using text::Value;
 
-// Fields that no job may depend on. `verified` and `gpu` only repeat what others say.
+// Fields that no job may depend on. `verified` and `gpu` only repeat what others say, but for the
+// device of a row that measures an operator; p20 and p80 are measured.
 constexpr std::array kNotConfiguration{
     std::string_view{"id"},          std::string_view{"source"},
     std::string_view{"value"},       std::string_view{"other_metrics"},
     std::string_view{"notes"},       std::string_view{"metric"},
     std::string_view{"memory_kind"}, std::string_view{"flops_convention"},
     std::string_view{"verified"},    std::string_view{"gpu"},
-    std::string_view{"inferred"},    std::string_view{"command"}};
+    std::string_view{"inferred"},    std::string_view{"command"},
+    std::string_view{"p20"},         std::string_view{"p80"}};
 
 void drop(Value& map, std::string_view key) {
   std::erase_if(map.entries, [&](const Value::Entry& entry) { return entry.key == key; });
@@ -51,7 +53,9 @@ PublishedRow take_apart(const Value& row, const std::string& file) {
 
   Value configuration = row;
   for (const std::string_view key : kNotConfiguration) {
-    drop(configuration, key);
+    if (key != "gpu" || !all["level"].present()) {
+      drop(configuration, key);
+    }
   }
   if (Value* model = child(configuration, "model")) {
     drop(*model, "name");

@@ -149,6 +149,26 @@ std::uint32_t Builder::allocate(std::int64_t bytes, program::MemoryCategory cate
   return id;
 }
 
+std::uint32_t Builder::allocate(const TensorList& list, program::MemoryCategory category,
+                                std::uint32_t label, bool transient) {
+  if (list.blocks.empty()) {
+    return kNone;
+  }
+  const auto [at, fresh] =
+      first_block_.try_emplace(&list, static_cast<std::uint32_t>(program.blocks.size()));
+  if (fresh) {
+    program.blocks.insert(program.blocks.end(), list.blocks.begin(), list.blocks.end());
+  }
+  program::Buffer buffer{Bytes(list.bytes), category, 0, false, label};
+  buffer.first_block = at->second;
+  buffer.blocks = static_cast<std::uint32_t>(list.blocks.size());
+  buffer.transient = transient;
+  program.buffers.push_back(buffer);
+  const auto id = static_cast<std::uint32_t>(program.buffers.size() - 1);
+  allocate(id);
+  return id;
+}
+
 std::uint32_t Builder::declare(std::int64_t bytes, program::MemoryCategory category,
                                std::uint32_t label) {
   if (bytes <= 0) {

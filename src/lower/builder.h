@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "slowdown.h"
+#include "stepcast/lower/unit_memory.h"
 #include "stepcast/program/program.h"
 
 namespace stepcast::lower {
@@ -51,6 +53,9 @@ class Builder {
   // A buffer allocated here in host order; 0 bytes give kNone, which release() ignores.
   std::uint32_t allocate(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label,
                          program::StreamIndex stream = 0);
+  // The tensors of a list; buffers of one list share their blocks, so the list must outlive this.
+  std::uint32_t allocate(const TensorList& list, program::MemoryCategory category,
+                         std::uint32_t label, bool transient);
   // A buffer that outlives its step: released early in each step, allocated again later in it.
   std::uint32_t declare(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label);
   void allocate(std::uint32_t buffer);
@@ -72,7 +77,8 @@ class Builder {
  private:
   std::vector<std::uint32_t> issued_;
   std::vector<std::vector<program::Wait>> pending_;  // by waiting stream
-  std::vector<std::size_t> whole_step_;              // indices into program.waits
+  std::unordered_map<const TensorList*, std::uint32_t> first_block_;
+  std::vector<std::size_t> whole_step_;  // indices into program.waits
   std::uint16_t micro_batch_ = 0xffff;
   std::uint8_t chunk_ = 0;
 };

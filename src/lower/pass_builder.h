@@ -35,7 +35,12 @@ class PassBuilder {
   Array shaped(const model::Operator& op, std::int64_t elements, bool apart) const;
   void again(std::size_t i, Items& out);
   void count(Passes& out) const;
-  void count_policy(Passes& out) const;
+  std::int64_t count_policy() const;
+  // passes_memory.cpp
+  void count_memory(Passes& out) const;
+  TensorRules tensor_rules(std::size_t i) const;
+  bool dummy_kept(const Operator& op) const;
+
   // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
   // its next join.
   void collective(Items& out, Role role, bool blocking, cost::Collective op, std::int64_t bytes,
@@ -100,6 +105,7 @@ class PassBuilder {
   bool context_product(std::size_t i, bool backward, program::Category category, Items& out);
   // Bytes that live while it runs, beside what the operator has alone.
   std::int64_t context_temporary(const Operator& op, bool backward) const;
+  std::int64_t context_kept(const Operator& op) const;
 
   // passes_expert.cpp. Dispatch and return of tokens around the operators of a mixture of experts.
   void expert_before(std::size_t i, Items& out);

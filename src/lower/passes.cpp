@@ -1,7 +1,6 @@
 // One unit's operators as kernels and collectives in issue order.
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "data_parallel.h"
 #include "pass_builder.h"
@@ -270,8 +269,9 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   }
   weight_ = true;
   const auto& memory_job = plan_.job.memory;
-  const bool fused = plan_.job.system.gradient_accumulation_fusion &&
-                     memory_job.dtypes.gradients == job::DType::fp32;
+  // Into 16-bit main gradients as well (Megatron-LM, core/tensor_parallel/layers.py:
+  // wgrad_gemm_accum_fp32, wgrad_gemm_accum_fp16).
+  const bool fused = plan_.job.system.gradient_accumulation_fusion;
   if (!tensor_product(i, wgrad, cost::Layout::weight_grad, Category::compute, out)) {
     kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), launches(op),
            Category::compute, op.name + " wgrad");
@@ -315,42 +315,10 @@ Array PassBuilder::shaped(const Operator& op, std::int64_t elements, bool apart)
 }
 
 void PassBuilder::count(Passes& out) const {
-  std::set<std::uint32_t> storages;
-  std::set<std::uint32_t> casts;
-  std::set<std::uint32_t> inputs;
-  const std::set<std::uint32_t> again = made_again(graph_, redone_);
-  out.saved += kept_to_redo(graph_, redone_);
-  count_policy(out);
-  std::int64_t previous_output = 0;
   for (std::size_t i = 0; i < graph_.operators.size(); ++i) {
     const Operator& op = graph_.operators[i];
     out.flops += op.forward.count();
     out.redone_flops += runs_again(redone_, i) ? op.forward.count() * redone_[i].share : 0;
-    for (const model::Saved& saved : op.saved) {
-      // Of what a product of fewer bits reads, the cast copy is kept.
-      const bool cast = saved.name == "input" && quantised(op);
-      if ((cast ? casts : storages).insert(saved.storage).second) {
-        const double share = cast ? operand_width(op) / width_ : 1;
-        (again.count(saved.storage) > 0 ? out.remade : out.saved) +=
-            round_512(static_cast<std::int64_t>(static_cast<double>(saved.bytes.count()) * share));
-      }
-    }
-    if (op.gemm && op.parameters > 0) {
-      for (const model::Saved& saved : op.saved) {
-        if (saved.name == "input" && inputs.insert(saved.storage).second) {
-          (again.count(saved.storage) > 0 ? out.remade_inputs : out.weight_inputs) +=
-              round_512(saved.bytes.count());
-        }
-      }
-      out.output_gradients += round_512(output_bytes(op));
-    }
-    out.forward_temporary =
-        std::max(out.forward_temporary, op.forward_temporary.count() + op.forward_output.count() +
-                                            context_temporary(op, false));
-    out.backward_temporary =
-        std::max(out.backward_temporary, op.backward_temporary.count() + op.forward_output.count() +
-                                             previous_output + context_temporary(op, true));
-    previous_output = op.forward_output.count();
     // Experts that every data-parallel rank holds are reduced with the dense parameters
     // (Megatron-LM marks them apart under expert parallelism alone).
     const bool apart = op.expert_parameters &&
@@ -386,14 +354,16 @@ void PassBuilder::count(Passes& out) const {
   out.input =
       round_512(static_cast<std::int64_t>(static_cast<double>(tokens * plan_.job.model.hidden) *
                                           width_ / (sequence_parallel_ ? tensor_ : 1)));
+  count_memory(out);
 }
 
 // A policy that chooses operators keeps what their collectives bring as well: the reduced results
 // of row products, tokens that reached their experts and came back. A unit that is redone from its
 // start keeps its input.
-void PassBuilder::count_policy(Passes& out) const {
+std::int64_t PassBuilder::count_policy() const {
+  std::int64_t bytes = 0;
   if (!by_policy(redone_)) {
-    return;
+    return 0;
   }
   bool input = false;
   for (const Operator& op : graph_.operators) {
@@ -401,20 +371,21 @@ void PassBuilder::count_policy(Passes& out) const {
       input = input || !maker_of(graph_, saved.storage);
     }
     if (tensor_ > 1 && sequence_parallel_ && op.tensor == TensorRole::row) {
-      out.saved += round_512(output_bytes(op) / tensor_);
+      bytes += round_512(output_bytes(op) / tensor_);
     }
     if (op.expert != model::ExpertRole::none && plan_.shard.expert > 1) {
       const std::int64_t rows =
           op.expert == model::ExpertRole::dispatch ? rows_.received : rows_.sent;
-      out.saved += round_512(gemm_bytes(rows, plan_.job.model.hidden, 1));
+      bytes += round_512(gemm_bytes(rows, plan_.job.model.hidden, 1));
     }
   }
   if (!input) {
     const std::int64_t tokens =
         plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
-    out.saved += round_512(gemm_bytes(tokens, plan_.job.model.hidden, 1) /
+    bytes += round_512(gemm_bytes(tokens, plan_.job.model.hidden, 1) /
                            (sequence_parallel_ ? tensor_ : 1));
   }
+  return bytes;
 }
 
 // Forward again: as the first time, but for the share of the products that a policy keeps and for

@@ -13,6 +13,7 @@
 #include "redone.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/kernels.h"
+#include "stepcast/lower/unit_memory.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/program/program.h"
 #include "stepcast/strategy/plan.h"
@@ -150,15 +151,15 @@ struct Passes {
   double flops = 0;                   // of the forward pass: products and attention
   double redone_flops = 0;            // of these, what runs again inside the backward pass
   std::int64_t remade_inputs = 0;     // of `remade`: what the weight gradient reads
-  std::int64_t forward_temporary = 0;
-  std::int64_t backward_temporary = 0;
-  std::int64_t parameters = 0;  // trained elements on this rank, experts apart
+  UnitMemory memory;                  // the tensors behind these figures
+  std::int64_t parameters = 0;        // trained elements on this rank, experts apart
   std::int64_t expert_parameters =
-      0;                          // trained elements that are reduced over the expert-data group
-  std::int64_t frozen_bytes = 0;  // parameters that take no gradient
-  std::int64_t replicated = 0;    // of `parameters`, the same on every tensor rank
-  std::vector<Array> arrays;      // of both, in forward order
-  int tensors = 0;                // operators with parameters
+      0;                            // trained elements that are reduced over the expert-data group
+  std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
+  std::int64_t frozen_bytes = 0;    // parameters that take no gradient
+  std::int64_t replicated = 0;      // of `parameters`, the same on every tensor rank
+  std::vector<Array> arrays;        // of both, in forward order
+  int tensors = 0;                  // operators with parameters
   int forward_kernels = 0;
   int backward_kernels = 0;
 };

@@ -241,6 +241,18 @@ bool PassBuilder::context_product(std::size_t i, bool backward, Category categor
   return true;
 }
 
+// Transformer Engine's ring keeps one more tensor of the queries' shape than attention alone
+// (AttnFuncWithCPAndKVP2P saves q, a joined copy of k and v, and the output that it joined from all
+// steps): rows of SimuMax's on B200 that differ in sequence alone rise by 2 T a d / t a layer more
+// than without context parallelism, for two models and two tensor sizes.
+std::int64_t PassBuilder::context_kept(const Operator& op) const {
+  if (!op.attention || plan_.grid.context == 1 || !plan_.job.system.transformer_engine) {
+    return 0;
+  }
+  const ContextShape c = context_shape(plan_, *op.attention, width_);
+  return c.outer > 1 && !c.gathers ? c.query_bytes : 0;
+}
+
 std::int64_t PassBuilder::context_temporary(const Operator& op, bool backward) const {
   if (!op.attention || plan_.grid.context == 1) {
     return 0;

@@ -108,14 +108,16 @@ const std::vector<Unit>& StageBuilder::units_of(int chunk, int micro_batch) cons
 }
 
 // Bytes beside the input while a unit's forward pass runs of which nothing is kept.
-std::int64_t StageBuilder::while_sweeping(const Unit& unit) const { return unit.passes->saved; }
+std::int64_t StageBuilder::while_sweeping(const Unit& unit) const {
+  return unit.passes->memory.unkept.bytes;
+}
 
 // What single operators that run again make for the backward pass.
 void StageBuilder::make_again(const Unit& unit, Kept& kept) {
-  const std::uint32_t label = context_.passes.labels->id("recomputed activations");
-  const std::int64_t inputs = splits_ ? unit.passes->remade_inputs : 0;
-  kept.remade = b_.allocate(unit.passes->remade - inputs, MemoryCategory::activations, label);
-  kept.remade_inputs = b_.allocate(inputs, MemoryCategory::activations, label);
+  // The others are temporaries of the backward pass.
+  kept.remade_inputs =
+      b_.allocate(splits_ ? unit.passes->remade_inputs : 0, MemoryCategory::activations,
+                  context_.passes.labels->id("recomputed activations"));
   recomputed_flops_ += unit.passes->redone_flops;
 }
 
@@ -130,18 +132,22 @@ void StageBuilder::recompute(int chunk, const Unit& unit, int micro_batch) {
     const bool holds_input = kept.activations != kNone || kept.moved != kNone;
     std::uint32_t passing = kNone;
     if (again.keeps == Keep::keep_all) {
-      const std::int64_t inputs = weight_inputs(v);
-      const std::int64_t more = v.passes->saved - inputs - (holds_input ? v.passes->input : 0);
-      kept.inputs = b_.allocate(inputs, MemoryCategory::activations, label);
-      kept.recomputed =
-          b_.allocate(std::max<std::int64_t>(more, 0), MemoryCategory::activations, label);
+      const UnitMemory& memory = v.passes->memory;
+      if (splits_) {
+        kept.inputs = b_.allocate(memory.weight_inputs, MemoryCategory::activations, label, false);
+      }
+      const TensorList& made = holds_input ? (splits_ ? memory.kept_again : memory.saved_again)
+                                           : (splits_ ? memory.kept : memory.saved);
+      kept.recomputed = b_.allocate(made, MemoryCategory::activations, label, false);
+      passing = b_.allocate(memory.forward, MemoryCategory::activations,
+                            context_.passes.labels->id("forward temporaries"), true);
     } else {
       if (again.keeps == Keep::keep_input && !holds_input) {
         kept.activations = b_.allocate(v.passes->input, MemoryCategory::activations,
                                        context_.passes.labels->id("activations"));
       }
-      passing = b_.allocate(while_sweeping(v), MemoryCategory::activations,
-                            context_.passes.labels->id("forward temporaries"));
+      passing = b_.allocate(v.passes->memory.unkept, MemoryCategory::activations,
+                            context_.passes.labels->id("forward temporaries"), true);
     }
     recomputed_flops_ += v.passes->flops;
     replay(v.passes->recompute);

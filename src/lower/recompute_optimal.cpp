@@ -86,9 +86,10 @@ std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
       s.backward = kernel_time(p.backward);
       s.saved = std::max<std::int64_t>(0, p.saved - input);
       s.output = u + 1 < units.size() ? p.input : 0;
-      s.forward_extra = std::max<std::int64_t>(0, p.forward_temporary - s.output);
+      s.forward_extra = std::max<std::int64_t>(0, p.memory.forward.bytes - s.output);
       s.sweep_extra = std::max<std::int64_t>(0, while_sweeping(units[u]) - s.output);
-      s.backward_extra = p.backward_temporary + p.remade + (splits_ ? p.output_gradients : 0);
+      s.backward_extra = splits_ ? p.memory.input_grad.bytes + p.remade_inputs + p.output_gradients
+                                  : p.memory.backward.bytes;
       chunk.whole += s.saved + s.output;
       chunk.chain.stages.push_back(s);
     }

@@ -56,6 +56,9 @@ bool StageBuilder::next_unit(Run& run) {
       break;
     case Pass::weight_grad:
       run.items = &units[run.unit].passes->weight_grad;
+      run.temporary =
+          b_.allocate(units[run.unit].passes->memory.weight_grad, MemoryCategory::activations,
+                      context_.passes.labels->id("weight gradients"), true);
       break;
     default:
       open_backward(run);
@@ -75,22 +78,25 @@ void StageBuilder::open_forward(Run& run) {
   before_forward(chunk, run.unit, turns_[chunk].forward);
   b_.host_work(job_.system.layer_overhead.count());
   Kept& kept = kept_[chunk][run.unit][micro_batch];
-  const std::int64_t inputs = weight_inputs(unit);
-  const bool apart = !unit.recomputed;
-  const Journey* moves = journey(chunk, run.unit, micro_batch);
-  const std::int64_t moved = moves != nullptr ? moves->bytes : 0;
-  const std::int64_t moved_inputs = moves != nullptr ? moves->inputs : 0;
-  kept.activations = b_.allocate(kept_bytes(unit) - (apart ? inputs : 0) - moved,
-                                 MemoryCategory::activations, label);
-  kept.moved = b_.allocate(moved, MemoryCategory::activations, label);
-  if (apart) {
-    kept.inputs = b_.allocate(inputs - moved_inputs, MemoryCategory::activations, label);
-    kept.moved_inputs = b_.allocate(moved_inputs, MemoryCategory::activations, label);
+  const UnitMemory& memory = unit.passes->memory;
+  if (const Journey* moves = journey(chunk, run.unit, micro_batch)) {
+    const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(unit);
+    kept.activations =
+        b_.allocate(kept_bytes(unit) - inputs - moves->bytes, MemoryCategory::activations, label);
+    kept.moved = b_.allocate(moves->bytes, MemoryCategory::activations, label);
+    kept.inputs = b_.allocate(inputs - moves->inputs, MemoryCategory::activations, label);
+    kept.moved_inputs = b_.allocate(moves->inputs, MemoryCategory::activations, label);
+  } else if (unit.recomputed) {
+    kept.activations = b_.allocate(kept_bytes(unit), MemoryCategory::activations, label);
+  } else if (splits_) {
+    kept.activations = b_.allocate(memory.kept, MemoryCategory::activations, label, false);
+    kept.inputs = b_.allocate(memory.weight_inputs, MemoryCategory::activations, label, false);
+  } else {
+    kept.activations = b_.allocate(memory.saved, MemoryCategory::activations, label, false);
   }
-  const std::int64_t transient =
-      unit.recomputed ? while_sweeping(unit) : unit.passes->forward_temporary;
-  run.temporary = b_.allocate(transient, MemoryCategory::activations,
-                              context_.passes.labels->id("forward temporaries"));
+  run.temporary =
+      b_.allocate(unit.recomputed ? memory.unkept : memory.forward, MemoryCategory::activations,
+                  context_.passes.labels->id("forward temporaries"), true);
   run.items = &unit.passes->forward;
 }
 
@@ -108,11 +114,12 @@ void StageBuilder::open_backward(Run& run) {
   const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
     kept_[chunk][u][run.slot.micro_batch].gradients =
-        b_.allocate(unit.passes->output_gradients, MemoryCategory::activations,
-                    context_.passes.labels->id("output gradients"));
+        b_.allocate(unit.passes->memory.output_gradients, MemoryCategory::activations,
+                    context_.passes.labels->id("output gradients"), false);
   }
-  run.temporary = b_.allocate(unit.passes->backward_temporary, MemoryCategory::activations,
-                              context_.passes.labels->id("backward temporaries"));
+  run.temporary = b_.allocate(split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
+                              MemoryCategory::activations,
+                              context_.passes.labels->id("backward temporaries"), true);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
 
@@ -130,7 +137,6 @@ void StageBuilder::end_unit(Run& run) {
     b_.release(kept.activations);
     b_.release(kept.moved, users_of_moved(run));
     b_.release(kept.recomputed);
-    b_.release(kept.remade);
   }
   if (run.slot.pass != Pass::input_grad) {
     b_.release(kept.inputs);

@@ -275,6 +275,7 @@ class StageBuilder {
   bool has_experts() const;
   void hold_cast_weights(const std::vector<Array>& arrays);
   double bucket_buffers() const;  // elements
+  std::int64_t dummy_gradients() const;
   double width(job::DType t) const { return job::bytes_per_element(t); }
   bool fully_sharded() const { return plan_.data_comm == strategy::DataComm::shard_all; }
 

@@ -1,6 +1,8 @@
 // What stands in memory from step to step: states tensor by tensor, buckets, workspaces.
 #include <algorithm>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "optimizer_states.h"
 #include "stage_builder.h"
@@ -203,6 +205,25 @@ bool StageBuilder::has_experts() const {
   return false;
 }
 
+// Where products add weight gradients to the main ones, autograd is handed an empty tensor in
+// their place: Transformer Engine keeps one for each shape of weight, for good
+// (pytorch/module/base.py, get_dummy_wgrad).
+std::int64_t StageBuilder::dummy_gradients() const {
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (const auto& units : units_) {
+    for (const Unit& unit : units) {
+      for (const model::Gemm& g : unit.passes->summed) {
+        shapes.insert({g.n, g.k});
+      }
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const auto& [n, k] : shapes) {
+    bytes += round_512(static_cast<double>(n * k) * width(plan_.style.dtype));
+  }
+  return bytes;
+}
+
 void StageBuilder::make_persistent_buffers() {
   auto label = [&](const char* text) { return context_.passes.labels->id(text); };
   const std::vector<Array> arrays = stage_arrays();
@@ -282,6 +303,7 @@ void StageBuilder::make_persistent_buffers() {
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
+  b_.persistent(dummy_gradients(), MemoryCategory::gradients, label("empty weight gradients"));
 }
 
 }  // namespace stepcast::lower

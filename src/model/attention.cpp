@@ -1,5 +1,5 @@
 // Self-attention of GPT and Llama: MHA and GQA, causal or not, in a window or not, fused or not.
-#include "builder.h"
+#include "parts.h"
 
 namespace stepcast::model {
 namespace {
@@ -33,8 +33,13 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   const std::int64_t rows = b.tokens * a.heads;
   moves(op, qkv.bytes + output.bytes + lse, 2 * qkv.bytes + 2 * output.bytes + lse, 1, 3);
   op.forward_output = Bytes(output.bytes);
-  // dq is accumulated in fp32, and delta = rowsum(dO * O) is fp32.
-  op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows);
+  // dq is accumulated in fp32, and delta = rowsum(dO * O) is fp32. FlashAttention 2 makes gradients
+  // of keys and values for every query head and sums them (csrc/flash_attn/flash_api.cpp, mha_bwd:
+  // dk_expanded, dv_expanded).
+  const bool expands = b.style.attention == job::AttentionKernel::flash2 && a.kv_heads < a.heads;
+  const std::int64_t expanded = expands ? rows * (a.qk_dim + a.v_dim) * b.element : 0;
+  op.backward_temporary = Bytes(4 * rows * a.qk_dim + 4 * rows + expanded);
+  op.input_gradient = Bytes(qkv.bytes);
   keep(op, "qkv", qkv);
   keep(op, "lse", b.tensor(lse));
   keep(op, "output", output);
@@ -96,6 +101,9 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
     }
   }
   softmax.forward_output = Bytes(probabilities.bytes);
+  if (b.style.fused_softmax) {  // Megatron-LM's kernel overwrites the gradient that it reads
+    softmax.gradient = Operator::Gradient::handed_on;
+  }
   keep(softmax, "probabilities", probabilities);
   node = b.add(std::move(softmax), {made_scores});
 
@@ -139,6 +147,20 @@ Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const 
   return add_core(b, shape_of(b, core), from, qkv, output);
 }
 
+Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
+  const std::int64_t bytes = query_bytes + key_bytes;
+  Operator op = named("rotary", OpKind::rotary, Module::attention);
+  if (b.style.fused_rotary || b.style.compiled) {
+    moves(op, 2 * bytes, 2 * bytes, 2, 2);
+  } else {  // for q and k: rotate half (negate, join), two products, sum
+    moves(op, 10 * bytes, 10 * bytes, 10, 10);
+    // One of the two at a time: both products, or the halves' gradients filled up and joined.
+    op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
+  }
+  op.forward_output = Bytes(bytes);
+  return op;
+}
+
 Node add_attention(Builder& b, Node from, const Tensor& input) {
   const job::Model& m = b.model;
   const int t = b.shard.tensor;
@@ -160,11 +182,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
                              e,
                              b.fused_projection() ? 1 : 3});
   keep(project, "input", input);
-  const bool rotary = m.positions == job::Positions::rotary;
+  const bool rotates = m.positions == job::Positions::rotary;
   const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
   // One fused projection: v is a view that keeps all of q, k, v alive. Separate ones: rotated q and
   // k replace theirs.
-  const bool copies = rotary && !fused_rotary && b.fused_projection();
+  const bool copies = rotates && !fused_rotary && b.fused_projection();
   // What core attention reads is listed by its maker as well: selective recomputation of core
   // attention keeps it.
   keep(project, "output", qkv);
@@ -189,15 +211,9 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     keep(norm, "output", b.tensor(qk_bytes));
     node = b.add(std::move(norm), {node});
   }
-  if (rotary) {
-    Operator op = named("rotary", OpKind::rotary, Module::attention);
-    if (fused_rotary) {
-      moves(op, 2 * qk_bytes, 2 * qk_bytes, 2, 2);
-    } else {  // for q and k: rotate half (negate, join), two products, sum
-      moves(op, 10 * qk_bytes, 10 * qk_bytes, 10, 10);
-      op.forward_temporary = Bytes(2 * qk_bytes);
-    }
-    op.forward_output = Bytes(qk_bytes);
+  if (rotates) {
+    const std::int64_t q_bytes = b.tokens * heads * static_cast<std::int64_t>(all.qk_dim) * e;
+    Operator op = rotary(b, q_bytes, qk_bytes - q_bytes);
     if (copies && !m.qk_norm) {
       keep(op, "output", b.tensor(qk_bytes));
     }

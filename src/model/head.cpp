@@ -1,5 +1,5 @@
 // The last stage's end: final norm, output projection, loss.
-#include "builder.h"
+#include "parts.h"
 
 namespace stepcast::model {
 namespace {
@@ -7,45 +7,6 @@ namespace {
 // Chunks of the sequence in which a chunked loss makes its logits (torchtitan's default of 8
 // chunks).
 constexpr std::int64_t loss_chunks = 8;
-
-// Bytes a logit of each loss; `memory` facts: PyTorch casts logits to fp32.
-Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits) {
-  Operator op = named("loss", OpKind::cross_entropy, Module::head);
-  op.forward_output = Bytes(4 * b.tokens);
-  const std::int64_t e = b.element;
-  switch (b.style.loss) {
-    case job::LossKernel::vocab_parallel:
-      // Megatron: cast, max, subtract, exp, sum, divide, all in fp32 and in place after the cast;
-      // three small products with the target mask. Backward scales the kept softmax in place and
-      // casts it.
-      moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
-      keep(op, "softmax", b.tensor(4 * logits));
-      break;
-    case job::LossKernel::eager:
-      // torch.nn.functional.cross_entropy of logits.float(): the fp32 logits stay with their
-      // caller.
-      moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
-      keep(op, "logits_fp32", b.tensor(4 * logits));
-      keep(op, "log_softmax", b.tensor(4 * logits));
-      op.backward_temporary = Bytes(4 * logits);  // beside the gradient of its input
-      break;
-    case job::LossKernel::fused:
-      // One kernel for the statistics, one that overwrites the logits with their gradient.
-      moves(op, logits * 3 * e, logits * 2 * e, 2, 1);
-      keep(op, "logits_grad", half_logits);
-      break;
-    case job::LossKernel::chunked: {
-      // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
-      // do not outlive their chunk.
-      moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
-            8 * static_cast<int>(loss_chunks), 1);
-      keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
-      op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
-      break;
-    }
-  }
-  return op;
-}
 
 // BERT's prediction head: a square product, its activation, a norm.
 Node add_transform(Builder& b, Node from, Tensor& input) {
@@ -73,18 +34,51 @@ Node add_transform(Builder& b, Node from, Tensor& input) {
 
 }  // namespace
 
-Node add_head(Builder& b, Node from, const Tensor& input) {
+// Bytes a logit of each loss; `memory` facts: PyTorch casts logits to fp32.
+Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits) {
+  Operator op = named("loss", OpKind::cross_entropy, Module::head);
+  op.forward_output = Bytes(4 * b.tokens);
+  const std::int64_t e = b.element;
+  switch (b.style.loss) {
+    case job::LossKernel::vocab_parallel:
+      // Megatron: cast, max, subtract, exp, sum, divide, all in fp32 and in place after the cast;
+      // three small products with the target mask. Backward scales the kept softmax in place and
+      // casts it.
+      moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
+      keep(op, "softmax", b.tensor(4 * logits));
+      break;
+    case job::LossKernel::eager: {
+      moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
+      // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps its result alone, so
+      // the fp32 copy lives while it runs. Back, that of the likelihood is a whole tensor beside
+      // log_softmax's own; the cast comes after.
+      const std::int64_t cast = e < 4 ? 4 * logits : 0;
+      keep(op, "log_softmax", b.tensor(4 * logits));
+      op.forward_temporary = Bytes(cast);
+      op.backward_temporary = Bytes(8 * logits - half_logits.bytes);
+      break;
+    }
+    case job::LossKernel::fused:
+      // One kernel for the statistics, one that overwrites the logits with their gradient.
+      moves(op, logits * 3 * e, logits * 2 * e, 2, 1);
+      keep(op, "logits_grad", half_logits);
+      op.gradient = Operator::Gradient::in_kept;
+      break;
+    case job::LossKernel::chunked: {
+      // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
+      // do not outlive their chunk.
+      moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
+            8 * static_cast<int>(loss_chunks), 1);
+      keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
+      op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
+      break;
+    }
+  }
+  return op;
+}
+
+Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   const job::Model& m = b.model;
-  Tensor normed = input;
-  Node node = from;
-  if (!m.post_norm) {
-    normed = b.residual_stream();
-    node = add_norm(b, "final_norm", Module::head, b.local_tokens, b.hidden,
-                    norm_width(m) * b.hidden, from, input, normed);
-  }
-  if (m.head_transform) {
-    node = add_transform(b, node, normed);
-  }
   const std::int64_t vocab = ceil_div(m.vocab, b.shard.tensor);
   const std::int64_t logits = b.tokens * vocab;
   const Tensor half_logits = b.tensor(logits * b.element);
@@ -102,8 +96,26 @@ Node add_head(Builder& b, Node from, const Tensor& input) {
   if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
   }
-  node = b.add(std::move(project), {node});
+  if (b.style.loss == job::LossKernel::fused) {
+    keep(project, "logits", half_logits);  // overwritten by their gradient
+  }
+  const Node node = b.add(std::move(project), {from});
   return b.add(cross_entropy(b, logits, half_logits), {node});
+}
+
+Node add_head(Builder& b, Node from, const Tensor& input) {
+  const job::Model& m = b.model;
+  Tensor normed = input;
+  Node node = from;
+  if (!m.post_norm) {
+    normed = b.residual_stream();
+    node = add_norm(b, "final_norm", Module::head, b.local_tokens, b.hidden,
+                    norm_width(m) * b.hidden, from, input, normed);
+  }
+  if (m.head_transform) {
+    node = add_transform(b, node, normed);
+  }
+  return add_projection_loss(b, node, normed);
 }
 
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style) {

@@ -23,6 +23,14 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
     forward_kernels = 2;
     keep(op, "silu", b.tensor(one));  // a factor of the product
     backward_kernels = 3;
+    if (!b.fused_projection()) {
+      // The product's two gradients stand at once; that of the gate is made when the other half's
+      // product is done.
+      op.input_gradient = Bytes(one);
+      op.backward_temporary = Bytes(one);
+    } else {  // both halves, and joined
+      op.backward_temporary = Bytes(one);
+    }
   }
   if (bias > 0) {
     backward += in;  // sum over rows

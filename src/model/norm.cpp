@@ -17,7 +17,15 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   // not its input.
   moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * e),
         elements * (6 * e + 6 + 12 + 12 + 12 + 6), 7, 12);
-  keep(op, "upcast", b.tensor(4 * elements));
+  // At most five fp32 tensors at once: the gradient of the scaling, that of the mean square spread
+  // over the row, and three of the square's. All are gone when the input's own gradient is cast.
+  op.backward_temporary = Bytes((5 * 4 - e) * elements);
+  op.forward_temporary = Bytes(4 * elements);
+  if (e < 4) {
+    keep(op, "upcast", b.tensor(4 * elements));
+  } else {
+    keep(op, "input", input);  // there is nothing to cast
+  }
   keep(op, "normed", b.tensor(elements * e));
 }
 
@@ -65,6 +73,7 @@ Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias
   }
   moves(op, forward, backward, forward_kernels, backward_kernels);
   op.forward_output = Bytes(elements * e);
+  op.gradient = Operator::Gradient::handed_on;  // the branch's only where nothing was dropped
   return b.add(std::move(op), {branch, skip});
 }
 

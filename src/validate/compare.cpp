@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "operator_rows.h"
 #include "stepcast/config/config.h"
 #include "stepcast/validate/published.h"
 
@@ -109,6 +110,28 @@ void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
   }
 }
 
+// A row that measures one operator: allocated bytes.
+ValidationRow compare_operator(const interop::PublishedRow& row,
+                               const interop::OperatorCase& measured) {
+  ValidationRow r = base_row(row);
+  r.metric = metric_name(row);
+  const auto peak = operator_peak(measured);
+  if (const auto* skipped = std::get_if<Skipped>(&peak)) {
+    r.status = "skipped";
+    r.reason = skipped->text();
+    return r;
+  }
+  for (const interop::Measurement& m : interop::measurements(row, interop::RowJob{})) {
+    if (m.metric == "peak_memory" && m.value > 0) {
+      r.primary = true;
+      r.published = m.value;
+      r.predicted = r.low = r.high = static_cast<double>(std::get<Bytes>(peak).count());
+      r.error = (r.predicted - r.published) / r.published;
+    }
+  }
+  return r;
+}
+
 }  // namespace
 
 std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster,
@@ -150,6 +173,10 @@ result::Validation compare(forecast::Forecaster& forecaster,
       options.progress(done, rows.size());
     }
     ++done;
+    if (const auto measured = interop::operator_case(row.configuration)) {
+      out.rows.push_back(compare_operator(row, *measured));
+      continue;
+    }
     const auto built = interop::job_of(row.configuration);
     if (const auto* skipped = std::get_if<Skipped>(&built)) {
       ValidationRow r = base_row(row);

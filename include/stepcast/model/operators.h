@@ -96,9 +96,13 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  std::int64_t parameters = 0;  // elements on this rank that are trained
-  std::int64_t frozen = 0;      // elements that take no gradient
-  double frozen_width = 0;      // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
+  // Where the gradient of its input is written. handed_on: it is that of its result, or overwrites it. in_kept: over a
+  // kept tensor, which lives on until the producer's backward pass.
+  enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
+  std::optional<Bytes> input_gradient;  // bytes of it at one time, where not those of the producer's result
+  std::int64_t parameters = 0;          // elements on this rank that are trained
+  std::int64_t frozen = 0;              // elements that take no gradient
+  double frozen_width = 0;              // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
   ExpertRole expert = ExpertRole::none;
   bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };

@@ -1,0 +1,217 @@
+// LAW  What a unit's passes hold, tensor by tensor: kept tensors add up to what its operators save
+//      (Korthikanti et al., arXiv 2205.05198, equations 1, 2 and 4), a pass adds to them exactly
+//      what its tensors need at once, and only results and gradients cross the unit's border.
+#include "stepcast/lower/unit_memory.h"
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <string>
+
+#include "../unit/model/models.h"
+#include "catch.hpp"
+#include "stepcast/model/operators.h"
+
+using namespace stepcast;
+using lower::UnitMemory;
+using program::Block;
+
+namespace {
+
+constexpr std::uint16_t kEnd = 0xffff;
+
+std::int64_t whole(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+// Place by place, every block that lives there: the definition.
+std::int64_t most(const std::vector<Block>& blocks) {
+  std::int64_t peak = 0;
+  for (int place = 0; place < 200; ++place) {
+    std::int64_t live = 0;
+    for (const Block& b : blocks) {
+      live += b.begin <= place && place <= b.end ? whole(b.bytes) : 0;
+    }
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+struct Named {
+  UnitMemory unit;
+  std::vector<std::string> labels;
+};
+
+Named memory_of(const model::OperatorGraph& graph, std::int64_t input) {
+  Named out;
+  lower::UnitOptions options;
+  options.input = input;
+  options.rules.resize(graph.operators.size());
+  out.unit = lower::unit_memory(graph, options, [&](const std::string& text) {
+    const auto at = std::find(out.labels.begin(), out.labels.end(), text);
+    const auto id = static_cast<std::uint32_t>(at - out.labels.begin());
+    if (at == out.labels.end()) {
+      out.labels.push_back(text);
+    }
+    return id;
+  });
+  return out;
+}
+
+std::int64_t saved(const model::OperatorGraph& graph) {
+  std::map<std::uint32_t, std::int64_t> storages;
+  for (const auto& op : graph.operators) {
+    for (const auto& s : op.saved) {
+      storages[s.storage] = whole(s.bytes.count());
+    }
+  }
+  std::int64_t sum = 0;
+  for (const auto& [storage, bytes] : storages) {
+    sum += bytes;
+  }
+  return sum;
+}
+
+model::Shard shard(std::int64_t b, std::int64_t s) {
+  model::Shard out;
+  out.sequences = b;
+  out.sequence_length = s;
+  return out;
+}
+
+struct Example {
+  std::string name;
+  model::OperatorGraph graph;
+  std::int64_t input;
+};
+
+std::vector<Example> examples() {
+  std::vector<Example> out;
+  auto gpt = test::gpt("gpt", 4, 1024, 16, 51200, 512);
+  gpt.dropout = 0.1;
+  const auto llama = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  for (const bool fused : {true, false}) {
+    for (const auto attention : {job::AttentionKernel::unfused, job::AttentionKernel::flash2}) {
+      model::Style style;
+      style.attention = attention;
+      style.fused_norm = style.fused_softmax = style.fused_bias_activation = fused;
+      style.fused_bias_dropout_add = style.fused_rotary = style.fused_qkv = fused;
+      style.loss = fused ? job::LossKernel::vocab_parallel : job::LossKernel::eager;
+      for (const auto& m : {gpt, llama}) {
+        const auto s = shard(2, 512);
+        const std::int64_t stream = 2 * 2 * 512 * m.hidden;
+        const std::string name = m.name + (fused ? " fused" : " eager");
+        out.push_back({name, build_layer(m, model::LayerKind::dense, s, style), stream});
+        out.push_back({name + " head", build_head(m, s, style), stream});
+        out.push_back({name + " embedding", build_embedding(m, s, style), 0});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("What blocks need at once is the most that live at any place") {
+  std::mt19937 random(7);
+  for (int n = 0; n < 200; ++n) {
+    std::vector<Block> blocks(random() % 12);
+    for (Block& b : blocks) {
+      b.bytes = random() % 5000;
+      b.begin = static_cast<std::uint16_t>(random() % 10);
+      b.end = random() % 3 == 0 ? kEnd : static_cast<std::uint16_t>(b.begin + random() % 10);
+    }
+    CHECK(lower::peak_beside(blocks, 0) == most(blocks));
+    CHECK(lower::peak_beside(blocks, 3000) == std::max<std::int64_t>(0, most(blocks) - 3000));
+  }
+}
+
+TEST_CASE("Kept tensors add up to what operators save, and each pass to its peak") {
+  for (const Example& e : examples()) {
+    INFO(e.name);
+    const auto [unit, labels] = memory_of(e.graph, e.input);
+    CHECK(unit.saved.bytes == saved(e.graph));
+    CHECK(unit.kept.bytes + unit.weight_inputs.bytes == unit.saved.bytes);
+    const auto n = static_cast<int>(e.graph.operators.size());
+    std::vector<Block> forward = unit.forward.blocks;
+    std::vector<Block> backward = unit.backward.blocks;
+    for (const Block& b : unit.saved.blocks) {
+      CHECK(b.begin < n);
+      CHECK(b.end < n);
+      forward.push_back({b.bytes, b.label, b.begin, kEnd});
+      backward.push_back({b.bytes, b.label, 0, b.end});
+    }
+    CHECK(unit.forward.bytes == std::max<std::int64_t>(0, most(forward) - unit.saved.bytes));
+    CHECK(unit.backward.bytes == std::max<std::int64_t>(0, most(backward) - unit.saved.bytes));
+    for (const auto* list : {&unit.forward, &unit.backward, &unit.input_grad, &unit.unkept}) {
+      for (const Block& b : list->blocks) {
+        CHECK(b.begin <= b.end);
+        CHECK(b.begin < n);
+      }
+    }
+    // The gradient of the input alone outlives the backward pass.
+    std::int64_t left = 0;
+    for (const Block& b : unit.backward.blocks) {
+      left += b.end == kEnd ? b.bytes : 0;
+    }
+    CHECK(left == e.input);
+  }
+}
+
+TEST_CASE("A pass that keeps nothing needs less than one that keeps, and no less than a tensor") {
+  for (const Example& e : examples()) {
+    INFO(e.name);
+    const auto [unit, labels] = memory_of(e.graph, e.input);
+    CHECK(unit.unkept.bytes <= unit.saved.bytes + unit.forward.bytes);
+    for (const Block& b : unit.unkept.blocks) {
+      CHECK(unit.unkept.bytes >= b.bytes);
+    }
+  }
+}
+
+TEST_CASE("Split backward passes free what weight gradients do not read") {
+  for (const Example& e : examples()) {
+    INFO(e.name);
+    const auto [unit, labels] = memory_of(e.graph, e.input);
+    // Each product's gradient is kept once, wherever it serves.
+    std::int64_t products = 0;
+    for (const auto& op : e.graph.operators) {
+      products += op.gemm && op.parameters > 0 ? whole(op.forward_output.count()) : 0;
+    }
+    CHECK(unit.output_gradients.bytes <= products);
+    CHECK(unit.weight_inputs.bytes <= unit.saved.bytes);
+  }
+}
+
+TEST_CASE("A Llama layer's tensors, one by one") {
+  // Transformer Engine: MEMORY: residual stream, norm, q k v, core's output and statistics, stream,
+  // norm, both halves of the first product, their activation.
+  const auto m = test::llama("llama", 4, 1024, 16, 4, 3584, 32000);
+  const auto graph = build_layer(m, model::LayerKind::dense, shard(2, 512), model::Style{});
+  const std::int64_t t = 2 * 512;
+  const auto [unit, labels] = memory_of(graph, 2 * t * 1024);
+  std::vector<std::int64_t> bytes;
+  for (const Block& b : unit.saved.blocks) {
+    bytes.push_back(b.bytes);
+  }
+  const std::int64_t x = 2 * t * 1024;
+  CHECK(bytes == std::vector<std::int64_t>{x, x, 2 * t * (16 + 8) * 64, 4 * t * 16, x, x, x,
+                                           2 * t * 2 * 3584, 2 * t * 3584});
+  // Freed from the last to the first; the stream's own tensor with its norm.
+  CHECK(unit.saved.blocks.front().end == graph.operators.size() - 1);
+  CHECK(unit.saved.blocks.back().end < unit.saved.blocks.front().end);
+}
+
+TEST_CASE("Logits of each loss: bytes a logit at the peak of the head") {
+  // Fused: 2, overwritten by their gradient. Megatron-LM: 2 and an fp32 softmax of 4, both ways.
+  // Eager: log-softmax and both gradients, 4 each.
+  auto m = test::llama("llama", 4, 64, 1, 1, 64, 131072);
+  for (const auto& [loss, per_logit] :
+       {std::pair{job::LossKernel::fused, 2.0}, std::pair{job::LossKernel::vocab_parallel, 6.0},
+        std::pair{job::LossKernel::eager, 12.0}}) {
+    model::Style style;
+    style.loss = loss;
+    const auto [unit, labels] = memory_of(build_head(m, shard(1, 4096), style), 2 * 4096 * 64);
+    const double peak =
+        static_cast<double>(unit.saved.bytes + std::max(unit.forward.bytes, unit.backward.bytes));
+    CHECK(peak / (4096.0 * 131072) == Approx(per_logit).epsilon(0.01));
+  }
+}
