@@ -66,3 +66,23 @@ TEST_CASE("What stands at the peak adds up to it, by tensor and by category") {
     CHECK(outside == s.process - s.reserved);
   }
 }
+
+TEST_CASE("The timeline's figures are the report's") {
+  const auto& [name, text] = GENERATE(from_range(kMemoryJobs));
+  INFO(name);
+  const auto memory = memory_of(text);
+  forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
+  const auto out = forecaster.forecast(config::parse(text, "memory").job);
+  const auto& report = std::get<result::Report>(out);
+  CHECK(memory.fits == report.fits);
+  REQUIRE(memory.stages.size() == report.memory.size());
+  for (std::size_t i = 0; i < report.memory.size(); ++i) {
+    INFO("stage " << i);
+    CHECK(memory.stages[i].allocated == report.memory[i].allocated);
+    CHECK(memory.stages[i].active == report.memory[i].active);
+    CHECK(memory.stages[i].reserved == report.memory[i].reserved);
+    CHECK(memory.stages[i].process == report.memory[i].process);
+    CHECK(memory.stages[i].peak[0] == report.memory[i].parameters.count());
+    CHECK(memory.stages[i].peak[3] == report.memory[i].activations.count());
+  }
+}
