@@ -122,7 +122,8 @@ std::int64_t History::end_of(std::uint32_t rs, std::uint64_t ordinal, std::int64
 
 namespace {
 
-// Outstanding kernels of a stream before a launch waits (CUDA; measured by many, documented nowhere).
+// Outstanding kernels of a stream before a launch waits (CUDA; measured by many, documented
+// nowhere).
 constexpr std::uint32_t kLaunchQueue = 1024;
 
 // A stream's launches as the host issues them.

@@ -24,9 +24,9 @@ class History {
   bool complete(std::uint32_t step) const;
 
   std::vector<program::Slice> slices(std::uint32_t step, std::int64_t origin) const;
-  // Allocator trace of one rank's step, at the host's times. The host is held up where more launches
-  // than a stream's queue takes are outstanding, which nothing but these times depends on. A use that
-  // had not ended is placed one period after that of the step before.
+  // Allocator trace of one rank's step, at the host's times. The host is held up where more
+  // launches than a stream's queue takes are outstanding, which nothing but these times depends on.
+  // A use that had not ended is placed one period after that of the step before.
   std::vector<program::MemoryEvent> memory(std::uint32_t rank, std::uint32_t step,
                                            std::int64_t origin, std::int64_t period) const;
   // Seconds under each curve on the critical path of `span` picoseconds that leads to the end of
@@ -62,7 +62,8 @@ class History {
 
   // The `ordinal`-th task of a stream since the start; null when not completed or forgotten.
   const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;
-  // When it ended; one that is not kept, a period after that of the step before. kNever: neither is.
+  // When it ended; one that is not kept, a period after that of the step before. kNever: neither
+  // is.
   static constexpr std::int64_t kNever = INT64_MIN;
   std::int64_t end_of(std::uint32_t rs, std::uint64_t ordinal, std::int64_t period) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;

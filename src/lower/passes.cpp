@@ -383,7 +383,7 @@ std::int64_t PassBuilder::count_policy() const {
     const std::int64_t tokens =
         plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
     bytes += round_512(gemm_bytes(tokens, plan_.job.model.hidden, 1) /
-                           (sequence_parallel_ ? tensor_ : 1));
+                       (sequence_parallel_ ? tensor_ : 1));
   }
   return bytes;
 }

@@ -89,7 +89,7 @@ std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
       s.forward_extra = std::max<std::int64_t>(0, p.memory.forward.bytes - s.output);
       s.sweep_extra = std::max<std::int64_t>(0, while_sweeping(units[u]) - s.output);
       s.backward_extra = splits_ ? p.memory.input_grad.bytes + p.remade_inputs + p.output_gradients
-                                  : p.memory.backward.bytes;
+                                 : p.memory.backward.bytes;
       chunk.whole += s.saved + s.output;
       chunk.chain.stages.push_back(s);
     }

@@ -79,7 +79,7 @@ struct Task {
   CurveId curve = 0;  // kernel: the curve that priced it
   std::uint16_t micro_batch = 0xffff;
   std::uint16_t launches = 1;  // that the host issues for it: merged kernels are many
-  std::uint8_t slowdown = 0;  // kernel: row of World::slowdowns. 0: never slowed
+  std::uint8_t slowdown = 0;   // kernel: row of World::slowdowns. 0: never slowed
   StreamIndex stream = 0;
   TaskKind kind = TaskKind::kernel;
   Category category = Category::compute;     // communication: what waiting for its transfer is charged to
