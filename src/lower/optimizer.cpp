@@ -170,12 +170,13 @@ void StageBuilder::optimizer_step() {
   const double gradient = width(types.gradients);
   bring_gradients_back();
   b_.allocate(main_gradients_);
-  if (job_.workload.precision == job::DType::fp16) {
-    // Loss scaling: gradients become fp32 main gradients (where they are not yet) and are unscaled
-    // and checked.
-    const double cast = types.gradients == job::DType::fp32 ? 0 : gradient + 4;
-    memory_kernel(count * (cast + 8), cost::MemoryOp::optimizer, Category::optimizer,
-                  "unscale gradients");
+  if (types.master && gradient < 4) {
+    // They become fp32 main gradients (Megatron-LM: _copy_model_grads_to_main_grads).
+    memory_kernel(count * (gradient + 4), cost::MemoryOp::optimizer, Category::optimizer,
+                  "main gradients");
+  }
+  if (job_.workload.precision == job::DType::fp16) {  // loss scaling: unscaled and checked
+    memory_kernel(count * 8, cost::MemoryOp::optimizer, Category::optimizer, "unscale gradients");
   }
   norm_of_gradients();
   const StepCost step = step_cost(job_, shares(), stage_arrays());

@@ -241,16 +241,15 @@ bool PassBuilder::context_product(std::size_t i, bool backward, Category categor
   return true;
 }
 
-// Transformer Engine's ring keeps one more tensor of the queries' shape than attention alone
-// (AttnFuncWithCPAndKVP2P saves q, a joined copy of k and v, and the output that it joined from all
-// steps): rows of SimuMax's on B200 that differ in sequence alone rise by 2 T a d / t a layer more
-// than without context parallelism, for two models and two tensor sizes.
+// Where sequence is traded for heads, the kernel keeps its own output, of whole sequences, and the
+// projection the one that was traded back (Transformer Engine, context_parallel.py:
+// AttnFuncWithCPAndQKVOA2A). Queries, keys and values are kept as traded alone.
 std::int64_t PassBuilder::context_kept(const Operator& op) const {
-  if (!op.attention || plan_.grid.context == 1 || !plan_.job.system.transformer_engine) {
+  if (!op.attention || plan_.grid.context == 1) {
     return 0;
   }
   const ContextShape c = context_shape(plan_, *op.attention, width_);
-  return c.outer > 1 && !c.gathers ? c.query_bytes : 0;
+  return c.inner > 1 ? c.output_bytes : 0;
 }
 
 std::int64_t PassBuilder::context_temporary(const Operator& op, bool backward) const {

@@ -303,7 +303,7 @@ void StageBuilder::make_persistent_buffers() {
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
-  b_.persistent(dummy_gradients(), MemoryCategory::gradients, label("empty weight gradients"));
+  b_.persistent(dummy_gradients(), MemoryCategory::workspace, label("empty weight gradients"));
 }
 
 }  // namespace stepcast::lower

@@ -64,6 +64,9 @@ class UnitTensors {
   }
 
   UnitMemory build() {
+    if (n_ == 0) {
+      return {};  // a unit whose operators are all with other stages
+    }
     read_graph();
     find_kept();
     forward_pass();

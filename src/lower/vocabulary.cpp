@@ -27,9 +27,18 @@ bool of_vocabulary(const model::Operator& op) {
 
 model::OperatorGraph part(const model::OperatorGraph& graph, bool vocabulary) {
   model::OperatorGraph out;
-  for (const model::Operator& op : graph.operators) {
-    if (of_vocabulary(op) == vocabulary) {
-      out.operators.push_back(op);
+  std::vector<int> node(graph.operators.size(), -1);
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    if (of_vocabulary(graph.operators[i]) == vocabulary) {
+      node[i] = static_cast<int>(out.operators.size());
+      out.operators.push_back(graph.operators[i]);
+    }
+  }
+  for (const auto& [from, to] : graph.edges) {
+    const int producer = node[static_cast<std::size_t>(from)];
+    const int consumer = node[static_cast<std::size_t>(to)];
+    if (producer >= 0 && consumer >= 0) {
+      out.edges.emplace_back(producer, consumer);
     }
   }
   return out;

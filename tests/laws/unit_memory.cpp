@@ -167,6 +167,12 @@ TEST_CASE("A pass that keeps nothing needs less than one that keeps, and no less
   }
 }
 
+TEST_CASE("A unit without operators holds nothing") {
+  const auto [unit, labels] = memory_of({}, 0);
+  CHECK(unit.saved.blocks.empty());
+  CHECK(unit.backward.bytes == 0);
+}
+
 TEST_CASE("Split backward passes free what weight gradients do not read") {
   for (const Example& e : examples()) {
     INFO(e.name);
