@@ -107,6 +107,11 @@ void RowBuilder::write_memory() {
       m["offload"]["activation_layers"] = moved->layers;
     }
   }
+  const std::string precision = job["precision"].text();
+  if (contains(framework(), "Bridge") && (precision == "fp8" || precision == "mxfp8")) {
+    // fp8_param_gather of its recipes for current scaling and mxfp8 (mixed_precision.py).
+    m["dtypes"]["parameters"] = "fp8";
+  }
   if (half_gradients()) {
     const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";
     m["dtypes"] = {{"gradients", half}, {"reduce", half}};
