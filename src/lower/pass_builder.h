@@ -39,6 +39,7 @@ class PassBuilder {
   // passes_memory.cpp
   void count_memory(Passes& out) const;
   TensorRules tensor_rules(std::size_t i) const;
+  bool input_made_again(const Operator& op) const;
   bool dummy_kept(const Operator& op) const;
 
   // The collective of a role: `blocking` on the compute stream, else on the role's own stream until
@@ -71,6 +72,7 @@ class PassBuilder {
                       Items& out);  // behind the input gradient, before the weight gradient
   void tensor_after_wgrad(std::size_t i, Items& out);
   bool tensor_async() const;  // collectives of the backward pass run beside products
+  bool keeps_gathered() const;
 
   // passes_tensor_overlap.cpp. True: the product was emitted here, with what it exchanges.
   bool tensor_product(std::size_t i, const model::Gemm& shape, cost::Layout layout,

@@ -1,5 +1,6 @@
 // The tensors of a unit's passes: what its graph does not know (unit_memory.h).
 #include <algorithm>
+#include <set>
 
 #include "pass_builder.h"
 
@@ -8,6 +9,14 @@ namespace stepcast::lower {
 using model::Operator;
 using model::OpKind;
 using model::TensorRole;
+
+// Whether what the operator reads runs again in the backward pass.
+bool PassBuilder::input_made_again(const Operator& op) const {
+  const std::set<std::uint32_t> again = made_again(graph_, redone_);
+  return std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& s) {
+    return s.name == "input" && again.count(s.storage) > 0;
+  });
+}
 
 // What tensor and context parallelism, narrow formats and gradient sums add around an operator.
 TensorRules PassBuilder::tensor_rules(std::size_t i) const {
@@ -25,10 +34,15 @@ TensorRules PassBuilder::tensor_rules(std::size_t i) const {
       // Gathered before a column product; a row product's sum before it is scattered, and its
       // gradient gathered. Back, the gradient of the whole input before it is scattered, and the
       // input gathered again for the weight gradient.
-      const std::int64_t whole = (opens_[i] ? input_bytes(op) : 0) + (row ? output_bytes(op) : 0);
-      out.forward += whole;
-      out.input_grad += whole;
-      out.backward += opens_[i] ? input_bytes(op) : 0;
+      const std::int64_t gathered = opens_[i] ? input_bytes(op) : 0;
+      out.forward += gathered + (row ? output_bytes(op) : 0);
+      out.input_grad += gathered + (row ? output_bytes(op) : 0);
+      if (!keeps_gathered()) {
+        out.backward += gathered;
+      } else if (!input_made_again(op)) {  // its shard is counted as saved
+        out.kept += gathered / tensor_ * (tensor_ - 1);
+        out.forward -= gathered;
+      }
     }
   }
   if (op.kind == OpKind::gemm && op.forward_kernels > 1) {

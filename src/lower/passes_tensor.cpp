@@ -36,6 +36,13 @@ bool PassBuilder::tensor_async() const {
          plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none;
 }
 
+// A DTensor's linear saves the input that it read, which is whole; Megatron-LM's and Transformer
+// Engine's save their shard (torch/distributed/tensor: autograd saves local tensors as they are).
+bool PassBuilder::keeps_gathered() const {
+  return tensor_ > 1 && !gridded_ && sequence_parallel_ &&
+         plan_.job.system.family == job::System::Family::fsdp2;
+}
+
 void PassBuilder::tensor_before(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   const bool chunks = chunked_gather(i, cost::Layout::forward);
@@ -89,7 +96,7 @@ void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
 // product.
 void PassBuilder::tensor_before_dgrad(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
-  if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i]) {
+  if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i] && !keeps_gathered()) {
     collective(out, kTensor, !tensor_async(), cost::Collective::all_gather, input_bytes(op),
                Category::tensor, op.name + " input");
   }
@@ -103,7 +110,7 @@ void PassBuilder::tensor_between(std::size_t i, Items& out) {
   if (chunked_scatter(i, cost::Layout::input_grad)) {
     return;  // the input came before the sums, which are made
   }
-  if (sequence_parallel_) {
+  if (sequence_parallel_ && !keeps_gathered()) {
     join(out, kTensor);
   }
   collective(out, kTensor, false,
