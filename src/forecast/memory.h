@@ -35,6 +35,6 @@ std::vector<RankMemory> rank_memory(const program::World& world, const program::
 
 // Of a process's memory, bytes: what is uncertain is the framework's tensors and what lies outside
 // the allocator.
-result::Estimate memory_interval(Bytes reserved, Bytes outside);
+result::Estimate memory_interval(Bytes reserved, Bytes outside, job::System::Family family);
 
 }  // namespace stepcast::forecast

@@ -89,7 +89,8 @@ void fill_peak(const Source& s, result::Report& report) {
   report.capacity = s.capacity[least];
   report.peak =
       memory_interval(memory[largest].reserved,
-                      s.world->programs[s.world->ranks[largest].program].outside_allocator);
+                      s.world->programs[s.world->ranks[largest].program].outside_allocator,
+                      s.plan->job.system.family);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits because the allocator gives cached memory back ({} retries in the steps "
