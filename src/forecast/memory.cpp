@@ -71,10 +71,11 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
 }  // namespace
 
 result::Estimate memory_interval(Bytes reserved, Bytes outside, job::System::Family family) {
-  // Half-widths of 90 %. Tensors: that share of its published rows lies within it in the median source, of the 7 sources
-  // of Megatron-LM and its forks (0.02 to 0.39 each) and of the 6 of other frameworks (0.05 to 1.2), whose versions and
-  // options the rows tell less of. Outside: jobs alike on 8 B200 show 1.59 to 1.73 GiB, kernels compiled at run time and
-  // other generations of NCCL add to that: a judgement.
+  // Half-widths of 90 %. Tensors: that share of its published rows lies within it in the median
+  // source, of the 7 sources of Megatron-LM and its forks (0.02 to 0.39 each) and of the 6 of other
+  // frameworks (0.05 to 1.2), whose versions and options the rows tell less of. Outside: jobs alike
+  // on 8 B200 show 1.59 to 1.73 GiB, kernels compiled at run time and other generations of NCCL add
+  // to that: a judgement.
   constexpr double kMegatronTensors = 0.06;
   constexpr double kOtherTensors = 0.35;
   constexpr double kOutside = 0.3;

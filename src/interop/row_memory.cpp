@@ -73,16 +73,13 @@ void RowBuilder::write_memory() {
     }
   } else if (job["schedule"].text() == "1f1b_recompute") {
     m["recompute"] = "full";
-  } else if (recompute.text() == "selective" && contains(framework(), "torchtitan")) {
-    // Its mode of that name, whose option of today is "op".
-    m["recompute"] = {{"per_op", "sac"}};
-    assume("torchtitan's selective mode chooses operators", kRecomputeUnknown);
   } else if (recompute.present()) {
     m["recompute"] = recompute.text();
     if (contains(framework(), "torchtitan") && recompute.text() == "selective") {
       // selective_ac_option: every second layer at first, a policy of operators later.
       m["recompute"] =
           row["year"].integer_or(9999) <= 2024 ? Json{{"every", 2}} : Json{{"per_op", "sac"}};
+      assume("which selective mode torchtitan ran", kRecomputeUnknown);
     }
     const std::int64_t layers = flags["recompute-num-layers"].integer_or(1);
     const std::string method = flags["recompute-method"].text();

@@ -269,9 +269,11 @@ void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   }
   weight_ = true;
   const auto& memory_job = plan_.job.memory;
-  // Into 16-bit main gradients as well (Megatron-LM, core/tensor_parallel/layers.py:
-  // wgrad_gemm_accum_fp32, wgrad_gemm_accum_fp16).
-  const bool fused = plan_.job.system.gradient_accumulation_fusion;
+  // Megatron-LM's own kernel of 2022 adds to fp32 gradients alone (wgrad_gemm_accum_fp32);
+  // Transformer Engine's products add to any.
+  const bool fused =
+      plan_.job.system.gradient_accumulation_fusion &&
+      (memory_job.dtypes.gradients == job::DType::fp32 || plan_.job.system.transformer_engine);
   if (!tensor_product(i, wgrad, cost::Layout::weight_grad, Category::compute, out)) {
     kernel(out, matrix(op, wgrad, cost::Layout::weight_grad, fused), launches(op),
            Category::compute, op.name + " wgrad");

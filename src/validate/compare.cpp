@@ -146,7 +146,8 @@ std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster
   if (!row.micro_batch_open) {
     return best;
   }
-  // The largest micro-batch (a power of two that divides each rank's share) that fits.
+  // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
+  // all of its interval.
   for (std::int64_t micro = 2; micro <= row.sequences_per_rank; micro *= 2) {
     if (row.sequences_per_rank % micro != 0) {
       break;
@@ -154,7 +155,8 @@ std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster
     auto next =
         forecast_at(forecaster, row, {fmt::format("workload.micro_batch={}", micro)}, with_layer);
     const auto* forecast = std::get_if<RowForecast>(&next);
-    if (forecast == nullptr || !forecast->report.fits) {
+    if (forecast == nullptr || !forecast->report.fits ||
+        forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count())) {
       break;
     }
     best = std::move(next);
