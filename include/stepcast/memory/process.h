@@ -16,13 +16,10 @@ struct Amounts {
   Bytes active, reserved, process;
 };
 
-// LAW: reserved = factor x active, process = reserved + outside. A rule of thumb until the caching
-// allocator's arenas are simulated. SOURCE: torchtitan and Megatron runs (active 22.7, 49.5 GiB
+// LAW: reserved = factor x active, process = reserved + outside. A rule of thumb for searches, which
+// do not replay the allocator (replay.h). SOURCE: torchtitan and Megatron runs (active 22.7, 49.5 GiB
 // against reserved 31.0, 59.4 GiB under FSDP; 26,257 against 30,156 MiB in a pipeline). VALID:
 // within some 10 %.
 Amounts amounts(const Request& request);
-
-// Relative half-width of the 90 % interval of `reserved`.
-double half_width(const Request& request);
 
 }  // namespace stepcast::memory
