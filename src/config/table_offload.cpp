@@ -10,36 +10,27 @@ using job::OffloadTarget;
 
 namespace {
 
-Words<OffloadTarget> targets(bool nvme) {
-  Words<OffloadTarget> words = {{{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}}, {}};
-  if (nvme) {
-    words.words.emplace_back("nvme", OffloadTarget::nvme);
-  } else {
-    words.later.emplace_back("nvme");
-  }
-  return words;
+Words<OffloadTarget> targets() {
+  return {
+      {{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}, {"nvme", OffloadTarget::nvme}},
+      {}};
 }
 
-const Table<OffloadPart>& part_table(bool nvme) {
-  const auto make = [](bool with) {
-    return Table<OffloadPart>{
-        choice("to", &OffloadPart::to, targets(with), "Where it lives."),
-        number("ratio", &OffloadPart::ratio, 0, 1, "The share that is offloaded."),
-    };
+const Table<OffloadPart>& part_table() {
+  static const Table<OffloadPart> table = {
+      choice("to", &OffloadPart::to, targets(), "Where it lives."),
+      number("ratio", &OffloadPart::ratio, 0, 1, "The share that is offloaded."),
   };
-  static const Table<OffloadPart> everywhere = make(true);
-  static const Table<OffloadPart> memory_only = make(false);
-  return nvme ? everywhere : memory_only;
+  return table;
 }
 
 // "cpu", or {to: cpu, ratio: 0.5}. A ratio of 0 is none.
-Field<Offload> part(std::string key, OffloadPart Offload::*member, bool nvme,
-                    std::string description) {
+Field<Offload> part(std::string key, OffloadPart Offload::*member, std::string description) {
   Field<Offload> f;
-  const Words<OffloadTarget> words = targets(nvme);
+  const Words<OffloadTarget> words = targets();
   f.spec = {std::move(key),
             std::move(description),
-            any_of({enum_schema(words.names()), object_schema(specs(part_table(nvme)))}),
+            any_of({enum_schema(words.names()), object_schema(specs(part_table()))}),
             false,
             false,
             {}};
@@ -50,7 +41,7 @@ Field<Offload> part(std::string key, OffloadPart Offload::*member, bool nvme,
         r.fault(v, fmt::format("{} names no target; expected {{to: cpu, ratio: 0.5}}", r.path()));
         return;
       }
-      read_table(r, v, part_table(nvme), one);
+      read_table(r, v, part_table(), one);
     } else if (const auto to = read_word(r, v, words)) {
       one.to = *to;
     }
@@ -58,7 +49,7 @@ Field<Offload> part(std::string key, OffloadPart Offload::*member, bool nvme,
   };
   f.write = [=](const Offload& o) -> std::optional<Value> {
     const OffloadPart& one = o.*member;
-    return one.ratio == 1 ? tree::string(words.name(one.to)) : write_table(part_table(nvme), one);
+    return one.ratio == 1 ? tree::string(words.name(one.to)) : write_table(part_table(), one);
   };
   return f;
 }
@@ -104,13 +95,13 @@ Field<Offload> activation_modules() {
 
 const Table<Offload>& offload_table() {
   static const Table<Offload> table = {
-      part("optimizer", &Offload::optimizer, true,
+      part("optimizer", &Offload::optimizer,
            "Moments and master weights; this share of the optimizer runs on the CPU."),
-      part("parameters", &Offload::parameters, true,
+      part("parameters", &Offload::parameters,
            "Parameters, fetched before use; only where units are gathered (zero3)."),
-      part("gradients", &Offload::gradients, true,
+      part("gradients", &Offload::gradients,
            "Gradients as accumulated; left out: they follow the optimizer."),
-      part("activations", &Offload::activations, false,
+      part("activations", &Offload::activations,
            "What a pass saves, or the inputs that recomputation keeps."),
       integer("activation_layers", &Offload::activation_layers, 0, kManyLayers,
               "Activations of the first so many layers of a stage only; 0: of all."),

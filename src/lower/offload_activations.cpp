@@ -3,6 +3,10 @@
 // when). The compute stream waits for both: a copy that takes longer than what runs beside it
 // stalls, and the wait counts as offload. Without overlap they run on the compute stream and the
 // host waits for each copy out, as torch's save_on_cpu does.
+//
+// To drives they pass through page-locked buffers of the host, kDriveBuffers each way: a copy out
+// waits until a buffer has been written out, a read until one has been copied on (ZeRO-Infinity's
+// infinity offload engine, 2104.07857, section 6.3, reuses a small set of pinned buffers).
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -22,6 +26,8 @@ namespace {
 // OffloadActivations those of at most 1024 bytes (min_offload_size).
 constexpr std::int64_t kLeastOfPairs = std::int64_t{1} << 20;
 constexpr std::int64_t kLeast = 1025;
+// Of host memory beside drives: one is filled while the other empties.
+constexpr std::size_t kDriveBuffers = 2;
 
 std::vector<std::size_t> order_of(std::size_t count, auto&& key) {
   std::vector<std::size_t> out(count);
@@ -101,6 +107,10 @@ void StageBuilder::plan_offload() {
   copy_back_ = offload.overlap ? b_.stream("activations back") : compute_;
 }
 
+bool StageBuilder::activations_on_drives() const {
+  return job_.memory.offload.activations.to == job::OffloadTarget::nvme;
+}
+
 StageBuilder::Journey* StageBuilder::journey(int chunk, std::size_t unit, int micro_batch) {
   if (moves_.empty() || move_of_[chunk][unit][micro_batch] < 0) {
     return nullptr;
@@ -123,6 +133,15 @@ void StageBuilder::activations_before(const Run& run) {
     return;
   }
   opened_ = std::max(opened_, visit_of(run));
+  // From the drives as long ahead of the copy as the copy is of its use.
+  for (; activations_on_drives() && drawn_ < by_fetch_.size(); ++drawn_) {
+    Journey& j = moves_[by_fetch_[drawn_]];
+    if (2 * j.move.fetch - j.move.use > opened_ || j.where < Journey::Where::host ||
+        reads_ >= returned_.size() + kDriveBuffers) {
+      break;
+    }
+    read_back(j);
+  }
   for (; fetched_ < by_fetch_.size(); ++fetched_) {
     Journey& j = moves_[by_fetch_[fetched_]];
     if (j.move.fetch > opened_ || j.where == Journey::Where::unmade) {
@@ -137,7 +156,9 @@ void StageBuilder::activations_before(const Run& run) {
     }
     copy_back(j);
     b_.wait(compute_, j.back);
-    b_.release(j.host);
+    if (!activations_on_drives()) {
+      b_.release(j.host);
+    }
     j.where = Journey::Where::back;
   }
   b_.set_micro_batch(run.slot.micro_batch, run.slot.chunk);
@@ -176,16 +197,53 @@ void StageBuilder::copy_out(Journey& j) {
     return;
   }
   b_.set_micro_batch(j.move.micro_batch, j.move.chunk);
-  j.host = b_.place(b_.allocate(j.bytes + j.inputs, MemoryCategory::activations,
-                                context_.passes.labels->id("offloaded activations")),
-                    program::Place::host);
+  const bool drives = activations_on_drives();
+  if (drives && written_.size() >= kDriveBuffers) {
+    b_.wait(copy_out_, written_[written_.size() - kDriveBuffers]);
+  }
+  j.host = host_activations(j, program::Place::host);
   b_.wait(copy_out_, b_.mark(compute_));
   j.out = copy(copy_out_, Carrier::to_host, static_cast<double>(j.bytes + j.inputs),
                "activations to the host");
+  if (drives) {
+    j.drive = host_activations(j, program::Place::nvme);
+    b_.wait(nvme_write_, j.out);
+    j.out_of_host = copy(nvme_write_, Carrier::nvme_write, static_cast<double>(j.bytes + j.inputs),
+                         "activations to NVMe");
+    written_.push_back(j.out_of_host);
+    b_.release(j.host, 1U << nvme_write_);
+    j.host = kNone;
+  }
   if (copy_out_ == compute_) {
-    b_.host_sync(j.out);
+    b_.host_sync(b_.mark(compute_));
   }
   j.where = Journey::Where::leaving;
+}
+
+std::uint32_t StageBuilder::host_activations(const Journey& j, program::Place at) {
+  return b_.place(b_.allocate(j.bytes + j.inputs, MemoryCategory::activations,
+                              context_.passes.labels->id("offloaded activations")),
+                  at);
+}
+
+// From the drives into a buffer of the host, which is free once what it held last has gone on.
+void StageBuilder::read_back(Journey& j) {
+  if (!activations_on_drives() || j.drawn || j.where != Journey::Where::host) {
+    return;
+  }
+  b_.set_micro_batch(j.move.micro_batch, j.move.chunk);
+  if (reads_ >= kDriveBuffers && reads_ - kDriveBuffers < returned_.size()) {
+    b_.wait(nvme_read_, returned_[reads_ - kDriveBuffers]);
+  }
+  j.host = host_activations(j, program::Place::host);
+  b_.wait(nvme_read_, b_.mark(compute_));
+  b_.wait(nvme_read_, j.out_of_host);
+  j.into_host = copy(nvme_read_, Carrier::nvme_read, static_cast<double>(j.bytes + j.inputs),
+                     "activations from NVMe");
+  b_.release(j.drive, 1U << nvme_read_);
+  j.drive = kNone;
+  j.drawn = true;
+  ++reads_;
 }
 
 // The device's copy goes once the compute stream has waited for the copy out.
@@ -207,16 +265,22 @@ void StageBuilder::copy_back(Journey& j) {
   if (j.where != Journey::Where::host) {
     return;
   }
+  read_back(j);
   b_.set_micro_batch(j.move.micro_batch, j.move.chunk);
   // Where it lands is allocated on the copy's own stream: an arena of its own.
   Kept& kept = kept_of(j.move);
   const std::uint32_t label = context_.passes.labels->id("fetched activations");
   kept.moved = b_.allocate(j.bytes, MemoryCategory::activations, label, copy_back_);
   kept.moved_inputs = b_.allocate(j.inputs, MemoryCategory::activations, label, copy_back_);
-  b_.wait(copy_back_, j.out);
+  b_.wait(copy_back_, activations_on_drives() ? j.into_host : j.out);
   b_.wait(copy_back_, b_.mark(compute_));
   j.back = copy(copy_back_, Carrier::to_device, static_cast<double>(j.bytes + j.inputs),
                 "activations from the host");
+  if (activations_on_drives()) {
+    returned_.push_back(j.back);
+    b_.release(j.host, 1U << copy_back_);
+    j.host = kNone;
+  }
   j.where = Journey::Where::returning;
 }
 

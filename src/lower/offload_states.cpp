@@ -41,8 +41,9 @@ void StageBuilder::make_host_streams() {
   const auto stream = [&](const char* name) { return o.overlap ? b_.stream(name) : compute_; };
   to_device_ = stream("host to device");
   to_host_ = stream("device to host");
-  const bool nvme = o.optimizer.to == OffloadTarget::nvme ||
-                    o.parameters.to == OffloadTarget::nvme || o.gradients.to == OffloadTarget::nvme;
+  const bool nvme =
+      o.optimizer.to == OffloadTarget::nvme || o.parameters.to == OffloadTarget::nvme ||
+      o.gradients.to == OffloadTarget::nvme || o.activations.to == OffloadTarget::nvme;
   if (nvme) {
     nvme_read_ = stream("NVMe read");
     nvme_write_ = stream("NVMe write");

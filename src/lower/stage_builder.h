@@ -118,6 +118,9 @@ class StageBuilder {
   void copy_out(Journey& j);
   void give_up(Journey& j);
   void copy_back(Journey& j);
+  bool activations_on_drives() const;
+  std::uint32_t host_activations(const Journey& j, program::Place at);
+  void read_back(Journey& j);
   std::uint32_t users_of_moved(const Run& run);
 
   // pipeline.cpp, pipeline_order.cpp
@@ -348,16 +351,21 @@ class StageBuilder {
     std::int64_t bytes = 0;
     std::int64_t inputs = 0;
     std::uint32_t host = program::kNone;
+    std::uint32_t drive = program::kNone;
     Mark out = {};
+    Mark out_of_host = {}, into_host = {};  // to and from the drives
     Mark back = {};
+    bool drawn = false;  // from the drives, or on its way from there
     enum class Where { unmade, device, leaving, host, returning, back } where = Where::unmade;
   };
   std::vector<Journey> moves_;  // in the order in which they leave
   std::vector<std::vector<std::vector<std::int32_t>>>
       move_of_;                                           // [chunk][unit][micro-batch]; -1: stays
   std::vector<std::size_t> by_left_, by_fetch_, by_use_;  // moves_ in those orders
-  std::size_t leaving_ = 0, left_ = 0, fetched_ = 0, used_ = 0;  // done of each
-  int ended_ = -1, opened_ = -1;                                 // visits so far
+  std::size_t leaving_ = 0, left_ = 0, drawn_ = 0, fetched_ = 0, used_ = 0;  // done of each
+  std::size_t reads_ = 0;                                                    // from the drives
+  std::vector<Mark> written_, returned_;  // buffers of the host that were given up, oldest first
+  int ended_ = -1, opened_ = -1;          // visits so far
   std::optional<Visits> visits_;
   program::StreamIndex copy_out_ = 0, copy_back_ = 0;
   std::vector<Inbox> inboxes_;  // by channel role

@@ -39,6 +39,7 @@ std::string draw(std::mt19937& random) {
   offload +=
       fmt::format(", prefetch: {}, overlap: {}, pinned: {}", pick(random, {0, 1, 2}),
                   pick(random, {"true", "true", "false"}), pick(random, {"true", "true", "false"}));
+  offload += fmt::format(", activations: {}", pick(random, {"cpu", "nvme", "none", "none"}));
   if (pick(random, {0, 1}) != 0) {
     offload += fmt::format(", chunk: {}", pick(random, {"16 MiB", "64 MiB"}));
   }

@@ -6,6 +6,8 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string>
+#include <vector>
 
 #include "catch.hpp"
 #include "stepcast/engine/engine.h"
@@ -40,8 +42,9 @@ std::string alpha(double ratio) {
 
 // Layers alone, nothing but their passes and the copies takes time: a copy of one unit takes `out`
 // to the host and `back` picoseconds to the device.
-std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
-                                      std::int64_t back) {
+// To and from drives: `write` and `read`.
+std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out, std::int64_t back,
+                                      std::int64_t write = 0, std::int64_t read = 0) {
   auto lowered = std::make_unique<Lowered>(text, false, [](strategy::Plan& plan) {
     for (auto& rank : plan.stages) {
       for (auto& chunk : rank) {
@@ -66,8 +69,12 @@ std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
     const program::Program& p = lowered->program(r);
     for (const program::Task& t : p.tasks) {
       if (t.kind == program::TaskKind::copy) {
+        const std::string& label = world.labels[t.label];
         world.shapes[world.ranks[r].copy_shape].prices[t.price].latency =
-            world.labels[t.label] == "activations to the host" ? out : back;
+            label == "activations to the host" ? out
+            : label == "activations to NVMe"   ? write
+            : label == "activations from NVMe" ? read
+                                               : back;
       }
     }
   }
@@ -321,4 +328,66 @@ TEST_CASE("Modules: what they read leaves, the rest of a layer stays", "[laws][o
   CHECK(near(bytes(", activation_modules: [core_attn]"), 3 * hidden / 2));
   CHECK(near(bytes(", activation_modules: [attn_proj]"), hidden / 2));
   CHECK(bytes("") > 6 * hidden);
+}
+
+// One rank, 8 layers of which 7 travel: the last one's backward pass follows at once.
+TEST_CASE("Drives: all that leaves is written and read once, through two buffers each way",
+          "[laws][offload]") {
+  const std::string grid = "tensor: 8, data: 1, pipeline: 1";
+  const std::string text = job_of("{use: megatron-lm, activation_offload: units}", grid, 8, 2,
+                                  "offload: {activations: nvme}");
+  const auto lowered = copies_alone(text, 0, 0);
+  const program::Program& p = lowered->program(0);
+  std::map<std::string, std::vector<std::int64_t>> bytes;
+  for (const program::Task& t : p.tasks) {
+    if (t.kind == program::TaskKind::copy) {
+      const auto& price = lowered->world.shapes[lowered->world.ranks[0].copy_shape].prices[t.price];
+      bytes[p.labels[t.label]].push_back(price.bytes);
+    }
+  }
+  for (const char* way : {"activations to the host", "activations to NVMe", "activations from NVMe",
+                          "activations from the host"}) {
+    INFO(way);
+    CHECK(bytes[way].size() == 2 * 7);
+    CHECK(bytes[way] == std::vector<std::int64_t>(2 * 7, bytes[way].front()));
+  }
+  const std::int64_t each = bytes["activations to NVMe"].front();
+  CHECK(bytes["activations from NVMe"].front() == each);
+  const auto slow =
+      copies_alone(text, 0, 0, passes_of(*lowered).forward, passes_of(*lowered).backward);
+  const auto timeline = run(slow->world);
+  CHECK(timeline.ranks[0].nvme_peak <= 2 * 7 * each);
+  CHECK(timeline.ranks[0].nvme_peak >= 7 * each);
+  CHECK(timeline.ranks[0].host_peak <= 4 * each);
+  CHECK(timeline.ranks[0].host_peak >= 2 * each);
+  // With `cpu` in their place the host holds what the drives did.
+  const auto host = run(copies_alone(job_of("{use: megatron-lm, activation_offload: units}", grid,
+                                            8, 2, "offload: {activations: cpu}"),
+                                     0, 0)
+                            ->world);
+  CHECK(host.ranks[0].host_peak >= 7 * each);
+  CHECK(host.ranks[0].nvme_peak == 0);
+}
+
+TEST_CASE("Drives: the stall begins where the last layer's write outlasts the pass, a read a layer",
+          "[laws][offload]") {
+  const std::string text =
+      job_of("{use: megatron-lm, activation_offload: units}", "tensor: 8, data: 1, pipeline: 1", 8,
+             2, "offload: {activations: nvme}");
+  const auto still = copies_alone(text, 0, 0);
+  const std::int64_t forward = passes_of(*still).forward / 8;  // of one layer
+  const std::int64_t backward = passes_of(*still).backward / 8;
+  const auto free = run(still->world).period;
+  // Seven writes in turn from the first layer's end; the seventh is read while the eighth layer's
+  // backward pass runs: forward + 7 write <= 8 forward + backward. A buffer is free in time up to
+  // write = 7/5 forward, which comes later.
+  REQUIRE(5 * backward < 14 * forward);
+  const std::int64_t edge = forward + backward / 7;
+  CHECK(run(copies_alone(text, 0, 0, edge, 0)->world).period == free);
+  CHECK(run(copies_alone(text, 0, 0, edge + 8000, 0)->world).period > free);
+  // A read has the backward pass of the layer behind.
+  CHECK(run(copies_alone(text, 0, 0, 0, backward)->world).period == free);
+  const auto slow = run(copies_alone(text, 0, 0, 0, backward + 8000)->world);
+  CHECK(slow.period > free);
+  CHECK(stall(slow) > 0);
 }
