@@ -36,6 +36,26 @@ void activations(const job::Job& j, std::vector<Infeasible>& out) {
   }
 }
 
+// DeepSpeed's TiledLinear: modules whose parameters ZeRO-3 gathers.
+void tiles(const job::Job& j, std::vector<Infeasible>& out) {
+  if (j.memory.offload.tiling <= 1) {
+    return;
+  }
+  const auto refuse = [&](const char* reason) { out.push_back({"memory.offload.tiling", reason}); };
+  const auto& p = j.parallelism;
+  if (j.system.family != job::System::Family::deepspeed || p.sharding != job::Sharding::zero3) {
+    refuse(
+        "tiles are gathered one by one; expected a system of DeepSpeed's family and "
+        "parallelism.sharding zero3, or 1");
+  } else if (p.tensor > 1 || p.pipeline > 1) {
+    refuse(
+        "a linear is cut into tiles on one rank; expected parallelism.tensor 1 and "
+        "parallelism.pipeline 1, or 1");
+  } else if (p.zeropp.partition > 0 || p.zeropp.weights || p.zeropp.gradients) {
+    refuse("tiles travel in the parameters' own format; expected no parallelism.zeropp, or 1");
+  }
+}
+
 }  // namespace
 
 std::vector<Infeasible> check_offload(const job::Job& j) {
@@ -81,9 +101,7 @@ std::vector<Infeasible> check_offload(const job::Job& j) {
                    "parameters are offloaded where units are gathered before use; expected "
                    "parallelism.sharding zero3, or none"});
   }
-  if (o.tiling > 1) {
-    out.push_back({"memory.offload.tiling", "tiling is not modelled yet; expected 1"});
-  }
+  tiles(j, out);
   check("optimizer", o.optimizer, true);
   check("parameters", o.parameters, false);
   check("gradients", o.gradients, false);

@@ -106,9 +106,10 @@ const Table<Offload>& offload_table() {
       integer("activation_layers", &Offload::activation_layers, 0, kManyLayers,
               "Activations of the first so many layers of a stage only; 0: of all."),
       activation_modules(),
-      integer("tiling", &Offload::tiling, 1, 4096,
-              "Memory-centric tiling: a unit's linears run as so many in turn, each gathered by "
-              "itself (ZeRO-Infinity)."),
+      integer(
+          "tiling", &Offload::tiling, 1, 4096,
+          "Memory-centric tiling: each linear of a layer runs as so many in turn, each gathered "
+          "by itself (ZeRO-Infinity, DeepSpeed's TiledLinear)."),
       integer("prefetch", &Offload::prefetch, 0, 64,
               "Units fetched ahead of the one that computes; 0: when their turn comes."),
       quantity("page", &Offload::page, false,

@@ -65,6 +65,7 @@ struct Wrap {
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0;
+  std::int64_t tiled = 0;  // dense, gathered and reduced tile by tile beside these
   std::int64_t before =
       0;  // elements of the stage's wraps before this one in forward order, and behind it
   std::int64_t behind = 0;

@@ -17,9 +17,9 @@ using Prefetch = job::System::Prefetch;
 
 namespace {
 
-// Elements that a wrap gathers, frozen ones among them.
+// Elements that a wrap gathers, frozen ones and tiles among them.
 std::int64_t gathered_elements(const Wrap& w, double element_bytes) {
-  return w.elements.total() +
+  return w.elements.total() + w.tiled +
          static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / element_bytes);
 }
 
@@ -52,7 +52,10 @@ void StageBuilder::make_wraps() {
       w.elements += {unit.passes->parameters, unit.passes->expert_parameters};
       w.frozen_bytes += unit.passes->frozen_bytes;
       for (const Array& array : unit.passes->arrays) {
-        if (!array.expert && array.elements <= job_.system.persistent_elements) {
+        if (array.tiled) {
+          w.tiled += array.elements;
+          w.elements.dense -= array.elements;
+        } else if (!array.expert && array.elements <= job_.system.persistent_elements) {
           w.persistent += array.elements;
           w.elements.dense -= array.elements;
         }
@@ -421,6 +424,9 @@ void StageBuilder::reduce_in_buckets(Wrap& w) {
   for (std::size_t u = w.last + 1; u-- > w.first;) {
     const auto& arrays = units_[w.chunk][u].passes->arrays;
     for (std::size_t i = arrays.size(); i-- > 0;) {
+      if (arrays[i].tiled) {
+        continue;
+      }
       std::int64_t& filled = arrays[i].expert ? pending.expert : pending.dense;
       if (filled > 0 && filled + arrays[i].elements > bucket) {
         send_bucket(w.chunk, arrays[i].expert);

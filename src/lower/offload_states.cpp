@@ -75,7 +75,7 @@ Mark StageBuilder::copy(StreamIndex stream, Carrier by, double bytes, const char
 }
 
 // ---------------------------------------------------------------- what stands where
-// A wrap's parameters that this rank keeps between uses, in the states' format.
+// A wrap's parameters that this rank keeps between uses, in the states' format, but for tiles.
 double StageBuilder::shard_bytes(const Wrap& w) const {
   const Sharing dense = sharing(false);
   const double elements = static_cast<double>(w.elements.dense) / dense.shards +
@@ -95,7 +95,8 @@ StateBytes StageBuilder::states_away() const {
   const StateBytes held = held_states();
   double parameters = 0;
   for (const Wrap& w : data_parallel_.wraps) {
-    parameters += shard_bytes(w);
+    parameters += shard_bytes(w) + static_cast<double>(w.tiled) / sharing(false).shards *
+                                       width(job_.memory.dtypes.parameters);
   }
   const bool shards = plan_.data_comm == strategy::DataComm::shard_grads ||
                       plan_.data_comm == strategy::DataComm::shard_all;

@@ -18,6 +18,9 @@ inline std::int64_t round_512(std::int64_t bytes) { return (bytes + 511) / 512 *
 // A grid of tensor ranks cuts every parameter: the graph with what one rank holds.
 model::OperatorGraph cut_parameters(const model::OperatorGraph& graph, const strategy::Plan& plan);
 
+// Each tile learns of the next one of its pass.
+void link_tiles(std::vector<Item>& items);
+
 class PassBuilder {
  public:
   PassBuilder(const model::OperatorGraph& graph, const PassContext& context, const Redone& redone);
@@ -100,6 +103,12 @@ class PassBuilder {
   void cast(const std::string& label, double elements, program::Category category, Items& out);
   void cast_input(std::size_t i, program::Category category, Items& out);
   void cast_gradient(std::size_t i, Items& out);
+
+  // passes_tiles.cpp: memory-centric tiling.
+  bool tiled(const Operator& op) const;
+  bool tiled_product(const Operator& op, program::Category category, Items& out);
+  bool tiled_backward(const Operator& op, Items& out);
+  void tile(std::int64_t elements, bool makes_gradient, Items& out);
 
   // passes_context.cpp. True: the attention operator was emitted here, kernels and exchanges.
   bool context_attention(std::size_t i, bool backward, program::Category category, Items& out);

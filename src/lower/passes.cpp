@@ -93,6 +93,7 @@ Passes PassBuilder::build() {
   }
   for (auto* items : {&out.forward, &out.recompute, &out.backward}) {
     settle_kinds(*items);
+    link_tiles(*items);
   }
   for (const Item& item : out.backward) {
     (item.weight ? out.weight_grad : out.input_grad).push_back(item);
@@ -202,7 +203,7 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
   cast_input(i, category, out);
   tensor_before(i, out);
   if (op.gemm) {
-    if (!context_product(i, false, category, out) &&
+    if (!context_product(i, false, category, out) && !tiled_product(op, category, out) &&
         !tensor_product(i, *op.gemm, cost::Layout::forward, category, out)) {
       kernel(out, matrix(op, *op.gemm, cost::Layout::forward, false), launches(op), category,
              op.name);
@@ -245,6 +246,9 @@ void PassBuilder::backward(std::size_t i, Items& out) {
 void PassBuilder::gemm_backward(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   const model::Gemm& g = *op.gemm;
+  if (tiled_backward(op, out)) {
+    return;
+  }
   const model::Gemm dgrad{g.m, g.k, g.n, g.batch};
   const model::Gemm wgrad{g.k, g.n, g.m, g.batch};
   if (op.kind == OpKind::batched_gemm) {  // two products, no weights
@@ -332,6 +336,7 @@ void PassBuilder::count(Passes& out) const {
     for (const std::int64_t elements : separate_weights(plan_.job.model, op, weight)) {
       if (elements > 0) {
         out.arrays.push_back(shaped(op, elements, apart));
+        out.arrays.back().tiled = tiled(op);
       }
     }
     if (op.parameters > weight) {
@@ -401,7 +406,8 @@ void PassBuilder::again(std::size_t i, Items& out) {
   Items all;
   forward(i, Category::recompute, all);
   for (Item& item : all) {
-    const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host;
+    const bool collects = item.kind != Item::Kind::kernel && item.kind != Item::Kind::host &&
+                          item.kind != Item::Kind::tile;
     const bool gathers =
         collects && item.role == kTensor && graph_.operators[i].tensor == model::TensorRole::column;
     if (item.kind == Item::Kind::kernel) {

@@ -101,7 +101,8 @@ class PriceBook {
 struct Item {
   // collective: the compute stream waits for it. async: on its role's stream, joined by the role's
   // next `join`. ring: a step round the role's ring, on its stream likewise. sync: the host waits
-  // until the compute stream gets here. host: it works for `duration`.
+  // until the compute stream gets here. host: it works for `duration`. tile: a part of a weight is
+  // whole from here to the next (tiles.cpp).
   enum class Kind : std::uint8_t {
     kernel,
     collective,
@@ -109,7 +110,8 @@ struct Item {
     ring,
     join,
     sync,
-    host
+    host,
+    tile
   } kind = Kind::kernel;
   program::Category category = program::Category::compute;
   Role role = kTensor;
@@ -123,6 +125,11 @@ struct Item {
   std::uint32_t label = 0;
   std::uint32_t price =
       0;  // collective, async: key in the role's book; ring: number of the message
+  // tile: elements of it, none behind the last one of a weight; of the pass's next one; whether its
+  // gradient is made here.
+  std::int64_t elements = 0;
+  std::int64_t next_elements = 0;
+  bool makes_gradient = false;
 };
 
 // A tensor of trained parameters, what buckets are filled with and optimizers step. Of a mixture of
@@ -134,6 +141,7 @@ struct Array {
   std::int64_t columns = 0;
   bool table = false;  // an embedding, or the output projection
   bool cast = false;   // products read a copy in fewer bits
+  bool tiled = false;  // gathered and reduced tile by tile
 };
 
 struct Passes {

@@ -253,6 +253,9 @@ void StageBuilder::issue(const Item& item) {
     case Item::Kind::host:
       b_.host_work(item.duration);
       break;
+    case Item::Kind::tile:
+      next_tile(item);
+      break;
   }
 }
 

@@ -256,6 +256,17 @@ class StageBuilder {
   void bring_gradients_back();
   void step_on_host(double touched);
 
+  // tiles.cpp
+  struct Tile {
+    std::int64_t elements = 0;  // 0: there is none
+    Mark gathered = {};
+    std::uint32_t parameters = program::kNone;
+    std::uint32_t gradient = program::kNone;
+  };
+  Tile gather_tile(std::int64_t elements);
+  void next_tile(const Item& item);
+  void give_up_tile();
+
   // optimizer.cpp
   void finish_step();
   void share_stage_gradients();
@@ -373,6 +384,7 @@ class StageBuilder {
   StageParameters parameters_;
   std::int64_t held_gradients_ = 0;  // bytes of main gradients that stand between steps
   DataParallelState data_parallel_;
+  Tile tile_, tile_ahead_;
   std::vector<std::uint32_t> kept_inputs_;         // by chunk: see make_persistent_buffers
   std::uint32_t main_gradients_ = program::kNone;  // the optimizer's fp32 copy of 16-bit gradients
 };
