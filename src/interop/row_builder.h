@@ -26,6 +26,7 @@ inline constexpr double kVocabUnknown = 0.02;
 inline constexpr double kPrecisionUnknown = 0.01;
 inline constexpr double kFrameworkUnknown = 0.05;
 inline constexpr double kSizeUnknown = 0.02;
+inline constexpr double kDeviceMemoryUnknown = 0.02;
 inline constexpr double kDispatcherUnknown = 0.05;
 inline constexpr double kFinetuneUnknown = 0.05;
 inline constexpr double kLossMemoryUnknown = 0.10;  // logits in full or chunk by chunk
@@ -106,6 +107,7 @@ struct RowBuilder {
   std::optional<Skipped> write_workload();
   void write_parallelism();
   void write_schedule(Json& p);
+  std::int64_t group_that_fits();
   void write_experts(Json& p);
   void write_layers_per_stage(Json& p);
   void write_sharding(Json& p);

@@ -38,7 +38,17 @@ void RowBuilder::write_model() {
   Json m = Json::object();
   const std::int64_t hidden = *model["hidden"].integer();
   const std::int64_t heads = model["heads"].integer().value_or(likely_heads(hidden));
-  m["layers"] = *model["layers"].integer();
+  if (model["arch"].text() == "t5") {  // both stacks; the decoder's length is the workload's
+    const std::int64_t encoder = flags["encoder-num-layers"].integer_or(0);
+    m["layers"] = encoder + flags["decoder-num-layers"].integer_or(0);
+    m["encoder_layers"] = encoder;
+    m["encoder_sequence"] = *row["seq_len"].integer();
+  } else {
+    m["layers"] = *model["layers"].integer();
+    if (model["arch"].text() == "bert") {
+      m["encoder_layers"] = m["layers"];
+    }
+  }
   m["hidden"] = hidden;
   m["heads"] = heads;
   if (!model["heads"].present()) {

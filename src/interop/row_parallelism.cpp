@@ -7,7 +7,9 @@ namespace stepcast::interop {
 
 std::optional<Skipped> RowBuilder::write_workload() {
   Json w = Json::object();
-  w["sequence_length"] = *row["seq_len"].integer();
+  const std::int64_t length = *row["seq_len"].integer();
+  w["sequence_length"] =
+      model["arch"].text() == "t5" ? flags["decoder-seq-length"].integer_or(length) : length;
   const std::int64_t data = dp();
   const auto accumulation = row["grad_accum"].count();
   auto micro = row["micro_batch"].count();
@@ -130,9 +132,33 @@ void RowBuilder::write_schedule(Json& p) {
     p["schedule"] = "1f1b+" + name;
   } else if (name.starts_with("vocab_") && name.size() > 8 && name[7] == '+') {
     p["schedule"] = name.substr(8) + "+" + name.substr(0, 7);
+  } else if (const std::int64_t group = group_that_fits();
+             name == "interleaved_1f1b" && group > 0) {
+    p["schedule"] = {{"name", name}, {"group", group}};
   } else {
     p["schedule"] = name;
   }
+}
+
+// Megatron-LM refuses groups of micro-batches whose last one is smaller than the stages: where
+// those of its default, as wide as the stages, are, the run had others. The least that does; 0: the
+// default.
+std::int64_t RowBuilder::group_that_fits() {
+  const Json& w = out["workload"];
+  const std::int64_t micro_batches = w["global_batch"].get<std::int64_t>() /
+                                     w["micro_batch"].get<std::int64_t>() /
+                                     std::max<std::int64_t>(1, dp());
+  const auto fits = [&](std::int64_t group) {
+    return micro_batches % group == 0 || micro_batches % group >= pp();
+  };
+  if (vpp() == 1 || micro_batches <= pp() || fits(pp())) {
+    return 0;
+  }
+  std::int64_t group = pp();
+  while (!fits(group)) {
+    ++group;
+  }
+  return group;
 }
 
 // Experts are cut as the dense layers where the row does not say otherwise: Megatron-LM's default
@@ -180,7 +206,7 @@ void RowBuilder::write_experts(Json& p) {
 // layer each; where that does not divide either, the surplus lies behind the first stage.
 void RowBuilder::write_layers_per_stage(Json& p) {
   const std::int64_t chunks = pp() * vpp();
-  const std::int64_t layers = *model["layers"].integer();
+  const std::int64_t layers = out["model"]["layers"].get<std::int64_t>();
   const bool stated = flags["account-for-embedding-in-pipeline-split"].is_true() &&
                       flags["account-for-loss-in-pipeline-split"].is_true();
   if (p.contains("layers_per_stage") || chunks < 2 || chunks > 100'000 ||

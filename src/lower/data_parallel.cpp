@@ -198,7 +198,7 @@ void StageBuilder::before_second_use(int chunk, std::size_t unit) {
   }
   Wrap& w = data_parallel_.wraps[data_parallel_.wrap[chunk][unit]];
   if (drops_after_recompute(w)) {
-    drop_wrap(w);
+    drop_wrap(w, true);
     use_wrap(w, true);
   }
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "builder.h"
+#include "chunks.h"
 #include "passes.h"
 
 namespace stepcast::lower {
@@ -104,8 +105,9 @@ struct DataParallelState {
   std::vector<Later> later;  // aligned reductions (Megatron-LM's align_grad_reduce)
   std::int64_t cycle = 0;    // Horovod: backward time since the last tick
 
-  std::vector<Wrap> wraps;  // in forward order
-  std::vector<int> due;     // chunks to be reduced behind what their last backward pass sends
+  std::vector<Wrap> wraps;    // in forward order
+  std::vector<Chunk> chunks;  // that hold their parameters; none: wraps are gathered by themselves
+  std::vector<int> due;       // chunks to be reduced behind what their last backward pass sends
   std::vector<std::vector<std::size_t>> wrap;  // [chunk][unit]
   Mark last_copy_out;
   Mark last_reduce;

@@ -71,6 +71,7 @@ void StageBuilder::make_wraps() {
   for (Wrap& w : s.wraps) {
     w.behind = before - w.before - gathered_elements(w, width(plan_.style.dtype));
   }
+  make_chunks();
 }
 
 // Bytes of a wrap's parameters as the forward and backward passes read them.
@@ -91,7 +92,7 @@ int StageBuilder::partition_ranks() const {
 bool StageBuilder::drops_after_forward(const Wrap& w) const {
   const bool reused = 2 * w.behind < job_.system.reuse_elements;
   return plan_.data_comm == DataComm::shard_all && job_.parallelism.reshard_after_forward &&
-         !w.root && !reused;
+         !w.root && (!reused || !data_parallel_.chunks.empty());
 }
 
 // DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
@@ -137,9 +138,11 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   if (beside && !from_partition) {
     b_.wait(gather_, b_.mark(data_));  // one communicator runs its operations in order of issue
   }
-  w.gather_buffer =
-      b_.allocate(static_cast<std::int64_t>(whole_bytes(w)), MemoryCategory::communication,
-                  context_.passes.labels->id("gathered parameters"), stream);
+  const bool in_chunks = !data_parallel_.chunks.empty();
+  w.gather_buffer = b_.allocate(
+      in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(w)),
+      MemoryCategory::communication, context_.passes.labels->id("gathered parameters"), stream);
+  gather_chunks(w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.
   const auto& quantised = job_.parallelism.zeropp.weights;
@@ -148,7 +151,8 @@ void StageBuilder::gather_wrap(Wrap& w, bool backward) {
   const double wide = narrow ? width(*quantised) : own;
   for (const bool expert : {false, true}) {
     const Sharing sharing_of = sharing(expert);
-    const auto count = static_cast<double>(expert ? w.elements.expert : w.elements.dense);
+    const std::int64_t dense = in_chunks ? 0 : w.elements.dense;  // chunks have been gathered
+    const auto count = static_cast<double>(expert ? w.elements.expert : dense);
     const bool partitioned = from_partition && !expert;
     const int ranks = partitioned ? partition_ranks() : sharing_of.shards;
     const double bytes = count * wide + (expert ? 0 : static_cast<double>(w.frozen_bytes));
@@ -182,7 +186,7 @@ void StageBuilder::use_wrap(Wrap& w, bool backward) {
   gather_wrap(w, backward);
   auto& s = data_parallel_;
   b_.wait(compute_, w.gathered);
-  if (job_.system.flat_parameters) {
+  if (job_.system.flat_parameters || !s.chunks.empty()) {
     w.parameters = w.gather_buffer;  // views of the flat parameter
   } else {
     // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
@@ -209,7 +213,8 @@ void StageBuilder::use_wrap(Wrap& w, bool backward) {
   }
 }
 
-void StageBuilder::drop_wrap(Wrap& w) {
+void StageBuilder::drop_wrap(Wrap& w, bool backward) {
+  drop_chunks(w, backward);
   b_.release(w.parameters, 1U << compute_);
   w.parameters = kNone;
   w.whole = false;
@@ -269,7 +274,7 @@ void StageBuilder::wrap_after_forward(int chunk, std::size_t unit) {
     data_kernel(compute_, 2 * whole_bytes(w) / partition, cost::MemoryOp::copy,
                 "keep the partition's shard");
   }
-  drop_wrap(w);
+  drop_wrap(w, false);
 }
 
 // ---------------------------------------------------------------- backward
@@ -316,11 +321,12 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
     give_up_fresh(w, 0);
     return;
   }
-  const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk);
+  const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk) &&
+                      data_parallel_.chunks.empty();
   const bool first = job_.system.family == job::System::Family::fsdp2 && !reused &&
                      !job_.system.gradients_in_parameters;
   if (first) {  // FSDP's post_backward: reshard, then reduce
-    drop_wrap(w);
+    drop_wrap(w, true);
   }
   if (reduces(chunk)) {
     if (job_.system.zero3_buckets) {
@@ -330,7 +336,7 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
     }
   }
   if (!reused && !first) {
-    drop_wrap(w);
+    drop_wrap(w, true);
   }
 }
 
@@ -354,13 +360,13 @@ void StageBuilder::reduce_due_wraps() {
       Wrap& w = s.wraps[i];
       if (w.chunk == chunk) {
         if (!job_.system.gradients_in_parameters) {
-          drop_wrap(w);
+          drop_wrap(w, true);
         }
         reduce_wrap(w);
         b_.release(w.gradients, 1U << data_);
         w.gradients = kNone;
         if (job_.system.gradients_in_parameters) {
-          drop_wrap(w);
+          drop_wrap(w, true);
         }
       }
     }
@@ -401,7 +407,14 @@ void StageBuilder::reduce_wrap(Wrap& w) {
     make_sharded_gradients(w);
   }
   b_.wait(stream, b_.mark(gather_));  // one communicator runs its operations in order of issue
-  reduce_shards(w.elements.dense + w.persistent, false, stream);
+  std::int64_t dense = w.elements.dense + w.persistent;
+  if (!s.chunks.empty()) {  // whole, once the last gradient is in
+    dense = w.persistent;
+    for (const Chunk* c : chunks_ended_by(w, true)) {
+      dense += c->elements;
+    }
+  }
+  reduce_shards(dense, false, stream);
   reduce_shards(w.elements.expert, true, stream);
   s.last_reduce = b_.mark(stream);
   give_up_fresh(w, 1U << data_);

@@ -94,7 +94,15 @@ StateBytes StageBuilder::states_away() const {
   }
   const StateBytes held = held_states();
   double parameters = 0;
+  for (const Chunk& c : data_parallel_.chunks) {
+    parameters += c.away ? shard_bytes(c) : 0;
+  }
   for (const Wrap& w : data_parallel_.wraps) {
+    if (!data_parallel_.chunks.empty()) {
+      parameters +=
+          share_away(o.parameters) * static_cast<double>(w.frozen_bytes) / sharing(false).shards;
+      continue;
+    }
     parameters += shard_bytes(w) + static_cast<double>(w.tiled) / sharing(false).shards *
                                        width(job_.memory.dtypes.parameters);
   }
@@ -103,7 +111,7 @@ StateBytes StageBuilder::states_away() const {
   const auto part = [](double share, double bytes) {
     return static_cast<std::int64_t>(share * bytes) / 512 * 512;
   };
-  out.parameters = part(share_away(o.parameters), parameters);
+  out.parameters = part(data_parallel_.chunks.empty() ? share_away(o.parameters) : 1, parameters);
   out.gradients = shards ? part(share_away(o.gradients), static_cast<double>(held.gradients)) : 0;
   out.optimizer = part(share_away(o.optimizer), static_cast<double>(held.optimizer));
   return out;
@@ -151,13 +159,30 @@ void StageBuilder::await_last_step(StreamIndex stream) {
   }
 }
 
+// What of a wrap has to come: its share of the shard, or the whole shards of chunks that are away
+// and nothing before it asked for.
+double StageBuilder::bytes_to_fetch(Wrap& w, bool Chunk::*mark) {
+  const double share = share_away(job_.memory.offload.parameters);
+  if (data_parallel_.chunks.empty()) {
+    return share * shard_bytes(w);
+  }
+  double bytes = share * static_cast<double>(w.frozen_bytes) / sharing(false).shards;
+  for (Chunk* c : chunks_of(w)) {
+    if (c->away && !c->whole && !(c->*mark)) {
+      c->*mark = true;
+      bytes += shard_bytes(*c);
+    }
+  }
+  return bytes;
+}
+
 // From the drives into the host's memory.
 void StageBuilder::read_wrap(Wrap& w) {
   const OffloadPart& part = job_.memory.offload.parameters;
   if (part.to != OffloadTarget::nvme || w.whole || w.issued || w.fetched || w.read) {
     return;
   }
-  const double bytes = share_away(part) * shard_bytes(w);
+  const double bytes = bytes_to_fetch(w, &Chunk::read);
   await_last_step(nvme_read_);
   b_.wait(nvme_read_, b_.mark(compute_));
   w.staged = b_.place(b_.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::parameters,
@@ -175,7 +200,7 @@ void StageBuilder::fetch_wrap(Wrap& w, const std::vector<Mark>& order) {
     return;
   }
   read_wrap(w);
-  const double bytes = share_away(part) * shard_bytes(w);
+  const double bytes = bytes_to_fetch(w, &Chunk::fetched);
   await_last_step(to_device_);
   for (const Mark& mark : order) {
     b_.wait(to_device_, mark);

@@ -66,9 +66,8 @@ bool PassBuilder::tiled_backward(const Operator& op, Items& out) {
     kernel(out, matrix(op, {g.m, g.k, n, g.batch}, cost::Layout::input_grad, false), 1,
            Category::compute, op.name + " tile dgrad");
     if (t > 0) {
-      kernel(out,
-             context_.kernels->memory(cost::MemoryOp::elementwise, Bytes(3 * input_bytes(op))), 1,
-             Category::compute, op.name + " add input gradients", kMemoryBound);
+      kernel(out, context_.kernels->memory(cost::MemoryOp::elementwise, Bytes(3 * input_bytes(op))),
+             1, Category::compute, op.name + " add input gradients", kMemoryBound);
     }
     kernel(out, matrix(op, {g.k, n, g.m, g.batch}, cost::Layout::weight_grad, false), 1,
            Category::compute, op.name + " tile wgrad");

@@ -217,7 +217,7 @@ class StageBuilder {
   bool drops_after_recompute(const Wrap& w) const;
   void gather_wrap(Wrap& w, bool backward);
   void use_wrap(Wrap& w, bool backward);
-  void drop_wrap(Wrap& w);
+  void drop_wrap(Wrap& w, bool backward);
   void prefetch_wraps(std::size_t at, bool backward);
   void wrap_before_forward(int chunk, std::size_t unit);
   void wrap_after_forward(int chunk, std::size_t unit);
@@ -240,6 +240,7 @@ class StageBuilder {
   Mark copy(program::StreamIndex stream, Carrier by, double bytes, const char* label,
             program::Category category = program::Category::offload);
   double shard_bytes(const Wrap& w) const;
+  double bytes_to_fetch(Wrap& w, bool Chunk::*mark);
   StateBytes held_states() const;
   StateBytes states_away() const;
   void make_host_states();
@@ -255,6 +256,15 @@ class StageBuilder {
   std::vector<double> step_pieces() const;
   void bring_gradients_back();
   void step_on_host(double touched);
+
+  // chunks.cpp
+  bool chunked() const;
+  void make_chunks();
+  double shard_bytes(const Chunk& c) const;
+  std::vector<Chunk*> chunks_of(const Wrap& w);
+  std::vector<Chunk*> chunks_ended_by(const Wrap& w, bool backward);
+  void gather_chunks(const Wrap& w, program::StreamIndex stream);
+  void drop_chunks(const Wrap& w, bool backward);
 
   // tiles.cpp
   struct Tile {
@@ -290,6 +300,7 @@ class StageBuilder {
   void hold_cast_weights(const std::vector<Array>& arrays);
   double bucket_buffers() const;  // elements
   std::int64_t dummy_gradients() const;
+  std::int64_t scores_buffer() const;
   double width(job::DType t) const { return job::bytes_per_element(t); }
   bool fully_sharded() const { return plan_.data_comm == strategy::DataComm::shard_all; }
 

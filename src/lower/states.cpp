@@ -205,6 +205,27 @@ bool StageBuilder::has_experts() const {
   return false;
 }
 
+// Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
+// in the global memory buffer, as large as the largest so far
+// (core/transformer/dot_product_attention.py, core/utils.py: GlobalMemoryBuffer; since 2022).
+// Transformer Engine's makes its own.
+std::int64_t StageBuilder::scores_buffer() const {
+  const auto& system = job_.system;
+  if (system.family != job::System::Family::megatron || system.transformer_engine ||
+      system.scatter_gather_p2p || plan_.style.attention != job::AttentionKernel::unfused) {
+    return 0;
+  }
+  std::int64_t most = 0;
+  for (const auto& [kind, graph] : *context_.layers) {
+    for (const model::Operator& op : graph.operators) {
+      if (op.kind == model::OpKind::batched_gemm && op.name == "scores") {
+        most = std::max(most, op.forward_output.count());
+      }
+    }
+  }
+  return most;
+}
+
 // Where products add weight gradients to the main ones, autograd is handed an empty tensor in
 // their place: Transformer Engine keeps one for each shape of weight, for good
 // (pytorch/module/base.py, get_dummy_wgrad).
@@ -237,8 +258,18 @@ void StageBuilder::make_persistent_buffers() {
     return tensors;
   };
   const double optimizer_away = share_away(offload.optimizer);
-  hold(rest(states.parameters, states_away().parameters > 0 ? share_away(offload.parameters) : 0),
-       MemoryCategory::parameters, "parameters");
+  if (data_parallel_.chunks.empty()) {
+    hold(rest(states.parameters, states_away().parameters > 0 ? share_away(offload.parameters) : 0),
+         MemoryCategory::parameters, "parameters");
+  } else {
+    std::vector<std::int64_t> shards;
+    for (const Chunk& c : data_parallel_.chunks) {
+      if (!c.away) {
+        shards.push_back(static_cast<std::int64_t>(shard_bytes(c)));
+      }
+    }
+    hold(shards, MemoryCategory::parameters, "parameters");
+  }
   hold_more_parameters();
   hold_cast_weights(arrays);
   const std::uint32_t gradients =
@@ -303,6 +334,7 @@ void StageBuilder::make_persistent_buffers() {
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));
+  b_.persistent(scores_buffer(), MemoryCategory::workspace, label("scores buffer"));
   b_.persistent(dummy_gradients(), MemoryCategory::workspace, label("empty weight gradients"));
 }
 

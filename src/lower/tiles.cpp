@@ -1,6 +1,6 @@
-// Tiles of weights while a unit's passes run (passes_tiles.cpp cuts them): each is fetched, gathered,
-// used and given up in turn, its gradient reduced behind it. Where the system gathers ahead, the
-// next tile of the same pass is on its way while one is used: two are whole at a time.
+// Tiles of weights while a unit's passes run (passes_tiles.cpp cuts them): each is fetched,
+// gathered, used and given up in turn, its gradient reduced behind it. Where the system gathers
+// ahead, the next tile of the same pass is on its way while one is used: two are whole at a time.
 #include "stage_builder.h"
 
 namespace stepcast::lower {
@@ -71,10 +71,9 @@ void StageBuilder::next_tile(const Item& item) {
       b_.wait(compute_, tile_.gathered);
     }
     if (item.makes_gradient) {
-      tile_.gradient = b_.allocate(round_512(static_cast<double>(item.elements) *
-                                             width(plan_.style.dtype)),
-                                   MemoryCategory::communication,
-                                   context_.passes.labels->id("tile's gradient"));
+      tile_.gradient =
+          b_.allocate(round_512(static_cast<double>(item.elements) * width(plan_.style.dtype)),
+                      MemoryCategory::communication, context_.passes.labels->id("tile's gradient"));
     }
   }
   const bool ahead = gather_beside() &&

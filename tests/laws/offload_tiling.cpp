@@ -76,7 +76,8 @@ TEST_CASE("Tiling: of the linears' parameters and gradients one tile of the larg
 TEST_CASE("Tiling: as many bytes are gathered and reduced, in more pieces, and no sooner",
           "[laws][offload]") {
   for (const char* recompute : {"none", "full"}) {
-    for (const char* more : {"", ", prefetch: 0", ", parameters: cpu", ", overlap: false, "
+    for (const char* more : {"", ", prefetch: 0", ", parameters: cpu",
+                             ", overlap: false, "
                              "parameters: cpu, optimizer: cpu"}) {
       INFO(recompute << more);
       const support::Lowered whole(job_of(1, more, recompute));
@@ -98,7 +99,8 @@ TEST_CASE("Tiling: as many bytes are gathered and reduced, in more pieces, and n
 
 TEST_CASE("Tiling: the host link carries what it did", "[laws][offload]") {
   const auto moved = [](int tiling, const char* where) {
-    const support::Lowered l(job_of(tiling, fmt::format(", parameters: {}, optimizer: {}", where, where)));
+    const support::Lowered l(
+        job_of(tiling, fmt::format(", parameters: {}, optimizer: {}", where, where)));
     std::int64_t bytes = 0;
     for (const program::Task& t : l.program().tasks) {
       if (t.kind == program::TaskKind::copy) {

@@ -1,0 +1,38 @@
+// Parameters in chunks (Colossal-AI's Gemini) or pages (Angel-PTM): what lies in which, and which of
+// them live on the GPU.
+//
+// LAW  tensors in the order of the forward pass fill chunks of one capacity; none is cut: one that no
+//      longer fits opens the next chunk, one that is larger than a chunk has one of its own size. A
+//      chunk is stored, gathered and moved whole, with what is left empty in it. Of all chunks' bytes
+//      the first are away until the share is reached.
+// SOURCE  colossalai/zero/gemini/chunk/manager.py (register_tensor), chunk.py (append_tensor),
+//      placement_policy.py (StaticPlacementPolicy).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "builder.h"
+
+namespace stepcast::lower {
+
+struct Chunk {
+  std::int64_t elements = 0;  // its capacity
+  std::int64_t filled = 0;    // of these
+  std::size_t first = 0;      // wraps whose tensors it holds
+  std::size_t last = 0;
+  bool away = false;
+  // Where it stands while the passes run.
+  bool whole = false;    // on every rank
+  bool read = false;     // this rank's shard: on its way from the drives
+  bool fetched = false;  // or from the host's memory
+  std::uint32_t buffer = program::kNone;
+};
+
+// `tensors`: elements, by wrap in forward order. `capacity`: elements, a multiple of `ranks`, which
+// every chunk is cut into. `away`: share of all capacity.
+std::vector<Chunk> pack_chunks(const std::vector<std::vector<std::int64_t>>& tensors,
+                               std::int64_t capacity, int ranks, double away);
+
+}  // namespace stepcast::lower
