@@ -113,10 +113,12 @@ const Table<Offload>& offload_table() {
       integer("prefetch", &Offload::prefetch, 0, 64,
               "Units fetched ahead of the one that computes; 0: when their turn comes."),
       quantity("page", &Offload::page, false,
-               "Offloaded states live in pages of so much (Angel-PTM); 0: as they are."),
+               "Pages of so much hold a rank's states one behind the other, and move whole "
+               "(Angel-PTM); 0: as they are."),
       quantity("chunk", &Offload::chunk, false,
-               "Offloaded states move in chunks of so much (Gemini, DeepSpeed's sub-groups); 0: "
-               "unit by unit."),
+               "States move in chunks of so much; Gemini's also store and gather parameters so, no "
+               "tensor cut, and keep the last ones on the GPU (DeepSpeed: sub-groups); 0: unit by "
+               "unit."),
       boolean("pinned", &Offload::pinned,
               "Page-locked host memory; pageable memory copies slower, and the host waits."),
       boolean("overlap", &Offload::overlap, "Copies run beside compute, on streams of their own."),

@@ -8,16 +8,23 @@
 namespace stepcast::lower {
 
 std::vector<Chunk> pack_chunks(const std::vector<std::vector<std::int64_t>>& tensors,
-                               std::int64_t capacity, int ranks, double away) {
+                               std::int64_t capacity, int ranks, double away, Pack pack) {
   std::vector<Chunk> out;
   const auto whole = [&](std::int64_t elements) { return (elements + ranks - 1) / ranks * ranks; };
   for (std::size_t w = 0; w < tensors.size(); ++w) {
-    for (const std::int64_t elements : tensors[w]) {
-      if (out.empty() || out.back().filled + elements > out.back().elements) {
-        out.push_back({whole(std::max(capacity, elements)), 0, w, w});
+    for (std::int64_t left : tensors[w]) {
+      while (left > 0) {
+        const bool cut = pack == Pack::cut_tensors;
+        const std::int64_t room = out.empty() ? 0 : out.back().elements - out.back().filled;
+        if (room < (cut ? 1 : left)) {
+          out.push_back({whole(cut ? capacity : std::max(capacity, left)), 0, w, w});
+          continue;
+        }
+        const std::int64_t here = std::min(left, room);
+        out.back().filled += here;
+        out.back().last = w;
+        left -= here;
       }
-      out.back().filled += elements;
-      out.back().last = w;
     }
   }
   double all = 0;
@@ -39,8 +46,14 @@ bool StageBuilder::chunked() const {
          fully_sharded() && parameters_.expert == 0;
 }
 
+// Angel-PTM's pages: whatever else has a page's size and gathers units.
+bool StageBuilder::paged() const {
+  return job_.memory.offload.page.count() > 0 && fully_sharded() && parameters_.expert == 0 &&
+         !chunked();
+}
+
 void StageBuilder::make_chunks() {
-  if (!chunked()) {
+  if (!chunked() && !paged()) {
     return;
   }
   auto& s = data_parallel_;
@@ -63,10 +76,29 @@ void StageBuilder::make_chunks() {
     tensors.push_back(std::move(of_wrap));
   }
   const int ranks = sharing(false).shards;
-  const auto capacity = static_cast<std::int64_t>(
-      static_cast<double>(job_.memory.offload.chunk.count()) / width(plan_.style.dtype));
-  s.chunks = pack_chunks(tensors, std::max<std::int64_t>(capacity, 1), ranks,
-                         share_away(job_.memory.offload.parameters));
+  const auto& offload = job_.memory.offload;
+  const double away = share_away(offload.parameters);
+  const auto elements = [](double bytes, double width) {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / width));
+  };
+  if (chunked()) {
+    s.chunks = pack_chunks(
+        tensors, elements(static_cast<double>(offload.chunk.count()), width(plan_.style.dtype)),
+        ranks, away, Pack::whole_tensors);
+  } else {
+    s.pages = pack_chunks(tensors,
+                          ranks * elements(static_cast<double>(offload.page.count()),
+                                           width(job_.memory.dtypes.parameters)),
+                          ranks, away, Pack::cut_tensors);
+  }
+}
+
+// Whichever parameters are stored in.
+std::vector<Chunk>& StageBuilder::stored() {
+  return data_parallel_.chunks.empty() ? data_parallel_.pages : data_parallel_.chunks;
+}
+const std::vector<Chunk>& StageBuilder::stored() const {
+  return data_parallel_.chunks.empty() ? data_parallel_.pages : data_parallel_.chunks;
 }
 
 // This rank's shard of a chunk, in the states' format.
@@ -75,12 +107,12 @@ double StageBuilder::shard_bytes(const Chunk& c) const {
          width(job_.memory.dtypes.parameters);
 }
 
-// The chunks with tensors of a wrap.
+// The chunks or pages with tensors of a wrap.
 std::vector<Chunk*> StageBuilder::chunks_of(const Wrap& w) {
   auto& s = data_parallel_;
   const auto index = static_cast<std::size_t>(&w - s.wraps.data());
   std::vector<Chunk*> out;
-  for (Chunk& c : s.chunks) {
+  for (Chunk& c : stored()) {
     if (c.first <= index && index <= c.last) {
       out.push_back(&c);
     }
@@ -98,6 +130,9 @@ std::vector<Chunk*> StageBuilder::chunks_ended_by(const Wrap& w, bool backward) 
 
 // A chunk whose first tensor is used is gathered whole, and stays until its last one has been.
 void StageBuilder::gather_chunks(const Wrap& w, program::StreamIndex stream) {
+  if (data_parallel_.chunks.empty()) {
+    return;
+  }
   const double own = width(plan_.style.dtype);
   for (Chunk* c : chunks_of(w)) {
     if (c->whole) {

@@ -1,10 +1,13 @@
-// Parameters in chunks (Colossal-AI's Gemini) or pages (Angel-PTM): what lies in which, and which of
-// them live on the GPU.
+// Parameters in chunks (Colossal-AI's Gemini) or pages (Angel-PTM): what lies in which, and which
+// of them live on the GPU.
 //
-// LAW  tensors in the order of the forward pass fill chunks of one capacity; none is cut: one that no
+// LAW  tensors in the order of the forward pass fill chunks of one capacity; none is cut: one that
+// no
 //      longer fits opens the next chunk, one that is larger than a chunk has one of its own size. A
-//      chunk is stored, gathered and moved whole, with what is left empty in it. Of all chunks' bytes
-//      the first are away until the share is reached.
+//      chunk is stored, gathered and moved whole, with what is left empty in it. Of all chunks'
+//      bytes the first are away until the share is reached. Pages are small chunks of a rank's
+//      shard across which tensors are cut, one behind the other: only the last has room left. They
+//      are stored and moved whole; what is gathered are units.
 // SOURCE  colossalai/zero/gemini/chunk/manager.py (register_tensor), chunk.py (append_tensor),
 //      placement_policy.py (StaticPlacementPolicy).
 #pragma once
@@ -30,9 +33,10 @@ struct Chunk {
   std::uint32_t buffer = program::kNone;
 };
 
+enum class Pack { whole_tensors, cut_tensors };
 // `tensors`: elements, by wrap in forward order. `capacity`: elements, a multiple of `ranks`, which
 // every chunk is cut into. `away`: share of all capacity.
 std::vector<Chunk> pack_chunks(const std::vector<std::vector<std::int64_t>>& tensors,
-                               std::int64_t capacity, int ranks, double away);
+                               std::int64_t capacity, int ranks, double away, Pack pack);
 
 }  // namespace stepcast::lower

@@ -107,6 +107,7 @@ struct DataParallelState {
 
   std::vector<Wrap> wraps;    // in forward order
   std::vector<Chunk> chunks;  // that hold their parameters; none: wraps are gathered by themselves
+  std::vector<Chunk> pages;   // that hold this rank's shards of them, where they are paged
   std::vector<int> due;       // chunks to be reduced behind what their last backward pass sends
   std::vector<std::vector<std::size_t>> wrap;  // [chunk][unit]
   Mark last_copy_out;

@@ -94,11 +94,11 @@ StateBytes StageBuilder::states_away() const {
   }
   const StateBytes held = held_states();
   double parameters = 0;
-  for (const Chunk& c : data_parallel_.chunks) {
+  for (const Chunk& c : stored()) {
     parameters += c.away ? shard_bytes(c) : 0;
   }
   for (const Wrap& w : data_parallel_.wraps) {
-    if (!data_parallel_.chunks.empty()) {
+    if (!stored().empty()) {
       parameters +=
           share_away(o.parameters) * static_cast<double>(w.frozen_bytes) / sharing(false).shards;
       continue;
@@ -111,7 +111,7 @@ StateBytes StageBuilder::states_away() const {
   const auto part = [](double share, double bytes) {
     return static_cast<std::int64_t>(share * bytes) / 512 * 512;
   };
-  out.parameters = part(data_parallel_.chunks.empty() ? share_away(o.parameters) : 1, parameters);
+  out.parameters = part(stored().empty() ? share_away(o.parameters) : 1, parameters);
   out.gradients = shards ? part(share_away(o.gradients), static_cast<double>(held.gradients)) : 0;
   out.optimizer = part(share_away(o.optimizer), static_cast<double>(held.optimizer));
   return out;
@@ -159,11 +159,11 @@ void StageBuilder::await_last_step(StreamIndex stream) {
   }
 }
 
-// What of a wrap has to come: its share of the shard, or the whole shards of chunks that are away
-// and nothing before it asked for.
+// What of a wrap has to come: its share of the shard, or the chunks and pages that are away and
+// that nothing before it asked for, whole.
 double StageBuilder::bytes_to_fetch(Wrap& w, bool Chunk::*mark) {
   const double share = share_away(job_.memory.offload.parameters);
-  if (data_parallel_.chunks.empty()) {
+  if (stored().empty()) {
     return share * shard_bytes(w);
   }
   double bytes = share * static_cast<double>(w.frozen_bytes) / sharing(false).shards;

@@ -259,6 +259,9 @@ class StageBuilder {
 
   // chunks.cpp
   bool chunked() const;
+  bool paged() const;
+  std::vector<Chunk>& stored();
+  const std::vector<Chunk>& stored() const;
   void make_chunks();
   double shard_bytes(const Chunk& c) const;
   std::vector<Chunk*> chunks_of(const Wrap& w);

@@ -258,12 +258,12 @@ void StageBuilder::make_persistent_buffers() {
     return tensors;
   };
   const double optimizer_away = share_away(offload.optimizer);
-  if (data_parallel_.chunks.empty()) {
+  if (stored().empty()) {
     hold(rest(states.parameters, states_away().parameters > 0 ? share_away(offload.parameters) : 0),
          MemoryCategory::parameters, "parameters");
   } else {
     std::vector<std::int64_t> shards;
-    for (const Chunk& c : data_parallel_.chunks) {
+    for (const Chunk& c : stored()) {
       if (!c.away) {
         shards.push_back(static_cast<std::int64_t>(shard_bytes(c)));
       }

@@ -1,8 +1,9 @@
-// Gemini's chunks: parameters are stored, gathered and moved in chunks of one size, whole, with what
-// is left empty in them.
+// Gemini's chunks: parameters are stored, gathered and moved in chunks of one size, whole, with
+// what is left empty in them.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "catch.hpp"
@@ -84,8 +85,8 @@ TEST_CASE("Chunks: what stands, is gathered and reduced is whole chunks", "[laws
 TEST_CASE("Chunks: the first of them are away until the share is reached, and move whole",
           "[laws][offload]") {
   const std::int64_t shard = 2 * kCapacity / kGpus;
-  for (const auto& [ratio, away] : std::map<double, std::int64_t>{
-           {0.1, 1}, {0.5, 5}, {0.99, kChunks}, {1.0, kChunks}}) {
+  for (const auto& [ratio, away] :
+       std::map<double, std::int64_t>{{0.1, 1}, {0.5, 5}, {0.99, kChunks}, {1.0, kChunks}}) {
     for (const char* where : {"cpu", "nvme"}) {
       INFO(where << " " << ratio);
       const support::Lowered l(
@@ -109,4 +110,24 @@ TEST_CASE("Chunks: a tensor that is larger than a chunk has one of its own size"
   const std::int64_t parameters = (12 * kLayers + 2) * square;
   const std::int64_t norms = (2 * kLayers + 1) * square;
   CHECK(standing(l.program(), Place::device) * kGpus / 2 == parameters + norms);
+}
+
+TEST_CASE("Pages: a rank's shards lie in them one behind the other; they move whole, once a pass",
+          "[laws][offload]") {
+  const std::int64_t page = 1 << 20;
+  const std::int64_t norms = (2 * kLayers + 1) * kHidden;
+  const std::int64_t shards = 2 * ((12 * kLayers + 2) * kHidden * kHidden + norms) / kGpus;
+  const std::int64_t pages = (shards + page - 1) / page;
+  for (const double ratio : {0.25, 1.0}) {
+    INFO(ratio);
+    std::string text = job_of(fmt::format(", parameters: {{to: cpu, ratio: {}}}", ratio));
+    text.replace(text.find("system: colossal-ai"), 19, "system: angel-ptm");
+    text.replace(text.find("chunk: 16 MiB"), 13, "page: 1 MiB");
+    const support::Lowered l(text);
+    const auto away =
+        static_cast<std::int64_t>(std::ceil(ratio * static_cast<double>(pages) - 1e-9));
+    CHECK(standing(l.program(), Place::device) == (pages - away) * page);
+    CHECK(standing(l.program(), Place::host) == away * page);
+    CHECK(moved(l, "parameters") == 2 * away * page);
+  }
 }
