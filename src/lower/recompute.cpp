@@ -116,8 +116,8 @@ std::int64_t StageBuilder::while_sweeping(const Unit& unit) const {
 void StageBuilder::make_again(const Unit& unit, Kept& kept) {
   // The others are temporaries of the backward pass.
   kept.remade_inputs =
-      b_.allocate(splits_ ? unit.passes->remade_inputs : 0, MemoryCategory::activations,
-                  context_.passes.labels->id("recomputed activations"));
+      allocate_for_unit(splits_ ? unit.passes->remade_inputs : 0, MemoryCategory::activations,
+                        context_.passes.labels->id("recomputed activations"));
   recomputed_flops_ += unit.passes->redone_flops;
 }
 
@@ -134,20 +134,21 @@ void StageBuilder::recompute(int chunk, const Unit& unit, int micro_batch) {
     if (again.keeps == Keep::keep_all) {
       const UnitMemory& memory = v.passes->memory;
       if (splits_) {
-        kept.inputs = b_.allocate(memory.weight_inputs, MemoryCategory::activations, label, false);
+        kept.inputs =
+            allocate_for_unit(memory.weight_inputs, MemoryCategory::activations, label, false);
       }
       const TensorList& made = holds_input ? (splits_ ? memory.kept_again : memory.saved_again)
                                            : (splits_ ? memory.kept : memory.saved);
-      kept.recomputed = b_.allocate(made, MemoryCategory::activations, label, false);
-      passing = b_.allocate(memory.forward, MemoryCategory::activations,
-                            context_.passes.labels->id("forward temporaries"), true);
+      kept.recomputed = allocate_for_unit(made, MemoryCategory::activations, label, false);
+      passing = allocate_for_unit(memory.forward, MemoryCategory::activations,
+                                  context_.passes.labels->id("forward temporaries"), true);
     } else {
       if (again.keeps == Keep::keep_input && !holds_input) {
-        kept.activations = b_.allocate(v.passes->input, MemoryCategory::activations,
-                                       context_.passes.labels->id("activations"));
+        kept.activations = allocate_for_unit(v.passes->input, MemoryCategory::activations,
+                                             context_.passes.labels->id("activations"));
       }
-      passing = b_.allocate(v.passes->memory.unkept, MemoryCategory::activations,
-                            context_.passes.labels->id("forward temporaries"), true);
+      passing = allocate_for_unit(v.passes->memory.unkept, MemoryCategory::activations,
+                                  context_.passes.labels->id("forward temporaries"), true);
     }
     recomputed_flops_ += v.passes->flops;
     replay(v.passes->recompute);

@@ -2,7 +2,6 @@
 // order of forward passes (strategy/rotor.h) is lowered as it is. The budget holds allocated bytes;
 // what the units do not own is measured on a first lowering, in which every layer runs again.
 #include <algorithm>
-#include <string_view>
 
 #include "stage_builder.h"
 
@@ -31,14 +30,18 @@ struct Peaks {
   std::int64_t others = 0;  // what units do not own, while they own anything
 };
 
+struct Built {
+  program::Program program;
+  std::vector<std::uint32_t> of_units;  // buffers
+};
+
 // In host order, as buffers are allocated and released.
-Peaks peaks_of(const program::Program& p, const std::vector<std::string>& labels) {
-  const auto owned = [&](const program::Buffer& b) {
-    const std::string& label = labels[b.label];
-    return label == "activations" || label == "recomputed activations" ||
-           label == "forward temporaries" || label == "backward temporaries" ||
-           label == "output gradients";
-  };
+Peaks peaks_of(const Built& built) {
+  const program::Program& p = built.program;
+  std::vector<bool> owned(p.buffers.size(), false);
+  for (const std::uint32_t id : built.of_units) {
+    owned[id] = true;
+  }
   std::vector<bool> seen(p.buffers.size(), false);
   std::int64_t units = 0;
   std::int64_t others = 0;
@@ -60,7 +63,7 @@ Peaks peaks_of(const program::Program& p, const std::vector<std::string>& labels
     const program::Buffer& b = p.buffers[op.buffer];
     const std::int64_t more =
         op.kind == program::HostKind::allocate ? b.bytes.count() : -b.bytes.count();
-    (owned(b) ? units : others) += more;
+    (owned[op.buffer] ? units : others) += more;
     out.all = std::max(out.all, units + others);
     out.others = units > 0 ? std::max(out.others, others) : out.others;
   }
@@ -157,11 +160,11 @@ std::int64_t StageBuilder::least_activations() const {
 
 namespace {
 
-program::Program built(const StageContext& context, int stage, StageBuilder::Orders orders,
-                       Recomputed& found) {
+Built built(const StageContext& context, int stage, StageBuilder::Orders orders,
+            Recomputed& found) {
   StageBuilder builder(context, stage);
   builder.follow(std::move(orders));
-  program::Program out = builder.build();
+  Built out{builder.build(), builder.of_units()};
   found.flops = {builder.recomputed_flops()};
   return out;
 }
@@ -169,10 +172,9 @@ program::Program built(const StageContext& context, int stage, StageBuilder::Ord
 // The program whose peak stays within the budget; where none does, the smallest, and its peak.
 program::Program lower_optimal(const StageContext& context, int stage, Recomputed& found) {
   const std::int64_t budget = context.plan->job.memory.recompute.budget.count();
-  const auto& labels = context.passes.labels->all();
   StageBuilder probe(context, stage);
-  const program::Program redone = probe.build();
-  std::int64_t activations = budget - peaks_of(redone, labels).others;
+  const Built redone{probe.build(), probe.of_units()};
+  std::int64_t activations = budget - peaks_of(redone).others;
   // What the orders change beside activations (gathered parameters of units that run again
   // together) shows in their own peak.
   // Chunks do not all peak at once: what is left over is given out again.
@@ -183,10 +185,10 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
     if (!orders) {
       break;
     }
-    program::Program out = built(context, stage, std::move(*orders), found);
-    const std::int64_t peak = peaks_of(out, labels).all;
+    Built out = built(context, stage, std::move(*orders), found);
+    const std::int64_t peak = peaks_of(out).all;
     if (peak <= budget && (!best || found.flops.front() < of_best.flops.front())) {
-      best = std::move(out);
+      best = std::move(out.program);
       of_best = found;
     }
     activations -= peak - budget;
@@ -201,19 +203,19 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
   const auto first = [&](int count) {
     return built(context, stage, probe.redo_first(count), found);
   };
-  program::Program out = first(high);
-  std::int64_t least = peaks_of(out, labels).all;
+  Built out = first(high);
+  std::int64_t least = peaks_of(out).all;
   if (least > budget) {
     out = built(context, stage, *probe.optimal_orders(probe.least_activations()), found);
-    least = std::min(least, peaks_of(out, labels).all);
+    least = std::min(least, peaks_of(out).all);
     found.least_budget = Bytes(least > budget ? least : 0);
-    return out;
+    return std::move(out.program);
   }
   while (high - low > 1) {
     const int middle = low + (high - low) / 2;
-    (peaks_of(first(middle), labels).all <= budget ? high : low) = middle;
+    (peaks_of(first(middle)).all <= budget ? high : low) = middle;
   }
-  return first(high);
+  return first(high).program;
 }
 
 }  // namespace

@@ -81,22 +81,23 @@ void StageBuilder::open_forward(Run& run) {
   const UnitMemory& memory = unit.passes->memory;
   if (const Journey* moves = journey(chunk, run.unit, micro_batch)) {
     const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(unit);
-    kept.activations =
-        b_.allocate(kept_bytes(unit) - inputs - moves->bytes, MemoryCategory::activations, label);
-    kept.moved = b_.allocate(moves->bytes, MemoryCategory::activations, label);
-    kept.inputs = b_.allocate(inputs - moves->inputs, MemoryCategory::activations, label);
-    kept.moved_inputs = b_.allocate(moves->inputs, MemoryCategory::activations, label);
+    kept.activations = allocate_for_unit(kept_bytes(unit) - inputs - moves->bytes,
+                                         MemoryCategory::activations, label);
+    kept.moved = allocate_for_unit(moves->bytes, MemoryCategory::activations, label);
+    kept.inputs = allocate_for_unit(inputs - moves->inputs, MemoryCategory::activations, label);
+    kept.moved_inputs = allocate_for_unit(moves->inputs, MemoryCategory::activations, label);
   } else if (unit.recomputed) {
-    kept.activations = b_.allocate(kept_bytes(unit), MemoryCategory::activations, label);
+    kept.activations = allocate_for_unit(kept_bytes(unit), MemoryCategory::activations, label);
   } else if (splits_) {
-    kept.activations = b_.allocate(memory.kept, MemoryCategory::activations, label, false);
-    kept.inputs = b_.allocate(memory.weight_inputs, MemoryCategory::activations, label, false);
+    kept.activations = allocate_for_unit(memory.kept, MemoryCategory::activations, label, false);
+    kept.inputs =
+        allocate_for_unit(memory.weight_inputs, MemoryCategory::activations, label, false);
   } else {
-    kept.activations = b_.allocate(memory.saved, MemoryCategory::activations, label, false);
+    kept.activations = allocate_for_unit(memory.saved, MemoryCategory::activations, label, false);
   }
-  run.temporary =
-      b_.allocate(unit.recomputed ? memory.unkept : memory.forward, MemoryCategory::activations,
-                  context_.passes.labels->id("forward temporaries"), true);
+  run.temporary = allocate_for_unit(unit.recomputed ? memory.unkept : memory.forward,
+                                    MemoryCategory::activations,
+                                    context_.passes.labels->id("forward temporaries"), true);
   run.items = &unit.passes->forward;
 }
 
@@ -114,12 +115,12 @@ void StageBuilder::open_backward(Run& run) {
   const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
     kept_[chunk][u][run.slot.micro_batch].gradients =
-        b_.allocate(unit.passes->memory.output_gradients, MemoryCategory::activations,
-                    context_.passes.labels->id("output gradients"), false);
+        allocate_for_unit(unit.passes->memory.output_gradients, MemoryCategory::activations,
+                          context_.passes.labels->id("output gradients"), false);
   }
-  run.temporary = b_.allocate(split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
-                              MemoryCategory::activations,
-                              context_.passes.labels->id("backward temporaries"), true);
+  run.temporary = allocate_for_unit(
+      split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
+      MemoryCategory::activations, context_.passes.labels->id("backward temporaries"), true);
   run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
 

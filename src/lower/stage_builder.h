@@ -29,8 +29,18 @@ class StageBuilder {
  public:
   StageBuilder(const StageContext& context, int stage);
   program::Program build();
+  // Buffers of what units keep and make in their passes.
+  const std::vector<std::uint32_t>& of_units() const { return of_units_; }
 
  private:
+  template <class... Arguments>
+  std::uint32_t allocate_for_unit(const Arguments&... arguments) {
+    const std::uint32_t id = b_.allocate(arguments...);
+    if (id != program::kNone) {
+      of_units_.push_back(id);
+    }
+    return id;
+  }
   // stage.cpp
   void make_units();
   bool shares_table() const;
@@ -312,6 +322,7 @@ class StageBuilder {
   const job::Job& job_;
   int stage_;
   Builder b_;
+  std::vector<std::uint32_t> of_units_;
   std::int64_t launch_ = 0;
 
   program::StreamIndex compute_ = 0;
