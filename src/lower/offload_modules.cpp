@@ -47,7 +47,10 @@ double share_of_modules(const model::OperatorGraph& graph,
       if (all.insert(saved.storage).second) {
         total += bytes;
       }
-      const bool read = saved.name == "input" || saved.name == "qkv";
+      // Unfused attention saves what it makes inside the module, too.
+      const bool read = saved.name == "input" || saved.name == "qkv" ||
+                        saved.name == "probabilities" || saved.name == "softmax_fp32" ||
+                        saved.name == "mask";
       if (named && read && those.insert(saved.storage).second) {
         moved += bytes;
       }
