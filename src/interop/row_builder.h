@@ -114,6 +114,7 @@ struct RowBuilder {
 
   // row_memory.cpp
   void write_kernels();
+  bool compiles_loss() const;
   void write_memory();
 };
 

@@ -1,10 +1,22 @@
 // Kernels and memory of a row: attention, loss, recomputation, allocator, formats.
 #include <array>
+#include <regex>
 
 #include "offload_of_row.h"
 #include "row_builder.h"
 
 namespace stepcast::interop {
+
+// torchtitan compiles the loss with the model since March 2025 (components/loss.py), when nightly
+// builds of torch became 2.8.
+bool RowBuilder::compiles_loss() const {
+  static const std::regex version(R"(torch 2\.(\d{1,3}))");
+  const std::string stated = row["framework_version"].text();
+  std::smatch found;
+  constexpr int kSince = 8;
+  return job["compile"].is_true() && std::regex_search(stated, found, version) &&
+         std::stoi(found[1]) >= kSince;
+}
 
 void RowBuilder::write_kernels() {
   Json k = Json::object();
@@ -39,6 +51,12 @@ void RowBuilder::write_kernels() {
   } else if (contains(framework(), "torchtitan") && row["year"].integer_or(0) >= 2026) {
     k["loss"] = "chunked";  // ChunkedCELoss of 8 chunks is the default there
     assume("the framework's default loss", 0, kLossMemoryUnknown);
+  } else if (contains(framework(), "torchtitan") && compiles_loss()) {
+    k["loss"] = "fused";  // loss.py: loss_fn = torch.compile(loss_fn) with [training] compile
+  } else if (contains(framework(), "torchtune") && job["recompute"].present()) {
+    // A study of optimisations one by one: those that it does not name are off.
+    k["loss"] = "eager";
+    assume("a plain loss", 0, kLossMemoryUnknown);
   } else if (contains(framework(), "torchtune")) {
     assume("the framework's default loss", 0, kLossMemoryUnknown);
   } else if (aleph_alpha()) {

@@ -35,6 +35,10 @@ std::int64_t likely_heads(std::int64_t hidden) {
 }  // namespace
 
 void RowBuilder::write_model() {
+  if (model["published"].present()) {
+    out["model"] = model["published"].text();
+    return;
+  }
   Json m = Json::object();
   const std::int64_t hidden = *model["hidden"].integer();
   const std::int64_t heads = model["heads"].integer().value_or(likely_heads(hidden));

@@ -144,6 +144,9 @@ void RowBuilder::write_system() {
     // "torch".
     s["fused_softmax"] = false;
     s["fused_bias_activation"] = false;  // SiLU and product by PyTorch
+    // On A100 with its PyTorch of 2022 and 2023 (bigscience, chronicles-prequel: "2 GB is cuda
+    // kernels").
+    s["context_memory"] = "2 GB";
   }
   out["system"] = s;
 }

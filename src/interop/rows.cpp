@@ -1,8 +1,10 @@
 // Reading rows of published data, and taking each apart.
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "fields.h"
+#include "known_model.h"
 #include "stepcast/interop/published_rows.h"
 
 namespace stepcast::interop {
@@ -33,6 +35,26 @@ Value* child(Value& map, std::string_view key) {
 
 Value copy_of(Fields field) { return field.value() == nullptr ? Value{} : *field.value(); }
 
+// A model that states no shape of its own is a published one, whose shape its name stands for: the
+// file takes the name's place, so that what follows sees a shape and no name.
+void publish(Value& model, const std::string& name) {
+  const Fields fields(&model);
+  if (fields["arch"].present() || fields["layers"].present() || fields["hidden"].present()) {
+    return;
+  }
+  if (const auto file = known_model(name)) {
+    Value value;
+    value.kind = Value::Kind::scalar;
+    value.scalar = *file;
+    value.quoted = true;
+    value.origin = model.origin;
+    Value::Entry entry;
+    entry.key = "published";
+    entry.value = std::move(value);
+    model.entries.push_back(std::move(entry));
+  }
+}
+
 }  // namespace
 
 PublishedRow take_apart(const Value& row, const std::string& file) {
@@ -58,6 +80,7 @@ PublishedRow take_apart(const Value& row, const std::string& file) {
     }
   }
   if (Value* model = child(configuration, "model")) {
+    publish(*model, all["model"]["name"].text());
     drop(*model, "name");
   }
   if (Value* job = child(configuration, "job")) {

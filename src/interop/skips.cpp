@@ -62,7 +62,8 @@ std::optional<Skipped> why_skipped(Fields row) {
   const bool encoders =
       flags.is_map() && (arch == "bert" || (arch == "t5" && flags["encoder-num-layers"].present() &&
                                             flags["decoder-num-layers"].present()));
-  if (!encoders && !one_of(arch, {"gpt", "llama", "moe"})) {
+  const bool published = model["published"].present();
+  if (!published && !encoders && !one_of(arch, {"gpt", "llama", "moe"})) {
     return Skipped{"architecture", arch.empty() ? "not stated" : arch};
   }
   // Functional tests show memory alone, of which the device decides little (row_system.cpp).
@@ -85,7 +86,7 @@ std::optional<Skipped> why_skipped(Fields row) {
        contains(offload, "activation"))) {
     return Skipped{"offload", offload};
   }
-  if ((!encoders && !model["layers"].present()) || !model["hidden"].present()) {
+  if (!published && ((!encoders && !model["layers"].present()) || !model["hidden"].present())) {
     return Skipped{"incomplete", "the model's size"};
   }
   if (!row["seq_len"].present()) {

@@ -55,11 +55,15 @@ bool wraps_units(const strategy::Plan& plan) {
 }
 
 bool reduces_each_pass(const strategy::Plan& plan) {
-  // ZeRO-2 has nowhere to keep whole gradients; units reduce behind each backward pass, with stages
-  // once (torch.distributed.pipelining holds requires_gradient_sync off until the last).
-  const bool wraps = wraps_units(plan);
-  return plan.job.parallelism.reduce_each || (plan.data_comm == DataComm::shard_grads && !wraps) ||
-         (wraps && plan.grid.pipeline == 1);
+  // ZeRO-2 and DeepSpeed's ZeRO-3 have nowhere to keep whole gradients (engine.py refuses no_sync).
+  // FSDP's units reduce behind each backward pass unless no_sync is asked for, with stages once
+  // (torch.distributed.pipelining holds requires_gradient_sync off until the last).
+  const bool each = plan.job.parallelism.reduce_each;
+  if (!wraps_units(plan)) {
+    return each || plan.data_comm == DataComm::shard_grads;
+  }
+  const bool torch = plan.job.system.family == job::System::Family::fsdp2;
+  return plan.grid.pipeline == 1 ? each || !torch : each && !torch;
 }
 
 bool accumulates_whole(const strategy::Plan& plan) {

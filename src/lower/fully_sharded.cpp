@@ -80,6 +80,18 @@ double StageBuilder::whole_bytes(const Wrap& w) const {
          static_cast<double>(w.frozen_bytes);
 }
 
+// Elements of a wrap's gradient. A flat parameter takes a gradient as a whole when any part of it
+// does: frozen parts are zeros in it (flat_param.py: use_orig_params with mixed requires_grad).
+Elements StageBuilder::reduced(const Wrap& w) const {
+  Elements out = w.elements;
+  out.dense += w.persistent;
+  if (job_.system.flat_parameters && out.total() > 0) {
+    const double wide = width(job_.memory.dtypes.parameters);
+    out.dense += static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / wide);
+  }
+  return out;
+}
+
 int StageBuilder::partition_ranks() const {
   const auto& parallelism = job_.parallelism;
   const int ranks =
@@ -253,6 +265,12 @@ void StageBuilder::wrap_before_forward(int chunk, std::size_t unit) {
     return;
   }
   use_wrap(w, false);
+  if (!w.root && unit + 1 == units_[chunk].size()) {
+    // The root's post-forward gives up the last gather's result (_fsdp_state.py: _post_forward),
+    // that of a head wrapped by itself: its loss does not see it.
+    b_.release(s.last_gather_buffer);
+    s.last_gather_buffer = kNone;
+  }
   fetch_ahead(index, false);
   prefetch_wraps(index, false);
 }
@@ -296,10 +314,9 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
   fetch_ahead(index, true);
   prefetch_wraps(index, true);
   if (!job_.system.gradients_in_parameters) {
-    w.fresh = b_.allocate(round_512(static_cast<double>(w.elements.total() + w.persistent) *
-                                    width(plan_.style.dtype)),
-                          MemoryCategory::communication,
-                          context_.passes.labels->id("unsharded gradients"));
+    w.fresh = b_.allocate(
+        round_512(static_cast<double>(reduced(w).total()) * width(plan_.style.dtype)),
+        MemoryCategory::communication, context_.passes.labels->id("unsharded gradients"));
   }
 }
 
@@ -309,17 +326,16 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
   if (unit != w.first) {
     return;
   }
-  if (plan_.grid.pipeline > 1 && !job_.parallelism.reduce_each) {
+  if (!reduces_each_pass(plan_)) {
     // Between stages the runtime neither reduces nor reshards until the last micro-batch is through
     // (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
-    if (w.gradients == kNone) {
-      const auto& types = job_.memory.dtypes;
-      w.gradients = b_.allocate(
-          round_512(static_cast<double>(w.elements.total() + w.persistent) * width(types.reduce)),
-          MemoryCategory::gradients, context_.passes.labels->id("accumulated gradients"));
+    const bool stages = plan_.grid.pipeline > 1;
+    if (stages || !last_backward(chunk)) {
+      accumulate_whole(w);
     }
-    give_up_fresh(w, 0);
-    return;
+    if (stages) {
+      return;
+    }
   }
   const bool reused = 2 * w.before < job_.system.reuse_elements && !last_backward(chunk) &&
                       data_parallel_.chunks.empty();
@@ -340,12 +356,25 @@ void StageBuilder::wrap_after_backward(int chunk, std::size_t unit) {
   }
 }
 
+// Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
+// (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
+void StageBuilder::accumulate_whole(Wrap& w) {
+  if (w.gradients == kNone && w.fresh != kNone) {
+    const double wide =
+        job_.system.flat_parameters ? width(plan_.style.dtype) : width(job_.memory.dtypes.reduce);
+    w.gradients =
+        b_.allocate(round_512(static_cast<double>(reduced(w).total()) * wide),
+                    MemoryCategory::gradients, context_.passes.labels->id("accumulated gradients"));
+  }
+  give_up_fresh(w, 0);
+}
+
 void StageBuilder::wrap_end_of_backward(int chunk) {
   if (job_.system.zero3_buckets && reduces(chunk)) {
     send_bucket(chunk, false);
     send_bucket(chunk, true);
   }
-  if (plan_.grid.pipeline == 1 || job_.parallelism.reduce_each || !last_backward(chunk)) {
+  if (plan_.grid.pipeline == 1 || reduces_each_pass(plan_) || !last_backward(chunk)) {
     return;
   }
   data_parallel_.due.push_back(chunk);
@@ -381,7 +410,8 @@ void StageBuilder::reduce_wrap(Wrap& w) {
   const auto& types = job_.memory.dtypes;
   const bool beside = reduce_beside();
   const StreamIndex stream = beside ? data_ : compute_;
-  const auto elements = static_cast<double>(w.elements.total() + w.persistent);
+  const Elements count = reduced(w);
+  const auto elements = static_cast<double>(count.total());
   const double reduce_bytes = elements * width(types.reduce);
   const double gradient_bytes = elements * width(plan_.style.dtype);
   // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
@@ -403,11 +433,9 @@ void StageBuilder::reduce_wrap(Wrap& w) {
     w.gradients = kNone;
   }
   reducing_ = w.chunk;
-  if (data_parallel_.backwards[w.chunk] == 0 || plan_.grid.pipeline > 1) {
-    make_sharded_gradients(w);
-  }
+  make_sharded_gradients(w);
   b_.wait(stream, b_.mark(gather_));  // one communicator runs its operations in order of issue
-  std::int64_t dense = w.elements.dense + w.persistent;
+  std::int64_t dense = count.dense;
   if (!s.chunks.empty()) {  // whole, once the last gradient is in
     dense = w.persistent;
     for (const Chunk* c : chunks_ended_by(w, true)) {
@@ -415,9 +443,11 @@ void StageBuilder::reduce_wrap(Wrap& w) {
     }
   }
   reduce_shards(dense, false, stream);
-  reduce_shards(w.elements.expert, true, stream);
+  reduce_shards(count.expert, true, stream);
   s.last_reduce = b_.mark(stream);
   give_up_fresh(w, 1U << data_);
+  b_.release(w.gradients, 1U << data_);
+  w.gradients = kNone;
 }
 
 void StageBuilder::give_up_fresh(Wrap& w, std::uint32_t streams) {
@@ -471,10 +501,10 @@ void StageBuilder::make_sharded_gradients(Wrap& w) {
   }
   w.shard_made = true;
   const double wide = width(job_.memory.dtypes.gradients);
-  const double bytes =
-      (static_cast<double>(w.elements.dense + w.persistent) * wide / sharing(false).shards +
-       static_cast<double>(w.elements.expert) * wide / sharing(true).shards) *
-      (1 - share_away(job_.memory.offload.gradients));
+  const Elements count = reduced(w);
+  const double bytes = (static_cast<double>(count.dense) * wide / sharing(false).shards +
+                        static_cast<double>(count.expert) * wide / sharing(true).shards) *
+                       (1 - share_away(job_.memory.offload.gradients));
   data_parallel_.gradient_buffers.push_back(
       b_.allocate(round_512(bytes), MemoryCategory::gradients,
                   context_.passes.labels->id("sharded gradients"), data_));

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "pass_builder.h"
+#include "passes_loss.h"
 
 namespace stepcast::lower {
 
@@ -50,6 +51,13 @@ void PassBuilder::tensor_before(std::size_t i, Items& out) {
     collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op), Category::tensor,
                op.name);
   }
+  if (op.kind == OpKind::cross_entropy && gathers_logits(plan_)) {
+    const auto& shard = plan_.shard;
+    const std::int64_t tokens =
+        shard.sequences * shard.sequence_length / std::max(1, shard.context);
+    collective(out, kTensor, true, cost::Collective::all_gather, gemm_bytes(tokens, plan_.vocab, 1),
+               Category::tensor, "logits");
+  }
 }
 
 void PassBuilder::tensor_after(std::size_t i, Items& out) {
@@ -66,7 +74,7 @@ void PassBuilder::tensor_after(std::size_t i, Items& out) {
                sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
                output_bytes(op), Category::tensor, op.name);
   }
-  if (op.kind == OpKind::cross_entropy) {
+  if (op.kind == OpKind::cross_entropy && !gathers_logits(plan_)) {
     // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
     const std::int64_t bytes =
         4 * plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);

@@ -223,6 +223,7 @@ class StageBuilder {
   void make_wraps();
   double whole_bytes(const Wrap& w) const;
   int partition_ranks() const;
+  Elements reduced(const Wrap& w) const;
   bool drops_after_forward(const Wrap& w) const;
   bool drops_after_recompute(const Wrap& w) const;
   void gather_wrap(Wrap& w, bool backward);
@@ -238,6 +239,7 @@ class StageBuilder {
   void reduce_due_wraps();
   void reduce_in_buckets(Wrap& w);
   void give_up_fresh(Wrap& w, std::uint32_t streams);
+  void accumulate_whole(Wrap& w);
   void send_bucket(int chunk, bool expert);
   void make_sharded_gradients(Wrap& w);
   void reduce_shards(std::int64_t elements, bool expert, program::StreamIndex stream);

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "passes.h"
+#include "passes_loss.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::lower {
@@ -114,7 +115,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   const auto& model = plan.job.model;
   UnitTimes out;
   out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
-  out.head = unit(model::build_head(model, plan.shard, plan.style), false);
+  out.head = unit(with_loss(model::build_head(model, plan.shard, plan.style), plan), false);
   for (const model::LayerKind of : model::layer_kinds(model)) {
     out.layers.push_back({of, unit(model::build_layer(model, of, plan.shard, plan.style), true)});
   }

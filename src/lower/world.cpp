@@ -5,6 +5,7 @@
 #include "groups.h"
 #include "host_prices.h"
 #include "outside.h"
+#include "passes_loss.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -81,7 +82,7 @@ class WorldBuilder {
       layers_.emplace(kind, model::build_layer(plan_.job.model, kind, plan_.shard, plan_.style));
     }
     embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
-    head_ = model::build_head(plan_.job.model, plan_.shard, plan_.style);
+    head_ = with_loss(model::build_head(plan_.job.model, plan_.shard, plan_.style), plan_);
     for (int slot = 0; slot < topology_.devices(); ++slot) {
       const job::Device& device = topology_.device(slot);
       if (device_row_.emplace(device.name, static_cast<std::uint8_t>(devices_.size() + 1)).second) {

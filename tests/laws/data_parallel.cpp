@@ -266,6 +266,67 @@ TEST_CASE("Stages reduce sharded units once a step", "[laws]") {
   }
 }
 
+TEST_CASE("Under no_sync sharded units add up whole gradients and are reduced once", "[laws]") {
+  // Four micro-batches; embedding, four layers and head. FSDP1 keeps 2 bytes a parameter meanwhile.
+  for (const bool each : {false, true}) {
+    const Lowered l = lower_job(
+        job_text("pytorch-fsdp1",
+                 fmt::format("{{accumulation: {{reduce: {}}}}}", each ? "each" : "last"), 4));
+    auto sent = traffic(l.world);
+    INFO("each " << each);
+    CHECK(sent["reduce_scatter 16"].count == 6 * (each ? 4 : 1));
+    const program::Program& p = l.world.programs[l.world.ranks[0].program];
+    double whole = 0;
+    for (const program::Buffer& buffer : p.buffers) {
+      whole += p.labels[buffer.label] == "accumulated gradients"
+                   ? static_cast<double>(buffer.bytes.count())
+                   : 0;
+    }
+    CHECK(whole == Approx(each ? 0.0 : 2.0 * static_cast<double>(l.parameters)).epsilon(1e-4));
+    check_memory_returns(l.world);
+  }
+}
+
+TEST_CASE("A flat parameter of frozen and trained parts has a gradient as a whole", "[laws]") {
+  // LoRA on queries and values: of layers alone, two bytes a frozen or trained parameter.
+  const std::string text = job_text("pytorch-fsdp1", "{accumulation: {reduce: last}}", 4);
+  const std::string lora =
+      std::string(text).replace(text.find("global_batch"), 0, "finetune: {lora: {rank: 8}}, ");
+  const Lowered whole = lower_job(text);
+  const Lowered l = lower_job(lora);
+  double layers =
+      static_cast<double>(whole.parameters) - 2.0 * 51200 * 1024 - 1024 * 1024 - 2 * 1024;
+  double adapters = static_cast<double>(l.parameters);
+  const program::Program& p = l.world.programs[l.world.ranks[0].program];
+  double gradients = 0;
+  for (const program::Buffer& buffer : p.buffers) {
+    gradients += p.labels[buffer.label] == "accumulated gradients"
+                     ? static_cast<double>(buffer.bytes.count())
+                     : 0;
+  }
+  CHECK(gradients == Approx(2 * (layers + adapters)).epsilon(1e-4));
+  check_memory_returns(l.world);
+}
+
+TEST_CASE("Gathered logits travel whole, a sharded loss sends three numbers a token", "[laws]") {
+  for (const auto& [loss, gathered] :
+       {std::pair{"eager", true}, std::pair{"vocab_parallel", false}}) {
+    std::string text = job_text("megatron-lm-2023", "{tensor: 4}");
+    text += fmt::format("kernels: {{loss: {}}}\n", loss);
+    const Lowered l = lower_job(text);
+    double bytes = 0;
+    for (const auto& shape : l.world.shapes) {
+      for (const auto& price : shape.prices) {
+        bytes += l.world.labels[price.label].find("all_gather") == 0 &&
+                         price.bytes == std::int64_t{2} * 1024 * 51200
+                     ? static_cast<double>(price.bytes)
+                     : 0;
+      }
+    }
+    CHECK((bytes > 0) == gathered);
+  }
+}
+
 TEST_CASE("A bucket holds whole parameters", "[laws]") {
   // DeepSpeed sends before a parameter would overfill, DDP with the one that fills.
   const auto sizes = [](const Lowered& l) {

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <filesystem>
 
+#include "../known_model.h"
 #include "draft.h"
 #include "stepcast/config/config.h"
 
@@ -38,7 +39,7 @@ struct Alias {
   std::string_view name;
   std::string_view model;
 };
-constexpr std::array<Alias, 22> kAliases = {{
+constexpr std::array<Alias, 24> kAliases = {{
     {"llama38b", "llama-3.1-8b"},           // torchtitan's flavour 8B: vocabulary 128256
     {"llama370b", "llama-3.1-70b"},         //
     {"llama3405b", "llama-3.1-405b"},       //
@@ -61,9 +62,30 @@ constexpr std::array<Alias, 22> kAliases = {{
     {"nemotron4340b", "nemotron-4-340b"},   //
     {"llama65b", "llama-65b"},              //
     {"llama7b", "llama-7b"},                //
+    {"phi1.51.3b", "phi-1.5"},              //
+    {"tinyllama", "tiny-llama-1.1b"},       //
 }};
 
 }  // namespace
+}  // namespace stepcast::interop::launch
+
+std::optional<std::string> stepcast::interop::known_model(std::string_view name) {
+  const auto known = config::list("models");
+  const std::string wanted = launch::essence(name);
+  for (const std::string& model : known) {
+    if (launch::essence(model) == wanted) {
+      return model;
+    }
+  }
+  for (const launch::Alias& alias : launch::kAliases) {
+    if (alias.name == wanted && std::find(known.begin(), known.end(), alias.model) != known.end()) {
+      return std::string(alias.model);
+    }
+  }
+  return std::nullopt;
+}
+
+namespace stepcast::interop::launch {
 
 bool use_model(Draft& draft, const Setting& setting, const std::string& name) {
   namespace fs = std::filesystem;
@@ -74,22 +96,9 @@ bool use_model(Draft& draft, const Setting& setting, const std::string& name) {
       return true;
     }
   }
-  const auto known = config::list("models");
-  const std::string wanted = essence(name);
-  const auto use = [&](const std::string& model) {
-    draft.set(setting, "model.use", scalar(model, setting.origin, true));
-  };
-  for (const std::string& model : known) {
-    if (essence(model) == wanted) {
-      use(model);
-      return true;
-    }
-  }
-  for (const Alias& alias : kAliases) {
-    if (alias.name == wanted && std::find(known.begin(), known.end(), alias.model) != known.end()) {
-      use(std::string(alias.model));
-      return true;
-    }
+  if (const auto model = known_model(name)) {
+    draft.set(setting, "model.use", scalar(*model, setting.origin, true));
+    return true;
   }
   return false;
 }

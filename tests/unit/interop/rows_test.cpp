@@ -185,6 +185,19 @@ TEST_CASE("a configuration holds no measured field, no name and no id") {
   CHECK(row.output.flops == "sc21_hardware");
 }
 
+TEST_CASE("a model without shapes is the published one of its name, which stays outside") {
+  const auto text = replaced(
+      row_text(),
+      R"({"name": "m", "arch": "gpt", "layers": 30, "hidden": 3072, "heads": 32, "vocab": 51200})",
+      R"({"name": "StableLM Alpha 3 B", "arch": null, "layers": null, "hidden": null})");
+  const auto row = parse(text);
+  CHECK(row.configuration.fields.find("model")->find("name") == nullptr);
+  const job::Job job = job_of(text);
+  CHECK(job.model.layers == 16);
+  CHECK(job.model.hidden == 4096);
+  CHECK(reason(replaced(text, "StableLM Alpha 3 B", "a model of our own")) == "architecture");
+}
+
 TEST_CASE("measured quantities come out in SI units, the row's own first") {
   const auto row = parse(row_text());
   const auto m = interop::measurements(row, RowJob{});

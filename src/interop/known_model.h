@@ -1,0 +1,13 @@
+// Models of configs/ by the names that other programs and tables give them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stepcast::interop {
+
+// The file of configs/models that a name means: by letters and digits alone, or by an alias.
+std::optional<std::string> known_model(std::string_view name);
+
+}  // namespace stepcast::interop

@@ -1,0 +1,84 @@
+// LAW  What an eager loss holds, in bytes a logit of one rank's whole vocabulary V, on t tensor
+//      ranks: gathered 4 V kept, 6 V beside them forward (16-bit logits, their cast), 8 V backward;
+//      DTensor's loss parallel 4 V/t kept, 8 V/t forward, 12 V/t backward (with the 16-bit
+//      gradient); in 16 bits without autocast 2 V kept, 2 V forward, 4 V backward.
+#include "catch.hpp"
+#include "lower/passes_loss.h"
+#include "stepcast/config/config.h"
+#include "stepcast/strategy/plan.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr double kTokens = 1024;
+constexpr double kVocab = 51200;
+
+struct PerLogit {
+  double kept = 0, forward = 0, backward = 0, gradient = 0;
+};
+
+PerLogit loss_of(const std::string& system, const std::string& precision, int tensor,
+                 const std::string& loss) {
+  const std::string text =
+      "model: {layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 51200, max_positions: 1024, "
+      "tied_embeddings: false}\ncluster: {use: dgx-a100, nodes: 1}\nsystem: " +
+      system + "\nworkload: {sequence_length: 1024, global_batch: 8, precision: " + precision +
+      "}\nparallelism: {tensor: " + std::to_string(tensor) + "}\nkernels: {loss: " + loss + "}\n";
+  INFO(text);
+  const auto resolved = strategy::resolve(config::parse(text, "job").job);
+  REQUIRE(std::holds_alternative<strategy::Plan>(resolved));
+  const auto& plan = std::get<strategy::Plan>(resolved);
+  const auto head =
+      lower::with_loss(model::build_head(plan.job.model, plan.shard, plan.style), plan);
+  const auto& op = head.operators.back();
+  REQUIRE(op.kind == model::OpKind::cross_entropy);
+  const double logits = kTokens * kVocab;
+  PerLogit out;
+  for (const auto& saved : op.saved) {
+    out.kept += static_cast<double>(saved.bytes.count()) / logits;
+  }
+  out.forward = static_cast<double>(op.forward_temporary.count()) / logits;
+  out.backward = static_cast<double>(op.backward_temporary.count()) / logits;
+  // Of its input: the output projection's result, 16-bit logits of this rank.
+  out.gradient = 2.0 / tensor;
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Tensor ranks that gather logits hold those of the whole vocabulary", "[laws]") {
+  for (const int tensor : {2, 4}) {
+    const PerLogit p = loss_of("megatron-lm-2023", "bf16", tensor, "eager");
+    CHECK(p.kept == Approx(4));
+    CHECK(p.forward == Approx(6));
+    // The likelihood's gradient and log-softmax's, and the latter's cast; of that a slice goes on.
+    CHECK(p.backward == Approx(8));
+  }
+}
+
+TEST_CASE("A loss over DTensors stays sharded, at four fp32 numbers a logit", "[laws]") {
+  for (const int tensor : {2, 4}) {
+    const PerLogit p = loss_of("torchtitan", "bf16", tensor, "eager");
+    CHECK(p.kept == Approx(4.0 / tensor));
+    CHECK(p.forward == Approx(8.0 / tensor));
+    CHECK(p.backward + p.gradient == Approx(12.0 / tensor));
+  }
+}
+
+TEST_CASE("Without autocast a loss stands in the logits' format", "[laws]") {
+  const PerLogit half = loss_of("transformers-deepspeed", "fp16", 1, "eager");
+  CHECK(half.kept == Approx(2));
+  CHECK(half.forward == Approx(2));
+  CHECK(half.backward + half.gradient == Approx(4));
+  const PerLogit cast = loss_of("pytorch-ddp", "fp16", 1, "eager");  // autocast's fp32 list
+  CHECK(cast.kept == Approx(4));
+  CHECK(cast.forward == Approx(4));
+  CHECK(cast.backward + cast.gradient == Approx(8));
+}
+
+TEST_CASE("Losses that shard the vocabulary themselves are left as they are", "[laws]") {
+  const PerLogit p = loss_of("megatron-lm-2023", "bf16", 4, "vocab_parallel");
+  CHECK(p.kept == Approx(1));
+  CHECK(p.forward == Approx(0));
+}
