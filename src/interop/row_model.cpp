@@ -36,7 +36,7 @@ std::int64_t likely_heads(std::int64_t hidden) {
 
 void RowBuilder::write_model() {
   if (model["published"].present()) {
-    out["model"] = model["published"].text();
+    out["model"] = {{"use", model["published"].text()}};
     return;
   }
   Json m = Json::object();

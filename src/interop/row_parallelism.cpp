@@ -205,6 +205,9 @@ void RowBuilder::write_experts(Json& p) {
 // Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a
 // layer each; where that does not divide either, the surplus lies behind the first stage.
 void RowBuilder::write_layers_per_stage(Json& p) {
+  if (model["published"].present()) {
+    return;  // its layers are not stated here
+  }
   const std::int64_t chunks = pp() * vpp();
   const std::int64_t layers = out["model"]["layers"].get<std::int64_t>();
   const bool stated = flags["account-for-embedding-in-pipeline-split"].is_true() &&
