@@ -31,6 +31,8 @@ constexpr Subcommand subcommands[] = {
     {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
     {"memory", "memory over the step, by category and buffer", add_memory},
+    {"explain", "where the time goes, what is not known, and how a measured step sits with it",
+     add_explain},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"compare", "forecast one job under many training systems", add_compare},

@@ -272,9 +272,14 @@ History::Place History::before(Place p, std::int64_t& time) const {
   return before_host(s.rank, step, t.segment, time);
 }
 
-std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t step,
-                                           std::int64_t span) const {
+History::Path History::critical_path(std::uint32_t rank, std::uint32_t step,
+                                     std::int64_t span) const {
+  using program::Category;
   std::vector<std::int64_t> under(machine_.world().curves.size(), 0);
+  std::array<std::int64_t, program::kCategories> by_category{};
+  const auto spend = [&](Category category, std::int64_t ps) {
+    by_category[static_cast<std::size_t>(category)] += ps;
+  };
   const auto charge = [&](program::CurveId curve, std::int64_t ps) {
     if (curve < under.size()) {
       under[curve] += ps;
@@ -290,11 +295,15 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
       const std::int64_t from = std::max(x->arrive, stop);
-      charge(machine_.program(s.rank).source->tasks[t.task].curve, time - from);
+      const program::Task& task = machine_.program(s.rank).source->tasks[t.task];
+      charge(task.curve, time - from);
+      spend(task.category, time - from);
       // What it lost beside communication grows with it, and hangs on a second curve besides.
       if (t.slowdown != 0) {
-        charge(machine_.world().slowdowns[t.slowdown].curve,
-               std::clamp<std::int64_t>(x->end - x->arrive - t.duration, 0, time - from));
+        const auto lost = std::clamp<std::int64_t>(x->end - x->arrive - t.duration, 0, time - from);
+        charge(machine_.world().slowdowns[t.slowdown].curve, lost);
+        spend(task.category, -lost);
+        spend(Category::slowdown, lost);
       }
       time = x->arrive;
     } else {
@@ -306,6 +315,7 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
         break;
       }
       const std::int64_t begin = std::min(last->arrive, time);
+      spend(machine_.program(s.rank).source->tasks[t.task].category, time - std::max(begin, stop));
       const std::int64_t fluid_from = std::min(time, begin + price.latency);
       charge(price.curve, time - std::max(fluid_from, stop));
       charge(price.latency_curve, std::max<std::int64_t>(0, fluid_from - std::max(begin, stop)));
@@ -317,11 +327,19 @@ std::vector<double> History::critical_path(std::uint32_t rank, std::uint32_t ste
     at = before(at, time);
     x = at.rs == kNone ? nullptr : find(at.rs, at.ordinal);
   }
-  std::vector<double> seconds;
-  for (const std::int64_t ps : under) {
-    seconds.push_back(static_cast<double>(ps) * 1e-12);
+  std::int64_t of_tasks = 0;
+  for (const std::int64_t ps : by_category) {
+    of_tasks += ps;
   }
-  return seconds;
+  spend(Category::host, span - of_tasks);
+  Path path;
+  for (const std::int64_t ps : under) {
+    path.curves.push_back(static_cast<double>(ps) * 1e-12);
+  }
+  for (std::size_t i = 0; i < by_category.size(); ++i) {
+    path.categories[i] = static_cast<double>(by_category[i]) * 1e-12;
+  }
+  return path;
 }
 
 }  // namespace stepcast::engine

@@ -2,6 +2,7 @@
 // asked for.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <unordered_map>
 #include <vector>
@@ -29,10 +30,13 @@ class History {
   // A use that had not ended is placed one period after that of the step before.
   std::vector<program::MemoryEvent> memory(std::uint32_t rank, std::uint32_t step,
                                            std::int64_t origin, std::int64_t period) const;
-  // Seconds under each curve on the critical path of `span` picoseconds that leads to the end of
-  // `step` on `rank`.
-  std::vector<double> critical_path(std::uint32_t rank, std::uint32_t step,
-                                    std::int64_t span) const;
+  // The critical path of `span` picoseconds that leads to the end of `step` on `rank`, in seconds:
+  // under each curve, and by category.
+  struct Path {
+    std::vector<double> curves;
+    std::array<double, program::kCategories> categories{};
+  };
+  Path critical_path(std::uint32_t rank, std::uint32_t step, std::int64_t span) const;
 
  private:
   // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits.

@@ -118,7 +118,9 @@ void fill_history(Machine& m, std::uint32_t step, std::int64_t origin, Timeline&
     for (std::uint32_t r = 1; r < t.ranks.size(); ++r) {
       slowest = m.boundary(step, r) > m.boundary(step, slowest) ? r : slowest;
     }
-    t.sensitivity = m.history()->critical_path(slowest, step, t.period);
+    History::Path path = m.history()->critical_path(slowest, step, t.period);
+    t.sensitivity = std::move(path.curves);
+    t.path = path.categories;
   }
 }
 

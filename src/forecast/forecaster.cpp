@@ -8,6 +8,7 @@
 #include <optional>
 #include <random>
 
+#include "doubts.h"
 #include "host_memory.h"
 #include "order.h"
 #include "report.h"
@@ -45,6 +46,7 @@ struct Forecaster::State {
   std::filesystem::path calibration;
   cost::CurveTable curves;
   std::map<std::string, cost::Kernels> kernels;
+  std::vector<cost::Structure> structures;
 
   std::map<std::vector<std::string>, std::pair<std::vector<std::string>, std::optional<cost::Site>>>
       sites;
@@ -86,6 +88,7 @@ struct Forecaster::State {
 Forecaster::Forecaster(const std::filesystem::path& data_directory)
     : state_(std::make_unique<State>()) {
   state_->calibration = data_directory / "calibration";
+  state_->structures = cost::read_structures(state_->calibration);
 }
 Forecaster::~Forecaster() = default;
 Forecaster::Forecaster(Forecaster&&) noexcept = default;
@@ -314,6 +317,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   const Flops redone = recomputed_flops(full, recomputed);
   const std::vector<cost::Curve> curves = sharpen(p.site, state_->curves.curves(), full);
+  average_shapes(curves, full);
   std::optional<lower::Folded> folded;
   if (options.fidelity != Fidelity::full) {
     folded = lower::fold(full);
@@ -366,17 +370,23 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       rank_memory(world, timeline, capacity, p.plan.job.memory,
                   p.plan.data_comm == strategy::DataComm::shard_all, options.allocator);
   result::Report report;
-  fill_report({&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks,
-               redone, &p.site, site_seconds, scattered},
-              report);
+  fill_report(
+      {&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks, redone,
+       &p.site, site_seconds, scattered, cost::structure_of(state_->structures, job.system.name)},
+      report);
   fill_host(job.cluster.node, p.topology, folded ? folded->class_of : std::vector<std::uint32_t>(),
             timeline, report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;
     std::vector<double> steps;
-    // The site's parameters are few and nearly linear: their part is drawn as one.
-    const double of_site = deviation(p.site, site_seconds, scattered);
+    // What no curve carries is nearly linear in the step: its part is drawn as one.
+    double beside = 0;
+    for (const result::Doubt& d : report.doubts) {
+      beside = d.kind == "site" || d.kind == "model" || d.kind == "run"
+                   ? std::hypot(beside, d.added())
+                   : beside;
+    }
     for (int n = 0; n < options.samples; ++n) {
       std::vector<double> factor(world.curves.size(), 1.0);
       for (std::size_t c = 0; c < factor.size(); ++c) {
@@ -386,7 +396,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       scale(sample, factor);
       auto result = engine::run(sample, {});
       if (auto* t = std::get_if<program::Timeline>(&result)) {
-        const double shift = of_site > 0 ? of_site * normal(random) : 0;
+        const double shift = beside > 0 ? beside * normal(random) : 0;
         steps.push_back(static_cast<double>(t->period) * 1e-12 + shift);
       }
     }

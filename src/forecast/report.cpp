@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "doubts.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/lower/lower.h"
 #include "stepcast/model/count.h"
@@ -161,17 +162,6 @@ std::vector<double> curve_seconds(const program::World& world, const program::Ti
   return out;
 }
 
-double relative_deviation(const program::World& world, const program::Timeline& timeline) {
-  const auto seconds = curve_seconds(world, timeline);
-  double variance = 0;
-  for (std::size_t i = 0; i < seconds.size(); ++i) {
-    const double d = seconds[i] * world.curves[i].residual;
-    variance += d * d;
-  }
-  const double period = static_cast<double>(timeline.period) * 1e-12;
-  return period > 0 ? std::sqrt(variance) / period : 0;
-}
-
 Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed) {
   double sum = 0;
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
@@ -217,7 +207,10 @@ void fill_report(const Source& s, result::Report& report) {
   const double step = static_cast<double>(t.period) * 1e-12;
   const double of_site =
       step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds, s.site_scatter) / step : 0;
-  const double spread = kDeviations90 * std::hypot(relative_deviation(*s.world, t), of_site);
+  report.doubts = doubts_of(s);
+  report.critical_path = path_shares(t);
+  report.curves = curve_shares(s);
+  const double spread = step > 0 ? kDeviations90 * deviation(report.doubts) / step : 0;
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
              s.recomputed, report);
 

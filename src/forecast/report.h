@@ -8,6 +8,7 @@
 #include "site.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
+#include "stepcast/cost/structure.h"
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lower.h"
 #include "stepcast/program/timeline.h"
@@ -28,6 +29,7 @@ struct Source {
   const SiteUse* site = nullptr;
   std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
   double site_scatter = 0;                                   // seconds
+  const cost::Structure* structure = nullptr;  // null: nothing is known to be left out
 };
 
 // What a process may use of a device's memory.
@@ -47,8 +49,5 @@ Flops recomputed_flops(const program::World& world, const lower::Recomputed& rec
 // Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into
 // their curves.
 std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline);
-
-// Relative standard deviation of the step from independent curves.
-double relative_deviation(const program::World& world, const program::Timeline& timeline);
 
 }  // namespace stepcast::forecast

@@ -106,3 +106,21 @@ TEST_CASE("Folded and full have the same sensitivities where nothing ties") {
     CHECK(a == Approx(b).epsilon(0.05));
   }
 }
+
+TEST_CASE("The critical path by category adds up to the step") {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    Random r(seed);
+    const World w = random_world(random_traits(r), r);
+    const Timeline t = timeline(w, true);
+    if (!t.periodic) {
+      continue;
+    }
+    double sum = 0;
+    for (const double seconds : t.path) {
+      INFO("seed " << seed);
+      CHECK(seconds >= -1e-12);
+      sum += seconds;
+    }
+    CHECK(sum == Approx(static_cast<double>(t.period) * 1e-12).epsilon(1e-9));
+  }
+}

@@ -50,6 +50,8 @@ struct Timeline {
   std::vector<Slice> slices;                     // of the reported step, when recorded
   std::vector<std::vector<MemoryEvent>> memory;  // per rank, when recorded: one steady step
   std::vector<double> sensitivity;  // per curve: seconds of the period on the critical path that grow with it, when asked
+  // The same path by what its tasks do, seconds; adds up to the period. What no task fills is the host's.
+  std::array<double, kCategories> path{};
 };
 
 // A deadlock: a cycle (or chain) of waits, each "rank 3 stream tensor task 17 (all_gather) waits for …".

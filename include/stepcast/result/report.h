@@ -46,6 +46,30 @@ struct Traffic {
   Time time{0};            // transfer time per rank
 };
 
+// What a step's interval is made of: a factor that is not known exactly. Doubts are independent of
+// one another.
+struct Doubt {
+  std::string name;      // "gemm bf16 h100-sxm cublas"
+  std::string kind;      // curve | overlap | network | site | model (left out of the simulation) | run
+  std::string source;    // the file and provenance, or the rule
+  double seconds = 0;    // of the step that grow with the factor
+  double deviation = 0;  // of the factor, relative: a standard deviation
+  double added() const { return seconds * deviation; }  // what one deviation adds to the step, seconds
+};
+
+// Seconds of the critical path by what its tasks do; they add up to the step.
+struct PathShare {
+  std::string category;  // "compute", "tensor"...
+  double seconds = 0;
+};
+
+// Seconds of the critical path under one curve; the same second may lie under two (a kernel's and
+// that of its slow-down beside communication).
+struct CurveShare {
+  std::string name, file;
+  double seconds = 0;
+};
+
 struct CalibrationUse {
   std::string file, device, provenance;
   double residual = 0;
@@ -78,6 +102,9 @@ struct Report {
   std::vector<StageMemory> memory;
   std::vector<Traffic> traffic;
   std::vector<CalibrationUse> calibration;
+  std::vector<PathShare> critical_path;  // longest first
+  std::vector<CurveShare> curves;        // longest first
+  std::vector<Doubt> doubts;             // of the step time, largest first
   std::vector<Advice> advice;
   std::vector<std::string> notes;  // assumptions a reader should know
   EngineFacts engine;

@@ -1,0 +1,31 @@
+// What forecasts leave out: how far steps lie off although every curve holds, by what their time goes
+// into. Fitted to published runs of a kind of training system (calibration/structure.yaml,
+// scripts/fit-structure).
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace stepcast::cost {
+
+// compute: kernels, recomputation, optimizer. communication: exposed. host: waiting for launches.
+// run: the whole step, from one run of a job to the next.
+enum class Part { compute, communication, host, run };
+inline constexpr int kParts = 4;
+const char* to_string(Part part);
+
+struct Structure {
+  std::vector<std::string> systems;        // names in configs/systems; "others": all that no other names
+  std::array<double, kParts> deviation{};  // relative standard deviation of the seconds of each part
+  std::string source;                      // the rows that it was fitted to
+};
+
+// Throws InputError with the place of what is wrong. No file: nothing is left out.
+std::vector<Structure> read_structures(const std::filesystem::path& calibration);
+
+// Of a system: the one that names it, else that of "others"; null where there is neither.
+const Structure* structure_of(const std::vector<Structure>& all, const std::string& system);
+
+}  // namespace stepcast::cost

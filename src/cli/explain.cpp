@@ -1,0 +1,102 @@
+// simulate explain: where the predicted time goes, what is not known, and how a measured step sits
+// with it.
+#include "stepcast/forecast/explain.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string measured, seed, json;
+};
+
+std::optional<double> measured_seconds(const std::string& text) {
+  if (text.empty()) {
+    return std::nullopt;
+  }
+  if (text.find_first_not_of("0123456789.+-eE ") == std::string::npos) {
+    throw option_fault("--measured",
+                       fmt::format("'{}' has no unit; expected a time such as 1.23s", text));
+  }
+  try {
+    const Time time = parse_time(text);
+    if (time.count() <= 0) {
+      throw std::invalid_argument(fmt::format("'{}' is no time; expected one above 0", text));
+    }
+    return to_seconds(time);
+  } catch (const std::invalid_argument& error) {
+    throw option_fault("--measured", error.what());
+  }
+}
+
+int run(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  const auto measured = measured_seconds(given.measured);
+  config::Loaded loaded = config::load(given.config, given.overrides);
+  if (!given.seed.empty()) {
+    loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
+  }
+  std::optional<OutputFile> file;
+  if (!given.json.empty() && given.json != "-") {
+    file.emplace("--json", given.json);
+  }
+  forecast::Forecaster forecaster(text::data_directory());
+  auto outcome = forecaster.forecast(loaded.job);
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    throw InputError(config::fault_of(loaded, *why));
+  }
+  auto& report = std::get<result::Report>(outcome);
+  report.job_json = config::to_json(loaded.job);
+  const result::Explanation explanation = forecast::explain(report, measured);
+  if (file) {
+    file->write(report::json(explanation));
+    file->commit();
+  }
+  write_stdout("explain", given.json == "-"
+                              ? report::json(explanation)
+                              : report::terminal(explanation, terminal_colour(), terminal_width()));
+  return done;
+}
+
+}  // namespace
+
+Run add_explain(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given->overrides, "override a key, as often as needed")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--measured", given->measured, "what a step of this job took, such as 1.23s")
+      ->type_name("TIME");
+  app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
+  app.add_option("--json", given->json, "write the explanation as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate explain --config llama70b.yaml\n"
+      "  simulate explain --config llama70b.yaml --measured 9.1s\n"
+      "Exit status: 0 done (whether the job fits in memory or not); 2 bad input.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

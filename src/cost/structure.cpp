@@ -1,0 +1,88 @@
+#include "stepcast/cost/structure.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "stepcast/text/document.h"
+
+namespace stepcast::cost {
+namespace {
+
+using text::Value;
+
+constexpr std::array<const char*, kParts> kNames = {"compute", "communication", "host", "run"};
+constexpr const char* kOthers = "others";
+constexpr double kMost = 1;  // a deviation of the whole part: nothing would be known of it
+
+[[noreturn]] void fault(const Origin& where, std::string message) {
+  throw InputError(Fault{where, std::move(message)});
+}
+
+Structure read_one(const Value& v) {
+  if (v.kind != Value::Kind::map) {
+    fault(v.origin, "expected a map of systems, deviations and source");
+  }
+  Structure out;
+  for (const auto& entry : v.entries) {
+    const auto name = std::find(kNames.begin(), kNames.end(), entry.key);
+    if (name != kNames.end()) {
+      const double x = text::to_number(entry.value);
+      if (!(x >= 0 && x <= kMost)) {
+        fault(entry.value.origin, fmt::format("{} is {}; expected 0 to {}", entry.key, x, kMost));
+      }
+      out.deviation[static_cast<std::size_t>(name - kNames.begin())] = x;
+    } else if (entry.key == "systems") {
+      for (const Value& system : entry.value.items) {
+        out.systems.push_back(system.scalar);
+      }
+    } else if (entry.key == "source") {
+      out.source = entry.value.scalar;
+    } else {
+      fault(entry.origin,
+            fmt::format("unknown key '{}' of a structure; expected systems, source, {}", entry.key,
+                        "compute, communication, host or run"));
+    }
+  }
+  if (out.systems.empty() || out.source.empty()) {
+    fault(v.origin, fmt::format("key '{}' is missing", out.systems.empty() ? "systems" : "source"));
+  }
+  return out;
+}
+
+}  // namespace
+
+const char* to_string(Part part) { return kNames[static_cast<std::size_t>(part)]; }
+
+std::vector<Structure> read_structures(const std::filesystem::path& calibration) {
+  const std::filesystem::path file = calibration / "structure.yaml";
+  std::vector<Structure> out;
+  if (!std::filesystem::exists(file)) {
+    return out;
+  }
+  const Value all = text::read_yaml(file);
+  const Value* list = all.kind == Value::Kind::map ? all.find("structures") : nullptr;
+  if (list == nullptr || list->kind != Value::Kind::sequence) {
+    fault(all.origin, "expected a list under 'structures'");
+  }
+  for (const Value& v : list->items) {
+    out.push_back(read_one(v));
+  }
+  return out;
+}
+
+const Structure* structure_of(const std::vector<Structure>& all, const std::string& system) {
+  const auto names = [](const Structure& s, const std::string& name) {
+    return std::find(s.systems.begin(), s.systems.end(), name) != s.systems.end();
+  };
+  for (const std::string& wanted : {system, std::string(kOthers)}) {
+    for (const Structure& s : all) {
+      if (names(s, wanted)) {
+        return &s;
+      }
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace stepcast::cost

@@ -1,0 +1,130 @@
+#include "doubts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace stepcast::forecast {
+namespace {
+
+const char* kind_of(const cost::Curve& curve) {
+  return curve.file == "overlap" || curve.name.starts_with("kernels beside")  ? "overlap"
+         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens") ? "network"
+                                                                              : "curve";
+}
+
+constexpr cost::Part part_of(program::Category c) {
+  using program::Category;
+  switch (c) {
+    case Category::compute:
+    case Category::recompute:
+    case Category::optimizer:
+    case Category::slowdown:
+      return cost::Part::compute;
+    case Category::host:
+      return cost::Part::host;
+    default:
+      return cost::Part::communication;
+  }
+}
+
+// What the simulation leaves out; a site that was measured knows its own part of it.
+void add_structure(const Source& s, std::vector<result::Doubt>& out) {
+  using cost::Part;
+  using cost::SiteParameter;
+  if (s.structure == nullptr) {
+    return;
+  }
+  std::array<double, cost::kParts> seconds{};
+  for (std::size_t i = 0; i < s.timeline->path.size(); ++i) {
+    seconds[static_cast<std::size_t>(part_of(static_cast<program::Category>(i)))] +=
+        s.timeline->path[i];
+  }
+  seconds[static_cast<std::size_t>(Part::run)] = static_cast<double>(s.timeline->period) * 1e-12;
+  const auto sure = [&](SiteParameter p) { return s.site != nullptr && s.site->sure(p); };
+  for (int i = 0; i < cost::kParts; ++i) {
+    const auto part = static_cast<Part>(i);
+    if ((sure(SiteParameter::clock) && (part == Part::compute || part == Part::run)) ||
+        (sure(SiteParameter::fabric) && part == Part::communication) ||
+        (sure(SiteParameter::launch) && part == Part::host)) {
+      continue;
+    }
+    const bool run = part == Part::run;
+    out.push_back({run ? "from one run to the next"
+                       : fmt::format("{} that the simulation leaves out", to_string(part)),
+                   run ? "run" : "model", "structure.yaml: " + s.structure->source, seconds[i],
+                   s.structure->deviation[static_cast<std::size_t>(i)]});
+  }
+}
+
+}  // namespace
+
+void average_shapes(const std::vector<cost::Curve>& curves, program::World& world) {
+  // The attention's two and the feed-forward's two products; their three passes share a shape's
+  // error.
+  constexpr double kProducts = 4;
+  for (std::size_t i = 0; i < curves.size() && i < world.curves.size(); ++i) {
+    if (curves[i].name.starts_with("gemm")) {
+      world.curves[i].residual /= std::sqrt(kProducts);
+    }
+  }
+}
+
+std::vector<result::Doubt> doubts_of(const Source& s) {
+  std::vector<result::Doubt> out;
+  const auto seconds = curve_seconds(*s.world, *s.timeline);
+  for (std::size_t i = 0; i < s.curves->size() && i < seconds.size(); ++i) {
+    const cost::Curve& c = (*s.curves)[i];
+    out.push_back({c.name, kind_of(c), c.file + ": " + c.provenance, seconds[i],
+                   s.world->curves[i].residual});
+  }
+  add_structure(s, out);
+  if (s.site != nullptr && s.site->site != nullptr) {
+    const double step = static_cast<double>(s.timeline->period) * 1e-12;
+    const double of_site = deviation(*s.site, s.site_seconds, s.site_scatter);
+    out.push_back({"the site's factors and the scatter of its steps", "site",
+                   s.site->site->file + ": " + s.site->site->provenance, step,
+                   step > 0 ? of_site / step : 0});
+  }
+  std::erase_if(out, [](const result::Doubt& d) { return !(std::abs(d.added()) > 0); });
+  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return std::abs(a.added()) > std::abs(b.added());
+  });
+  return out;
+}
+
+double deviation(const std::vector<result::Doubt>& doubts) {
+  double variance = 0;
+  for (const result::Doubt& d : doubts) {
+    variance += d.added() * d.added();
+  }
+  return std::sqrt(variance);
+}
+
+std::vector<result::CurveShare> curve_shares(const Source& s) {
+  std::vector<result::CurveShare> out;
+  const auto seconds = curve_seconds(*s.world, *s.timeline);
+  for (std::size_t i = 0; i < s.curves->size() && i < seconds.size(); ++i) {
+    if (seconds[i] > 0) {
+      out.push_back({(*s.curves)[i].name, (*s.curves)[i].file, seconds[i]});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+std::vector<result::PathShare> path_shares(const program::Timeline& timeline) {
+  std::vector<result::PathShare> out;
+  for (std::size_t i = 0; i < timeline.path.size(); ++i) {
+    if (timeline.path[i] > 0) {
+      out.push_back({to_string(static_cast<program::Category>(i)), timeline.path[i]});
+    }
+  }
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return out;
+}
+
+}  // namespace stepcast::forecast
