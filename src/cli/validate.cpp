@@ -21,16 +21,21 @@ namespace {
 
 struct Options {
   std::vector<std::string> files;
-  std::string json;
+  std::string json, html, markdown, csv;
   bool distinct = false;
   bool list = false;
 };
 
 int run(const Options& given) {
   if (given.list) {
-    std::string text = "accepted reasons to leave a row out:\n";
-    for (const interop::SkipReason& reason : interop::skip_reasons()) {
-      text += fmt::format("  {:<20} {}\n", reason.kind, reason.meaning);
+    std::string text = "reasons to leave a row out, accepted:\n";
+    for (const bool accepted : {true, false}) {
+      for (const interop::SkipReason& reason : interop::skip_reasons()) {
+        if (reason.accepted == accepted) {
+          text += fmt::format("  {:<20} {}\n", reason.kind, reason.meaning);
+        }
+      }
+      text += accepted ? "not accepted (such a row counts as its source's worst error):\n" : "";
     }
     write_stdout("--list", text);
     return done;
@@ -44,9 +49,29 @@ int run(const Options& given) {
     rows.insert(rows.end(), std::make_move_iterator(more.begin()),
                 std::make_move_iterator(more.end()));
   }
-  std::optional<OutputFile> json_file;
-  if (!given.json.empty() && given.json != "-") {
-    json_file.emplace("--json", given.json);
+  using Writer = std::string (*)(const result::Validation&);
+  struct Output {
+    const char* option;
+    const std::string* target;
+    Writer write;
+    std::unique_ptr<OutputFile> file;
+  };
+  std::vector<Output> outputs;  // opened before any work is done
+  outputs.push_back({"--json", &given.json, report::json, nullptr});
+  outputs.push_back({"--html", &given.html, report::html, nullptr});
+  outputs.push_back({"--markdown", &given.markdown, report::markdown, nullptr});
+  outputs.push_back({"--csv", &given.csv, report::csv, nullptr});
+  const Output* on_stdout = nullptr;
+  for (Output& output : outputs) {
+    if (*output.target == "-") {
+      if (on_stdout != nullptr) {
+        throw option_fault(output.option, fmt::format("standard output is {}'s; expected a file",
+                                                      on_stdout->option));
+      }
+      on_stdout = &output;
+    } else if (!output.target->empty()) {
+      output.file = std::make_unique<OutputFile>(output.option, *output.target);
+    }
   }
   validate::Options options;
   options.distinct = given.distinct;
@@ -60,12 +85,14 @@ int run(const Options& given) {
   const result::Validation validation = validate::compare(forecaster, rows, options);
   const auto stop = std::chrono::steady_clock::now();
 
-  if (json_file) {
-    json_file->write(report::json(validation));
-    json_file->commit();
+  for (Output& output : outputs) {
+    if (output.file) {
+      output.file->write(output.write(validation));
+      output.file->commit();
+    }
   }
-  if (given.json == "-") {
-    write_stdout("--json -", report::json(validation));
+  if (on_stdout != nullptr) {
+    write_stdout(on_stdout->option, on_stdout->write(validation));
   } else {
     write_stdout("validate", report::terminal(validation, terminal_colour()));
   }
@@ -81,13 +108,21 @@ Run add_validate(CLI::App& app) {
   app.add_option("files", given->files, "JSON lines of published measurements")->type_name("FILE");
   app.add_option("--json", given->json, "write the results as JSON (- is standard output)")
       ->type_name("FILE");
+  app.add_option("--html", given->html,
+                 "write one page: scatter of predicted against measured, summary, every row")
+      ->type_name("FILE");
+  app.add_option("--markdown", given->markdown,
+                 "write the summary, each source's worst rows and what was left out as Markdown")
+      ->type_name("FILE");
+  app.add_option("--csv", given->csv, "write a line per row")->type_name("FILE");
   app.add_flag("--distinct", given->distinct,
                "count rows of one model, parallelism and implementation once");
-  app.add_flag("--list", given->list, "print the accepted reasons to leave a row out");
+  app.add_flag("--list", given->list, "print the reasons to leave a row out");
   app.footer(
       "Examples:\n"
       "  simulate validate tests/validation/korthikanti.jsonl\n"
-      "  simulate validate tests/validation/*.jsonl --json -");
+      "  simulate validate tests/validation/*.jsonl --json -\n"
+      "  simulate validate rows.jsonl --html report.html --markdown report.md --csv rows.csv");
   return [given] { return run(*given); };
 }
 

@@ -1,4 +1,6 @@
-// The accepted reasons to leave a row out, and how each is recognised.
+// The reasons to leave a row out, and how each is recognised. An accepted one says that the row
+// lies outside what is modelled; the last is a fault of ours until somebody shows that the row is
+// wrong.
 #include "skips.h"
 
 #include <fmt/format.h>
@@ -22,7 +24,8 @@ constexpr std::array<SkipReason, 11> kReasons{{
     {"offload", "offloading in a form that is not modelled"},
     {"finetune", "adapters of a framework whose defaults are not known"},
     {"incomplete", "the row leaves open what no default can stand for"},
-    {"not possible", "the job that the row states contradicts itself or cannot be simulated"},
+    {"not possible", "the job that the row states contradicts itself or cannot be simulated",
+     false},
 }};
 
 bool one_of(std::string_view text, std::initializer_list<std::string_view> values) {

@@ -189,6 +189,25 @@ std::string json(const result::Validation& validation) {
     out.key("error").number(row.error);
     out.key("reason");
     row.reason ? out.text(*row.reason) : out.null();
+    out.key("accepted").boolean(row.accepted);
+    out.key("deviations").number(row.deviations);
+    out.key("open").array(true);
+    for (const std::string& fact : row.open) {
+      out.text(fact);
+    }
+    out.close();
+    out.key("system").text(row.system);
+    out.key("path").object();
+    for (const result::PathShare& part : row.path) {
+      out.key(part.category).number(part.seconds);
+    }
+    out.close();
+    out.key("doubts").object();
+    for (const auto& [kind, deviation] : row.doubts) {
+      out.key(kind).number(deviation);
+    }
+    out.close();
+    out.key("why").text(row.why);
     out.close();
   }
   out.close();
@@ -210,7 +229,21 @@ std::string json(const result::Validation& validation) {
     out.key("coverage").number(summary.coverage);
     out.key("half_width").number(summary.half_width);
     out.key("interval_score").number(summary.interval_score);
+    out.key("accepted").integer(summary.accepted);
+    out.key("simulated_share").number(summary.simulated_share());
+    out.key("of_all").object();
+    out.key("median").number(summary.median_of_all);
+    out.key("mean").number(summary.mean_of_all);
+    out.key("p90").number(summary.p90_of_all);
     out.close();
+    out.close();
+  }
+  out.close();
+  out.key("skips").array();
+  for (const result::SkipCount& skip : validation.skips) {
+    out.object(true);
+    out.key("kind").text(skip.kind).key("accepted").boolean(skip.accepted);
+    out.key("rows").integer(skip.rows).close();
   }
   out.close();
   out.close();

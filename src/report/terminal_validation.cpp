@@ -34,15 +34,20 @@ std::string summary(const result::Validation& validation, const Paint& paint) {
                    {"p90"},
                    {"worst"},
                    {"inside"},
-                   {"+-"}});
+                   {"+-"},
+                   {"score"}});
   for (const result::ValidationSummary& s : validation.summary) {
     const std::string name = std::filesystem::path(s.file).filename().string();
     table.row({shorten(name, 40), s.metric, thousands(s.rows), thousands(s.simulated),
                percent(s.median), percent(s.mean), signed_percent(s.bias), percent(s.p90),
-               signed_percent(s.worst), percent(s.coverage), percent(s.half_width)});
+               signed_percent(s.worst), percent(s.coverage), percent(s.half_width),
+               percent(s.interval_score)});
   }
   return paint("1", "Error against published measurements") + "  " +
-         paint("2", "absolute error; inside: rows within their 90 % interval; +-: its half-width") +
+         paint("2",
+               "absolute error; inside: rows in their 90 % interval; +-: its half-width; score: "
+               "Gneiting and "
+               "Raftery's") +
          "\n" + table.text(paint, kWidth);
 }
 
@@ -84,33 +89,66 @@ std::string misses(const result::Validation& validation, const Paint& paint) {
 }
 
 std::string skipped(const result::Validation& validation, const Paint& paint) {
-  std::map<std::string, int> reasons;
+  std::map<std::string, std::vector<std::pair<std::string, int>>> details;  // by kind
   int total = 0;
   for (const ValidationRow& row : validation.rows) {
     if (row.status == "skipped") {
-      ++reasons[row.reason.value_or("no reason given")];
+      const std::string reason = row.reason.value_or("no reason given");
+      auto& list = details[reason.substr(0, reason.find(':'))];
+      const auto at = std::find_if(list.begin(), list.end(),
+                                   [&](const auto& entry) { return entry.first == reason; });
+      at == list.end() ? static_cast<void>(list.emplace_back(reason, 1))
+                       : static_cast<void>(++at->second);
       ++total;
     }
   }
   if (total == 0) {
     return "";
   }
-  std::vector<std::pair<std::string, int>> order(reasons.begin(), reasons.end());
-  std::stable_sort(order.begin(), order.end(),
-                   [](const auto& a, const auto& b) { return a.second > b.second; });
-  TextTable table({{"rows"}, {"reason", Align::left}});
-  for (const auto& [reason, count] : order) {
-    table.row({thousands(count), reason});
+  TextTable table({{"rows"}, {"", Align::left}, {"reason", Align::left}});
+  const auto add = [&](const std::string& kind, const char* verdict) {
+    auto list = std::move(details[kind]);
+    details.erase(kind);
+    std::stable_sort(list.begin(), list.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    for (const auto& [reason, count] : list) {
+      table.row({thousands(count), verdict, reason});
+    }
+  };
+  for (const result::SkipCount& skip : validation.skips) {
+    add(skip.kind, skip.accepted ? "accepted" : "missing");
   }
-  return "\n" + paint("1", fmt::format("Not simulated: {} rows", total)) + "\n" +
+  while (!details.empty()) {  // of tools that have no list of reasons
+    add(details.begin()->first, "");
+  }
+  return "\n" + paint("1", fmt::format("Not simulated: {} rows", total)) + "  " +
+         paint("2", "accepted: on the list of simulate validate --list") + "\n" +
          table.text(paint, kWidth);
+}
+
+// The mark: 95 % of the rows that are not left out for an accepted reason.
+constexpr double kLeastShare = 0.95;
+
+std::string incomplete(const result::Validation& validation) {
+  std::string out;
+  for (const result::ValidationSummary& s : validation.summary) {
+    if (s.simulated_share() < kLeastShare) {
+      out += fmt::format(
+          "  {} {}: {} of the rows not left out for an accepted reason are simulated; with the "
+          "rest at the worst error median {}, mean {}, p90 {}\n",
+          std::filesystem::path(s.file).filename().string(), s.metric, percent(s.simulated_share()),
+          percent(s.median_of_all), percent(s.mean_of_all), percent(s.p90_of_all));
+    }
+  }
+  return out.empty() ? "" : "\nFewer than 95 % simulated\n" + out;
 }
 
 }  // namespace
 
 std::string terminal(const result::Validation& validation, bool colour) {
   const Paint paint{colour};
-  return summary(validation, paint) + misses(validation, paint) + skipped(validation, paint);
+  return summary(validation, paint) + misses(validation, paint) + skipped(validation, paint) +
+         incomplete(validation);
 }
 
 }  // namespace stepcast::report

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <set>
 
 #include "stepcast/validate/published.h"
@@ -47,6 +48,8 @@ ValidationSummary summary_of(const std::string& file, const std::string& metric,
       continue;
     }
     ++s.rows;
+    s.accepted += r.status == "skipped" && r.accepted ? 1 : 0;
+    s.unmeasured += r.status != "skipped" && !measured(r) ? 1 : 0;
     if (!measured(r)) {
       continue;
     }
@@ -73,6 +76,13 @@ ValidationSummary summary_of(const std::string& file, const std::string& metric,
   s.median = quantile(errors, 0.5);
   s.p90 = quantile(errors, 0.9);
   s.half_width = quantile(widths, 0.5);
+  const int missing = s.rows - s.accepted - s.unmeasured - s.simulated;
+  errors.insert(errors.end(), static_cast<std::size_t>(missing), std::abs(s.worst));
+  s.median_of_all = quantile(errors, 0.5);
+  s.p90_of_all = quantile(errors, 0.9);
+  s.mean_of_all = errors.empty() ? 0
+                                 : std::accumulate(errors.begin(), errors.end(), 0.0) /
+                                       static_cast<double>(errors.size());
   return s;
 }
 

@@ -81,9 +81,10 @@ struct Skipped {
 struct SkipReason {
   std::string_view kind;
   std::string_view meaning;
+  bool accepted = true;  // not counted against the share of rows that are simulated
 };
 
-// The accepted reasons to leave a row out (what `simulate validate --list` prints).
+// The reasons to leave a row out (what `simulate validate --list` prints).
 std::span<const SkipReason> skip_reasons();
 
 // The README of src/interop has the mapping and the defaults.

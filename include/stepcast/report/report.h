@@ -8,6 +8,7 @@
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/compare.h"
+#include "stepcast/result/explanation.h"
 #include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
@@ -24,6 +25,17 @@ std::string json(const schedule::Played& played);
 // What a capacity planner wants first, `width` columns wide; colour only when asked.
 std::string terminal(const result::Report& report, bool colour, int width = 100);
 std::string terminal(const result::Validation& validation, bool colour);
+
+// Where the time goes, what is not known, and how a measured step sits with it.
+std::string terminal(const result::Explanation& explanation, bool colour, int width = 100);
+std::string json(const result::Explanation& explanation);
+
+// The same as one page without anything from elsewhere: a scatter of predicted against measured, a strip of
+// errors by source, the summary, what was left out, every row. As Markdown: summary, worst rows of each
+// source, what was left out. As CSV: a line a row.
+std::string html(const result::Validation& validation);
+std::string markdown(const result::Validation& validation);
+std::string csv(const result::Validation& validation);
 
 // A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's choice.
 std::string nccl_tests(const result::CollectiveTable& table);

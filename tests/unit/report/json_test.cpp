@@ -142,9 +142,11 @@ TEST_CASE("A validation's JSON has every key of the contract") {
       {"f.jsonl", "step_time", 2, 1, 0.05, 0.05, 0.05, 0.05, "r1", 0.05, 1, 0.1, 0.4});
   const json j = json::parse(report::json(v));
   CHECK(j["schema"] == 1);
-  CHECK(keys(j["rows"][0]) == std::set<std::string>{"id", "source", "file", "metric", "primary",
-                                                    "stage", "rank", "status", "published",
-                                                    "predicted", "low", "high", "error", "reason"});
+  CHECK(keys(j["rows"][0]) ==
+        std::set<std::string>{"id",    "source", "file",      "metric",     "primary", "stage",
+                              "rank",  "status", "published", "predicted",  "low",     "high",
+                              "error", "reason", "accepted",  "deviations", "open",    "system",
+                              "path",  "doubts", "why"});
   CHECK(j["rows"][0]["stage"].is_null());
   CHECK(j["rows"][0]["reason"].is_null());
   CHECK(j["rows"][1]["stage"] == 3);
@@ -152,7 +154,8 @@ TEST_CASE("A validation's JSON has every key of the contract") {
   CHECK(j["rows"][1]["reason"] == "operator-level table");
   CHECK(keys(j["summary"][0]) == std::set<std::string>{"file", "metric", "rows", "simulated",
                                                        "median", "mean", "bias", "p90", "worst",
-                                                       "coverage", "half_width", "interval_score"});
+                                                       "coverage", "half_width", "interval_score",
+                                                       "accepted", "simulated_share", "of_all"});
   CHECK(j["summary"][0]["worst"] == json({{"id", "r1"}, {"error", 0.05}}));
   CHECK(j["summary"][0]["interval_score"] == 0.4);
 }
