@@ -96,6 +96,8 @@ struct RowBuilder {
 
   // row_system.cpp
   std::optional<Skipped> write_cluster();
+  int release() const;
+  bool overlaps_tensor() const;
   std::vector<std::string> systems();
   void write_system();
   void write_workspace(Json& s);

@@ -51,6 +51,11 @@ std::optional<Skipped> RowBuilder::write_workload() {
   return std::nullopt;
 }
 
+bool RowBuilder::overlaps_tensor() const {
+  const std::string text = row["overlap"].text();
+  return contains(text, "TP comm overlap") || contains(text, "--tp-comm-overlap");
+}
+
 void RowBuilder::write_parallelism() {
   Json p = Json::object();
   p["data"] = dp();
@@ -69,8 +74,9 @@ void RowBuilder::write_parallelism() {
   write_experts(p);
   if (const auto sp = parallel["sequence_parallel"].flag()) {
     p["sequence_parallel"] = *sp && tp() > 1;  // without tensor parallelism it does nothing
-  } else if (ep() > 1 && tp() > 1) {
-    p["sequence_parallel"] = true;  // Megatron-LM refuses experts over tensor ranks without it
+  } else if (tp() > 1 && (ep() > 1 || overlaps_tensor())) {
+    // Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
+    p["sequence_parallel"] = true;
   } else if (uses_megatron()) {
     p["sequence_parallel"] = false;
   }
@@ -94,13 +100,19 @@ void RowBuilder::write_parallelism() {
   } else {
     const std::string text = overlap.text();
     Json o = Json::object();
-    if (contains(text, "TP comm overlap")) {
+    if (overlaps_tensor()) {
       o["tensor"] = "ring";
     } else if (contains(text, "async TP")) {
       o["tensor"] = "async";
     }
     if (contains(text, "grad reduce-scatter + param all-gather overlap")) {
       o["grad_reduce"] = true;
+      o["param_gather"] = true;
+    }
+    if (contains(text, "--overlap-grad-reduce")) {
+      o["grad_reduce"] = true;
+    }
+    if (contains(text, "--overlap-param-gather")) {
       o["param_gather"] = true;
     }
     if (contains(text, "moe EP a2a overlapped")) {
@@ -169,8 +181,6 @@ void RowBuilder::write_experts(Json& p) {
     return;
   }
   p["expert"] = ep();
-  const bool bridge = contains(framework(), "Bridge");
-  p["expert_tensor"] = parallel["etp"].count_or(bridge ? 1 : tp());
   Json e = Json::object();
   std::string dispatcher = job["dispatcher"].text();
   for (const char* name : {"hybridep", "deepep"}) {
@@ -178,6 +188,10 @@ void RowBuilder::write_experts(Json& p) {
         contains(row["overlap"].text(), std::string("moe_dispatcher=") + name)) {
       dispatcher = name;
     }
+  }
+  if (dispatcher.empty() && contains(row["overlap"].text(), "full_iter")) {
+    dispatcher =
+        "hybridep";  // a graph of the whole step leaves no host to read all-to-all's counts
   }
   if (dispatcher.empty() && ep() > 1 && !functional()) {
     dispatcher = "alltoall";  // NVIDIA's recipes and papers of expert parallelism use it
@@ -190,6 +204,10 @@ void RowBuilder::write_experts(Json& p) {
   if (!dispatcher.empty()) {
     e["dispatcher"] = dispatcher;
   }
+  // Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole.
+  const bool whole =
+      contains(framework(), "Bridge") || dispatcher == "deepep" || dispatcher == "hybridep";
+  p["expert_tensor"] = parallel["etp"].count_or(whole ? 1 : tp());
   if (const auto capacity = job["moe_capacity"].number()) {
     e["capacity_factor"] = *capacity;
   }
@@ -240,6 +258,8 @@ void RowBuilder::write_sharding(Json& p) {
     p["sharding"] = names[*stage];
   } else if (parallel["fsdp"].is_true()) {
     p["sharding"] = "zero3";
+  } else if (contains(row["overlap"].text(), "--overlap-param-gather")) {
+    p["sharding"] = "zero1";  // which it refuses to run without
   } else if (uses_megatron()) {
     p["sharding"] = "none";
   }

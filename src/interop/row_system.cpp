@@ -10,6 +10,10 @@
 
 namespace stepcast::interop {
 
+// Jobs of several NVL72 racks take 16 of a rack's 18 trays (Slurm's --segment=16), so that groups
+// of powers of two stay inside.
+constexpr int kRackSegment = 64;
+
 std::optional<Skipped> RowBuilder::write_cluster() {
   const Fields device = job["device"];
   std::string name = device.is_map() ? device["use"].text() : device.text();
@@ -41,6 +45,10 @@ std::optional<Skipped> RowBuilder::write_cluster() {
   } else {
     c["device"] = name;
   }
+  if (reference.name.find("nvl72") != std::string_view::npos && gpus > kRackSegment &&
+      gpus % kRackSegment == 0) {
+    c["fabric"] = {{"nvlink_domain_gpus", kRackSegment}};
+  }
   if (on.nodes > 1) {
     if (const auto nics = parse_nics(row["inter_node"].text(), std::max(per_node, 1))) {
       c["node"] = {{"nics", nics->per_node}, {"nic", fmt::format("{:g} Gb/s", nics->gigabits)}};
@@ -50,6 +58,26 @@ std::optional<Skipped> RowBuilder::write_cluster() {
   }
   out["cluster"] = c;
   return std::nullopt;
+}
+
+// The release YY.MM that a framework's version names (NVIDIA's containers and recipes), as 100 YY +
+// MM, or that of the PyTorch it names; else the middle of the row's year; 9999 where that is open
+// as well.
+int RowBuilder::release() const {
+  static const std::regex form(R"((?:^|[^\d.])(2\d)\.(\d\d)(?!\d))");
+  const std::string version = row["framework_version"].text();
+  std::smatch m;
+  if (std::regex_search(version, m, form)) {
+    return 100 * std::stoi(m[1]) + std::stoi(m[2]);
+  }
+  // PyTorch 2.1 to 2.6.
+  static constexpr int kPyTorch[] = {2310, 2401, 2404, 2407, 2410, 2501};
+  static const std::regex torch(R"(PyTorch 2\.([1-6])\.)");
+  if (std::regex_search(version, m, torch)) {
+    return kPyTorch[std::stoi(m[1]) - 1];
+  }
+  const std::int64_t year = row["year"].integer_or(9999);
+  return year < 2100 ? static_cast<int>(100 * (year - 2000) + 6) : 9999;
 }
 
 // The first preset of the list that exists: a software generation that has none falls back on its
@@ -69,7 +97,7 @@ std::vector<std::string> RowBuilder::systems() {
     return {"megatron-bridge", "nemo", "megatron-lm"};
   }
   if (contains(f, "NeMo")) {
-    return {"nemo", "megatron-lm"};
+    return {release() < 2504 ? "nemo-2024" : "nemo", "megatron-lm"};
   }
   if (contains(f, "Megatron-DeepSpeed")) {  // forked from Megatron-LM in 2021
     return {"megatron-lm-2021"};
@@ -86,6 +114,9 @@ std::vector<std::string> RowBuilder::systems() {
     }
     if (year <= 2024 && !contains(f, "Core")) {
       return {"megatron-lm-2023", "megatron-lm"};
+    }
+    if (release() < 2501) {
+      return {"megatron-lm-2024", "megatron-lm"};
     }
     return {"megatron-lm"};
   }
@@ -167,6 +198,11 @@ std::string RowBuilder::attention() const {
     return raw == "torch" || raw == "fused" ? "unfused"
            : contains(raw, "attentionv1")   ? "flash1"
                                             : "flash2";
+  }
+  // Transformer Engine of 2023 took FlashAttention where cuDNN's kernels do now; version 2 since
+  // autumn.
+  if (contains(framework(), "NeMo") && contains(raw, "flash") && release() < 2400) {
+    return release() >= 2308 ? "flash2" : "flash1";
   }
   return job["attention"].text();
 }

@@ -80,6 +80,7 @@ class PassBuilder {
   // passes_tensor_overlap.cpp. True: the product was emitted here, with what it exchanges.
   bool tensor_product(std::size_t i, const model::Gemm& shape, cost::Layout layout,
                       program::Category category, Items& out);
+  job::TensorOverlap tensor_overlap() const;
   bool chunked(const Operator& op) const;
   bool chunked_gather(std::size_t i, cost::Layout layout) const;
   bool chunked_scatter(std::size_t i, cost::Layout layout) const;

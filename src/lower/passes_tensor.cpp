@@ -33,8 +33,7 @@ void PassBuilder::find_regions() {
 }
 
 bool PassBuilder::tensor_async() const {
-  return plan_.job.system.async_tensor_backward ||
-         plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none;
+  return plan_.job.system.async_tensor_backward || tensor_overlap() != job::TensorOverlap::none;
 }
 
 // A DTensor's linear saves the input that it read, which is whole; Megatron-LM's and Transformer

@@ -34,9 +34,15 @@ constexpr int kPipelineSplits = 4;
 
 }  // namespace
 
+// Userbuffers carry no NVFP4 (Megatron-Bridge's recipes switch tp_comm_overlap off there).
+job::TensorOverlap PassBuilder::tensor_overlap() const {
+  const bool carried = gemm_dtype_ != job::DType::nvfp4 || !plan_.job.system.transformer_engine;
+  return carried ? plan_.job.parallelism.overlap.tensor : job::TensorOverlap::none;
+}
+
 bool PassBuilder::chunked(const Operator& op) const {
   using job::TensorOverlap;
-  const TensorOverlap overlap = plan_.job.parallelism.overlap.tensor;
+  const TensorOverlap overlap = tensor_overlap();
   return tensor_ > 1 && sequence_parallel_ && op.kind == OpKind::gemm &&
          (op.tensor == TensorRole::column || op.tensor == TensorRole::row) &&
          (overlap == TensorOverlap::ring || overlap == TensorOverlap::async);
@@ -51,7 +57,7 @@ bool PassBuilder::chunked_gather(std::size_t i, cost::Layout layout) const {
 
 bool PassBuilder::chunked_scatter(std::size_t i, cost::Layout layout) const {
   const Operator& op = graph_.operators[i];
-  const bool pipelined = plan_.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+  const bool pipelined = tensor_overlap() == job::TensorOverlap::async;
   return chunked(op) && ((layout == cost::Layout::forward && op.tensor == TensorRole::row) ||
                          (layout == cost::Layout::input_grad && op.tensor == TensorRole::column &&
                           opens_[i] && pipelined));
@@ -61,7 +67,7 @@ bool PassBuilder::chunked_scatter(std::size_t i, cost::Layout layout) const {
 // there are streams.
 cost::Priced PassBuilder::chunk(const Operator& op, const model::Gemm& shape, cost::Layout layout,
                                 int parts) const {
-  const bool symmetric = plan_.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+  const bool symmetric = tensor_overlap() == job::TensorOverlap::async;
   const int streams = std::min(parts, symmetric ? kSymmetricStreams : kUserBufferStreams);
   model::Gemm one = shape;
   one.m = std::max<std::int64_t>(1, shape.m / parts);
@@ -82,7 +88,7 @@ bool PassBuilder::tensor_product(std::size_t i, const model::Gemm& shape, cost::
     return false;
   }
   const std::int64_t bytes = gemm_bytes(shape.m, gather ? shape.k : shape.n, 1);
-  const bool symmetric = plan_.job.parallelism.overlap.tensor == job::TensorOverlap::async;
+  const bool symmetric = tensor_overlap() == job::TensorOverlap::async;
   if (!gather && !symmetric) {
     const cost::Priced part = chunk(op, shape, layout, kPipelineSplits);
     for (int step = 0; step < kPipelineSplits; ++step) {
