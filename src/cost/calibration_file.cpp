@@ -166,7 +166,7 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
 
 GemmCurve read_gemm(const text::Value& v) {
   expect_map(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
-                 "grid", "correction", "casts"});
+                 "grid", "correction", "casts", "training"});
   GemmCurve c;
   const text::Value& law =
       expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail",
@@ -203,6 +203,11 @@ GemmCurve read_gemm(const text::Value& v) {
   c.long_run = number_in(sustained, "long_run", 0.1 * c.burst, c.burst);
   c.long_run_deviation = number_in(sustained, "deviation", 0, 1);
   c.cap = power_cap(c.burst, c.long_run);
+  if (const text::Value* training = v.find("training")) {
+    expect_map(*training, {"level", "source"});
+    c.training = number_in(*training, "level", 0.1 * c.burst, c.burst);
+    c.training_cap = power_cap(c.burst, c.training);
+  }
   if (const text::Value* grouped = v.find("grouped")) {
     expect_map(*grouped, {"factor", "deviation", "source"});
     c.grouped = number_in(*grouped, "factor", 0.2, 20);

@@ -41,6 +41,8 @@ struct GemmCurve {
   double long_run = 0;
   double long_run_deviation = 0;
   double cap = std::numeric_limits<double>::infinity();  // power_cap(burst, long_run)
+  double training = 0;  // FLOP/s that steps of training sustain; 0: as long runs
+  double training_cap = std::numeric_limits<double>::infinity();  // power_cap(burst, training)
   double residual = 0;  // held-out standard deviation at 1 GFLOP and more
   // Time of a grouped GEMM over that of the same tiles in one GEMM, where this library's grouped
   // kernels were not measured (GroupedCurve), and how sure that is.

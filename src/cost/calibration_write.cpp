@@ -84,6 +84,10 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& c, const SizeCl
   out += fmt::format(
       "    sustained: {{burst: {:.4g}, long_run: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
       c.burst, c.long_run, c.long_run_deviation, notes.sustained_source);
+  if (c.training > 0) {
+    out += fmt::format("    training: {{level: {:.4g}, source: {}}}\n", c.training,
+                       quoted(notes.training_source));
+  }
   if (!notes.grouped_source.empty()) {
     out += fmt::format("    grouped: {{factor: {:.4g}, deviation: {:.3g}, source: \"{}\"}}\n",
                        c.grouped, c.grouped_deviation, notes.grouped_source);

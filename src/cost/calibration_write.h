@@ -27,6 +27,7 @@ struct GemmNotes {
   std::string grouped_source;
   std::string other_library_source{};
   std::string casts_source = {};
+  std::string training_source = {};
 };
 std::string gemm_text(const std::string& dtype, const GemmCurve& curve, const SizeClasses& held_out,
                       const GemmNotes& notes);

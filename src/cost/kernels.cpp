@@ -124,7 +124,7 @@ struct Kernels::State {
   // Seconds of a GEMM by a curve, its burst stretched by `factor`.
   double gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape, job::DType dtype,
                    Layout layout, bool accumulate_fp32, bool sustained, double factor,
-                   bool alone = false) const;
+                   bool alone = false, bool training = false) const;
   Priced grouped_time(const model::Gemm& each, int groups, job::DType dtype, Layout layout,
                       bool alone) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -389,8 +389,10 @@ void Kernels::scale_clock(double factor) {
   for (PricedGemm& p : state_->gemm) {
     p.curve.law.rate *= factor;
     p.curve.cap *= factor;
+    p.curve.training_cap *= factor;
     p.grouped_over.law.rate *= factor;
     p.grouped_over.cap *= factor;
+    p.grouped_over.training_cap *= factor;
   }
   for (PricedAttention& p : state_->attention) {
     for (auto& [head_dimension, rate] : p.curve.rate) {
@@ -431,9 +433,18 @@ Priced Kernels::product_gemm(const model::Gemm& shape, job::DType dtype, Layout 
           p.layout_ids[static_cast<int>(layout)]};
 }
 
+Priced Kernels::training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
+                              bool accumulate_fp32) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
+  return {seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, true, 1,
+                                    true, true)),
+          p.layout_ids[static_cast<int>(layout)]};
+}
+
 double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,
                                  job::DType dtype, Layout layout, bool accumulate_fp32,
-                                 bool sustained, double factor, bool alone) const {
+                                 bool sustained, double factor, bool alone,
+                                 bool training) const {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
@@ -458,7 +469,8 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const mode
     burst -= std::max(0.0, curve.law.fixed - plain.fixed);
   }
   burst *= factor;
-  double t = sustained ? sustained_seconds(burst, flops, curve.cap) : burst;
+  const double cap = training ? std::min(curve.cap, curve.training_cap) : curve.cap;
+  double t = sustained ? sustained_seconds(burst, flops, cap) : burst;
   if (sustained && !alone && layout != Layout::weight_grad) {
     // As the casts that are part of a law: of curves from products alone, for a job's operands.
     t += curve.casts * m * k * batch / curve.law.bandwidth;
@@ -479,7 +491,7 @@ Priced Kernels::State::grouped_time(const model::Gemm& each, int groups, job::DT
   const PricedGemm& p = gemm[static_cast<int>(dtype)];
   const double rows = static_cast<double>(layout == Layout::weight_grad ? each.k : each.m);
   return {seconds(gemm_time(p.grouped_over, p.peak, all, dtype, layout, false, true,
-                            p.grouped.at(rows), alone)),
+                            p.grouped.at(rows), alone, alone)),
           p.grouped_id};
 }
 

@@ -185,8 +185,8 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
                                                   product_type(op), layout);
   }
   // Casts are kernels of their own (passes_quantise.cpp).
-  return context_.kernels->product_gemm(
-      shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate, true);
+  return context_.kernels->training_gemm(
+      shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate);
 }
 
 // Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams

@@ -74,9 +74,12 @@ class Kernels {
   // The product alone, as a benchmark of cublasLt or DeepGEMM times it: operands below 16 bits come
   // cast and scaled.
   Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32, bool sustained) const;
+  // The same in a step of training: at most at the level that its steps were seen to sustain, where
+  // that is below a benchmark's long run (calibration/README.md, "Fitted to training runs").
+  Priced training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32) const;
   // `groups` GEMMs of equal shape in one launch (experts).
   Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
-  // The products alone: operands below 16 bits come cast and scaled.
+  // The products alone, in a step of training: operands below 16 bits come cast and scaled.
   Priced product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
   // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
   // memory().

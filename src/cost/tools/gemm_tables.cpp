@@ -84,6 +84,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     curve.burst = text::to_number(need(d, "burst"));
     curve.long_run = text::to_number(need(d, "long_run"));
     curve.long_run_deviation = text::to_number(need(d, "long_run_deviation"));
+    curve.training = number_or(d, "training", 0);
     curve.input_grad = number_or(d, "input_grad", 1);
     curve.weight_grad = number_or(d, "weight_grad", 1);
     curve.grouped = number_or(d, "grouped", 1);
@@ -94,7 +95,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     out += cost::gemm_text(
         entry.key, curve, fit.held_out,
         {text_or(d, "layout_source", "not measured here"), text_or(d, "long_run_source", ""),
-         text_or(d, "grouped_source", ""), other_source});
+         text_or(d, "grouped_source", ""), other_source, "", text_or(d, "training_source", "")});
     print_row(strings(need(source, "devices")).front(), text::to_string(need(source, "library")),
               entry.key, all.at(entry.key).size(), fit);
     ++marks.curves;
