@@ -443,8 +443,7 @@ Priced Kernels::training_gemm(const model::Gemm& shape, job::DType dtype, Layout
 
 double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,
                                  job::DType dtype, Layout layout, bool accumulate_fp32,
-                                 bool sustained, double factor, bool alone,
-                                 bool training) const {
+                                 bool sustained, double factor, bool alone, bool training) const {
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
