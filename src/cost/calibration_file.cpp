@@ -353,6 +353,15 @@ LaunchCurve read_launch(const text::Value& curves) {
   return c;
 }
 
+PowerCurve read_power(const text::Value& curves) {
+  expect_map(curves, {"rated", "exponent", "residual", "source"});
+  PowerCurve c;
+  c.rated = number_in(curves, "rated", 1, 1e5);
+  c.exponent = number_in(curves, "exponent", 0, 1);
+  c.residual = number_in(curves, "residual", 0, 1);
+  return c;
+}
+
 template <class Map, class Parse, class Read>
 void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, const char* what) {
   if (curves.kind != text::Value::Kind::map) {
@@ -409,6 +418,7 @@ CalibrationFile to_calibration(const text::Value& document) {
               : kind == "copy"      ? CalibrationFile::Kind::copy
               : kind == "overlap"   ? CalibrationFile::Kind::overlap
               : kind == "launch"    ? CalibrationFile::Kind::launch
+              : kind == "power"     ? CalibrationFile::Kind::power
                                     : CalibrationFile::Kind::other;
   if (file.kind == CalibrationFile::Kind::other) {
     return file;
@@ -446,6 +456,9 @@ CalibrationFile to_calibration(const text::Value& document) {
       break;
     case CalibrationFile::Kind::launch:
       file.launch = read_launch(curves);
+      break;
+    case CalibrationFile::Kind::power:
+      file.power = read_power(curves);
       break;
     case CalibrationFile::Kind::other:
       break;

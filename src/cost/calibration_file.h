@@ -1,6 +1,6 @@
 // Calibration files of kernels: calibration/<device>/<what>-<library>.yaml, written by fit_kernels.
 //
-//   kind: gemm | grouped | attention | memory | copy | overlap | launch
+//   kind: gemm | grouped | attention | memory | copy | overlap | launch | power
 //   devices: [a100-sxm-80, a100-sxm-40]      # that the curves hold for
 //   library: cublas
 //   source: one line of provenance
@@ -104,6 +104,13 @@ struct LaunchCurve {
   double residual = 0;
 };
 
+// Products under a power limit below the board's rating (gemm.h: power_share).
+struct PowerCurve {
+  double rated = 0;     // W, under which long runs were measured
+  double exponent = 0;  // of the limit's share of it
+  double residual = 0;  // of the exponent
+};
+
 struct CalibrationFile {
   enum class Kind {
     gemm,
@@ -113,6 +120,7 @@ struct CalibrationFile {
     copy,
     overlap,
     launch,
+    power,
     other
   } kind = Kind::other;
   std::string name;  // "a100-sxm-80/gemm-cublas.yaml"
@@ -126,6 +134,7 @@ struct CalibrationFile {
   std::map<std::pair<CopyDirection, bool>, CopyCurve> copy;  // by direction, pinned
   std::optional<OverlapCurve> overlap;
   std::optional<LaunchCurve> launch;
+  std::optional<PowerCurve> power;
 };
 
 // Throws InputError: unreadable, unknown keys, missing or non-finite numbers, a correction of

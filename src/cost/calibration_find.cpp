@@ -78,7 +78,7 @@ bool is_kernel_file(const std::string& text) {
   return text.starts_with("kind: gemm") || text.starts_with("kind: grouped") ||
          text.starts_with("kind: attention") || text.starts_with("kind: memory") ||
          text.starts_with("kind: copy") || text.starts_with("kind: overlap") ||
-         text.starts_with("kind: launch");
+         text.starts_with("kind: launch") || text.starts_with("kind: power");
 }
 
 using Files = std::vector<std::shared_ptr<const CalibrationFile>>;

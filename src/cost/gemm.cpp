@@ -142,4 +142,8 @@ double power_cap(double burst, double long_run) {
   return excess > 0 ? burst / std::pow(excess, 1.0 / 8) : std::numeric_limits<double>::infinity();
 }
 
+double power_share(double limit, double rated, double exponent) {
+  return limit > 0 && limit < rated ? std::pow(limit / rated, exponent) : 1;
+}
+
 }  // namespace stepcast::cost

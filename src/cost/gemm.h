@@ -11,7 +11,9 @@
 //         which the tables include
 //         long runs: [t^8 + (FLOPs/cap)^8]^(1/8): the power limit caps what a device sustains; what
 //         stays below is not slowed. cap: so that the table's fastest GEMMs come out at the level
-//         measured in long runs.
+//         measured in long runs. Under a power limit below the board's rating the cap is (limit /
+//         rated)^x of it: power is clock x voltage^2, and the voltage falls slower than the clock
+//         (x = 1/3 were they proportional, 1 at the lowest voltage); x is measured.
 //         Never below FLOPs/peak, nor below (bytes - L2)/data-sheet bandwidth.
 // SOURCE  parameters are fitted (gemm_fit.h) to measured points: calibration/*/gemm-*.yaml
 // VALID   m 1..32768, n and k 256..65536 in one GEMM; beyond, g keeps its border's value
@@ -79,6 +81,10 @@ double sustained_seconds(double burst, double flops, double cap);
 
 // The cap under which a GEMM of rate `burst` runs at `long_run` (FLOP/s, long_run <= burst).
 double power_cap(double burst, double long_run);
+
+// Share of the cap that is left under a power limit of `limit` W, never above 1: beyond its rating
+// a board's clock ends.
+double power_share(double limit, double rated, double exponent);
 
 // A GEMM's traffic: operands once, the result once; an fp32 accumulation reads and writes 4 bytes.
 double gemm_bytes(double m, double n, double k, double batch, double in, double out);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "attention.h"
 #include "calibration_file.h"
@@ -127,6 +128,9 @@ struct Kernels::State {
                    bool alone = false, bool training = false) const;
   Priced grouped_time(const model::Gemm& each, int groups, job::DType dtype, Layout layout,
                       bool alone) const;
+  // What a power limit below the rating leaves of the cap, and the deviation that it adds.
+  std::pair<double, double> power_left(
+      const std::vector<std::shared_ptr<const CalibrationFile>>& files) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                     const std::string& library, CurveTable& curves);
   void load_attention(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -139,8 +143,21 @@ struct Kernels::State {
                  CurveTable& curves);
 };
 
+std::pair<double, double> Kernels::State::power_left(
+    const std::vector<std::shared_ptr<const CalibrationFile>>& files) const {
+  const double limit = device.power.count();
+  for (const auto& file : files) {
+    if (file->power && limit > 0 && limit < file->power->rated) {
+      const PowerCurve& p = *file->power;
+      return {power_share(limit, p.rated, p.exponent), p.residual * std::log(p.rated / limit)};
+    }
+  }
+  return {1, 0};
+}
+
 void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                const std::string& library, CurveTable& curves) {
+  const auto [left, unsure] = power_left(files);
   for (int i = 0; i < kDTypes; ++i) {
     const auto dtype = static_cast<job::DType>(i);
     PricedGemm& entry = gemm[i];
@@ -174,7 +191,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
         c.provenance +=
             fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
       }
-      c.residual = together(entry.curve.residual, entry.curve.long_run_deviation);
+      c.residual = together(together(entry.curve.residual, entry.curve.long_run_deviation), unsure);
       if (!same_library) {
         const double other = entry.curve.other_library;
         c.residual = together(c.residual, other > 0 ? other : kLibraryDeviation);
@@ -189,6 +206,8 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       c.provenance = device.source;
       c.residual = entry.curve.residual;
     }
+    entry.curve.cap *= left;
+    entry.curve.training_cap *= left;
     c.common = Common::clock;
     entry.id = curves.add(c);
     // Layouts that were measured are as sure as their own points.
@@ -232,6 +251,9 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
             chosen = file.get();
             entry.grouped = grouped;
             entry.grouped_over = over->gemm.at(candidate);
+            const double left = power_left(files).first;
+            entry.grouped_over.cap *= left;
+            entry.grouped_over.training_cap *= left;
           }
         }
       }

@@ -115,6 +115,8 @@ struct RowBuilder {
   void write_sharding(Json& p);
 
   // row_memory.cpp
+  bool compiles_loss_alone() const;
+  bool scales_rows() const;
   void write_kernels();
   bool compiles_loss() const;
   void write_memory();

@@ -1,4 +1,5 @@
 // Kernels and memory of a row: attention, loss, recomputation, allocator, formats.
+#include <algorithm>
 #include <array>
 #include <regex>
 
@@ -18,6 +19,28 @@ bool RowBuilder::compiles_loss() const {
          std::stoi(found[1]) >= kSince;
 }
 
+// torchtitan's log lines: of the loss, of each TransformerBlock or of what is most of it. In 16
+// bits, runs of edited parallelize.py compile blocks without that line.
+bool RowBuilder::compiles_loss_alone() const {
+  const text::Value* lines = row["compile"].value();
+  if (lines == nullptr || lines->kind != text::Value::Kind::sequence ||
+      job["precision"].text() == "bf16") {
+    return false;
+  }
+  return std::none_of(lines->items.begin(), lines->items.end(), [](const text::Value& line) {
+    return contains(line.scalar, "TransformerBlock") || contains(line.scalar, "feed-forward");
+  });
+}
+
+// torchao's recipe "rowwise", the one of torchtitan's Float8Linear by 2026, where MXFP8 runs
+// without a compiler as well: a row or a column is the block that shares a scale.
+bool RowBuilder::scales_rows() const {
+  return contains(framework(), "torchtitan") &&
+         (contains(row["precision"].text(), "rowwise") ||
+          (row["year"].integer_or(0) >= 2026 && job["compile"].is_true() &&
+           !compiles_loss_alone()));
+}
+
 void RowBuilder::write_kernels() {
   Json k = Json::object();
   std::string chosen = attention();
@@ -31,7 +54,7 @@ void RowBuilder::write_kernels() {
     }
   }
   if (const auto compiled = job["compile"].flag()) {
-    k["compile"] = *compiled;
+    k["compile"] = *compiled && !compiles_loss_alone();
   }
   if (const auto graphs = job["cuda_graph"].flag()) {
     // Graphs of attention and router leave the experts to the host (Megatron-LM,

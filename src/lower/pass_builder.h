@@ -76,6 +76,7 @@ class PassBuilder {
   void tensor_after_wgrad(std::size_t i, Items& out);
   bool tensor_async() const;  // collectives of the backward pass run beside products
   bool keeps_gathered() const;
+  void copy_sequence(std::int64_t bytes, const std::string& label, Items& out);
 
   // passes_tensor_overlap.cpp. True: the product was emitted here, with what it exchanges.
   bool tensor_product(std::size_t i, const model::Gemm& shape, cost::Layout layout,
@@ -101,7 +102,10 @@ class PassBuilder {
   job::DType product_type(const Operator& op) const;  // of a product's operands
   double operand_width(const Operator& op) const;
   bool reads_as_before(std::size_t i) const;
-  void cast(const std::string& label, double elements, program::Category category, Items& out);
+  enum class Cast { input, weight, gradient, input_again };  // the last for the weight gradient
+  void cast(const std::string& label, Cast which, double elements, program::Category category,
+            Items& out);
+  bool casts_twice() const;
   void cast_input(std::size_t i, program::Category category, Items& out);
   void cast_gradient(std::size_t i, Items& out);
 

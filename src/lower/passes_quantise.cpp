@@ -3,7 +3,9 @@
 // input is cast once for the product and once, transposed or scaled along columns, for its weight
 // gradient; its output's gradient likewise; weights once a step, the copies kept for all
 // micro-batches. The logits' product and the router stay in 16 bits. What the casts write is what
-// the weight gradient keeps, and what sequence parallelism gathers.
+// the weight gradient keeps, and what sequence parallelism gathers. torchao's linears keep what
+// they read and cast it again for the weight gradient (float8_linear.py:
+// save_for_backward(input_hp, ..)).
 #include "pass_builder.h"
 
 namespace stepcast::lower {
@@ -23,6 +25,24 @@ struct Recipe {
 // out for the product, and takes this much longer than its bytes at a copy's rate: what llama3-8b
 // and 70b in mxfp8 take beyond their fp8 rows on B200, GB200 and GB300 (calibration/README.md).
 constexpr double kMxfp8Cast = 1.4;
+// torchao (v0.9, torchao/float8) makes the maximum, then casts; what a product wants along its sum
+// is copied from that (float8_ops.py: addmm_float8_unwrapped; roofline_utils.py counts the same
+// traffic). Without a compiler every step is a kernel: |x|, its maximum; the product with the scale
+// and the clamp in fp32, the cast (float8_utils.py). Narrower formats have kernels of their own,
+// along rows and along columns apart (mx_formats).
+Recipe torchao_recipe(job::DType format, bool compiled, bool for_product, bool for_weight_grad) {
+  if (format == job::DType::fp8 || format == job::DType::fp8_block) {
+    const Recipe cast =
+        compiled ? Recipe{2 + (2 + 1), 2} : Recipe{(2 + 2) + 2 + (2 + 4) + (4 + 4) + (4 + 1), 5};
+    return {cast.moved + (for_weight_grad ? 1 + 1 : 0), cast.kernels + (for_weight_grad ? 1 : 0)};
+  }
+  const int times = (for_weight_grad ? 1 : 0) + (for_product ? 1 : 0);
+  return {times * (2 + job::bytes_per_element(format) * (1 + 1.0 / 16)), times};
+}
+
+// Scaling along columns, as the weight gradient wants it, by torchao under a compiler: 10 ps an
+// element on H100 and B200 alike (calibration/README.md, Fitted parameters).
+constexpr double kColumnCast = 10e-12;  // seconds
 
 // Scales: mxfp8 one byte for 32 elements, fp8_block four for 128, nvfp4 one for 16.
 Recipe recipe_of(job::DType format, double capability) {
@@ -69,15 +89,30 @@ double PassBuilder::operand_width(const Operator& op) const {
   }
 }
 
-void PassBuilder::cast(const std::string& label, double elements, Category category, Items& out) {
-  const Recipe recipe = recipe_of(gemm_dtype_, plan_.job.cluster.device.compute_capability);
+// torchao's conversion goes with parameters that are sharded one by one.
+bool PassBuilder::casts_twice() const {
+  const auto& system = plan_.job.system;
+  return system.family == job::System::Family::fsdp2 && !system.flat_parameters &&
+         !system.transformer_engine;
+}
+
+void PassBuilder::cast(const std::string& label, Cast which, double elements, Category category,
+                       Items& out) {
+  const bool for_weight_grad = which == Cast::gradient || which == Cast::input_again;
+  const Recipe recipe = casts_twice()
+                            ? torchao_recipe(gemm_dtype_, plan_.job.kernels.compile,
+                                             which != Cast::input_again, for_weight_grad)
+                            : recipe_of(gemm_dtype_, plan_.job.cluster.device.compute_capability);
   const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
   if (bytes <= 0) {
     return;
   }
   const cost::Priced one = context_.kernels->memory(cost::MemoryOp::elementwise, Bytes(bytes));
-  kernel(out, {one.time * recipe.kernels, one.curve}, recipe.kernels, category, label + " cast",
-         kMemoryBound);
+  Time time = one.time * recipe.kernels;
+  if (gemm_dtype_ == job::DType::fp8_block && casts_twice() && for_weight_grad) {
+    time = time + seconds(elements * kColumnCast);
+  }
+  kernel(out, {time, one.curve}, recipe.kernels, category, label + " cast", kMemoryBound);
 }
 
 // Before the product: its input, unless an operator before cast the same tensor, and its share of
@@ -91,11 +126,11 @@ void PassBuilder::cast_input(std::size_t i, Category category, Items& out) {
   // Shards are cast before they are gathered.
   const bool gathered = tensor_ > 1 && sequence_parallel_ && op.tensor == model::TensorRole::column;
   if (!reads_as_before(i)) {
-    cast(op.name + " input", static_cast<double>(g.m * g.k * g.batch) / (gathered ? tensor_ : 1),
-         category, out);
+    cast(op.name + " input", Cast::input,
+         static_cast<double>(g.m * g.k * g.batch) / (gathered ? tensor_ : 1), category, out);
   }
   if (category == Category::compute) {
-    cast(op.name + " weight",
+    cast(op.name + " weight", Cast::weight,
          static_cast<double>(g.k * g.n * g.batch) / std::max(1, plan_.micro_batches), category,
          out);
   }
@@ -109,8 +144,12 @@ void PassBuilder::cast_gradient(std::size_t i, Items& out) {
   }
   const model::Gemm& g = *op.gemm;
   const bool gathered = tensor_ > 1 && sequence_parallel_ && op.tensor == model::TensorRole::row;
-  cast(op.name + " grad", static_cast<double>(g.m * g.n * g.batch) / (gathered ? tensor_ : 1),
-       Category::compute, out);
+  cast(op.name + " grad", Cast::gradient,
+       static_cast<double>(g.m * g.n * g.batch) / (gathered ? tensor_ : 1), Category::compute, out);
+  if (casts_twice() && !reads_as_before(i)) {
+    cast(op.name + " input again", Cast::input_again, static_cast<double>(g.m * g.k * g.batch),
+         Category::compute, out);
+  }
 }
 
 // An earlier product of the graph has the same input.

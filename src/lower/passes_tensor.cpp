@@ -43,12 +43,23 @@ bool PassBuilder::keeps_gathered() const {
          plan_.job.system.family == job::System::Family::fsdp2;
 }
 
+// A DTensor's collectives gather and scatter along the tensors' first dimension; the sequence is
+// the second, so parts are joined or cut by a copy (torch/distributed/_functional_collectives.py:
+// all_gather_tensor, reduce_scatter_tensor).
+void PassBuilder::copy_sequence(std::int64_t bytes, const std::string& label, Items& out) {
+  if (keeps_gathered()) {
+    kernel(out, context_.kernels->memory(cost::MemoryOp::copy, Bytes(2 * bytes)), 1,
+           Category::compute, label + " sequence copy", kMemoryBound);
+  }
+}
+
 void PassBuilder::tensor_before(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   const bool chunks = chunked_gather(i, cost::Layout::forward);
   if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i] && !chunks) {
     collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op), Category::tensor,
                op.name);
+    copy_sequence(input_bytes(op), op.name, out);
   }
   if (op.kind == OpKind::cross_entropy && gathers_logits(plan_)) {
     const auto& shard = plan_.shard;
@@ -69,6 +80,7 @@ void PassBuilder::tensor_after(std::size_t i, Items& out) {
     return;
   }
   if (op.tensor == TensorRole::row || op.tensor == TensorRole::vocab_embedding) {
+    copy_sequence(output_bytes(op), op.name, out);
     collective(out, kTensor, true,
                sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
                output_bytes(op), Category::tensor, op.name);
@@ -96,6 +108,7 @@ void PassBuilder::tensor_before_backward(std::size_t i, Items& out) {
   if (closes && sequence_parallel_) {
     collective(out, kTensor, true, cost::Collective::all_gather, output_bytes(op), Category::tensor,
                op.name + " grad");
+    copy_sequence(output_bytes(op), op.name + " grad", out);
   }
 }
 
@@ -120,6 +133,7 @@ void PassBuilder::tensor_between(std::size_t i, Items& out) {
   if (sequence_parallel_ && !keeps_gathered()) {
     join(out, kTensor);
   }
+  copy_sequence(input_bytes(op), op.name + " dgrad", out);
   collective(out, kTensor, false,
              sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
              input_bytes(op), Category::tensor, op.name + " dgrad");
@@ -133,6 +147,7 @@ void PassBuilder::tensor_after_wgrad(std::size_t i, Items& out) {
   if (tensor_async()) {
     join(out, kTensor);
   } else {
+    copy_sequence(input_bytes(op), op.name + " dgrad", out);
     collective(out, kTensor, true,
                sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
                input_bytes(op), Category::tensor, op.name + " dgrad");

@@ -105,6 +105,11 @@ bool PassBuilder::tensor_product(std::size_t i, const model::Gemm& shape, cost::
     join(out, kTensor);
     return true;
   }
+  // Chunks follow the sequence, which stands behind the batch (_symmetric_memory: "if
+  // A.movedim(scatter_dim, 0) is contiguous, no extra copy is required").
+  if (symmetric && plan_.shard.sequences > 1) {
+    copy_sequence(bytes, name, out);
+  }
   const cost::Priced part = chunk(op, shape, layout, tensor_);
   for (int step = 0; step < tensor_; ++step) {
     const bool last = step + 1 == tensor_;

@@ -10,18 +10,21 @@ using namespace stepcast;
 
 namespace {
 
-result::Report report_of(const char* cluster, const char* precision, int hidden) {
+result::Report report_of(const char* cluster, const char* precision, int hidden,
+                         const char* system = "megatron-lm", const char* kernels = "{}") {
   const auto job =
       config::parse(
           fmt::format(
               "model: {{layers: 4, hidden: {0}, heads: 16, kv_heads: 16, head_dim: {1}, ffn: {2}, "
               "vocab: 32000, gated_mlp: true, norm: rms, positions: rotary}}\n"
               "cluster: {{use: {3}, nodes: 1}}\n"
-              "system: megatron-lm\n"
+              "system: {5}\n"
+              "kernels: {6}\n"
               "workload: {{sequence_length: 4096, global_batch: 16, micro_batch: 1, precision: "
               "{4}}}\n"
-              "parallelism: {{sharding: zero1}}\n",
-              hidden, hidden / 16, 4 * hidden, cluster, precision),
+              "parallelism: {{sharding: {7}}}\n",
+              hidden, hidden / 16, 4 * hidden, cluster, precision, system, kernels,
+              std::string(system) == "torchtitan" ? "zero3" : "zero1"),
           "precision")
           .job;
   forecast::Forecaster forecaster(STEPCAST_SOURCE_DIR);
@@ -59,4 +62,18 @@ TEST_CASE("Casts eat what small products gain") {
   };
   CHECK(gain(2048) < gain(8192));
   CHECK(gain(8192) < 2.0);
+}
+
+TEST_CASE("torchao's casts: a compiler saves traffic, scales along columns cost time") {
+  const auto time = [](const char* kernels, const char* precision = "fp8") {
+    return report_of("dgx-h100", precision, 4096, "torchtitan", kernels).step_time.value;
+  };
+  const double bf16 =
+      report_of("dgx-h100", "bf16", 4096, "torchtitan", "{compile: true}").step_time.value;
+  const double compiled = time("{compile: true}");
+  CHECK(compiled < bf16);
+  CHECK(time("{compile: true}", "fp8_block") > compiled);
+  const double eager =
+      report_of("dgx-h100", "bf16", 4096, "torchtitan", "{compile: false}").step_time.value;
+  CHECK(time("{compile: false}") - compiled > eager - bf16);
 }

@@ -26,7 +26,7 @@ struct Source {
 // and head (11 of Qwen's rows), versions of litgpt's adapters, torchtune's recipes of one model.
 TEST_CASE("peak memory of published rows of PyTorch systems") {
   const Source sources[] = {
-      {"torchtitan-memory.jsonl", 47, 0.07},          {"qwen-memory.jsonl", 40, 0.12},
+      {"torchtitan-memory.jsonl", 47, 0.072},         {"qwen-memory.jsonl", 40, 0.12},
       {"torchtune-memory.jsonl", 10, 0.15},           {"litgpt-memory.jsonl", 22, 0.05},
       {"torchtitan-qwen3-14b-b200.jsonl", 27, 0.045}, {"megatron-bridge-memory.jsonl", 3, 0.12},
   };

@@ -124,3 +124,11 @@ TEST_CASE("a fit to points that a law made with noise predicts unseen points wit
   points.resize(39);
   CHECK_THROWS_AS(fit_gemm(points, start, {2, 2}), std::invalid_argument);
 }
+
+TEST_CASE("A power limit lowers the cap below the rating and never raises it") {
+  CHECK(power_share(700, 700, 0.7) == 1);
+  CHECK(power_share(900, 700, 0.7) == 1);
+  CHECK(power_share(350, 700, 1) == Approx(0.5));
+  CHECK(power_share(350, 700, 1.0 / 3) == Approx(std::cbrt(0.5)));
+  CHECK(power_share(500, 700, 0.7) < power_share(600, 700, 0.7));
+}

@@ -378,3 +378,21 @@ TEST_CASE("attention of an inference engine's table is priced without its cache"
     CHECK(paged - t < 4 * written / a100().memory_bandwidth.count());
   }
 }
+
+TEST_CASE("Under a power limit long products slow down, bursts and small products do not") {
+  job::Device limited = h100();
+  limited.power = Power(500.0);
+  const auto rated = made(h100());
+  const auto under = made(limited);
+  const model::Gemm large{16384, 8192, 8192, 1};
+  const model::Gemm small{64, 1024, 1024, 1};
+  const auto slower = [&](const model::Gemm& g) {
+    return in_seconds(under.gemm(g, DType::bf16, Layout::forward)) /
+           in_seconds(rated.gemm(g, DType::bf16, Layout::forward));
+  };
+  CHECK(slower(large) > 1.1);
+  CHECK(slower(large) < 700.0 / 500);  // no faster than power itself
+  CHECK(slower(small) < 1.001);
+  CHECK(in_seconds(under.burst_gemm(large, DType::bf16, Layout::forward)) ==
+        in_seconds(rated.burst_gemm(large, DType::bf16, Layout::forward)));
+}

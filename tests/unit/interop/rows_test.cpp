@@ -273,3 +273,34 @@ TEST_CASE(
   text = replaced(text, "\"layers\": 34", "\"layers\": 32");
   CHECK(job_of(text).parallelism.layers_per_stage.empty());
 }
+
+TEST_CASE("torchtitan's rows: what is compiled, how 8-bit operands are scaled, what overlaps") {
+  const auto titan = [](const std::string& more_job, const std::string& more) {
+    return job_of(replaced(replaced(row_text(more_job, "", more), "Megatron-LM", "torchtitan"),
+                           "\"recompute\": \"full\"", "\"recompute\": \"none\""));
+  };
+  const std::string on = R"(, "compile": true)";
+  const auto eight = [&](const std::string& year, const std::string& words,
+                         const std::string& lines = "") {
+    const std::string row =
+        replaced(replaced(row_text(on, "", R"(, "precision": ")" + words + "\"" + lines),
+                          "a100-sxm-80", "h100-sxm"),
+                 "Megatron-LM", "torchtitan");
+    return job_of(replaced(replaced(row, "\"fp16\"", "\"fp8\""), "2021", year));
+  };
+  const auto by_rows = [&](const std::string& year, const std::string& words) {
+    return eight(year, words).workload.precision == job::DType::fp8_block;
+  };
+  CHECK_FALSE(by_rows("2024", "float8 tensorwise dynamic linears"));
+  CHECK(by_rows("2024", "float8 rowwise dynamic linears"));
+  CHECK(by_rows("2026", "compute bf16 + float8/quant"));
+  const std::string loss = R"(, "compile": ["Compiling the loss function with torch.compile")";
+  const std::string block = R"(, "Compiling each TransformerBlock with torch.compile"])";
+  CHECK_FALSE(eight("2026", "float8/quant", loss + "]").kernels.compile);
+  CHECK(eight("2026", "float8/quant", loss + block).kernels.compile);
+  const job::Overlap apart = titan("", R"(, "overlap": "none")").parallelism.overlap;
+  CHECK(apart.tensor == job::TensorOverlap::none);
+  CHECK(apart.param_gather);  // fully_shard always overlaps
+  CHECK(titan("", R"(, "overlap": "AsyncTP")").parallelism.overlap.tensor ==
+        job::TensorOverlap::async);
+}
