@@ -14,7 +14,7 @@ namespace {
 
 // Pixels.
 constexpr double kLeft = 64, kTop = 16, kSide = 620, kBelow = 48, kRight = 16;
-constexpr double kStripLeft = 210, kStripWidth = 600, kStripRow = 22, kStripTop = 12;
+constexpr double kStripLeft = 180, kStripWidth = 560, kStripRow = 22, kStripTop = 12;
 constexpr double kMostError = 0.5;  // the strips' ends
 
 // Okabe and Ito's palette, which red-green blindness leaves apart.
