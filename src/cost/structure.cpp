@@ -11,7 +11,8 @@ namespace {
 
 using text::Value;
 
-constexpr std::array<const char*, kParts> kNames = {"compute", "communication", "host", "run"};
+constexpr std::array<const char*, kParts> kNames = {"compute", "communication", "expert", "host",
+                                                    "run"};
 constexpr const char* kOthers = "others";
 constexpr double kMost = 1;  // a deviation of the whole part: nothing would be known of it
 
@@ -41,7 +42,7 @@ Structure read_one(const Value& v) {
     } else {
       fault(entry.origin,
             fmt::format("unknown key '{}' of a structure; expected systems, source, {}", entry.key,
-                        "compute, communication, host or run"));
+                        "compute, communication, expert, host or run"));
     }
   }
   if (out.systems.empty() || out.source.empty()) {

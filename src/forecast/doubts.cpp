@@ -22,6 +22,8 @@ constexpr cost::Part part_of(program::Category c) {
     case Category::optimizer:
     case Category::slowdown:
       return cost::Part::compute;
+    case Category::expert:
+      return cost::Part::expert;
     case Category::host:
       return cost::Part::host;
     default:
@@ -46,7 +48,7 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   for (int i = 0; i < cost::kParts; ++i) {
     const auto part = static_cast<Part>(i);
     if ((sure(SiteParameter::clock) && (part == Part::compute || part == Part::run)) ||
-        (sure(SiteParameter::fabric) && part == Part::communication) ||
+        (sure(SiteParameter::fabric) && (part == Part::communication || part == Part::expert)) ||
         (sure(SiteParameter::launch) && part == Part::host)) {
       continue;
     }

@@ -10,10 +10,10 @@
 
 namespace stepcast::cost {
 
-// compute: kernels, recomputation, optimizer. communication: exposed. host: waiting for launches.
-// run: the whole step, from one run of a job to the next.
-enum class Part { compute, communication, host, run };
-inline constexpr int kParts = 4;
+// compute: kernels, recomputation, optimizer. communication: exposed, but for that among experts.
+// host: waiting for launches. run: the whole step, from one run of a job to the next.
+enum class Part { compute, communication, expert, host, run };
+inline constexpr int kParts = 5;
 const char* to_string(Part part);
 
 struct Structure {
