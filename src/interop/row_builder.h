@@ -28,6 +28,7 @@ inline constexpr double kFrameworkUnknown = 0.05;
 inline constexpr double kSizeUnknown = 0.02;
 inline constexpr double kDeviceMemoryUnknown = 0.02;
 inline constexpr double kDispatcherUnknown = 0.05;
+inline constexpr double kScheduleUnknown = 0.05;
 inline constexpr double kFinetuneUnknown = 0.05;
 inline constexpr double kLossMemoryUnknown = 0.10;  // logits in full or chunk by chunk
 // Of memory: rank and modules, and whether embedding and head are trained as well.
@@ -51,7 +52,8 @@ struct RowBuilder {
 
   std::int64_t tp() const { return parallel["tp"].count_or(1); }
   std::int64_t pp() const { return parallel["pp"].count_or(1); }
-  std::int64_t vpp() const { return parallel["vpp"].count_or(1); }
+  std::int64_t vpp() const;
+  bool interleaves_unsaid() const;
   std::int64_t cp() const { return parallel["cp"].count_or(1); }
   std::int64_t ep() const { return parallel["ep"].count_or(1); }
   std::int64_t model_parallel() const { return tp() * pp() * cp(); }

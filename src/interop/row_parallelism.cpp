@@ -54,6 +54,27 @@ std::optional<Skipped> RowBuilder::write_workload() {
   return std::nullopt;
 }
 
+// NVIDIA's runs of Megatron-Core with stages interleave them (its own tables: one to four layers a
+// chunk); a row that does not say so leaves it open. Stated as 1: they do not.
+bool RowBuilder::interleaves_unsaid() const {
+  const auto layers = model["layers"].integer();
+  return contains(framework(), "Megatron-Core") && !functional() && pp() > 1 &&
+         !parallel["vpp"].present() && !job["schedule"].present() && layers && *layers % pp() == 0;
+}
+
+std::int64_t RowBuilder::vpp() const {
+  if (!interleaves_unsaid()) {
+    return parallel["vpp"].count_or(1);
+  }
+  constexpr std::int64_t kMostChunks = 8;
+  const std::int64_t each = *model["layers"].integer() / pp();
+  std::int64_t chunks = std::min(each, kMostChunks);
+  while (each % chunks != 0) {
+    --chunks;
+  }
+  return chunks;
+}
+
 bool RowBuilder::overlaps_tensor() const {
   const std::string text = row["overlap"].text();
   return contains(text, "TP comm overlap") || contains(text, "--tp-comm-overlap");
@@ -67,6 +88,9 @@ void RowBuilder::write_parallelism() {
   p["pipeline"] = pp();
   if (vpp() > 1) {
     p["virtual_pipeline"] = vpp();
+    if (interleaves_unsaid()) {
+      assume(std::to_string(vpp()) + " chunks a stage", kScheduleUnknown);
+    }
   }
   if (cp() > 1) {
     // PyTorch's context parallelism gathers keys and values by default
