@@ -106,10 +106,10 @@ std::vector<std::string> RowBuilder::systems() {
     const bool old_features = !flash && !sp && ep() == 1 &&
                               !parallel["sequence_parallel"].flag().has_value() &&
                               job["recompute"].text() == "full";
-    if (year <= 2021 || (year < 9999 && old_features)) {
+    if (year <= 2021) {
       return {"megatron-lm-2021"};
     }
-    if (year <= 2022) {
+    if (year <= 2022 || (year < 9999 && old_features)) {  // nothing newer shows
       return {"megatron-lm-2022"};
     }
     if (year <= 2024 && !contains(f, "Core")) {

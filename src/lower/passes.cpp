@@ -127,7 +127,7 @@ void PassBuilder::collective(Items& out, Role role, bool blocking, cost::Collect
   item.weight = weight_;
   item.label = context_.labels->id(label + " " + cost::to_string(op));
   item.price = context_.book->key(role, op, bytes);
-  item.kernels = 1;
+  item.kernels = kCollectiveLaunches;
   out.push_back(item);
 }
 

@@ -51,6 +51,10 @@ void StageBuilder::exchange(const std::vector<Message>& messages) {
                       : transfers.front().send ? "send"
                                                : "receive";
   b_.exchange(compute_, transfers, context_.passes.labels->id(label), launch_);
+  if (job_.system.batched_p2p && job_.system.family == job::System::Family::megatron) {
+    b_.host_sync(b_.mark(
+        compute_));  // p2p_communication.py synchronises the device behind batch_isend_irecv
+  }
   after_receive(messages);
 }
 

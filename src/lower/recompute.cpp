@@ -127,7 +127,6 @@ void StageBuilder::recompute(int chunk, const Unit& unit, int micro_batch) {
   const std::uint32_t label = context_.passes.labels->id("recomputed activations");
   for (const Again& again : unit.again) {
     const Unit& v = units[again.unit];
-    b_.host_work(job_.system.layer_overhead.count());
     Kept& kept = kept_[chunk][again.unit][micro_batch];
     const bool holds_input = kept.activations != kNone || kept.moved != kNone;
     std::uint32_t passing = kNone;

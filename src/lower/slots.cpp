@@ -76,7 +76,6 @@ void StageBuilder::open_forward(Run& run) {
     b_.release(kept_inputs_[chunk]);
   }
   before_forward(chunk, run.unit, turns_[chunk].forward);
-  b_.host_work(job_.system.layer_overhead.count());
   Kept& kept = kept_[chunk][run.unit][micro_batch];
   const UnitMemory& memory = unit.passes->memory;
   if (const Journey* moves = journey(chunk, run.unit, micro_batch)) {
@@ -110,7 +109,6 @@ void StageBuilder::open_backward(Run& run) {
     recompute(chunk, unit, run.slot.micro_batch);
     before_second_use(chunk, u);
   }
-  b_.host_work(job_.system.layer_overhead.count());
   make_again(unit, kept_[chunk][u][run.slot.micro_batch]);
   const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
@@ -181,6 +179,7 @@ bool StageBuilder::advance(Run& run) {
         return false;
       }
     }
+    pace(*run.items);
     while (run.next < run.items->size()) {
       Item item = (*run.items)[run.next++];
       if (item.kind == Item::Kind::collective) {

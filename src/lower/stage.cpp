@@ -24,6 +24,7 @@ StageBuilder::StageBuilder(const StageContext& context, int stage)
   const cost::Launch measured = context.passes.kernels->launch();
   launch_ = job_.kernels.cuda_graph ? measured.graph.count()
                                     : std::max(job_.system.launch.count(), measured.host.count());
+  overhead_ = job_.kernels.cuda_graph ? 0 : job_.system.layer_overhead.count();
 }
 
 program::Program StageBuilder::build() {
@@ -58,7 +59,8 @@ void StageBuilder::add_passes(const model::OperatorGraph& graph, const Redone& r
   Passes p = build_passes(graph, context_.passes, redone);
   if (context_.passes.merge) {
     for (auto* items : {&p.forward, &p.recompute, &p.backward, &p.input_grad, &p.weight_grad}) {
-      *items = merge(*items, launch_, *context_.blends);
+      pace(*items);
+      *items = merge(*items, paced_, *context_.blends);
     }
   }
   passes_.push_back(std::move(p));
@@ -205,7 +207,18 @@ program::StreamIndex StageBuilder::stream_of(Role role) const {
   }
 }
 
+// A framework's own work (Python, autograd) stands between the launches of a pass, not in front of
+// them: behind a wait the device idles for the first operator alone.
+void StageBuilder::pace(const std::vector<Item>& items) {
+  std::int64_t launches = 0;
+  for (const Item& item : items) {
+    launches += item.kernels + item.more;
+  }
+  paced_ = launch_ + (launches > 0 ? overhead_ / launches : 0);
+}
+
 void StageBuilder::replay(const std::vector<Item>& items) {
+  pace(items);
   for (const Item& item : items) {
     issue(item);
   }
@@ -215,19 +228,19 @@ void StageBuilder::issue(const Item& item) {
   switch (item.kind) {
     case Item::Kind::kernel:
       b_.kernel(compute_, item.duration, item.curve, item.category, item.label,
-                launch_ * item.kernels, item.slowdown)
+                paced_ * item.kernels, item.slowdown)
           .launches = static_cast<std::uint16_t>(item.kernels + item.more);
-      b_.host_work(launch_ * item.more);
+      b_.host_work(paced_ * item.more);
       break;
     case Item::Kind::collective:
       b_.collective(compute_, item.role, item.price, item.category, Category::stall, item.label,
-                    launch_);
+                    paced_ * item.kernels);
       break;
     case Item::Kind::async: {
       const auto stream = stream_of(item.role);
       b_.wait(stream, b_.mark(compute_));
       b_.collective(stream, item.role, item.price, item.category, Category::stall, item.label,
-                    launch_);
+                    paced_ * item.kernels);
       break;
     }
     case Item::Kind::ring: {
@@ -239,7 +252,7 @@ void StageBuilder::issue(const Item& item) {
           b_.exchange(stream,
                       {{tensor ? kSendTensor : kSendContext, key, item.price, true},
                        {tensor ? kReceiveTensor : kReceiveContext, key, item.price, false}},
-                      item.label, launch_);
+                      item.label, paced_ * item.kernels);
       task.category = item.category;
       task.wait_category = Category::stall;
       break;

@@ -50,6 +50,7 @@ class StageBuilder {
   program::StreamIndex stream_of(Role role) const;
   void replay(const std::vector<Item>& items);
   void issue(const Item& item);
+  void pace(const std::vector<Item>& items);
   std::int64_t kept_bytes(const Unit& unit) const;
   std::int64_t weight_inputs(const Unit& unit) const;
   void memory_kernel(double bytes, cost::MemoryOp op, program::Category category, const char* label,
@@ -326,6 +327,8 @@ class StageBuilder {
   Builder b_;
   std::vector<std::uint32_t> of_units_;
   std::int64_t launch_ = 0;
+  std::int64_t overhead_ = 0;  // host time of a layer and pass beside its launches
+  std::int64_t paced_ = 0;     // of one launch with its share of that, in the items being issued
 
   program::StreamIndex compute_ = 0;
   program::StreamIndex tensor_ = 0;

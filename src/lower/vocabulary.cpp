@@ -210,7 +210,6 @@ void StageBuilder::run_vocabulary(const Slot& slot) {
   if (slot.pass == Pass::vocabulary) {
     v.saved[m] = b_.allocate(rows.saved, MemoryCategory::activations, label("vocabulary passes"));
     b_.wait(compute_, v.output_here[m]);
-    b_.host_work(job_.system.layer_overhead.count());
     replay(rows.forward);
     if (one_barrier) {
       replay(rows.input_grad);
