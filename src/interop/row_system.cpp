@@ -204,6 +204,9 @@ std::string RowBuilder::attention() const {
   if (contains(framework(), "NeMo") && contains(raw, "flash") && release() < 2400) {
     return release() >= 2308 ? "flash2" : "flash1";
   }
+  if (contains(raw, "attn_impl=triton")) {
+    return "flash1";  // Triton's port of the first FlashAttention (llm-foundry's attn_impl: triton)
+  }
   return job["attention"].text();
 }
 
