@@ -192,10 +192,11 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   keep(project, "output", qkv);
   Node node = b.add(std::move(project), {from});
 
-  if (m.biases.qkv && !b.style.fused_linear_bias && !b.style.compiled) {
+  if (m.biases.qkv && !b.style.compiled) {
     Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
-    moves(bias, 2 * qkv.bytes, qkv.bytes, 1, 1);
-    bias.forward_output = Bytes(qkv.bytes);
+    const bool added = b.style.fused_linear_bias;  // by the product; its gradient is a sum of its own
+    moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
+    bias.forward_output = Bytes(added ? 0 : qkv.bytes);
     node = b.add(std::move(bias), {node});
   }
   const std::int64_t qk_elements = b.tokens * qk_width;

@@ -48,7 +48,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "softmax", b.tensor(4 * logits));
       break;
     case job::LossKernel::eager: {
-      moves(op, logits * (e + 4 + 8), logits * (4 + 8 + 4 + e), 4, 4);
+      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
       // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps its result alone, so
       // the fp32 copy lives while it runs. Back, that of the likelihood is a whole tensor beside
       // log_softmax's own; the cast comes after.

@@ -35,7 +35,7 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
   if (bias > 0) {
     backward += in;  // sum over rows
     ++backward_kernels;
-    if (!fused) {
+    if (!fused && !b.style.fused_linear_bias) {
       forward += 2 * in;
       ++forward_kernels;
     }

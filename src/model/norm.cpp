@@ -66,7 +66,7 @@ Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias
   if (biased) {
     backward += elements * e;  // sum over rows
     ++backward_kernels;
-    if (!fused) {
+    if (!fused && !b.style.fused_linear_bias) {
       forward += 2 * elements * e;
       ++forward_kernels;
     }
