@@ -129,6 +129,12 @@ std::vector<std::string> RowBuilder::systems() {
   if (contains(f, "Composer") || contains(f, "llm-foundry")) {
     return {"composer", "pytorch-fsdp1", "pytorch-fsdp2"};
   }
+  if (aleph_alpha()) {
+    return {"aleph-alpha-scaling"};
+  }
+  if (contains(f, "InternEvo")) {
+    return {"internevo"};
+  }
   if (contains(f, "litgpt")) {
     return {"litgpt"};
   }
@@ -171,13 +177,7 @@ void RowBuilder::write_system() {
   const std::string raw = row["attention"].text();
   if (aleph_alpha()) {  // "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
     s["fused_norm"] = contains(raw, "RMS kernel");
-    // In fp32, by PyTorch: layouts without recomputation run out of memory alike under "fused" and
-    // "torch".
-    s["fused_softmax"] = false;
-    s["fused_bias_activation"] = false;  // SiLU and product by PyTorch
-    // On A100 with its PyTorch of 2022 and 2023 (bigscience, chronicles-prequel: "2 GB is cuda
-    // kernels").
-    s["context_memory"] = "2 GB";
+    s["fused_softmax"] = raw == "fused";  // Megatron-LM's kernel, against torch's operators
   }
   out["system"] = s;
 }

@@ -30,6 +30,9 @@ int StageBuilder::last_is(int done, int all) const {
 
 void StageBuilder::run_slot(const Slot& slot) {
   Run run{slot};
+  if (job_.system.sync_micro_batch && slot.pass == Pass::forward) {
+    b_.host_sync(b_.mark(compute_));
+  }
   while (next_unit(run)) {
     replay(*run.items);
     end_unit(run);

@@ -1,4 +1,6 @@
 // The last stage's end: final norm, output projection, loss.
+#include <algorithm>
+
 #include "parts.h"
 
 namespace stepcast::model {
@@ -73,6 +75,13 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       op.forward_temporary = Bytes((4 + 4 + e) * ceil_div(logits, loss_chunks));
       break;
     }
+  }
+  if (const int metrics = b.style.loss_metrics; metrics > 0) {
+    // Metrics of the training batch are torch's cross entropy of the same logits, without a
+    // gradient (Composer: update_metric on the outputs): a cast, log_softmax, the likelihood.
+    op.forward_moved = op.forward_moved + Bytes(metrics * logits * (e + 4 + 8));
+    op.forward_kernels += 4 * metrics;
+    op.forward_temporary = Bytes(std::max<std::int64_t>(op.forward_temporary.count(), 8 * logits));
   }
   return op;
 }

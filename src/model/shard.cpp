@@ -132,6 +132,7 @@ Style style_of(const job::Job& job) {
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;
   s.fused_rotary = job.system.fused_rotary;
   s.compiled = job.kernels.compile;
+  s.loss_metrics = job.system.loss_metrics;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.family == job::System::Family::megatron || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the product's epilogue (addmm by cuBLASLt, torch 1.10 and later); Megatron-LM's layers

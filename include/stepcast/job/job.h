@@ -506,6 +506,9 @@ struct System {
   bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;  // a site calibration leaves them alone
   bool sync_before_optimizer = true;   // the host reads the gradient norm (or the loss scale's check) and stalls
+  bool sync_micro_batch = false;       // the host waits for the device as each micro-batch begins (Megatron-LM's
+                                       // broadcast_data reads tensor sizes back)
+  int loss_metrics = 0;                // cross entropies that the trainer computes again of each micro-batch's logits
 
   // Memory outside the allocator.
   Bytes context_memory{0};  // CUDA context and libraries; 0: by device (facts in configs/devices)

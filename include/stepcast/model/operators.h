@@ -148,6 +148,7 @@ struct Style {
   bool compiled = false;           // elementwise chains fused by a compiler, their inputs alone saved
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style ones have one each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
+  int loss_metrics = 0;            // cross entropies of the logits that are computed again for the trainer's metrics
   bool quantized_inputs = false;   // 4-bit products keep inputs that no gradient needs
   job::Finetune finetune;          // adapters on a frozen base
 };
