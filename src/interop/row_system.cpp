@@ -43,7 +43,12 @@ std::optional<Skipped> RowBuilder::write_cluster() {
     }
     c["device"] = d;
   } else {
-    c["device"] = name;
+    // A machine with a file of its own brings its device, as its links are achieved.
+    if (name == "a100-sxm-80" && contains(row["inter_node"].text(), "Omni-Path")) {
+      c["use"] = "jean-zay-a100";
+    } else {
+      c["device"] = name;
+    }
   }
   if (reference.name.find("nvl72") != std::string_view::npos && gpus > kRackSegment &&
       gpus % kRackSegment == 0) {
