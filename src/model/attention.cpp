@@ -194,7 +194,8 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
 
   if (m.biases.qkv && !b.style.compiled) {
     Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
-    const bool added = b.style.fused_linear_bias;  // by the product; its gradient is a sum of its own
+    const bool added =
+        b.style.fused_linear_bias;  // by the product; its gradient is a sum of its own
     moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
     bias.forward_output = Bytes(added ? 0 : qkv.bytes);
     node = b.add(std::move(bias), {node});

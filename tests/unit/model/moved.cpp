@@ -147,6 +147,38 @@ TEST_CASE("Fusing moves fewer bytes, launches fewer kernels and keeps no more") 
   }
 }
 
+TEST_CASE("A trainer's metrics read the logits again, and leave nothing behind") {
+  const auto m = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
+  for (const auto loss : {job::LossKernel::eager, job::LossKernel::fused}) {
+    model::Style plain;
+    plain.loss = loss;
+    model::Style metered = plain;
+    metered.loss_metrics = 2;
+    const auto before = model::build_head(m, shard(2, 1024, 1, false), plain);
+    const auto after = model::build_head(m, shard(2, 1024, 1, false), metered);
+    const std::int64_t logits = 2LL * 1024 * 51200;
+    // Each: read in 16 bits, written and read in fp32, log-probabilities written.
+    CHECK(find(after, "loss").forward_moved - find(before, "loss").forward_moved ==
+          Bytes(2 * (2 + 4 + 4 + 4) * logits));
+    CHECK(find(after, "loss").backward_moved == find(before, "loss").backward_moved);
+    CHECK(sums(after).saved == sums(before).saved);
+  }
+}
+
+TEST_CASE("torch.nn.Linear adds its bias; its gradient stays a sum") {
+  const auto m = test::gpt("gpt", 4, 1024, 16, 51200, 2048);
+  model::Style eager;
+  eager.fused_bias_activation = eager.fused_bias_dropout_add = false;
+  model::Style epilogue = eager;
+  epilogue.fused_linear_bias = true;
+  const auto kind = model::LayerKind::dense;
+  const Sums apart = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), eager));
+  const Sums within = sums(model::build_layer(m, kind, shard(2, 1024, 1, false), epilogue));
+  // Read and written in 16 bits: q, k and v, the MLP's inner width, and two outputs of a block.
+  CHECK(apart.forward - within.forward == 2LL * 2 * 2 * 1024 * (3 + 4 + 1 + 1) * 1024);
+  CHECK(apart.backward == within.backward);
+}
+
 TEST_CASE("The style of a job") {
   job::Job job;
   job.workload.precision = job::DType::fp8;

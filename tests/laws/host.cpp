@@ -1,0 +1,100 @@
+// What the host costs: launches, the work of a framework between them, and where it waits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "catch.hpp"
+#include "passes.h"
+#include "stepcast/engine/engine.h"
+#include "stepcast/program/timeline.h"
+#include "support/lowered.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr int kLayers = 4;
+constexpr int kMicroBatches = 3;
+
+struct Host {
+  std::string launch = "0 us";
+  std::string overhead = "0 us";
+  int tensor = 1;
+  bool sync = false;
+  bool graph = false;
+};
+
+// Two devices so fast that a step is the host's.
+std::string job_with(const Host& h) {
+  return fmt::format(
+      "model: {{layers: {}, hidden: 1024, heads: 8, head_dim: 128, ffn: 4096, vocab: 1024, "
+      "gated_mlp: false, biases: false, tied_embeddings: true, max_positions: 1024}}\n"
+      "cluster:\n"
+      "  nodes: 1\n"
+      "  device: {{name: ideal, compute_capability: 8.0, peak: {{fp16: 1e21}}, memory: 1e15, "
+      "memory_bandwidth: 1e18, sms: 80, nvlink: 1e18, pcie: 1e18}}\n"
+      "  node: {{name: ideal, gpus: {}, intra: nvswitch}}\n"
+      "  fabric: {{kind: none}}\n"
+      "system: {{use: megatron-lm-2021, launch: {}, layer_overhead: {}, sync_micro_batch: {}}}\n"
+      "workload: {{sequence_length: 1024, global_batch: {}, micro_batch: 1, precision: fp16}}\n"
+      "parallelism: {{tensor: {}}}\n"
+      "kernels: {{cuda_graph: {}}}\n"
+      "memory: {{recompute: full}}\n",
+      kLayers, h.tensor, h.launch, h.overhead, h.sync, kMicroBatches, h.tensor, h.graph);
+}
+
+double seconds(const Host& h) {
+  const support::Lowered l(job_with(h));
+  auto outcome = engine::run(l.world);
+  REQUIRE(std::holds_alternative<program::Timeline>(outcome));
+  return static_cast<double>(std::get<program::Timeline>(outcome).period) * 1e-12;
+}
+
+}  // namespace
+
+TEST_CASE("A host-bound step grows by a layer's overhead in every pass", "[laws]") {
+  // Forward, forward again and backward of each layer; forward and backward of embedding and head.
+  constexpr int kPasses = kMicroBatches * (3 * kLayers + 4);
+  const double one = seconds({"10 us", "10 ms"});
+  const double two = seconds({"10 us", "20 ms"});
+  CHECK(two - one == Approx(kPasses * 10e-3).epsilon(1e-6));
+  // A graph is issued without the framework.
+  CHECK(seconds({"10 us", "20 ms", 1, false, true}) ==
+        Approx(seconds({"10 us", "10 ms", 1, false, true})).epsilon(1e-9));
+}
+
+TEST_CASE("A tensor collective takes the host several launches", "[laws]") {
+  const support::Lowered l(job_with({"10 us", "0 us", 2}));
+  const program::Program& p = l.world.programs[0];
+  std::size_t at = 0;
+  int collectives = 0;
+  for (const program::HostOp& op : p.host) {
+    if (op.kind != program::HostKind::launch) {
+      continue;
+    }
+    for (std::uint32_t n = 0; n < op.count; ++n, ++at) {
+      const program::Task& task = p.tasks[at];
+      if (task.kind == program::TaskKind::collective &&
+          task.category == program::Category::tensor && task.micro_batch == 1 &&
+          op.duration != 10'000'000) {
+        CHECK(op.duration == 10'000'000 * std::int64_t{lower::kCollectiveLaunches});
+        ++collectives;
+      }
+    }
+  }
+  // Two in every forward pass, again in the recomputed one, and two backward: of a layer, at least.
+  CHECK(collectives >= 6 * kLayers);
+}
+
+TEST_CASE("A host that reads a batch's sizes back waits once a micro-batch", "[laws]") {
+  const auto waits = [](bool sync) {
+    const support::Lowered l(job_with({"10 us", "0 us", 1, sync}));
+    const auto& host = l.world.programs[0].host;
+    return std::count_if(host.begin(), host.end(), [](const program::HostOp& op) {
+      return op.kind == program::HostKind::sync;
+    });
+  };
+  CHECK(waits(true) == waits(false) + kMicroBatches);
+  CHECK(seconds({"10 us", "1 ms", 1, true}) >= seconds({"10 us", "1 ms", 1, false}));
+}
