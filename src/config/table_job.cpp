@@ -304,6 +304,8 @@ const Table<MoeRuntime>& moe_runtime_table() {
         optional_number("capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
                         "Expert capacity over the balanced load; null: no token is dropped."),
         std::move(balance),
+        boolean("grouped", &MoeRuntime::grouped,
+                "A rank's experts run as one grouped product; false: one after the other."),
     };
   }();
   return table;

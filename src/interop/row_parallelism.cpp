@@ -248,6 +248,9 @@ void RowBuilder::write_experts(Json& p) {
       balance == "forced" || balance == "balanced") {
     e["balance"] = balance;
   }
+  if (functional() && !flags["moe-grouped-gemm"].is_true()) {
+    e["grouped"] = false;
+  }
   if (!e.empty()) {
     out["moe"] = e;
   }

@@ -181,6 +181,11 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
   if (op.kind == OpKind::grouped_gemm) {
     model::Gemm each = shape;
     each.batch = 1;
+    if (!plan_.job.moe.grouped) {
+      const cost::Priced one =
+          context_.kernels->product_gemm(each, product_type(op), layout, accumulate, true);
+      return {one.time * shape.batch, one.curve};
+    }
     return context_.kernels->product_grouped_gemm(each, static_cast<int>(shape.batch),
                                                   product_type(op), layout);
   }
@@ -192,9 +197,8 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
 // Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams
 // (multi_stream_cublas_gemm).
 int PassBuilder::launches(const Operator& op) const {
-  return op.kind == OpKind::grouped_gemm && plan_.job.system.transformer_engine
-             ? static_cast<int>(op.gemm->batch)
-             : 1;
+  const bool apart = plan_.job.system.transformer_engine || !plan_.job.moe.grouped;
+  return op.kind == OpKind::grouped_gemm && apart ? static_cast<int>(op.gemm->batch) : 1;
 }
 
 void PassBuilder::forward(std::size_t i, Category category, Items& out) {

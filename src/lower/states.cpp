@@ -330,7 +330,7 @@ void StageBuilder::make_persistent_buffers() {
     const auto overlap = job_.parallelism.overlap.tensor;
     const bool buffers = overlap == job::TensorOverlap::bulk || overlap == job::TensorOverlap::ring;
     const std::int64_t count =
-        (buffers ? kBufferStreams : 1) + (has_experts() ? kGroupedStreams : 0);
+        (buffers ? kBufferStreams : 1) + (job_.moe.grouped && has_experts() ? kGroupedStreams : 0);
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   b_.persistent(workspace, MemoryCategory::workspace, label("GEMM workspace"));

@@ -304,3 +304,14 @@ TEST_CASE("Shared experts beside the dispatch hide it") {
   CHECK(exposed(beside) < exposed(apart));
   CHECK(traffic(beside, "expert", "all_to_all") == traffic(apart, "expert", "all_to_all"));
 }
+
+TEST_CASE("Experts one by one hold no workspace of grouped products, and are never faster") {
+  const auto grouped =
+      report_of(job_of(job_text(2, 4, 1, "{grouped: true}")), forecast::Fidelity::folded);
+  const auto apart =
+      report_of(job_of(job_text(2, 4, 1, "{grouped: false}")), forecast::Fidelity::folded);
+  // get_multi_stream_cublas_workspace: four streams of 32 MiB on Hopper.
+  CHECK(grouped.memory.front().workspace - apart.memory.front().workspace ==
+        Bytes(std::int64_t{4 * 32} << 20));
+  CHECK(apart.step_time.value > grouped.step_time.value);
+}

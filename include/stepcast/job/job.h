@@ -340,6 +340,7 @@ struct MoeRuntime {
   enum class Dispatcher { allgather, alltoall, deepep, hybridep } dispatcher = Dispatcher::alltoall;
   std::optional<double> capacity_factor;  // tokens an expert takes over the balanced load; left out: dropless
   ExpertBalance balance = {};
+  bool grouped = true;  // a rank's experts in one grouped product; else one after the other (Megatron-LM's SequentialMLP)
 };
 
 enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };

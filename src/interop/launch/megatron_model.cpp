@@ -295,6 +295,9 @@ void finish_megatron_model(Draft& d) {
   } else {
     d.set(*d.present("disable-bias-linear"), "model.biases", false);
   }
+  if (d.present("num-experts") != nullptr) {
+    d.assume(start, "moe.grouped", scalar("false", start));
+  }
   d.assume(start, "model.tied_embeddings", scalar("true", start));
   d.assume(start, "model.norm", scalar("layer", start));
   const Setting* unplaced = d.present("no-position-embedding");

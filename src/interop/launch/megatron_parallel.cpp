@@ -202,6 +202,8 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},
       {"moe-shared-expert-overlap", "parallelism.overlap.shared_expert", yes},
       {"moe-token-dispatcher-type", "moe.dispatcher", dispatcher},
+      {"moe-grouped-gemm", "moe.grouped", yes},
+      {"moe-use-legacy-grouped-gemm", "moe.grouped", yes},
       {"moe-flex-dispatcher-backend", "moe.dispatcher", later},
       flag("moe-enable-deepep"),
       {"moe-expert-capacity-factor", "moe.capacity_factor", capacity},

@@ -78,8 +78,6 @@ const std::vector<Unread>& megatron_meaningless() {
       {"moe-router-bias-update-rate", kLearning},
       {"moe-router-num-groups", kNumerics},
       {"moe-router-group-topk", kNumerics},
-      {"moe-grouped-gemm", "experts of a rank always run as one grouped product"},
-      {"moe-use-legacy-grouped-gemm", "experts of a rank always run as one grouped product"},
       {"moe-per-layer-logging", kLogging},
       {"moe-token-drop-policy", kNumerics},
       {"mtp-loss-scaling-factor", kLearning},
