@@ -187,6 +187,9 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
+      boolean("complex_rotary", &System::complex_rotary,
+              "Rotary embeddings multiply complex numbers, which torch.compile leaves to kernels of "
+              "their own."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       boolean("quantized_inputs", &System::quantized_inputs,

@@ -150,7 +150,14 @@ Node add_core_attention(Builder& b, const CoreAttention& core, Node from, const 
 Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   const std::int64_t bytes = query_bytes + key_bytes;
   Operator op = named("rotary", OpKind::rotary, Module::attention);
-  if (b.style.fused_rotary || b.style.compiled) {
+  if (b.style.complex_rotary) {
+    // To fp32, the product (view_as_complex and its back are views), and back: of q and of k.
+    const std::int64_t moved = bytes / b.element * ((b.element + 4) + (4 + 4) + (4 + b.element));
+    moves(op, moved, moved, 6, 6);
+    if (!b.style.compiled) {
+      op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
+    }
+  } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
   } else {  // for q and k: rotate half (negate, join), two products, sum
     moves(op, 10 * bytes, 10 * bytes, 10, 10);

@@ -131,6 +131,8 @@ Style style_of(const job::Job& job) {
   s.fused_bias_activation = job.system.fused_bias_activation;
   s.fused_bias_dropout_add = job.system.fused_bias_dropout_add;
   s.fused_rotary = job.system.fused_rotary;
+  // torchtitan rotates pairs of reals where queries and keys are normed (models/qwen3: CosSinRoPE).
+  s.complex_rotary = job.system.complex_rotary && !job.model.qk_norm;
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
   s.quantized_inputs = job.system.quantized_inputs;

@@ -350,6 +350,7 @@ struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
   LossKernel loss = LossKernel::vocab_parallel;
   bool compile = false;
+  bool row_scales = false;  // 8-bit operands are scaled along rows and along columns (torchao's recipe "rowwise")
   bool cuda_graph = false;
   std::string library = "cublas";  // which measured GEMM table prices matrix products
 };
@@ -437,6 +438,7 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
+  bool complex_rotary = false;      // rotates complex numbers, which compilers leave as they are
   bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;      // multi-tensor Adam in few kernels

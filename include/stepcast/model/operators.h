@@ -145,6 +145,7 @@ struct Style {
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
+  bool complex_rotary = false;     // kernels of their own even where all else is compiled
   bool compiled = false;           // elementwise chains fused by a compiler, their inputs alone saved
   bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style ones have one each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
