@@ -20,7 +20,7 @@ struct Key {
   bool sequence_parallel;
   std::int64_t micro_batch;
   bool accumulates;  // more than one micro-batch
-  job::Recompute::Kind recompute;
+  job::Recompute recompute;
   bool operator==(const Key&) const = default;
 };
 
@@ -77,7 +77,7 @@ struct Bound::State {
   }
 
   const lower::UnitTimes& unit_times(const Candidate& c, bool accumulates) {
-    const Key key{c.tensor, c.sequence_parallel, c.micro_batch, accumulates, c.recompute.kind};
+    const Key key{c.tensor, c.sequence_parallel, c.micro_batch, accumulates, c.recompute};
     for (const auto& [have, times] : units) {
       if (have == key) {
         return times;

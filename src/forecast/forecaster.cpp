@@ -115,25 +115,21 @@ job::Job with_distinct_devices(const job::Job& job) {
   return out;
 }
 
-// What a forecast needs before anything is simulated.
-struct Prepared {
+// A job as its site has it, and with names that tell its devices apart.
+struct Sited {
   SiteUse site;
-  strategy::Plan plan;
-  cluster::Topology topology;
-  std::unique_ptr<cost::Collectives> collectives;
-  lower::Prices prices;
+  job::Cluster cluster;  // as stated: which calibration holds
+  job::Job stated;
+  job::Job job;
 };
 
-std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job stated,
-                                           const cost::Site* given) {
+Sited sited(Forecaster::State& state, job::Job stated, const cost::Site* given) {
   const auto& [files, named] = state.site_of(stated.calibration);
   stated.calibration = files;
   SiteUse use = use_of(given != nullptr ? given : named ? &*named : nullptr, stated);
-  const job::Cluster cluster = stated.cluster;  // which calibration holds: by its stated figures
+  job::Cluster cluster = stated.cluster;
   stated = at_site(use, stated);
-  const job::Job job = with_distinct_devices(stated);
-  const double clock =
-      use.has(cost::SiteParameter::clock) ? use.value(cost::SiteParameter::clock) : 1;
+  job::Job job = with_distinct_devices(stated);
   if (!stated.calibration.empty()) {
     std::vector<std::string> devices{stated.cluster.device.name};
     for (const auto& other : stated.cluster.overrides) {
@@ -141,35 +137,66 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, job::Job st
     }
     cost::check_folders(stated.calibration, devices, state.calibration);
   }
-  auto plan = strategy::resolve(job);
-  if (auto* why = std::get_if<Infeasible>(&plan)) {
-    return *why;
-  }
-  auto topology = cluster::Topology::build(job.cluster, job.seed);
+  return {std::move(use), std::move(cluster), std::move(stated), std::move(job)};
+}
+
+// What prices a job's tasks.
+struct Priced {
+  cluster::Topology topology;
+  std::unique_ptr<cost::Collectives> collectives;
+  lower::Prices prices;
+};
+
+std::variant<Priced, Infeasible> price(Forecaster::State& state, const Sited& s) {
+  auto topology = cluster::Topology::build(s.job.cluster, s.job.seed);
   if (auto* why = std::get_if<Infeasible>(&topology)) {
     return *why;
   }
-  Prepared out{std::move(use),
-               std::get<strategy::Plan>(std::move(plan)),
-               std::get<cluster::Topology>(std::move(topology)),
-               std::make_unique<cost::Collectives>(cluster, job.nccl, state.calibration,
-                                                   job.calibration, state.curves),
-               {}};
+  Priced out{std::get<cluster::Topology>(std::move(topology)),
+             std::make_unique<cost::Collectives>(s.cluster, s.job.nccl, state.calibration,
+                                                 s.job.calibration, state.curves),
+             {}};
+  const double clock =
+      s.site.has(cost::SiteParameter::clock) ? s.site.value(cost::SiteParameter::clock) : 1;
   out.prices.collectives = out.collectives.get();
   out.prices.curves = &state.curves;
-  out.prices.kernels[job.cluster.device.name] = state.kernels_for(job.cluster.device, job, clock);
-  for (std::size_t i = 0; i < job.cluster.overrides.size(); ++i) {
-    out.prices.kernels[job.cluster.overrides[i].device.name] =
-        state.kernels_for(stated.cluster.overrides[i].device, job, clock);
+  const job::Cluster& c = s.job.cluster;
+  out.prices.kernels[c.device.name] = state.kernels_for(c.device, s.job, clock);
+  for (std::size_t i = 0; i < c.overrides.size(); ++i) {
+    out.prices.kernels[c.overrides[i].device.name] =
+        state.kernels_for(s.stated.cluster.overrides[i].device, s.job, clock);
   }
-  order_by_forecast_times(out.plan, out.topology, out.prices);
+  return out;
+}
+
+// What a forecast needs before anything is simulated.
+struct Prepared {
+  SiteUse site;
+  strategy::Plan plan;
+  Priced priced;
+};
+
+std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
+                                           const cost::Site* given) {
+  Sited s = sited(state, stated, given);
+  auto plan = strategy::resolve(s.job);
+  if (auto* why = std::get_if<Infeasible>(&plan)) {
+    return *why;
+  }
+  auto priced = price(state, s);
+  if (auto* why = std::get_if<Infeasible>(&priced)) {
+    return *why;
+  }
+  Prepared out{std::move(s.site), std::get<strategy::Plan>(std::move(plan)),
+               std::get<Priced>(std::move(priced))};
+  order_by_forecast_times(out.plan, out.priced.topology, out.priced.prices);
   return out;
 }
 
 // The programs of all ranks, as the site slows them.
 program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr) {
   program::World world =
-      lower::build_world(p.plan, p.topology, p.prices, {.merge = merge, .recomputed = recomputed});
+      lower::build_world(p.plan, p.priced.topology, p.priced.prices, {.merge = merge, .recomputed = recomputed});
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);
@@ -221,7 +248,15 @@ std::vector<Bytes> capacities(const Prepared& p, const std::optional<lower::Fold
   std::vector<Bytes> out(ranks);
   const std::size_t all = folded ? folded->class_of.size() : ranks;
   for (std::size_t r = 0; r < all; ++r) {
-    out[folded ? folded->class_of[r] : r] = usable_memory(p.topology.device(static_cast<int>(r)));
+    out[folded ? folded->class_of[r] : r] = usable_memory(p.priced.topology.device(static_cast<int>(r)));
+  }
+  return out;
+}
+
+Bytes largest_memory(const job::Cluster& cluster) {
+  Bytes out = usable_memory(cluster.device);
+  for (const auto& o : cluster.overrides) {
+    out = std::max(out, usable_memory(o.device));
   }
   return out;
 }
@@ -280,6 +315,17 @@ void scale(program::World& world, const std::vector<double>& factor) {
 
 }  // namespace
 
+std::variant<Forecaster::Bounds, Infeasible> Forecaster::bounds(const job::Job& job) {
+  const Sited s = sited(*state_, job, nullptr);
+  auto priced = price(*state_, s);
+  if (auto* why = std::get_if<Infeasible>(&priced)) {
+    return *why;
+  }
+  auto& p = std::get<Priced>(priced);
+  return Bounds{std::move(p.collectives), bound::Bound(s.job, p.topology, p.prices),
+                largest_memory(s.job.cluster)};
+}
+
 std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& job,
                                                               const Options& options) {
   auto prepared = prepare(*state_, job, options.site);
@@ -288,7 +334,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   auto& p = std::get<Prepared>(prepared);
   if (options.fidelity == Fidelity::bound) {
-    const auto least = bound::Bound(with_distinct_devices(job), p.topology, p.prices)
+    const auto least = bound::Bound(with_distinct_devices(job), p.priced.topology, p.priced.prices)
                            .evaluate(bound::candidate_of(p.plan));
     result::Report report;
     const double step = to_seconds(least.step);
@@ -296,10 +342,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
                Flops(lower::recomputed_flops(p.plan)), report);
     const auto memory = static_cast<double>(least.memory.count());
     report.peak = {memory, memory, memory};
-    report.capacity = usable_memory(job.cluster.device);
-    for (const auto& o : job.cluster.overrides) {
-      report.capacity = std::max(report.capacity, usable_memory(o.device));
-    }
+    report.capacity = largest_memory(job.cluster);
     report.fits = least.memory <= report.capacity;
     report.engine.fidelity = "bound";
     report.engine.ranks = p.plan.grid.ranks();
@@ -374,7 +417,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       {&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks, redone,
        &p.site, site_seconds, scattered, cost::structure_of(state_->structures, job.system.name)},
       report);
-  fill_host(job.cluster.node, p.topology, folded ? folded->class_of : std::vector<std::uint32_t>(),
+    fill_host(job.cluster.node, p.priced.topology,
+              folded ? folded->class_of : std::vector<std::uint32_t>(),
             timeline, report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
@@ -439,7 +483,7 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
     return *why;
   }
   auto& p = std::get<Prepared>(prepared);
-  const auto units = lower::unit_times(p.plan, p.topology, p.prices, p.topology.device(0));
+  const auto units = lower::unit_times(p.plan, p.priced.topology, p.priced.prices, p.priced.topology.device(0));
   const lower::UnitTime& t = units.layer(model::layer_kind(job.model, job.model.layers / 2));
   const double s = to_seconds(t.forward + t.backward);
   double variance = 0;

@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/bound/bound.h"
+#include "stepcast/cost/collectives.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/job/job.h"
 #include "stepcast/result/memory.h"
@@ -42,6 +44,15 @@ class Forecaster {
   // Forward and backward of one middle layer for one micro-batch, tensor collectives included
   // (Korthikanti's table 4).
   std::variant<result::Estimate, Infeasible> layer_time(const job::Job& job);
+
+  // Lower bounds of the job with other grids, micro-batches, sharding and recomputation. Priced by this Forecaster's
+  // curves: it must not outlive it.
+  struct Bounds {
+    std::unique_ptr<cost::Collectives> collectives;
+    bound::Bound of;
+    Bytes capacity;  // usable memory of the largest GPU
+  };
+  std::variant<Bounds, Infeasible> bounds(const job::Job& job);
 
   struct State;  // of the implementation
 

@@ -371,6 +371,7 @@ struct Recompute {
   std::vector<std::string> modules = {};
   std::string policy = {};  // per_op: "sac" (torchtitan's selective op policy)
   Bytes budget{0};          // optimal: allocated bytes of a GPU, all states included (Beaumont et al., rotor)
+  bool operator==(const Recompute&) const = default;
 };
 
 enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16, adafactor, lion, muon };

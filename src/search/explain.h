@@ -1,0 +1,17 @@
+// What a reader of a search asks next: why the second best is slower, and what other hardware would bring.
+#pragma once
+
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/search/search.h"
+
+namespace stepcast::search {
+
+result::Strategy strategy_of(const result::Report& report, const job::Job& job,
+                             const std::vector<std::string>& overrides, Objective objective,
+                             bool exact_memory);
+
+// Fills `why` and the what-ifs of the network, of `search.best`.
+void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
+             Objective objective);
+
+}  // namespace stepcast::search
