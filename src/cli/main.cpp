@@ -35,6 +35,7 @@ constexpr Subcommand subcommands[] = {
      add_explain},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
+    {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
     {"compare", "forecast one job under many training systems", add_compare},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };

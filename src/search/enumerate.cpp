@@ -245,10 +245,8 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
       combinations *= is_inner(d.key) ? static_cast<std::int64_t>(d.values.size()) : 1;
     }
     out.counts.candidates += combinations;
-    std::variant<forecast::Forecaster::Bounds, Infeasible> bounds = why;
-    if (base) {
-      bounds = forecaster.bounds(*base);
-    }
+    auto bounds = base ? forecaster.bounds(*base)
+                       : std::variant<forecast::Forecaster::Bounds, Infeasible>(why);
     if (auto* b = std::get_if<forecast::Forecaster::Bounds>(&bounds)) {
       const auto family = static_cast<std::uint32_t>(out.families.size());
       const int ranks = base->cluster.ranks();

@@ -12,6 +12,7 @@
 #include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
+#include "stepcast/result/search.h"
 #include "stepcast/result/site_calibration.h"
 #include "stepcast/result/validation.h"
 #include "stepcast/schedule/schedule.h"
@@ -64,6 +65,10 @@ std::string json(const result::SiteCalibration& site);
 std::string terminal(const result::Comparison& comparison, bool colour, int width = 100);
 std::string json(const result::Comparison& comparison);
 std::string svg(const result::Comparison& comparison);
+
+// The best strategy, its rivals, and what stands between them: text and JSON.
+std::string terminal(const result::Search& search, bool colour, int width = 100);
+std::string json(const result::Search& search);
 
 // What training systems run, beside the survey's marks; and one of them with its defaults and limits.
 std::string terminal(const std::vector<result::SystemSummary>& systems, bool colour, int width = 100);

@@ -1,0 +1,135 @@
+// simulate search: the best strategy of a space.
+#include "stepcast/search/search.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <thread>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string space = "default";
+  std::vector<std::string> vary;
+  std::string objective = "time";
+  std::string time_limit;
+  std::string threads;
+  std::string json;
+};
+
+search::Objective objective_of(const std::string& name) {
+  if (name == "time") {
+    return search::Objective::time;
+  }
+  if (name == "cost") {
+    return search::Objective::cost;
+  }
+  throw option_fault("--objective", fmt::format("unknown objective '{}'; expected time or cost", name));
+}
+
+// A path, or a name in configs/spaces.
+std::filesystem::path space_file(const std::string& name) {
+  const std::filesystem::path preset =
+      text::data_directory() / "configs" / "spaces" / (name + ".yaml");
+  return std::filesystem::exists(preset) ? preset : std::filesystem::path(name);
+}
+
+int run(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  const config::Loaded base = config::load(given.config, given.overrides);
+  search::Request request;
+  request.objective = objective_of(given.objective);
+  request.space = search::read_space(text::read_yaml(space_file(given.space)), base.job);
+  for (const std::string& text : given.vary) {
+    search::vary(request.space, "--vary", text, base.job);
+  }
+  search::fix(request.space, given.overrides);
+  request.time_limit =
+      given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
+  request.threads = given.threads.empty()
+                        ? static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))
+                        : integer_option("--threads", given.threads, 1);
+  request.progress = [](const search::Progress& p) {
+    write_stderr(fmt::format("{:.1f} s: {} simulated, best {:.4g}, gap {:.2f} %\n", p.seconds,
+                             p.counts.simulated, p.best, 100 * p.gap));
+  };
+  std::unique_ptr<OutputFile> file;
+  if (!given.json.empty() && given.json != "-") {
+    file = std::make_unique<OutputFile>("--json", given.json);
+  }
+  const auto loader = [&](const std::vector<std::string>& more)
+      -> std::variant<job::Job, Infeasible> {
+    std::vector<std::string> overrides = given.overrides;
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    try {
+      return config::load(given.config, overrides).job;
+    } catch (const InputError& error) {
+      const Fault& first = error.faults().front();
+      return Infeasible{to_string(first.where), first.message};
+    }
+  };
+  result::Search answer = search::search(request, loader, text::data_directory());
+  answer.title = fmt::format("{} on {} x {}", base.job.model.name, base.job.cluster.nodes,
+                             base.job.cluster.name);
+  const std::string json = given.json.empty() ? "" : report::json(answer);
+  if (file) {
+    file->write(json);
+  }
+  write_stdout("search", given.json == "-" ? json
+                                           : report::terminal(answer, terminal_colour(),
+                                                              terminal_width()));
+  if (file) {
+    file->commit();
+  }
+  return answer.found ? done : cannot_run;
+}
+
+}  // namespace
+
+Run add_search(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given->overrides, "override a key; what is set is not searched")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--space", given->space, "what is searched: a path, or a name in configs/spaces")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--vary", given->vary,
+                 "one dimension in place of the space's: tensor=1,2,4 or pipeline=divisors")
+      ->type_name("KEY=VALUES")
+      ->allow_extra_args(false);
+  app.add_option("--objective", given->objective, "time | cost (GPU-seconds)")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_option("--time-limit", given->time_limit,
+                 "stop after so many seconds and say what gap is left")
+      ->type_name("S");
+  app.add_option("--threads", given->threads, "threads; the answer does not depend on it")
+      ->type_name("N");
+  app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate search --config gpt3-175b\n"
+      "  simulate search --config llama70b --vary tensor=4,8 --vary memory.recompute=none,full\n"
+      "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,158 @@
+// The answer of a strategy search: text, and JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "format.h"
+#include "json_writer.h"
+#include "stepcast/report/report.h"
+#include "text_table.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::Search;
+using result::Strategy;
+
+// "tensor=8 pipeline=4": keys without their section where the last part tells.
+std::string brief(const std::vector<std::string>& overrides) {
+  std::string out;
+  for (const std::string& text : overrides) {
+    const std::size_t equals = text.find('=');
+    const std::size_t dot = text.rfind('.', equals);
+    out += (out.empty() ? "" : " ") + text.substr(dot == std::string::npos ? 0 : dot + 1);
+  }
+  return out;
+}
+
+std::string objective_text(const Search& s, double objective) {
+  return s.objective == "cost" ? fmt::format("{} GPU-s", significant(objective, 4))
+                               : duration(objective);
+}
+
+std::string slower(const Search& s, const Strategy& one) {
+  return fmt::format("{:+.1f} %", 100 * (one.objective / s.best.objective - 1));
+}
+
+std::string counts_line(const result::SearchCounts& c) {
+  return fmt::format(
+      "{} combinations: {} impossible, {} too large by their least memory, {} slower by their "
+      "bound, {} simulated, of which {} do not fit",
+      thousands(c.candidates), thousands(c.impossible), thousands(c.memory_pruned),
+      thousands(c.time_pruned), thousands(c.simulated), thousands(c.misfit));
+}
+
+void write(JsonWriter& json, const Strategy& s) {
+  const auto estimate = [&](const char* key, const result::Estimate& e) {
+    json.key(key).object(true);
+    json.key("value").number(e.value).key("low").number(e.low).key("high").number(e.high);
+    json.close();
+  };
+  json.object();
+  json.key("overrides").array(true);
+  for (const std::string& text : s.overrides) {
+    json.text(text);
+  }
+  json.close();
+  json.key("objective").number(s.objective);
+  estimate("step_time", s.step_time);
+  estimate("peak", s.peak);
+  json.key("capacity").bytes(s.capacity).key("fits").boolean(s.fits);
+  json.key("mfu").number(s.mfu).key("gpus").number(s.gpus);
+  json.key("bubble_fraction").number(s.bubble_fraction);
+  json.key("breakdown").object(true);
+  json.key("compute").time(s.compute).key("recompute").time(s.recompute);
+  json.key("exposed").time(s.exposed).key("bubble").time(s.bubble).key("other").time(s.other);
+  json.close();
+  json.close();
+}
+
+}  // namespace
+
+std::string terminal(const Search& search, bool colour, int width) {
+  const Paint paint{colour};
+  std::string out = paint("1", search.title) + "\n";
+  const auto line = [&](const std::string& text) { out += "  " + wrap(text, width, 2) + "\n"; };
+  if (!search.found) {
+    line("no strategy of this space runs within memory");
+    line(search.nearest);
+    line(counts_line(search.counts));
+    return out;
+  }
+  line(fmt::format("best: {}", fmt::join(search.best.overrides, " ")));
+  line(fmt::format("{} a step ({} to {}), MFU {}, {} GiB of {} GiB",
+                   duration(search.best.step_time.value), duration(search.best.step_time.low),
+                   duration(search.best.step_time.high), percent(search.best.mfu),
+                   gibibytes(search.best.peak.value),
+                   gibibytes(static_cast<double>(search.best.capacity.count()))));
+  line(search.gap > 0 ? fmt::format("not proven: what was not looked at may be up to {:.2f} % better",
+                                    100 * search.gap)
+                      : std::string("optimal within the space"));
+  line(counts_line(search.counts));
+
+  using Align = TextTable::Align;
+  TextTable ranking({{"objective"}, {"to best"}, {"MFU"}, {"peak GiB"}, {"exposed"}, {"bubble"},
+                     {"strategy", Align::left}});
+  for (const Strategy& s : search.ranking) {
+    const auto share = [&](Time t) { return percent(to_seconds(t) / s.step_time.value); };
+    ranking.row({objective_text(search, s.objective), slower(search, s), percent(s.mfu),
+                 gibibytes(s.peak.value), share(s.exposed), share(s.bubble), brief(s.overrides)});
+  }
+  out += "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
+  TextTable front({{"memory GiB"}, {"objective"}, {"to best"}, {"strategy", Align::left}});
+  for (const result::FrontPoint& p : search.front) {
+    front.row({gibibytes(p.best.peak.value), objective_text(search, p.best.objective),
+               slower(search, p.best), brief(p.best.overrides)});
+  }
+  out += "\n" + paint("1", "Time against memory") + "\n" + front.text(paint, width);
+  if (!search.why.empty()) {
+    out += "\n";
+    line(search.why);
+  }
+  for (const result::WhatIf& w : search.what_if) {
+    line(fmt::format("{}: {} ({:+.1f} %)", w.change, objective_text(search, w.objective),
+                     100 * (w.objective / search.best.objective - 1)));
+  }
+  return out;
+}
+
+std::string json(const Search& search) {
+  JsonWriter json;
+  json.object();
+  json.key("schema").integer(1).key("title").text(search.title);
+  json.key("objective").text(search.objective).key("found").boolean(search.found);
+  if (search.found) {
+    json.key("gap").number(search.gap).key("best");
+    write(json, search.best);
+  } else {
+    json.key("nearest").text(search.nearest);
+  }
+  json.key("ranking").array();
+  for (const Strategy& s : search.ranking) {
+    write(json, s);
+  }
+  json.close().key("front").array();
+  for (const result::FrontPoint& p : search.front) {
+    json.object().key("memory").number(p.memory).key("best");
+    write(json, p.best);
+    json.close();
+  }
+  json.close().key("why").text(search.why).key("what_if").array();
+  for (const result::WhatIf& w : search.what_if) {
+    json.object(true).key("change").text(w.change).key("objective").number(w.objective).close();
+  }
+  const result::SearchCounts& c = search.counts;
+  json.close().key("counts").object(true);
+  json.key("candidates").integer(c.candidates).key("impossible").integer(c.impossible);
+  json.key("memory_pruned").integer(c.memory_pruned).key("time_pruned").integer(c.time_pruned);
+  json.key("simulated").integer(c.simulated).key("misfit").integer(c.misfit);
+  json.close().key("refusals").array();
+  for (const auto& [reason, count] : search.refusals) {
+    json.object(true).key("reason").text(reason).key("count").integer(count).close();
+  }
+  json.close().close();
+  return std::move(json).finish();
+}
+
+}  // namespace stepcast::report
