@@ -34,7 +34,8 @@ search::Objective objective_of(const std::string& name) {
   if (name == "cost") {
     return search::Objective::cost;
   }
-  throw option_fault("--objective", fmt::format("unknown objective '{}'; expected time or cost", name));
+  throw option_fault("--objective",
+                     fmt::format("unknown objective '{}'; expected time or cost", name));
 }
 
 // A path, or a name in configs/spaces.
@@ -71,8 +72,8 @@ int run(const Options& given) {
   if (!given.json.empty() && given.json != "-") {
     file = std::make_unique<OutputFile>("--json", given.json);
   }
-  const auto loader = [&](const std::vector<std::string>& more)
-      -> std::variant<job::Job, Infeasible> {
+  const auto loader =
+      [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
     std::vector<std::string> overrides = given.overrides;
     overrides.insert(overrides.end(), more.begin(), more.end());
     try {
@@ -89,9 +90,9 @@ int run(const Options& given) {
   if (file) {
     file->write(json);
   }
-  write_stdout("search", given.json == "-" ? json
-                                           : report::terminal(answer, terminal_colour(),
-                                                              terminal_width()));
+  write_stdout("search", given.json == "-"
+                             ? json
+                             : report::terminal(answer, terminal_colour(), terminal_width()));
   if (file) {
     file->commit();
   }

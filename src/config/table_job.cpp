@@ -325,6 +325,7 @@ const Table<Kernels>& kernels_table() {
              Words<LossKernel>{{{"eager", LossKernel::eager},
                                 {"fused", LossKernel::fused},
                                 {"chunked", LossKernel::chunked},
+                                {"chunk_list", LossKernel::chunk_list},
                                 {"vocab_parallel", LossKernel::vocab_parallel}},
                                {}},
              "The cross-entropy."),

@@ -187,15 +187,19 @@ const Table<System>& system_table() {
       boolean("fused_bias_dropout_add", &System::fused_bias_dropout_add,
               "Bias, dropout and residual are one kernel."),
       boolean("fused_rotary", &System::fused_rotary, "Rotary positions are one kernel."),
-      boolean("complex_rotary", &System::complex_rotary,
-              "Rotary embeddings multiply complex numbers, which torch.compile leaves to kernels of "
-              "their own."),
+      boolean(
+          "complex_rotary", &System::complex_rotary,
+          "Rotary embeddings multiply complex numbers, which torch.compile leaves to kernels of "
+          "their own."),
       boolean("packed_qkv", &System::packed_qkv,
               "One projection for queries, keys and values; Megatron's always is."),
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
               "The optimizer updates many tensors a kernel."),
+      boolean("foreach_optimizer", &System::foreach_optimizer,
+              "Every operation of AdamW's step runs over all tensors, with a list of temporaries "
+              "(torch's foreach); without it the step is one kernel a chunk."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,

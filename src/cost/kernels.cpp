@@ -116,6 +116,7 @@ struct Kernels::State {
   std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
   Overlap overlap;
   Launch launch;
+  Software software;
   AttentionDevice attention_device;
   double memory_bandwidth = 0;
   double l2 = 0;
@@ -403,6 +404,7 @@ Kernels::Kernels(const job::Device& device, const std::string& library,
   state_->load_grouped(files, library, curves);
   state_->load_copies(files, curves);
   state_->load_host(files, curves);
+  state_->software = read_software(calibration_dir);
   const MemoryCurve& stream = state_->memory[static_cast<int>(MemoryOp::copy)].curve;
   state_->attention_device = {sms_of(device), stream.share * state_->memory_bandwidth};
 }
@@ -582,6 +584,8 @@ Priced Kernels::copy(CopyDirection direction, bool pinned, Bytes bytes) const {
 }
 
 Overlap Kernels::overlap() const { return state_->overlap; }
+
+const Software& Kernels::software() const { return state_->software; }
 
 Launch Kernels::launch() const { return state_->launch; }
 

@@ -195,8 +195,8 @@ std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::
 
 // The programs of all ranks, as the site slows them.
 program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr) {
-  program::World world =
-      lower::build_world(p.plan, p.priced.topology, p.priced.prices, {.merge = merge, .recomputed = recomputed});
+  program::World world = lower::build_world(p.plan, p.priced.topology, p.priced.prices,
+                                            {.merge = merge, .recomputed = recomputed});
   if (p.site.has(cost::SiteParameter::overlap)) {
     if (const double factor = p.site.value(cost::SiteParameter::overlap); factor != 1) {
       scale_slowdowns(world, factor);
@@ -248,7 +248,8 @@ std::vector<Bytes> capacities(const Prepared& p, const std::optional<lower::Fold
   std::vector<Bytes> out(ranks);
   const std::size_t all = folded ? folded->class_of.size() : ranks;
   for (std::size_t r = 0; r < all; ++r) {
-    out[folded ? folded->class_of[r] : r] = usable_memory(p.priced.topology.device(static_cast<int>(r)));
+    out[folded ? folded->class_of[r] : r] =
+        usable_memory(p.priced.topology.device(static_cast<int>(r)));
   }
   return out;
 }
@@ -417,9 +418,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       {&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks, redone,
        &p.site, site_seconds, scattered, cost::structure_of(state_->structures, job.system.name)},
       report);
-    fill_host(job.cluster.node, p.priced.topology,
-              folded ? folded->class_of : std::vector<std::uint32_t>(),
-            timeline, report);
+  fill_host(job.cluster.node, p.priced.topology,
+            folded ? folded->class_of : std::vector<std::uint32_t>(), timeline, report);
   if (options.samples > 0) {
     std::mt19937_64 random(job.seed);
     std::normal_distribution<double> normal;
@@ -483,7 +483,8 @@ std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job
     return *why;
   }
   auto& p = std::get<Prepared>(prepared);
-  const auto units = lower::unit_times(p.plan, p.priced.topology, p.priced.prices, p.priced.topology.device(0));
+  const auto units =
+      lower::unit_times(p.plan, p.priced.topology, p.priced.prices, p.priced.topology.device(0));
   const lower::UnitTime& t = units.layer(model::layer_kind(job.model, job.model.layers / 2));
   const double s = to_seconds(t.forward + t.backward);
   double variance = 0;

@@ -317,6 +317,17 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
   switch (kind) {
     case Optimizer::adamw:
     case Optimizer::adamw_bf16:
+      if (system.fused_optimizer && system.foreach_optimizer) {
+        // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and
+        // addcmul, root, division, epsilon, update. The root is a list of its own.
+        constexpr int kOperations = 8;
+        const double moment = job::bytes_per_element(types.moments);
+        const double stepped = master > 0 ? master : parameter;
+        out.launches *= kOperations;
+        out.moved = elements * (4 * stepped + 14 * moment + 2 * gradient);
+        out.temporary = static_cast<std::int64_t>(elements * moment);
+      }
+      break;
     case Optimizer::sgd:
     case Optimizer::lion:
       break;

@@ -127,7 +127,9 @@ void PassBuilder::collective(Items& out, Role role, bool blocking, cost::Collect
   item.weight = weight_;
   item.label = context_.labels->id(label + " " + cost::to_string(op));
   item.price = context_.book->key(role, op, bytes);
-  item.kernels = kCollectiveLaunches;
+  // Events and waits between two streams, the work object and its watchdog's entry, NCCL's group
+  // calls.
+  item.kernels = static_cast<std::uint16_t>(context_.kernels->software().collective_launches);
   out.push_back(item);
 }
 

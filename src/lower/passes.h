@@ -132,13 +132,6 @@ struct Item {
   bool makes_gradient = false;
 };
 
-// What a collective costs the host through torch.distributed, in launches of a kernel: events and
-// waits between two streams, the work object and its watchdog's entry, NCCL's group calls. Forward
-// and backward of Megatron-LM's layers on A100 take 50 us of host time more for each tensor
-// collective (vTrain's single-node rows whose GPUs wait for the host, tensor 2 and 4 over tensor
-// 1), at 5 us a launch.
-inline constexpr std::uint16_t kCollectiveLaunches = 8;
-
 // A tensor of trained parameters, what buckets are filled with and optimizers step. Of a mixture of
 // experts: the weights of all its experts here, `elements` / (`rows` * `columns`) matrices.
 struct Array {

@@ -21,10 +21,6 @@ struct Recipe {
   int kernels = 1;
 };
 
-// MXFP8's cast scales rows and columns by 32 elements each, beside a kernel that lays the scales
-// out for the product, and takes this much longer than its bytes at a copy's rate: what llama3-8b
-// and 70b in mxfp8 take beyond their fp8 rows on B200, GB200 and GB300 (calibration/README.md).
-constexpr double kMxfp8Cast = 1.4;
 // torchao (v0.9, torchao/float8) makes the maximum, then casts; what a product wants along its sum
 // is copied from that (float8_ops.py: addmm_float8_unwrapped; roofline_utils.py counts the same
 // traffic). Without a compiler every step is a kernel: |x|, its maximum; the product with the scale
@@ -40,12 +36,8 @@ Recipe torchao_recipe(job::DType format, bool compiled, bool for_product, bool f
   return {times * (2 + job::bytes_per_element(format) * (1 + 1.0 / 16)), times};
 }
 
-// Scaling along columns, as the weight gradient wants it, by torchao under a compiler: 10 ps an
-// element on H100 and B200 alike (calibration/README.md, Fitted parameters).
-constexpr double kColumnCast = 10e-12;  // seconds
-
 // Scales: mxfp8 one byte for 32 elements, fp8_block four for 128, nvfp4 one for 16.
-Recipe recipe_of(job::DType format, double capability) {
+Recipe recipe_of(job::DType format, double capability, const cost::Software& software) {
   switch (format) {
     case job::DType::fp8:
       // Scaled by the tensor's maximum, which is read first. Before Blackwell products take
@@ -54,7 +46,9 @@ Recipe recipe_of(job::DType format, double capability) {
     case job::DType::fp8_block:
       return {2 + 2 * (1 + 4.0 / 128), 1};
     case job::DType::mxfp8:
-      return {kMxfp8Cast * (2 + 2 * (1 + 1.0 / 32)), 2};
+      // Rows and columns by 32 elements each, beside a kernel that lays the scales out for the
+      // product.
+      return {software.mxfp8_cast * (2 + 2 * (1 + 1.0 / 32)), 2};
     case job::DType::nvfp4:
       // The maximum first; then rows; then columns after a random Hadamard transform.
       return {2 + 2 * (2 + 0.5 + 1.0 / 16), 3};
@@ -102,7 +96,8 @@ void PassBuilder::cast(const std::string& label, Cast which, double elements, Ca
   const Recipe recipe = casts_twice()
                             ? torchao_recipe(gemm_dtype_, plan_.job.kernels.compile,
                                              which != Cast::input_again, for_weight_grad)
-                            : recipe_of(gemm_dtype_, plan_.job.cluster.device.compute_capability);
+                            : recipe_of(gemm_dtype_, plan_.job.cluster.device.compute_capability,
+                                        context_.kernels->software());
   const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
   if (bytes <= 0) {
     return;
@@ -110,7 +105,7 @@ void PassBuilder::cast(const std::string& label, Cast which, double elements, Ca
   const cost::Priced one = context_.kernels->memory(cost::MemoryOp::elementwise, Bytes(bytes));
   Time time = one.time * recipe.kernels;
   if (gemm_dtype_ == job::DType::fp8_block && casts_twice() && for_weight_grad) {
-    time = time + seconds(elements * kColumnCast);
+    time = time + seconds(elements * context_.kernels->software().column_cast);
   }
   kernel(out, {time, one.curve}, recipe.kernels, category, label + " cast", kMemoryBound);
 }

@@ -29,11 +29,6 @@ namespace {
 // (_pipelined_all_gather_and_consume: two).
 constexpr int kUserBufferStreams = 3;
 constexpr int kSymmetricStreams = 2;
-// What a chunk takes beside its product, on the compute stream: events between streams, the flags
-// that a neighbour's copy sets, a kernel's start and end that no other overlaps. Fitted to Llama-3
-// 70B and GPT-3 175B on H100 with 2048 to 8192 tokens a micro-batch (calibration/README.md). Inside
-// a graph chunks follow each other by its edges.
-constexpr Time kUserBufferStep{20'000'000};
 // Parts of a pipelined product (initialize_ub: num_splits 4).
 constexpr int kPipelineSplits = 4;
 
@@ -79,7 +74,9 @@ cost::Priced PassBuilder::chunk(const Operator& op, const model::Gemm& shape, co
   one.batch = streams;
   const cost::Priced priced = matrix(op, one, layout, false);
   const bool by_events = !symmetric && !plan_.job.kernels.cuda_graph;
-  return {priced.time / streams + (by_events ? kUserBufferStep : Time(0)), priced.curve};
+  return {
+      priced.time / streams + (by_events ? context_.kernels->software().user_buffer_step : Time(0)),
+      priced.curve};
 }
 
 bool PassBuilder::tensor_product(std::size_t i, const model::Gemm& shape, cost::Layout layout,

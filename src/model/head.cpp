@@ -66,6 +66,14 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "logits_grad", half_logits);
       op.gradient = Operator::Gradient::in_kept;
       break;
+    case job::LossKernel::chunk_list:
+      // Cross-entropy chunk by chunk of a list that its caller holds: only what log_softmax keeps
+      // of every chunk, and the fp32 copies of one.
+      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4 * static_cast<int>(loss_chunks),
+            4 * static_cast<int>(loss_chunks));
+      keep(op, "log_softmax", b.tensor(4 * logits));
+      op.forward_temporary = op.backward_temporary = Bytes(8 * ceil_div(logits, loss_chunks));
+      break;
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
       // do not outlive their chunk.
@@ -105,8 +113,8 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
   }
-  if (b.style.loss == job::LossKernel::fused) {
-    keep(project, "logits", half_logits);  // overwritten by their gradient
+  if (b.style.loss == job::LossKernel::fused || b.style.loss == job::LossKernel::chunk_list) {
+    keep(project, "logits", half_logits);  // fused: overwritten by their gradient
   }
   const Node node = b.add(std::move(project), {from});
   return b.add(cross_entropy(b, logits, half_logits), {node});

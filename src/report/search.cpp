@@ -86,13 +86,19 @@ std::string terminal(const Search& search, bool colour, int width) {
                    duration(search.best.step_time.high), percent(search.best.mfu),
                    gibibytes(search.best.peak.value),
                    gibibytes(static_cast<double>(search.best.capacity.count()))));
-  line(search.gap > 0 ? fmt::format("not proven: what was not looked at may be up to {:.2f} % better",
-                                    100 * search.gap)
-                      : std::string("optimal within the space"));
+  line(search.gap > 0
+           ? fmt::format("not proven: what was not looked at may be up to {:.2f} % better",
+                         100 * search.gap)
+           : std::string("optimal within the space"));
   line(counts_line(search.counts));
 
   using Align = TextTable::Align;
-  TextTable ranking({{"objective"}, {"to best"}, {"MFU"}, {"peak GiB"}, {"exposed"}, {"bubble"},
+  TextTable ranking({{"objective"},
+                     {"to best"},
+                     {"MFU"},
+                     {"peak GiB"},
+                     {"exposed"},
+                     {"bubble"},
                      {"strategy", Align::left}});
   for (const Strategy& s : search.ranking) {
     const auto share = [&](Time t) { return percent(to_seconds(t) / s.step_time.value); };

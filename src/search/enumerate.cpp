@@ -11,10 +11,10 @@ namespace {
 // So many candidates are kept for the engine; of more, those with the least bounds.
 constexpr std::size_t kKept = 1'000'000;
 
-const char* const kInnerKeys[] = {
-    "parallelism.tensor",           "parallelism.pipeline",          "parallelism.virtual_pipeline",
-    "parallelism.data",             "workload.micro_batch",          "parallelism.sequence_parallel",
-    "parallelism.sharding",         "memory.recompute"};
+const char* const kInnerKeys[] = {"parallelism.tensor",           "parallelism.pipeline",
+                                  "parallelism.virtual_pipeline", "parallelism.data",
+                                  "workload.micro_batch",         "parallelism.sequence_parallel",
+                                  "parallelism.sharding",         "memory.recompute"};
 
 bool is_inner(const std::string& key) {
   return std::find(std::begin(kInnerKeys), std::end(kInnerKeys), key) != std::end(kInnerKeys);
@@ -128,8 +128,8 @@ Inner inner_of(const Space& space, const job::Job& base, const std::vector<std::
       space, "parallelism.sequence_parallel", base,
       [](const job::Job& j) { return j.parallelism.sequence_parallel; }, with);
   out.sharding = choices<job::Sharding>(
-      space, "parallelism.sharding", base,
-      [](const job::Job& j) { return j.parallelism.sharding; }, with);
+      space, "parallelism.sharding", base, [](const job::Job& j) { return j.parallelism.sharding; },
+      with);
   out.recompute = choices<job::Recompute>(
       space, "memory.recompute", base, [](const job::Job& j) { return j.memory.recompute; }, with);
   return out;

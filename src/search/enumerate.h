@@ -17,7 +17,8 @@ struct Family {
   double gpus = 0;
 };
 
-// What a bound tells candidates apart by. A dimension that the space leaves out has no texts and the job's value.
+// What a bound tells candidates apart by. A dimension that the space leaves out has no texts and
+// the job's value.
 template <class T>
 struct Choices {
   std::string key;
@@ -40,7 +41,7 @@ struct Item {
   std::uint32_t family = 0;
   std::uint32_t index = 0;
   bool operator<(const Item& o) const {
-    return bound != o.bound ? bound < o.bound
+    return bound != o.bound     ? bound < o.bound
            : family != o.family ? family < o.family
                                 : index < o.index;
   }
@@ -60,7 +61,7 @@ struct Enumerated {
 };
 
 // `memory_limit`: candidates whose least memory lies above so many capacities are pruned.
-Enumerated enumerate(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
-                     double memory_limit);
+Enumerated enumerate(const Request& request, const JobLoader& loader,
+                     forecast::Forecaster& forecaster, double memory_limit);
 
 }  // namespace stepcast::search

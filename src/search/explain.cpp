@@ -29,7 +29,7 @@ std::vector<std::string> differing(const Strategy& of, const Strategy& from) {
 
 struct Part {
   const char* name;
-  Time Strategy::* time;
+  Time Strategy::*time;
 };
 constexpr Part kParts[] = {{"compute", &Strategy::compute},
                            {"recomputation", &Strategy::recompute},
@@ -71,26 +71,25 @@ Strategy strategy_of(const result::Report& report, const job::Job& job,
       *t /= stages;
     }
   }
-  out.other = seconds(report.step_time.value) - out.compute - out.recompute - out.exposed -
-              out.bubble;
+  out.other =
+      seconds(report.step_time.value) - out.compute - out.recompute - out.exposed - out.bubble;
   return out;
 }
 
 void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
              Objective objective) {
   const Strategy& best = search.best;
-  const auto second = std::find_if(
-      search.ranking.begin(), search.ranking.end(),
-      [&](const Strategy& s) { return s.overrides != best.overrides; });
+  const auto second =
+      std::find_if(search.ranking.begin(), search.ranking.end(),
+                   [&](const Strategy& s) { return s.overrides != best.overrides; });
   if (second != search.ranking.end()) {
-    const Part* most = &*std::max_element(
-        std::begin(kParts), std::end(kParts), [&](const Part& a, const Part& b) {
+    const Part* most =
+        &*std::max_element(std::begin(kParts), std::end(kParts), [&](const Part& a, const Part& b) {
           return (*second).*a.time - best.*a.time < (*second).*b.time - best.*b.time;
         });
     search.why = fmt::format(
         "the runner-up ({}) is {:.2f} % slower: {:+.1f} ms of {} are the most of it",
-        fmt::join(differing(*second, best), " "),
-        100 * (second->objective / best.objective - 1),
+        fmt::join(differing(*second, best), " "), 100 * (second->objective / best.objective - 1),
         to_seconds((*second).*most->time - best.*most->time) * 1e3, most->name);
   }
   auto loaded = loader(best.overrides);
@@ -102,8 +101,7 @@ void explain(result::Search& search, const JobLoader& loader, forecast::Forecast
   const auto ask = [&](const char* what, const job::Job& other) {
     const auto outcome = forecaster.forecast(other, {.allocator = forecast::Allocator::rule});
     if (const auto* report = std::get_if<result::Report>(&outcome)) {
-      search.what_if.push_back(
-          {what, objective_of(objective, report->step_time.value, best.gpus)});
+      search.what_if.push_back({what, objective_of(objective, report->step_time.value, best.gpus)});
     }
   };
   if (job->cluster.nodes > 1 && job->cluster.node.nic.count() > 0) {

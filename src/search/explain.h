@@ -1,4 +1,5 @@
-// What a reader of a search asks next: why the second best is slower, and what other hardware would bring.
+// What a reader of a search asks next: why the second best is slower, and what other hardware would
+// bring.
 #pragma once
 
 #include "stepcast/forecast/forecaster.h"

@@ -18,14 +18,14 @@ namespace {
 using result::Strategy;
 using Clock = std::chrono::steady_clock;
 
-// Candidates that the engine runs between two looks at the best so far: the same for every number of
-// threads, so that what is run is too.
+// Candidates that the engine runs between two looks at the best so far: the same for every number
+// of threads, so that what is run is too.
 constexpr std::size_t kBatch = 16;
 // Strategies beyond the GPU's memory are bounded as well, to say what more of it would bring.
 constexpr double kMoreMemory = 1.5;
 
-// What the engine found of a candidate. `exact`: its peak comes from the allocator's replay; else from
-// a rule of thumb, which is enough for one that is too slow or far too large anyway.
+// What the engine found of a candidate. `exact`: its peak comes from the allocator's replay; else
+// from a rule of thumb, which is enough for one that is too slow or far too large anyway.
 struct Outcome {
   Strategy strategy;
   bool ran = false;
@@ -238,8 +238,9 @@ result::Search search(const Request& request, const JobLoader& loader,
     }
     double unused = 0;
     if (const Outcome* more = runner.best_within(kMoreMemory * capacity, unused)) {
-      out.what_if.push_back({fmt::format("{:.0f} % more memory on each GPU", 100 * kMoreMemory - 100),
-                             more->strategy.objective});
+      out.what_if.push_back(
+          {fmt::format("{:.0f} % more memory on each GPU", 100 * kMoreMemory - 100),
+           more->strategy.objective});
     }
   }
   std::map<std::string, std::int64_t> refused(runner.all().refusals.begin(),

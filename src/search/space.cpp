@@ -115,17 +115,18 @@ Dimension read_dimension(const std::string& name, const Origin& origin, const Va
     }
     const std::string near = nearest(name, names);
     throw InputError(
-        {origin, fmt::format("unknown dimension '{}'; expected a key of the job such as "
-                             "parallelism.tensor{}",
-                             name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near))});
+        {origin,
+         fmt::format("unknown dimension '{}'; expected a key of the job such as "
+                     "parallelism.tensor{}",
+                     name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near))});
   }
   Dimension out{k != nullptr ? std::string(k->key) : name, {}, origin};
   const bool powers = is_rule(v, "powers");
   if (powers || is_rule(v, "divisors")) {
     const std::int64_t whole = k != nullptr ? whole_of(k->whole, job) : 0;
     if (whole == 0) {
-      throw InputError({v.origin, fmt::format("{} has no divisors; expected a list of values",
-                                              out.key)});
+      throw InputError(
+          {v.origin, fmt::format("{} has no divisors; expected a list of values", out.key)});
     }
     const std::int64_t most =
         v.kind == Value::Kind::map ? text::to_integer(v.entries.front().value) : whole;
@@ -154,8 +155,8 @@ Dimension read_dimension(const std::string& name, const Origin& origin, const Va
 // Whether one key lies inside the other, or both are one.
 bool overlap(std::string_view a, std::string_view b) {
   const auto within = [](std::string_view inner, std::string_view outer) {
-    return inner == outer || (inner.starts_with(outer) && inner.size() > outer.size() &&
-                              inner[outer.size()] == '.');
+    return inner == outer ||
+           (inner.starts_with(outer) && inner.size() > outer.size() && inner[outer.size()] == '.');
   };
   return within(a, b) || within(b, a);
 }
@@ -170,7 +171,8 @@ const Dimension* Space::find(const std::string& key) const {
 
 Space read_space(const Value& document, const job::Job& job) {
   if (document.kind != Value::Kind::map) {
-    throw InputError({document.origin, "a space is a map; expected 'tensor: [1, 2, 4, 8]' and so on"});
+    throw InputError(
+        {document.origin, "a space is a map; expected 'tensor: [1, 2, 4, 8]' and so on"});
   }
   Space out;
   std::vector<Fault> faults;

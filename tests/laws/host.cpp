@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "passes.h"
+#include "stepcast/cost/software.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/program/timeline.h"
 #include "support/lowered.h"
@@ -65,6 +66,8 @@ TEST_CASE("A host-bound step grows by a layer's overhead in every pass", "[laws]
 }
 
 TEST_CASE("A tensor collective takes the host several launches", "[laws]") {
+  const std::int64_t launches =
+      cost::read_software(text::data_directory() / "calibration").collective_launches;
   const support::Lowered l(job_with({"10 us", "0 us", 2}));
   const program::Program& p = l.world.programs[0];
   std::size_t at = 0;
@@ -78,7 +81,7 @@ TEST_CASE("A tensor collective takes the host several launches", "[laws]") {
       if (task.kind == program::TaskKind::collective &&
           task.category == program::Category::tensor && task.micro_batch == 1 &&
           op.duration != 10'000'000) {
-        CHECK(op.duration == 10'000'000 * std::int64_t{lower::kCollectiveLaunches});
+        CHECK(op.duration == 10'000'000 * launches);
         ++collectives;
       }
     }

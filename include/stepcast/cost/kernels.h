@@ -8,6 +8,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/cost/curve.h"
+#include "stepcast/cost/software.h"
 #include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 
@@ -96,6 +97,7 @@ class Kernels {
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
   Overlap overlap() const;
   Launch launch() const;
+  const Software& software() const;
   // What a site sustains over what the files hold (site.h): every rate that arithmetic bounds,
   // attention included.
   void scale_clock(double factor);

@@ -344,7 +344,9 @@ struct MoeRuntime {
 };
 
 enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };
-enum class LossKernel { eager, fused, chunked, vocab_parallel };
+// chunked: logits are made and dropped chunk by chunk. chunk_list: made chunk by chunk, all kept (litgpt's
+// lm_head_chunk_size).
+enum class LossKernel { eager, fused, chunked, chunk_list, vocab_parallel };
 
 struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
@@ -443,6 +445,7 @@ struct System {
   bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;      // multi-tensor Adam in few kernels
+  bool foreach_optimizer = false;   // torch's foreach: each operation of the step over all tensors, with temporaries
   bool transformer_engine = false;  // its GEMM workspace comes on top of cuBLAS's
   bool gradient_accumulation_fusion = false;  // wgrad GEMM adds into the fp32 main gradient
 

@@ -32,12 +32,12 @@ struct FrontPoint {
 };
 
 struct SearchCounts {
-  std::int64_t candidates = 0;      // of the space: all combinations
-  std::int64_t impossible = 0;      // sizes that do not divide, or that the system refuses
-  std::int64_t memory_pruned = 0;   // least memory above the capacity
-  std::int64_t time_pruned = 0;     // least time above the best found
+  std::int64_t candidates = 0;     // of the space: all combinations
+  std::int64_t impossible = 0;     // sizes that do not divide, or that the system refuses
+  std::int64_t memory_pruned = 0;  // least memory above the capacity
+  std::int64_t time_pruned = 0;    // least time above the best found
   std::int64_t simulated = 0;
-  std::int64_t misfit = 0;          // of the simulated: do not fit in memory
+  std::int64_t misfit = 0;  // of the simulated: do not fit in memory
 };
 
 struct WhatIf {
@@ -50,14 +50,14 @@ struct Search {
   std::string objective;  // time | cost
   bool found = false;
   Strategy best;
-  std::vector<Strategy> ranking;   // the best first, of those that fit
-  std::vector<FrontPoint> front;   // least memory first
-  double gap = 0;                  // (best - least bound left) / best; 0: optimal within the space
-  std::string why;                 // what the runner-up loses by
+  std::vector<Strategy> ranking;  // the best first, of those that fit
+  std::vector<FrontPoint> front;  // least memory first
+  double gap = 0;                 // (best - least bound left) / best; 0: optimal within the space
+  std::string why;                // what the runner-up loses by
   std::vector<WhatIf> what_if;
   SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;  // reason of impossible ones and how many
-  std::string nearest;  // nothing feasible: the constraint to relax, and by how much
+  std::string nearest;                                         // nothing feasible: the constraint to relax, and by how much
 };
 
 }  // namespace stepcast::result

@@ -36,7 +36,7 @@ struct Request {
   Objective objective = Objective::time;
   double time_limit = 0;  // seconds; 0: none. What is best by then is returned with the gap that is left
   int threads = 1;
-  int ranking = 10;  // strategies listed
+  int ranking = 10;                               // strategies listed
   std::vector<double> front = {0.25, 0.5, 0.75};  // shares of the GPU's memory of which the fastest is asked as well
   std::function<void(const Progress&)> progress;
 };
