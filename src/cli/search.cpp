@@ -34,8 +34,11 @@ search::Objective objective_of(const std::string& name) {
   if (name == "cost") {
     return search::Objective::cost;
   }
+  if (name == "energy") {
+    return search::Objective::energy;
+  }
   throw option_fault("--objective",
-                     fmt::format("unknown objective '{}'; expected time or cost", name));
+                     fmt::format("unknown objective '{}'; expected time, cost or energy", name));
 }
 
 // A path, or a name in configs/spaces.
@@ -115,7 +118,8 @@ Run add_search(CLI::App& app) {
                  "one dimension in place of the space's: tensor=1,2,4 or pipeline=divisors")
       ->type_name("KEY=VALUES")
       ->allow_extra_args(false);
-  app.add_option("--objective", given->objective, "time | cost (GPU-seconds)")
+  app.add_option("--objective", given->objective,
+                 "time | cost (GPU-seconds) | energy (rated power of all GPUs)")
       ->type_name("NAME")
       ->capture_default_str();
   app.add_option("--time-limit", given->time_limit,

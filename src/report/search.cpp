@@ -27,8 +27,9 @@ std::string brief(const std::vector<std::string>& overrides) {
 }
 
 std::string objective_text(const Search& s, double objective) {
-  return s.objective == "cost" ? fmt::format("{} GPU-s", significant(objective, 4))
-                               : duration(objective);
+  return s.objective == "cost"     ? fmt::format("{} GPU-s", significant(objective, 4))
+         : s.objective == "energy" ? fmt::format("{} MJ", significant(objective * 1e-6, 4))
+                                   : duration(objective);
 }
 
 std::string slower(const Search& s, const Strategy& one) {

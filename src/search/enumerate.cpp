@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <map>
 
+#include "objective.h"
+
 namespace stepcast::search {
 namespace {
 
@@ -245,6 +247,11 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
       combinations *= is_inner(d.key) ? static_cast<std::int64_t>(d.values.size()) : 1;
     }
     out.counts.candidates += combinations;
+    if (base && per_second(request.objective, base->cluster) <= 0) {
+      why = {"objective",
+             fmt::format("{} states no power, which energy needs", base->cluster.device.name)};
+      base.reset();
+    }
     auto bounds = base ? forecaster.bounds(*base)
                        : std::variant<forecast::Forecaster::Bounds, Infeasible>(why);
     if (auto* b = std::get_if<forecast::Forecaster::Bounds>(&bounds)) {
@@ -254,7 +261,7 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
       out.inner.push_back(inner_of(space, *base, probe, loader));
       const auto capacity = static_cast<double>(b->capacity.count());
       out.capacity = std::max(out.capacity, capacity);
-      const double per_second = request.objective == Objective::cost ? ranks : 1.0;
+      const double rate = per_second(request.objective, base->cluster);
       const int grid_ranks = ranks / std::max(1, base->parallelism.context);
       const std::int64_t walked =
           walk(out.inner.back(), grid_ranks, [&](std::uint32_t index, const bound::Candidate& c) {
@@ -269,7 +276,7 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
               ++out.counts.memory_pruned;
               return;
             }
-            out.items.push_back({to_seconds(least.step) * per_second, memory, family, index});
+            out.items.push_back({to_seconds(least.step) * rate, memory, family, index});
             if (out.items.size() >= 2 * kKept) {
               trim(out);
             }

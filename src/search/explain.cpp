@@ -7,14 +7,12 @@
 #include <cmath>
 #include <iterator>
 
+#include "objective.h"
+
 namespace stepcast::search {
 namespace {
 
 using result::Strategy;
-
-double objective_of(Objective objective, double step, double gpus) {
-  return objective == Objective::cost ? step * gpus : step;
-}
 
 // Overrides of one that the other has differently.
 std::vector<std::string> differing(const Strategy& of, const Strategy& from) {
@@ -58,7 +56,7 @@ Strategy strategy_of(const result::Report& report, const job::Job& job,
   out.gpus = job.cluster.ranks();
   out.bubble_fraction = report.bubble_fraction;
   out.fits = report.fits;
-  out.objective = objective_of(objective, report.step_time.value, out.gpus);
+  out.objective = report.step_time.value * per_second(objective, job.cluster);
   const auto stages = static_cast<std::int64_t>(report.breakdown.size());
   for (const auto& s : report.breakdown) {
     out.compute += s.compute + s.slowdown;
@@ -101,7 +99,8 @@ void explain(result::Search& search, const JobLoader& loader, forecast::Forecast
   const auto ask = [&](const char* what, const job::Job& other) {
     const auto outcome = forecaster.forecast(other, {.allocator = forecast::Allocator::rule});
     if (const auto* report = std::get_if<result::Report>(&outcome)) {
-      search.what_if.push_back({what, objective_of(objective, report->step_time.value, best.gpus)});
+      search.what_if.push_back(
+          {what, report->step_time.value * per_second(objective, other.cluster)});
     }
   };
   if (job->cluster.nodes > 1 && job->cluster.node.nic.count() > 0) {

@@ -11,6 +11,7 @@
 
 #include "enumerate.h"
 #include "explain.h"
+#include "objective.h"
 
 namespace stepcast::search {
 namespace {
@@ -217,7 +218,7 @@ result::Search search(const Request& request, const JobLoader& loader,
                       const std::filesystem::path& data_directory) {
   Runner runner(request, loader, data_directory);
   result::Search out;
-  out.objective = request.objective == Objective::time ? "time" : "cost";
+  out.objective = to_string(request.objective);
   const double capacity = runner.all().capacity;
   double left = 0;
   const Outcome* best = runner.best_within(capacity, left);

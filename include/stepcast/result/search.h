@@ -19,7 +19,7 @@ struct Strategy {
   Bytes capacity;
   double mfu = 0;
   double gpus = 0;
-  double objective = 0;  // seconds, GPU-seconds a step
+  double objective = 0;  // seconds, GPU-seconds or joules a step
   double bubble_fraction = 0;
   bool fits = false;
   Time compute{0}, recompute{0}, exposed{0}, bubble{0}, other{0};  // mean over stages; add up to the step
@@ -47,7 +47,7 @@ struct WhatIf {
 
 struct Search {
   std::string title;      // of the job: "llama-3-70b on 64 x dgx-h100"
-  std::string objective;  // time | cost
+  std::string objective;  // time | cost | energy
   bool found = false;
   Strategy best;
   std::vector<Strategy> ranking;  // the best first, of those that fit

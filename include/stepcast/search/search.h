@@ -20,8 +20,9 @@ namespace stepcast::search {
 using JobLoader = std::function<std::variant<job::Job, Infeasible>(const std::vector<std::string>& overrides)>;
 
 enum class Objective {
-  time,  // seconds of a step
-  cost,  // GPU-seconds of a step: clusters of unlike sizes compare by what they burn
+  time,    // seconds of a step
+  cost,    // GPU-seconds of a step: clusters of unlike sizes compare by what they burn
+  energy,  // joules of a step: all GPUs at their devices' rated power, busy or not
 };
 
 struct Progress {
