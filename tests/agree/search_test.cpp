@@ -1,0 +1,161 @@
+// A search against the slow way: every combination of a small space through the event engine.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "catch.hpp"
+#include "search/enumerate.h"
+#include "support/search_space.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr int kSpaces = 14;
+
+struct Engine {
+  double step = 0;       // seconds
+  double allocated = 0;  // bytes, of the fullest stage
+};
+
+// Nothing: it is refused.
+std::optional<Engine> engine(forecast::Forecaster& forecaster, const search::JobLoader& loader,
+                             const std::vector<std::string>& overrides) {
+  const auto loaded = loader(overrides);
+  const auto* job = std::get_if<job::Job>(&loaded);
+  if (job == nullptr) {
+    return std::nullopt;
+  }
+  const auto outcome = forecaster.forecast(*job, {.allocator = forecast::Allocator::rule});
+  const auto* report = std::get_if<result::Report>(&outcome);
+  if (report == nullptr) {
+    return std::nullopt;
+  }
+  Engine out{report->step_time.value, 0};
+  for (const auto& stage : report->memory) {
+    out.allocated = std::max(out.allocated, static_cast<double>(stage.allocated.count()));
+  }
+  return out;
+}
+
+}  // namespace
+
+TEST_CASE("Of every combination the bound is at most what the engine finds, in time and in memory",
+          "[agree]") {
+  std::mt19937 random(20261122);
+  int judged = 0;
+  double bounds = 0, steps = 0;
+  for (int n = 0; n < kSpaces; ++n) {
+    const test::DrawnSpace drawn = test::draw_space(random);
+    const search::JobLoader loader = test::loader_of(drawn.job);
+    search::Request request;
+    request.space = test::space_of(drawn.space, drawn.job);
+    forecast::Forecaster forecaster(text::data_directory());
+    const search::Enumerated all =
+        search::enumerate(request, loader, forecaster, std::numeric_limits<double>::infinity());
+    std::map<std::set<std::string>, const search::Item*> items;
+    for (const search::Item& item : all.items) {
+      const auto overrides = all.overrides(item);
+      items[{overrides.begin(), overrides.end()}] = &item;
+    }
+    REQUIRE(items.size() == all.items.size());
+    std::int64_t combinations = 0;
+    test::each_combination(request.space, [&](const std::vector<std::string>& overrides) {
+      ++combinations;
+      const auto found = engine(forecaster, loader, overrides);
+      if (!found) {
+        return;
+      }
+      INFO("space " << n << "\n"
+                    << drawn.job << drawn.space << fmt::format("{}", fmt::join(overrides, " ")));
+      const auto at = items.find({overrides.begin(), overrides.end()});
+      if (at == items.end()) {
+        FAIL("the engine runs it, the bound calls it impossible");
+      }
+      ++judged;
+      CHECK(at->second->bound <= found->step);
+      bounds += at->second->bound;
+      steps += found->step;
+      CHECK(at->second->memory <= found->allocated);
+    });
+    CHECK(combinations == all.counts.candidates);
+  }
+  CHECK(judged > 150);
+  CHECK(bounds > 0.2 * steps);  // a bound of nothing would be admissible as well
+}
+
+TEST_CASE("The answer is that of brute force with the event engine", "[agree]") {
+  const char* dense =
+      "model: {layers: 8, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+      "32000}\n"
+      "cluster: {use: dgx-a100, nodes: 2, device: {memory: 5 GB, usable_memory: 5 GB}}\n"
+      "system: megatron-lm\n"
+      "workload: {sequence_length: 2048, global_batch: 32}\n";
+  const char* experts =
+      "model: {layers: 4, hidden: 1024, heads: 16, kv_heads: 16, head_dim: 64, ffn: 4096, vocab: "
+      "32000, gated_mlp: true, norm: rms, positions: rotary, moe: {experts: 8, topk: 2, ffn: "
+      "2048}}\n"
+      "cluster: {use: dgx-h100, nodes: 2}\n"
+      "system: megatron-lm\n"
+      "workload: {sequence_length: 2048, global_batch: 32}\n";
+  const auto [job, space, objective] = GENERATE_COPY(
+      std::tuple(dense,
+                 "tensor: [1, 2, 4]\npipeline: [1, 2, 4]\nmicro_batch: [1, 2]\n"
+                 "recompute: [none, selective, full]\nsharding: [none, zero1]\n",
+                 search::Objective::time),
+      std::tuple(dense,
+                 "pipeline: [2, 4]\nvirtual_pipeline: [1, 2]\ncontext: [1, 2]\n"
+                 "recompute: [none, {block: 1}, {every: 2}]\ncluster.nodes: [1, 2]\n"
+                 "layers_per_stage: [[3, 5], [2, 2, 2, 2]]\n",
+                 search::Objective::cost),
+      std::tuple(experts,
+                 "tensor: [1, 2]\nexpert: [1, 2, 8]\nexpert_tensor: [1, 2]\npipeline: [1, 2]\n"
+                 "schedule: [1f1b, gpipe]\nsharding: zero1\nmicro_batch: [1, 2]\n",
+                 search::Objective::energy));
+  const search::JobLoader loader = test::loader_of(job);
+  search::Request request;
+  request.space = test::space_of(space, job);
+  request.objective = objective;
+  request.front.clear();
+  const result::Search answer = search::search(request, loader, text::data_directory());
+  REQUIRE(answer.found);
+  CHECK(answer.gap == 0);
+
+  forecast::Forecaster forecaster(text::data_directory());
+  double best = std::numeric_limits<double>::infinity();
+  double answered = 0;
+  int misfits = 0;
+  test::each_combination(request.space, [&](const std::vector<std::string>& overrides) {
+    const auto loaded = loader(overrides);
+    const auto* one = std::get_if<job::Job>(&loaded);
+    if (one == nullptr) {
+      return;
+    }
+    const auto outcome = forecaster.forecast(*one);
+    const auto* report = std::get_if<result::Report>(&outcome);
+    if (report == nullptr) {
+      return;
+    }
+    misfits += report->fits ? 0 : 1;
+    if (!report->fits) {
+      return;
+    }
+    const double ranks = one->cluster.ranks();
+    const double value = report->step_time.value * (objective == search::Objective::time ? 1
+                                                    : objective == search::Objective::cost
+                                                        ? ranks
+                                                        : 700 * ranks);  // W, an H100
+    best = std::min(best, value);
+    const std::set<std::string> mine(overrides.begin(), overrides.end());
+    if (mine == std::set<std::string>(answer.best.overrides.begin(), answer.best.overrides.end())) {
+      answered = value;
+    }
+  });
+  CHECK((misfits > 0) == (objective == search::Objective::time));  // memory decides there
+  CHECK(answered == Approx(best).epsilon(1e-12));
+  CHECK(answer.best.objective == Approx(best).epsilon(1e-12));
+}
