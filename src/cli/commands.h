@@ -21,6 +21,7 @@ Run add_calibrate(CLI::App& app);
 Run add_calibrate_nccl(CLI::App& app);
 Run add_calibrate_gpu(CLI::App& app);
 Run add_calibrate_runs(CLI::App& app);
+Run add_goodput(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_memory(CLI::App& app);
 Run add_schedule(CLI::App& app);

@@ -36,6 +36,7 @@ constexpr Subcommand subcommands[] = {
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
+    {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
     {"compare", "forecast one job under many training systems", add_compare},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };

@@ -20,9 +20,7 @@ double per_second(Objective objective, const job::Cluster& cluster) {
 }
 
 const char* to_string(Objective objective) {
-  return objective == Objective::cost     ? "cost"
-         : objective == Objective::energy ? "energy"
-                                          : "time";
+  return objective == Objective::cost ? "cost" : objective == Objective::energy ? "energy" : "time";
 }
 
 }  // namespace stepcast::search

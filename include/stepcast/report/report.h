@@ -9,6 +9,7 @@
 #include "stepcast/result/collective.h"
 #include "stepcast/result/compare.h"
 #include "stepcast/result/explanation.h"
+#include "stepcast/result/goodput.h"
 #include "stepcast/result/kernel_calibration.h"
 #include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
@@ -69,6 +70,10 @@ std::string svg(const result::Comparison& comparison);
 // The best strategy, its rivals, and what stands between them: text and JSON.
 std::string terminal(const result::Search& search, bool colour, int width = 100);
 std::string json(const result::Search& search);
+
+// A long run with failures: shares of its wall clock, as text and JSON.
+std::string terminal(const result::Goodput& goodput, bool colour, int width = 100);
+std::string json(const result::Goodput& goodput);
 
 // What training systems run, beside the survey's marks; and one of them with its defaults and limits.
 std::string terminal(const std::vector<result::SystemSummary>& systems, bool colour, int width = 100);

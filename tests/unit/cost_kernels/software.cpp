@@ -38,8 +38,9 @@ std::string refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("constants of software have units, and are neutral where nothing states them") {
-  const Folder folder("column_cast_ps: {value: 10, source: rows}\n"
-                      "user_buffer_step_us: {value: 20, source: rows}\n");
+  const Folder folder(
+      "column_cast_ps: {value: 10, source: rows}\n"
+      "user_buffer_step_us: {value: 20, source: rows}\n");
   const cost::Software s = cost::read_software(folder.path);
   CHECK(s.column_cast == Approx(1e-11));
   CHECK(s.user_buffer_step == seconds(20e-6));

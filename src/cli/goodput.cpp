@@ -1,0 +1,125 @@
+// simulate goodput: what failures and checkpoints leave of a long run.
+#include "stepcast/planner/goodput.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string operations = "default";
+  std::string duration = "30 d";
+  std::string interval = "auto";
+  std::string runs = "200";
+  std::string seed = "1";
+  std::string json;
+};
+
+// A path, or a name in configs/operations.
+std::filesystem::path operations_file(const std::string& name) {
+  const std::filesystem::path preset =
+      text::data_directory() / "configs" / "operations" / (name + ".yaml");
+  return std::filesystem::exists(preset) ? preset : std::filesystem::path(name);
+}
+
+planner::Seconds time_option(const char* option, const std::string& text) {
+  try {
+    const double s = to_seconds(parse_time(text));
+    if (s > 0) {
+      return planner::Seconds(s);
+    }
+  } catch (const std::invalid_argument& error) {
+    throw option_fault(option, error.what());
+  }
+  throw option_fault(option, fmt::format("'{}'; expected a time above zero, such as 30 d", text));
+}
+
+int run(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  const config::Loaded loaded = config::load(given.config, given.overrides);
+  const planner::Operations operations =
+      planner::read_operations(operations_file(given.operations));
+  planner::GoodputRequest request;
+  request.duration = time_option("--duration", given.duration);
+  if (given.interval != "auto") {
+    request.interval = time_option("--interval", given.interval);
+  }
+  request.runs = integer_option("--runs", given.runs, 1);
+  request.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
+  std::unique_ptr<OutputFile> file;
+  if (!given.json.empty() && given.json != "-") {
+    file = std::make_unique<OutputFile>("--json", given.json);
+  }
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto outcome = forecaster.forecast(loaded.job);
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    throw option_fault("--config", fmt::format("{}: {}", why->key, why->reason));
+  }
+  const auto& report = std::get<result::Report>(outcome);
+  if (!report.fits) {
+    write_stderr("the job does not fit in memory: goodput of a step that cannot run\n");
+  }
+  const result::Goodput found = planner::goodput(loaded.job, report, operations, request);
+  const std::string json = report::json(found);
+  if (file) {
+    file->write(json);
+  }
+  write_stdout("goodput", given.json == "-"
+                              ? json
+                              : report::terminal(found, terminal_colour(), terminal_width()));
+  if (file) {
+    file->commit();
+  }
+  return report.fits ? done : cannot_run;
+}
+
+}  // namespace
+
+Run add_goodput(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given->overrides, "override a key, as often as needed")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--operations", given->operations,
+                 "what fails, checkpoints, repairs: a path, or a name in configs/operations")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.add_option("--duration", given->duration, "wall clock of a run")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--interval", given->interval, "training between two checkpoints, or auto: the best")
+      ->type_name("TIME")
+      ->capture_default_str();
+  app.add_option("--runs", given->runs, "runs that are simulated")
+      ->type_name("N")
+      ->capture_default_str();
+  app.add_option("--seed", given->seed, "of the failures")->type_name("N")->capture_default_str();
+  app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Examples:\n"
+      "  simulate goodput --config llama405b --duration 54d\n"
+      "  simulate goodput --config llama70b --interval 30min --operations my-cluster.yaml\n"
+      "Exit status: 0 done; 1 the job does not fit in memory; 2 bad input.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli
