@@ -105,7 +105,8 @@ Run add_goodput(CLI::App& app) {
   app.add_option("--duration", given->duration, "wall clock of a run")
       ->type_name("TIME")
       ->capture_default_str();
-  app.add_option("--interval", given->interval, "training between two checkpoints, or auto: the best")
+  app.add_option("--interval", given->interval,
+                 "training between two checkpoints, or auto: the best")
       ->type_name("TIME")
       ->capture_default_str();
   app.add_option("--runs", given->runs, "runs that are simulated")

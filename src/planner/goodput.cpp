@@ -34,9 +34,9 @@ double count_of(Component c, const Campaign& campaign) {
 
 // Where the wall clock goes.
 enum class Loss { checkpoint, redone, down, repair, slow, data };
-constexpr std::array<const char*, 6> kLosses = {
-    "checkpoints",        "work done again",      "detection and restart",
-    "waiting for repair", "slowed by stragglers", "waiting for data"};
+constexpr std::array<const char*, 6> kLosses = {"checkpoints",           "work done again",
+                                                "detection and restart", "waiting for repair",
+                                                "slowed by stragglers",  "waiting for data"};
 
 struct Ledger {
   double trained = 0;  // seconds of steps, kept
@@ -212,8 +212,8 @@ class Run {
   double pause_ = 0, durable_ = 0, down_ = 0, restart_ = 0, data_ = 0;
   double failure_ = 0, hardware_ = 0, straggler_ = 0;  // a second
   double now_ = 0, next_failure_ = 0, next_straggler_ = 0, slow_until_ = 0;
-  double fresh_ = 0;     // seconds of steps since the last checkpoint's pause
-  double pending_ = 0;   // in a checkpoint that is not safe before `pending_at_`
+  double fresh_ = 0;    // seconds of steps since the last checkpoint's pause
+  double pending_ = 0;  // in a checkpoint that is not safe before `pending_at_`
   double pending_at_ = 0;
   double safe_ = 0;
   std::priority_queue<double, std::vector<double>, std::greater<>> repairs_;
@@ -221,7 +221,8 @@ class Run {
 };
 
 result::Estimate spread(std::vector<double> values) {
-  const double mean = std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
+  const double mean =
+      std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
   std::sort(values.begin(), values.end());
   const auto at = [&](double q) {
     return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
@@ -238,14 +239,15 @@ double checkpoint_bytes(const job::Job& job) {
     width += job::bytes_per_element(*m.dtypes.master);
   }
   // Adafactor's rows and columns are next to nothing.
-  const double moments = m.optimizer == job::Optimizer::sgd
-                             ? (m.momentum > 0 ? 1 : 0)
-                         : m.optimizer == job::Optimizer::lion || m.optimizer == job::Optimizer::muon ? 1
-                         : m.optimizer == job::Optimizer::adafactor                                   ? 0
-                                                                                                      : 2;
-  const double moment = m.optimizer == job::Optimizer::adamw_8bit   ? 1
-                        : m.optimizer == job::Optimizer::adamw_bf16 ? 2
-                                                                    : job::bytes_per_element(m.dtypes.moments);
+  const double moments =
+      m.optimizer == job::Optimizer::sgd ? (m.momentum > 0 ? 1 : 0)
+      : m.optimizer == job::Optimizer::lion || m.optimizer == job::Optimizer::muon ? 1
+      : m.optimizer == job::Optimizer::adafactor                                   ? 0
+                                                                                   : 2;
+  const double moment = m.optimizer == job::Optimizer::adamw_8bit ? 1
+                        : m.optimizer == job::Optimizer::adamw_bf16
+                            ? 2
+                            : job::bytes_per_element(m.dtypes.moments);
   return static_cast<double>(model::count_parameters(job.model).total) * (width + moments * moment);
 }
 
@@ -270,7 +272,9 @@ double failures_per_hour(const Operations& o, const Campaign& c) {
   return sum;
 }
 
-Seconds young_interval(Seconds pause, Seconds mean) { return Seconds(std::sqrt(2 * pause.count() * mean.count())); }
+Seconds young_interval(Seconds pause, Seconds mean) {
+  return Seconds(std::sqrt(2 * pause.count() * mean.count()));
+}
 
 Seconds daly_interval(Seconds pause, Seconds mean) {
   const double c = pause.count(), m = mean.count();
@@ -322,7 +326,8 @@ Seconds best_interval(const Operations& o, const Campaign& c) {
   return Seconds(std::exp((a + b) / 2));
 }
 
-result::Goodput simulate_runs(const Operations& o, const Campaign& c, const GoodputRequest& request) {
+result::Goodput simulate_runs(const Operations& o, const Campaign& c,
+                              const GoodputRequest& request) {
   STEPCAST_CHECK(request.runs > 0 && request.duration.count() > 0, "no runs to simulate");
   result::Goodput out;
   const CheckpointTimes t = checkpoint_times(o, c);
@@ -358,7 +363,8 @@ result::Goodput simulate_runs(const Operations& o, const Campaign& c, const Good
     out.losses.emplace_back(kLosses[i], lost[i]);
   }
   for (const FailureKind& f : o.failures) {
-    out.failures.emplace_back(f.name, f.per_hour * count_of(f.of, c) / kHour * request.duration.count());
+    out.failures.emplace_back(f.name,
+                              f.per_hour * count_of(f.of, c) / kHour * request.duration.count());
   }
   std::stable_sort(out.failures.begin(), out.failures.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
@@ -382,7 +388,8 @@ result::Goodput goodput(const job::Job& job, const result::Report& report, const
                         t.high * all * out.effective.high};
   if (job.workload.tokens) {
     const double n = *job.workload.tokens;
-    out.training_days = {n / out.tokens_per_day.value, n / out.tokens_per_day.high, n / out.tokens_per_day.low};
+    out.training_days = {n / out.tokens_per_day.value, n / out.tokens_per_day.high,
+                         n / out.tokens_per_day.low};
   }
   return out;
 }

@@ -32,7 +32,8 @@ class Reader {
         for (const auto& [name, read] : fields) {
           names.push_back(name);
         }
-        fault(entry.origin, fmt::format("unknown key '{}' of {}; expected {}", entry.key, what, fmt::join(names, ", ")));
+        fault(entry.origin, fmt::format("unknown key '{}' of {}; expected {}", entry.key, what,
+                                        fmt::join(names, ", ")));
         continue;
       }
       try {
@@ -70,17 +71,22 @@ class Reader {
   }
 
   Component component(const Value& v) {
-    const std::map<std::string, Component> names = {
-        {"gpu", Component::gpu}, {"nic", Component::nic}, {"node", Component::node}, {"job", Component::job}};
+    const std::map<std::string, Component> names = {{"gpu", Component::gpu},
+                                                    {"nic", Component::nic},
+                                                    {"node", Component::node},
+                                                    {"job", Component::job}};
     const auto at = names.find(text::to_string(v));
     if (at == names.end()) {
-      fault(v.origin, fmt::format("'{}' is no component; expected gpu, nic, node or job", v.scalar));
+      fault(v.origin,
+            fmt::format("'{}' is no component; expected gpu, nic, node or job", v.scalar));
       return Component::job;
     }
     return at->second;
   }
 
-  void fault(const Origin& where, std::string message) { faults_.push_back({where, std::move(message)}); }
+  void fault(const Origin& where, std::string message) {
+    faults_.push_back({where, std::move(message)});
+  }
   void done() {
     if (!faults_.empty()) {
       throw InputError(std::move(faults_));
@@ -141,8 +147,10 @@ Operations read_operations(const std::filesystem::path& file) {
           }},
          {"stragglers", [&](const Value& v) {
             r.map(v, "stragglers",
-                  {{"per_hour", [&](const Value& x) { o.stragglers.per_hour = r.number(x, 0, "per_hour"); }},
-                   {"slowdown", [&](const Value& x) { o.stragglers.slowdown = r.number(x, 1, "slowdown"); }},
+                  {{"per_hour",
+                    [&](const Value& x) { o.stragglers.per_hour = r.number(x, 0, "per_hour"); }},
+                   {"slowdown",
+                    [&](const Value& x) { o.stragglers.slowdown = r.number(x, 1, "slowdown"); }},
                    {"detection", [&](const Value& x) { o.stragglers.detection = r.time(x); }}});
           }}});
   r.done();

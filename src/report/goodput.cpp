@@ -45,14 +45,15 @@ std::string terminal(const Goodput& g, bool colour, int width) {
                    significant(g.days, 4)));
   line(fmt::format("{} interruptions, one in {}; operations: {}", span(g.interruptions, ""),
                    wall_clock(g.mean_time_between_failures), g.operations));
-  line(fmt::format("a checkpoint of {} every {} of training{}: training stands for {}, safe after {}, "
-                   "read back in {}",
-                   data_size(g.checkpoint_bytes), wall_clock(g.interval),
-                   g.chosen ? " (the best interval)" : "", duration(g.pause), duration(g.durable),
-                   duration(g.load)));
-  line(fmt::format("{} billion tokens a day", span({g.tokens_per_day.value * 1e-9, g.tokens_per_day.low * 1e-9,
-                                                    g.tokens_per_day.high * 1e-9},
-                                                   "")));
+  line(fmt::format(
+      "a checkpoint of {} every {} of training{}: training stands for {}, safe after {}, "
+      "read back in {}",
+      data_size(g.checkpoint_bytes), wall_clock(g.interval), g.chosen ? " (the best interval)" : "",
+      duration(g.pause), duration(g.durable), duration(g.load)));
+  line(fmt::format("{} billion tokens a day",
+                   span({g.tokens_per_day.value * 1e-9, g.tokens_per_day.low * 1e-9,
+                         g.tokens_per_day.high * 1e-9},
+                        "")));
   if (g.training_days.value > 0) {
     line(fmt::format("the whole run: {}", span(g.training_days, " days")));
   }
@@ -88,7 +89,13 @@ std::string json(const Goodput& g) {
   json.key("checkpoint").object(true).key("bytes").number(g.checkpoint_bytes);
   json.key("interval").number(g.interval).key("chosen").boolean(g.chosen);
   json.key("young").number(g.young).key("daly").number(g.daly);
-  json.key("pause").number(g.pause).key("durable").number(g.durable).key("load").number(g.load).close();
+  json.key("pause")
+      .number(g.pause)
+      .key("durable")
+      .number(g.durable)
+      .key("load")
+      .number(g.load)
+      .close();
   json.key("mean_time_between_failures").number(g.mean_time_between_failures);
   const auto list = [&](const char* key, const auto& entries) {
     json.key(key).object(true);

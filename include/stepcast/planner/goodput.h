@@ -41,10 +41,10 @@ struct Stragglers {
 struct Operations {
   std::string name;
   std::vector<FailureKind> failures;
-  Seconds detection{0};  // from a failure until the job is stopped
-  Seconds restart{0};    // scheduling, processes, communicators, warm-up
-  Seconds repair{0};     // of a node, which is a spare from then on
-  int spares = 0;        // nodes
+  Seconds detection{0};       // from a failure until the job is stopped
+  Seconds restart{0};         // scheduling, processes, communicators, warm-up
+  Seconds repair{0};          // of a node, which is a spare from then on
+  int spares = 0;             // nodes
   Bandwidth storage{0};       // of the whole file system, writing and reading
   Bandwidth node_storage{0};  // of one node to it
   Bandwidth snapshot{0};      // of one GPU into host memory, where checkpoints are written behind training

@@ -45,8 +45,10 @@ TEST_CASE("the best interval is Young's and Daly's where checkpoints are short")
     for (const double pause : {2.0, 20.0}) {
       const auto o = plain(Seconds(mean), Seconds(pause));
       const double best = planner::best_interval(o, campaign()).count();
-      CHECK(best == Approx(planner::daly_interval(Seconds(pause), Seconds(mean)).count()).epsilon(0.02));
-      CHECK(best == Approx(planner::young_interval(Seconds(pause), Seconds(mean)).count()).epsilon(0.02));
+      CHECK(best ==
+            Approx(planner::daly_interval(Seconds(pause), Seconds(mean)).count()).epsilon(0.02));
+      CHECK(best ==
+            Approx(planner::young_interval(Seconds(pause), Seconds(mean)).count()).epsilon(0.02));
     }
   }
 }
@@ -112,13 +114,17 @@ TEST_CASE("spare nodes end the wait for repairs") {
 TEST_CASE("a straggler slows every step until it is found") {
   planner::Operations o;
   o.stragglers = {1 / 100.0, 1.25, Seconds(10 * 3600.0)};
-  const result::Goodput g = planner::simulate_runs(o, campaign(), {.duration = Seconds(400 * 86400.0)});
+  const result::Goodput g =
+      planner::simulate_runs(o, campaign(), {.duration = Seconds(400 * 86400.0)});
   // In 110 hours ten are slow: of those 1 - 1 / 1.25 is lost.
   CHECK(g.losses[4].second == Approx(10.0 / 110 * 0.2).epsilon(0.02));
 }
 
-TEST_CASE("Llama 3's 54 days: its published rates give its interruptions and its effective training time") {
-  const auto o = planner::read_operations(text::data_directory() / "configs" / "operations" / "default.yaml");
+TEST_CASE(
+    "Llama 3's 54 days: its published rates give its interruptions and its effective training "
+    "time") {
+  const auto o =
+      planner::read_operations(text::data_directory() / "configs" / "operations" / "default.yaml");
   planner::Campaign c;
   c.step = 10s;
   c.gpus = c.nics = 16384;
@@ -143,9 +149,10 @@ TEST_CASE("the same seed gives the same runs") {
 
 TEST_CASE("faults of an operations file have their places") {
   const test::Folder folder;
-  const std::string path = folder.write("ops.yaml",
-                                        "detection: soon\nspares: -1\nfailure: []\n"
-                                        "failures:\n  - {name: GPU, of: cpu, per_hour: 1, source: us}\n");
+  const std::string path =
+      folder.write("ops.yaml",
+                   "detection: soon\nspares: -1\nfailure: []\n"
+                   "failures:\n  - {name: GPU, of: cpu, per_hour: 1, source: us}\n");
   try {
     planner::read_operations(path);
     FAIL("no fault");
