@@ -160,7 +160,8 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
   } else {  // for q and k: rotate half (negate, join), two products, sum
-    moves(op, 10 * bytes, 10 * bytes, 10, 10);
+    // Back: two products, a negation, each half's gradient into a tensor of zeros, two sums.
+    moves(op, 10 * bytes, (2 + 2 + 1 + 4 + 6) * bytes, 10, 18);
     // One of the two at a time: both products, or the halves' gradients filled up and joined.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
   }

@@ -15,8 +15,15 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   // RMS norm written in Python with an fp32 upcast (HuggingFace's LlamaRMSNorm): cast, square,
   // mean, rsqrt, scale, cast, weight. It keeps the upcast and the normed tensor before the weight,
   // not its input.
+  //
+  // Backward as autograd runs it: the weight's gradient (product, sum over rows) and the product
+  // with the weight; cast; of the scaling the input's, the factor's and its sum over the row; the
+  // mean's, spread over the row; of the square three kernels (pow, 2 x, product); both gradients of
+  // the upcast added; cast.
+  const std::int64_t scaling = 8 + 12 + 4;
+  const std::int64_t square = 4 + (8 + 8 + 12);
   moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * e),
-        elements * (6 * e + 6 + 12 + 12 + 12 + 6), 7, 12);
+        elements * ((3 * e + e + 2 * e) + (e + 4) + scaling + square + 12 + (4 + e)), 7, 16);
   // At most five fp32 tensors at once: the gradient of the scaling, that of the mean square spread
   // over the row, and three of the square's. All are gone when the input's own gradient is cast.
   op.backward_temporary = Bytes((5 * 4 - e) * elements);
