@@ -93,7 +93,7 @@ struct RowBuilder {
   void write_model();
   void write_window(Json& m);
   void write_vocab(Json& m);
-  double dropout() const;
+  double dropout();
   void write_moe(Json& m, Fields moe, std::int64_t expert_ffn);
 
   // row_system.cpp

@@ -104,7 +104,10 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   if (b.style.fused_softmax) {  // Megatron-LM's kernel overwrites the gradient that it reads
     softmax.gradient = Operator::Gradient::handed_on;
   }
-  keep(softmax, "probabilities", probabilities);
+  // Dropout keeps its mask, not what it read: the cast of an fp32 softmax is gone behind it.
+  if (b.model.dropout == 0 || b.style.fused_softmax || b.style.compiled || e == 4) {
+    keep(softmax, "probabilities", probabilities);
+  }
   node = b.add(std::move(softmax), {made_scores});
 
   if (b.model.dropout > 0) {
