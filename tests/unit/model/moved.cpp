@@ -88,6 +88,37 @@ TEST_CASE("Each kernel of a GPT layer reads and writes every tensor once") {
   CHECK(find(g, "fc2").gemm->k == 24576 / 8);
 }
 
+TEST_CASE("Autograd's backward of an RMS norm in Python moves 92 bytes an element in 16 bits") {
+  model::Style eager;
+  eager.fused_norm = false;
+  const auto g = model::build_layer(test::llama3_8b(), model::LayerKind::dense,
+                                    shard(1, 1024, 1, false), eager);
+  const std::int64_t elements = 1024 * 4096;
+  // Weight (8 + 4), cast (6), scaling (8, 12, 4), mean (4), square (8, 8, 12), sum (12), cast (6).
+  CHECK(find(g, "attention_norm").backward_moved == Bytes(92 * elements));
+  // To fp32 (6), square (8), mean (4), scaling (8), from fp32 (6), weight (4).
+  CHECK(find(g, "attention_norm").forward_moved == Bytes(36 * elements));
+}
+
+TEST_CASE("Dropout of probabilities in torch keeps fp32, its result and a mask; not what it read") {
+  auto m = test::llama3_8b();
+  model::Style torch;
+  torch.attention = job::AttentionKernel::unfused;
+  torch.fused_softmax = false;
+  const auto layer = [&] {
+    return sums(model::build_layer(m, model::LayerKind::dense, shard(1, 1024, 1, false), torch));
+  };
+  const std::int64_t scores = 32 * 1024LL * 1024;
+  const std::int64_t residual_masks = 2 * 1024 * 4096;
+  const std::int64_t without = layer().saved;
+  m.dropout = 0.1;
+  CHECK(layer().saved == without + scores + residual_masks);
+  torch.fused_softmax = true;
+  const std::int64_t fused = layer().saved;
+  m.dropout = 0;
+  CHECK(fused == layer().saved + 3 * scores + residual_masks);
+}
+
 TEST_CASE("Sequence parallelism divides what norms, dropout and residuals move") {
   auto m = test::gpt("gpt-22b", 48, 6144, 64, 51200, 2048);
   m.dropout = 0.1;
