@@ -16,6 +16,7 @@ using Run = std::function<int()>;
 Run add_job(CLI::App& app);  // no subcommand: the main job
 Run add_validate(CLI::App& app);
 Run add_explain(CLI::App& app);
+Run add_export(CLI::App& app);
 Run add_collective(CLI::App& app);
 Run add_calibrate(CLI::App& app);
 Run add_calibrate_nccl(CLI::App& app);

@@ -37,6 +37,7 @@ constexpr Subcommand subcommands[] = {
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
     {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
+    {"export", "a job as a job file, or as a training system is launched with it", add_export},
     {"compare", "forecast one job under many training systems", add_compare},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };

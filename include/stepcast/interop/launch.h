@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
@@ -17,6 +18,9 @@ struct LaunchRequest {
   int nodes = 0;                       // 0: the inputs say it
   std::vector<std::string> variables;  // shell variables NAME=VALUE that a script leaves open
   std::vector<std::string> overrides;  // --set of the job: what they state need not stand in the inputs
+  // Inputs that are no files yet, read before the others: a name, whose extension says the format, and the text.
+  std::vector<std::pair<std::string, std::string>> texts = {};
+  int ranks = 0;  // processes of `cluster` where it is only a name here; 0: by its file
 };
 
 // One option as it was found.

@@ -262,6 +262,9 @@ std::string Draft::text(std::string_view key) const {
 }
 
 std::int64_t Draft::ranks() {
+  if (request_.ranks > 0) {
+    return request_.ranks;
+  }
   if (ranks_) {
     return *ranks_;
   }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <set>
 
 #include "draft.h"
@@ -156,6 +157,27 @@ std::vector<Setting> read_json(const std::string& input, const LaunchRequest& re
   return settings;
 }
 
+// Of a document whose format the name's extension says; nothing for a script.
+std::optional<std::vector<Setting>> settings_in(const std::string& source, const std::string& name,
+                                                const LaunchRequest& request,
+                                                const Reader& reader) {
+  const std::string extension = fs::path(name).extension().string();
+  if (extension == ".json") {
+    return structured(text::parse_json(source, name));
+  }
+  if (extension == ".yaml" || extension == ".yml") {
+    const Value document = text::parse_yaml(source, name);
+    return document.kind == Value::Kind::null ? std::vector<Setting>() : structured(document);
+  }
+  if (extension == ".toml") {
+    return launch::flatten(text::parse_toml(source, name));
+  }
+  if (extension == ".args" || extension == ".txt") {
+    return launch::settings_of(launch::read_flags(source, name, request.variables), reader.bare);
+  }
+  return std::nullopt;
+}
+
 std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& reader,
                                  std::vector<Fault>& remarks) {
   std::vector<Setting> out;
@@ -164,13 +186,22 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
   const auto append = [&](std::vector<Setting> more) {
     out.insert(out.end(), more.begin(), more.end());
   };
+  const auto append_script = [&](launch::Script script) {
+    remarks.insert(remarks.end(), script.remarks.begin(), script.remarks.end());
+    append(launch::settings_of(script.words, reader.bare));
+  };
+  for (const auto& [name, source] : request.texts) {
+    if (auto settings = settings_in(source, name, request, reader)) {
+      append(std::move(*settings));
+    } else {
+      append_script(launch::run_script(source, name, request.variables));
+    }
+  }
   for (const std::string& input : request.inputs) {
+    const std::string extension = fs::path(input).extension().string();
     if (is_argument(input)) {
       above.push_back(launch::argument(input));
-      continue;
-    }
-    const std::string extension = fs::path(input).extension().string();
-    if (extension == ".json") {
+    } else if (extension == ".json") {
       append(read_json(input, request));
     } else if (extension == ".yaml" || extension == ".yml") {
       const Value document = text::read_yaml(input);
@@ -180,16 +211,13 @@ std::vector<Setting> read_inputs(const LaunchRequest& request, const Reader& rea
     } else if (extension == ".toml") {
       append(launch::flatten(text::read_toml(input)));
     } else if (extension == ".args" || extension == ".txt") {
-      append(launch::settings_of(
-          launch::read_flags(text::read_text(input), input, request.variables), reader.bare));
+      append(*settings_in(text::read_text(input), input, request, reader));
     } else {
       scripts.push_back(input);
     }
   }
   if (!scripts.empty()) {
-    launch::Script script = launch::run_scripts(scripts, request.variables);
-    remarks = std::move(script.remarks);
-    append(launch::settings_of(script.words, reader.bare));
+    append_script(launch::run_scripts(scripts, request.variables));
   }
   out.insert(out.end(), above.begin(), above.end());
   return out;
@@ -393,7 +421,7 @@ std::vector<std::string> launch_systems() {
 
 Launch read_launch(const LaunchRequest& request) {
   const Reader& reader = reader_of(request.system);
-  if (request.inputs.empty()) {
+  if (request.inputs.empty() && request.texts.empty()) {
     throw InputError(
         Fault{{"--from " + request.system, 0, 0}, "no file follows; expected --from SYSTEM FILE"});
   }
@@ -403,7 +431,9 @@ Launch read_launch(const LaunchRequest& request) {
   Draft draft(request, std::move(settings));
   draft.preset = reader.preset;
   draft.launch().remarks = std::move(remarks);
-  const Origin start{request.inputs.front(), 1, 1};
+  const std::string first =
+      request.texts.empty() ? request.inputs.front() : request.texts.front().first;
+  const Origin start{first, 1, 1};
   draft.job().origin = start;
   if (draft.settings().empty()) {
     throw InputError(
@@ -416,7 +446,7 @@ Launch read_launch(const LaunchRequest& request) {
   }
   apply_request(draft);
   if (draft.faults().empty()) {
-    check_complete(draft, request.inputs.front());
+    check_complete(draft, first);
   }
   if (!draft.faults().empty()) {
     auto& faults = draft.faults();

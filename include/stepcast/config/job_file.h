@@ -1,0 +1,31 @@
+// A job that was read, as a file that a person could have written.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepcast/config/config.h"
+#include "stepcast/job/job.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::config {
+
+// A key of the resolved job that two jobs state differently, with both values as YAML.
+struct Difference {
+  std::string key;  // "parallelism.tensor"
+  std::string wanted;
+  std::string found;
+};
+
+// In the order of the option table. What means the same is no difference: data "auto" and its
+// number, schedule "auto" and its name, a shard_size of all data-parallel ranks and none.
+std::vector<Difference> differences(const job::Job& wanted, const job::Job& found);
+
+// The resolved job as a document, every default filled in; differences() speaks of its keys.
+text::Value resolved(const job::Job& job);
+
+// The job as YAML: names where configs/ has them, and the keys that neither they nor the system's
+// defaults give. Reading it gives the same job, which is checked here.
+std::string job_file(const Loaded& loaded);
+
+}  // namespace stepcast::config

@@ -1,0 +1,95 @@
+// simulate export: a job as a job file, or as what a training system is launched with.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "export.h"
+#include "output.h"
+#include "stepcast/config/job_file.h"
+#include "stepcast/interop/launch_file.h"
+
+namespace stepcast::cli {
+namespace {
+
+constexpr const char* kJob = "job";  // Stepcast's own file
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string to;
+  std::string output = "-";
+};
+
+int run(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  if (given.to.empty()) {
+    throw option_fault(
+        "--to", fmt::format("missing; expected {}", fmt::join(export_formats(), " | ")));
+  }
+  const Exported exported = export_job(config::load(given.config, given.overrides), given.to);
+  if (given.output == "-") {
+    write_stdout("export", exported.text);
+  } else {
+    OutputFile file("--output", given.output);
+    file.write(exported.text);
+    file.commit();
+  }
+  write_stderr(exported.note(given.output == "-" ? "FILE" : given.output));
+  return done;
+}
+
+}  // namespace
+
+std::vector<std::string> export_formats() {
+  std::vector<std::string> names = interop::launch_targets();
+  names.insert(names.begin(), kJob);
+  return names;
+}
+
+Exported export_job(const config::Loaded& loaded, const std::string& format) {
+  if (format == kJob) {
+    return {config::job_file(loaded), "simulate --config FILE"};
+  }
+  interop::LaunchFile file = interop::launch_file(loaded, format);
+  return {std::move(file.text), std::move(file.read_back)};
+}
+
+std::string Exported::note(const std::string& file) const {
+  std::string command = read_back;
+  const std::string_view placeholder = "FILE";
+  command.replace(command.find(placeholder), placeholder.size(), file);
+  return fmt::format("gives the same job: {}\n", command);
+}
+
+Run add_export(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given->overrides, "override a key, as often as needed")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--to", given->to, fmt::format("{}", fmt::join(export_formats(), " | ")))
+      ->type_name("FORMAT");
+  app.add_option("--output", given->output, "where it goes (- is standard output)")
+      ->type_name("FILE")
+      ->capture_default_str();
+  app.footer(
+      "What is written is read again first: a key of the job that the format cannot say is a\n"
+      "fault that names it. Standard error has the command that reads the file back.\n"
+      "Examples:\n"
+      "  simulate export --config llama70b --to megatron --output train.sh\n"
+      "  simulate export --config llama8b-fsdp --set system=torchtitan --to torchtitan\n"
+      "  simulate search --config llama70b --export megatron=train.sh\n"
+      "Exit status: 0 done; 2 bad input, or a job that the format cannot say.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,72 @@
+// simulate export from outside: the command that it names gives the same forecast.
+#include <nlohmann/json.hpp>
+
+#include "run.h"
+
+using stepcast::test::check_refused;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+namespace {
+
+nlohmann::json report(const std::string& arguments) {
+  const Result r = run(arguments + " --json -");
+  INFO(arguments << "\n" << r.err);
+  REQUIRE(r.status <= 1);
+  return nlohmann::json::parse(r.out);
+}
+
+void check_same(const std::string& job, const std::string& format, const std::string& extension) {
+  const std::string file =
+      (std::filesystem::temp_directory_path() /
+       ("export-" + std::to_string(::getpid()) + "-" + format + extension))
+          .string();
+  const Result r = run("export " + job + " --to " + format + " --output " + file);
+  INFO(job << "\n" << r.err);
+  REQUIRE(r.status == 0);
+  const std::string start = "gives the same job: simulate ";
+  REQUIRE(r.err.rfind(start, 0) == 0);
+  const std::string command = r.err.substr(start.size(), r.err.size() - start.size() - 1);
+  const auto before = report(job);
+  const auto after = report(command);
+  for (const char* key : {"step_time", "mfu", "breakdown", "memory", "traffic"}) {
+    CHECK(before[key] == after[key]);
+  }
+  std::filesystem::remove(file);
+}
+
+}  // namespace
+
+TEST_CASE("The file and the command beside it give the same forecast") {
+  check_same("--config llama70b --set memory.recompute=full", "megatron", ".sh");
+  check_same("--config llama405b --set memory.recompute=selective", "megatron", "");
+  check_same("--config mixtral-8x7b", "megatron", ".sh");
+  check_same("--config llama70b --set system=zero-bubble --set parallelism.virtual_pipeline=1 "
+             "--set parallelism.schedule=zb_auto",
+             "megatron", ".sh");
+  check_same("--config llama8b-fsdp", "accelerate", ".yaml");
+  check_same("--config llama8b-fsdp --set system=torchtitan --set 'parallelism.context={size: 2, "
+             "kind: all_gather}'",
+             "torchtitan", ".toml");
+  check_same("--config llama8b-fsdp --set system=deepspeed --set 'memory.offload={optimizer: "
+             "{to: cpu, ratio: 0.3}}'",
+             "deepspeed", ".json");
+  check_same("--config llama8b-fsdp --set system=nnscaler --set parallelism.sharding=zero1 --set "
+             "parallelism.tensor=2",
+             "nnscaler", ".yaml");
+  check_same("--config gpt3-175b --set system.launch='4 us'", "job", ".yaml");
+}
+
+TEST_CASE("A job that cannot be said leaves no file") {
+  const std::string file =
+      (std::filesystem::temp_directory_path() / ("refused-" + std::to_string(::getpid()))).string();
+  const Result r = run("export --config llama405b --to megatron --output " + file);
+  CHECK(r.status == 2);
+  CHECK(r.out.empty());
+  CHECK(r.err.find("llama405b.yaml:33:14: error: Megatron-LM's arguments cannot say "
+                   "memory.recompute: {every: 3}; expected none") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(file));
+  check_refused("export --config llama70b", "--to: error: missing; expected job | megatron");
+  check_refused("export --to job", "--config: error: missing");
+  check_refused("export --config llama70b --to csv", "--to: error: 'csv' is no format");
+}
