@@ -89,6 +89,8 @@ struct RowBuilder {
            (aleph_alpha() || contains(framework(), "InternEvo"));
   }
 
+  bool accumulates_in_fp32() const;  // row_memory.cpp
+
   // row_model.cpp
   void write_model();
   void write_window(Json& m);

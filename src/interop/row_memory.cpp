@@ -48,8 +48,9 @@ void RowBuilder::write_kernels() {
     k["attention"] = chosen;
   } else {
     assume("the framework's attention kernel", kAttentionUnknown);
-    if (zero_bubble()) {  // Megatron-LM without --use-flash-attn, which the fork's examples of
-                          // 2023 leave off
+    // Megatron-LM without --use-flash-attn, which zero-bubble's examples of 2023 leave off and
+    // Megatron-DeepSpeed's fork of 2021 lacks.
+    if (zero_bubble() || contains(framework(), "Megatron-DeepSpeed")) {
       k["attention"] = "unfused";
     }
   }
@@ -88,6 +89,24 @@ void RowBuilder::write_kernels() {
   if (!k.empty()) {
     out["kernels"] = k;
   }
+}
+
+// DeepSpeed's pipeline engine in bf16 has BF16_Optimizer since spring 2022, which sums gradients in
+// fp32. BLOOM's runs of early 2022 went over to it when embedding and head became layers of the
+// split (--pp-partition-method type:transformer|embedding): a row that does not say how it
+// accumulates shows it by layers that divide only with both.
+bool RowBuilder::accumulates_in_fp32() const {
+  if (!contains(framework(), "Megatron-DeepSpeed") || job["precision"].text() != "bf16") {
+    return false;
+  }
+  if (contains(row["precision"].text(), "accumulation")) {
+    return contains(row["precision"].text(), "fp32 gradient accumulation");
+  }
+  if (row["year"].integer_or(9999) > 2022) {
+    return true;
+  }
+  const std::int64_t layers = model["layers"].integer_or(0);
+  return layers % pp() != 0 && (layers + 2) % pp() == 0;
 }
 
 void RowBuilder::write_memory() {
@@ -153,6 +172,9 @@ void RowBuilder::write_memory() {
   if (half_gradients()) {
     const std::string half = job["precision"].text() == "fp16" ? "fp16" : "bf16";
     m["dtypes"] = {{"gradients", half}, {"reduce", half}};
+  }
+  if (accumulates_in_fp32()) {
+    m["dtypes"] = {{"gradients", "fp32"}, {"reduce", "fp32"}};
   }
   if (functional() && job["precision"].text() == "fp16" &&
       !flags["accumulate-allreduce-grads-in-fp32"].is_true()) {

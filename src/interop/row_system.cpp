@@ -104,8 +104,8 @@ std::vector<std::string> RowBuilder::systems() {
   if (contains(f, "NeMo")) {
     return {release() < 2504 ? "nemo-2024" : "nemo", "megatron-lm"};
   }
-  if (contains(f, "Megatron-DeepSpeed")) {  // forked from Megatron-LM in 2021
-    return {"megatron-lm-2021"};
+  if (contains(f, "Megatron-DeepSpeed")) {
+    return {"megatron-deepspeed"};
   }
   if (contains(f, "Megatron")) {
     const bool old_features = !flash && !sp && ep() == 1 &&
@@ -172,9 +172,6 @@ void RowBuilder::write_system() {
     if (flags["no-rope-fusion"].is_true()) {
       s["fused_rotary"] = false;
     }
-  }
-  if (contains(framework(), "Megatron-DeepSpeed")) {
-    s["cannot"] = Json::object();  // DeepSpeed brought ZeRO to the Megatron-LM of 2021
   }
   if (contains(parallel["schedule"].text(), "all-reduce optimizer synchronisation")) {
     s["optimizer_post_validation"] = false;

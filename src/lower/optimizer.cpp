@@ -169,6 +169,14 @@ void StageBuilder::optimizer_step() {
   const double count = stepped_here();
   const double gradient = width(types.gradients);
   bring_gradients_back();
+  const StepCost step = step_cost(job_, shares(), stage_arrays());
+  const double here = 1 - share_away(job_.memory.offload.optimizer);
+  const auto within = [&](std::int64_t bytes, const char* text) {
+    return b_.allocate(round_512(here * static_cast<double>(bytes)),
+                       program::MemoryCategory::optimizer, context_.passes.labels->id(text));
+  };
+  b_.release(within(step.norm_temporary, "gradient in fp64"));
+  const std::uint32_t flat = within(step.flat_gradients, "flat gradients");
   b_.allocate(main_gradients_);
   if (types.master && gradient < 4) {
     // They become fp32 main gradients (Megatron-LM: _copy_model_grads_to_main_grads).
@@ -178,12 +186,9 @@ void StageBuilder::optimizer_step() {
   if (job_.workload.precision == job::DType::fp16) {  // loss scaling: unscaled and checked
     memory_kernel(count * 8, cost::MemoryOp::optimizer, Category::optimizer, "unscale gradients");
   }
+  b_.release(flat);
   norm_of_gradients();
-  const StepCost step = step_cost(job_, shares(), stage_arrays());
-  const double here = 1 - share_away(job_.memory.offload.optimizer);
-  const std::uint32_t temporary = b_.allocate(round_512(here * static_cast<double>(step.temporary)),
-                                              program::MemoryCategory::optimizer,
-                                              context_.passes.labels->id("optimizer temporaries"));
+  const std::uint32_t temporary = within(step.temporary, "optimizer temporaries");
   orthogonalise(step);
   memory_kernel(here * step.moved, cost::MemoryOp::optimizer, Category::optimizer, "optimizer",
                 step.launches);

@@ -298,6 +298,18 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
       }
     }
   }
+  const auto sharding = job.parallelism.sharding;
+  if (flat(job) && (sharding == job::Sharding::zero1 || sharding == job::Sharding::zero2) &&
+      types.gradients != job::DType::fp32) {
+    constexpr std::int64_t kWide = 8;  // bytes of fp64
+    std::int64_t array = 0;
+    for (const Array& a : arrays) {
+      array = std::max(array, a.elements);
+    }
+    out.norm_temporary = kWide * std::min(array, static_cast<std::int64_t>(elements));
+    out.flat_gradients =
+        static_cast<std::int64_t>(elements * job::bytes_per_element(types.gradients));
+  }
   const double read = gradient * elements + static_cast<double>(moments) +
                       (master > 0 ? master : parameter) * elements;
   const double written = static_cast<double>(moments) + (master + parameter) * elements;

@@ -53,6 +53,11 @@ struct StepCost {
   double moved = 0;            // bytes read and written
   int launches = 1;            // kernels
   std::int64_t temporary = 0;  // bytes that live within the step
+  // DeepSpeed's ZeRO-1 and 2 (stage_1_and_2.py): the norm of a partition is taken tensor by tensor
+  // in fp64 (get_grad_norm_direct), then its gradients are copied into one tensor in their own
+  // format before it becomes fp32. Bytes.
+  std::int64_t norm_temporary = 0;
+  std::int64_t flat_gradients = 0;
   std::vector<Orthogonal> orthogonal;
   double gathered = 0;  // bytes of matrices that arrive from their shards
 };

@@ -38,6 +38,17 @@ StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
   return out;
 }
 
+namespace {
+
+// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
+// BF16_Optimizer's (runtime/bf16_optimizer.py).
+bool half_width_gradients(const job::Job& job) {
+  return job::bytes_per_element(job.memory.dtypes.gradients) <=
+         job::bytes_per_element(job.memory.dtypes.parameters);
+}
+
+}  // namespace
+
 // Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
 // buffer, DeepSpeed's flat buckets, two of them when reduction overlaps
 // (runtime/zero/stage_1_and_2.py).
@@ -61,6 +72,16 @@ double StageBuilder::bucket_buffers() const {
   const bool flat =
       (family == job::System::Family::deepspeed && plan_.shard_ranks > 1) ||
       (family == job::System::Family::megatron && plan_.data_comm == DataComm::shard_grads);
+  if (family == job::System::Family::deepspeed && !half_width_gradients(job_)) {
+    // BF16_Optimizer's buckets end behind the parameter that fills them
+    // (buffered_allreduce_fallback: split_half_float_double, flatten); its largest may be wider
+    // than a bucket.
+    double largest = 0;
+    for (const Array& a : stage_arrays()) {
+      largest = std::max(largest, static_cast<double>(a.elements));
+    }
+    return std::max(bucket, largest);
+  }
   return flat ? bucket * (reduce_beside() ? 2 : 1) : 0;
 }
 
@@ -257,6 +278,12 @@ void StageBuilder::make_persistent_buffers() {
     }
     return tensors;
   };
+  if (job_.system.family == job::System::Family::deepspeed && plan_.grid.pipeline > 1 &&
+      !half_width_gradients(job_)) {
+    // Beside a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass
+    // is over (update_hp_grads): until then all of them stand in 16 bits.
+    hold(states.parameters, MemoryCategory::gradients, "gradients of a micro-batch");
+  }
   const double optimizer_away = share_away(offload.optimizer);
   if (stored().empty()) {
     hold(rest(states.parameters, states_away().parameters > 0 ? share_away(offload.parameters) : 0),

@@ -10,6 +10,9 @@ namespace {
 // chunks).
 constexpr std::int64_t loss_chunks = 8;
 
+// Positions of a chunk in a list of them (litgpt's lm_head_chunk_size).
+constexpr std::int64_t list_chunk = 128;
+
 // BERT's prediction head: a square product, its activation, a norm.
 Node add_transform(Builder& b, Node from, Tensor& input) {
   const std::int64_t bytes = b.local_tokens * b.hidden * b.element;
@@ -66,14 +69,20 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       keep(op, "logits_grad", half_logits);
       op.gradient = Operator::Gradient::in_kept;
       break;
-    case job::LossKernel::chunk_list:
-      // Cross-entropy chunk by chunk of a list that its caller holds: only what log_softmax keeps
-      // of every chunk, and the fp32 copies of one.
-      moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4 * static_cast<int>(loss_chunks),
-            4 * static_cast<int>(loss_chunks));
+    case job::LossKernel::chunk_list: {
+      // Lightning Fabric hands its caller every output in fp32, whatever the precision
+      // (convert_output): a list that stands until the next pass, and as much again that
+      // log_softmax keeps. Back, the gradients of all chunks take the place of the latter before
+      // the first of them reaches the projection: autograd runs what was made last first.
+      const std::int64_t chunks = ceil_div(b.shard.sequence_length, list_chunk);
+      moves(op, logits * (e + 4 + 4 + 8), logits * (4 + 12 + 4 + e), static_cast<int>(5 * chunks),
+            static_cast<int>(4 * chunks));
+      keep(op, "logits", b.tensor(4 * logits));
       keep(op, "log_softmax", b.tensor(4 * logits));
-      op.forward_temporary = op.backward_temporary = Bytes(8 * ceil_div(logits, loss_chunks));
+      op.forward_temporary = Bytes(4 * ceil_div(logits, chunks));
+      op.backward_temporary = Bytes(8 * ceil_div(logits, chunks));
       break;
+    }
     case job::LossKernel::chunked: {
       // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
       // do not outlive their chunk.
@@ -113,8 +122,13 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
   if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
   }
-  if (b.style.loss == job::LossKernel::fused || b.style.loss == job::LossKernel::chunk_list) {
-    keep(project, "logits", half_logits);  // fused: overwritten by their gradient
+  if (b.style.loss == job::LossKernel::chunk_list) {
+    // Its own 16-bit logits make room for the fp32 list before the loss needs any.
+    project.forward_output =
+        Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
+  }
+  if (b.style.loss == job::LossKernel::fused) {
+    keep(project, "logits", half_logits);  // overwritten by their gradient
   }
   const Node node = b.add(std::move(project), {from});
   return b.add(cross_entropy(b, logits, half_logits), {node});

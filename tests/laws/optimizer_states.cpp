@@ -1,6 +1,7 @@
 // What each optimizer keeps, against closed forms over the arrays of a small model.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "catch.hpp"
@@ -32,6 +33,18 @@ double held(const support::Lowered& l, const std::string& label) {
   const program::Program& p = l.program();
   for (const program::Buffer& b : p.buffers) {
     if (b.persistent && p.labels[b.label] == label) {
+      bytes += static_cast<double>(b.bytes.count());
+    }
+  }
+  return bytes;
+}
+
+// What the step makes and throws away.
+double made(const support::Lowered& l, const std::string& label) {
+  double bytes = 0;
+  const program::Program& p = l.program();
+  for (const program::Buffer& b : p.buffers) {
+    if (!b.persistent && p.labels[b.label] == label) {
       bytes += static_cast<double>(b.bytes.count());
     }
   }
@@ -127,6 +140,34 @@ TEST_CASE("Transformer Engine keeps weights in the products' format", "[laws]") 
     const support::Lowered l(text);
     CHECK(std::abs(held(l, "weights in the products' format") - c.bytes * dense) <= rounding(l));
   }
+}
+
+// DeepSpeed: 8 bytes of the widest gradient for its norm, as far as the partition reaches, and its
+// gradients once more in one tensor, 2 bytes each, beside 4 of the fp32 copy.
+TEST_CASE("ZeRO-1 of DeepSpeed flattens its partition", "[laws]") {
+  const support::Lowered l(text_of("deepspeed", "zero1", "optimizer: adamw"));
+  CHECK(made(l, "gradient in fp64") == Approx(8 * std::min(kTable, kAll / 8)).epsilon(0.001));
+  CHECK(made(l, "flat gradients") == Approx(2 * kAll / 8).epsilon(0.001));
+  CHECK(made(l, "fp32 gradients") == Approx(4 * kAll / 8).epsilon(0.001));
+  const support::Lowered none(text_of("deepspeed", "none", "optimizer: adamw"));
+  CHECK(made(none, "gradient in fp64") == 0);
+  CHECK(made(none, "flat gradients") == 0);
+}
+
+// BF16_Optimizer: fp32 gradients, a micro-batch's beside stages, a bucket as wide as the widest
+// parameter at least.
+TEST_CASE("DeepSpeed's gradients in fp32 stand beside those of a micro-batch", "[laws]") {
+  const std::string wide = "optimizer: adamw, dtypes: {gradients: fp32, reduce: fp32}";
+  const support::Lowered alone(text_of("deepspeed", "zero1", wide));
+  CHECK(held(alone, "gradients") == Approx(4 * kAll).epsilon(0.001));
+  CHECK(held(alone, "gradients of a micro-batch") == 0);
+  CHECK(held(alone, "gradient buckets") == Approx(4 * kAll).epsilon(0.001));  // below 5e8 elements
+  CHECK(made(alone, "flat gradients") == 0);
+  const support::Lowered stages(text_of("deepspeed", "zero1, pipeline: 2", wide));
+  CHECK(held(stages, "gradients of a micro-batch") ==
+        Approx(held(stages, "gradients") / 2).epsilon(0.001));
+  CHECK(held(support::Lowered(text_of("deepspeed", "zero1, pipeline: 2", "optimizer: adamw")),
+             "gradients of a micro-batch") == 0);
 }
 
 TEST_CASE("Tensors of a buffer add up to it", "[laws]") {

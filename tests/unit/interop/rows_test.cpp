@@ -304,3 +304,19 @@ TEST_CASE("torchtitan's rows: what is compiled, how 8-bit operands are scaled, w
   CHECK(titan("", R"(, "overlap": "AsyncTP")").parallelism.overlap.tensor ==
         job::TensorOverlap::async);
 }
+
+TEST_CASE("BLOOM's rows in bf16 sum gradients in fp32 once both ends count as layers") {
+  const auto row = [](const std::string& layers, const std::string& precision) {
+    std::string text = replaced(row_text(), "Megatron-LM", "Megatron-DeepSpeed");
+    text = replaced(text, "\"layers\": 30", "\"layers\": " + layers);
+    text = replaced(text, "\"dp\": 32, \"tp\": 2, \"pp\": 1", "\"dp\": 4, \"tp\": 2, \"pp\": 8");
+    text = replaced(text, "\"zero_stage\": 0", "\"zero_stage\": 1");
+    text = replaced(text, "\"precision\": \"fp16\"", "\"precision\": \"bf16\"");
+    text = replaced(text, "\"seq_len\"", "\"precision\": \"" + precision + "\", \"seq_len\"");
+    return job_of(text).memory.dtypes.gradients;
+  };
+  CHECK(row("30", "bf16") == job::DType::fp32);  // 30 + 2 divide by 8, 30 do not
+  CHECK(row("32", "bf16") == job::DType::bf16);
+  CHECK(row("32", "bf16, fp32 gradient accumulation") == job::DType::fp32);
+  CHECK(row("30", "bf16 without fp32 accumulation") == job::DType::bf16);
+}
