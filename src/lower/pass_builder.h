@@ -74,6 +74,7 @@ class PassBuilder {
   void tensor_between(std::size_t i,
                       Items& out);  // behind the input gradient, before the weight gradient
   void tensor_after_wgrad(std::size_t i, Items& out);
+  int linears_of(const model::Operator& op) const;  // that read a column operator's input
   bool tensor_async() const;  // collectives of the backward pass run beside products
   bool keeps_gathered() const;
   void copy_sequence(std::int64_t bytes, const std::string& label, Items& out);

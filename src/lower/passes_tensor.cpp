@@ -32,6 +32,13 @@ void PassBuilder::find_regions() {
   }
 }
 
+// Plain PyTorch layers of Megatron's kind have a column linear for each half of a gated MLP (Aleph-
+// Alpha/scaling, ParallelSwiGLUMLP), each of which gathers the input and sums its gradient itself;
+// Megatron-LM's fc1 is one linear.
+int PassBuilder::linears_of(const Operator& op) const {
+  return op.name == "fc1" && plan_.job.model.gated_mlp && gathers_logits(plan_) ? 2 : 1;
+}
+
 bool PassBuilder::tensor_async() const {
   return plan_.job.system.async_tensor_backward || tensor_overlap() != job::TensorOverlap::none;
 }
@@ -57,8 +64,10 @@ void PassBuilder::tensor_before(std::size_t i, Items& out) {
   const Operator& op = graph_.operators[i];
   const bool chunks = chunked_gather(i, cost::Layout::forward);
   if (tensor_ > 1 && !gridded_ && sequence_parallel_ && opens_[i] && !chunks) {
-    collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op), Category::tensor,
-               op.name);
+    for (int n = 0; n < linears_of(op); ++n) {
+      collective(out, kTensor, true, cost::Collective::all_gather, input_bytes(op),
+                 Category::tensor, op.name);
+    }
     copy_sequence(input_bytes(op), op.name, out);
   }
   if (op.kind == OpKind::cross_entropy && gathers_logits(plan_)) {
@@ -148,9 +157,12 @@ void PassBuilder::tensor_after_wgrad(std::size_t i, Items& out) {
     join(out, kTensor);
   } else {
     copy_sequence(input_bytes(op), op.name + " dgrad", out);
-    collective(out, kTensor, true,
-               sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
-               input_bytes(op), Category::tensor, op.name + " dgrad");
+    for (int n = 0; n < linears_of(op); ++n) {
+      collective(
+          out, kTensor, true,
+          sequence_parallel_ ? cost::Collective::reduce_scatter : cost::Collective::all_reduce,
+          input_bytes(op), Category::tensor, op.name + " dgrad");
+    }
   }
 }
 

@@ -519,3 +519,20 @@ TEST_CASE("Megatron-DeepSpeed: ZeRO-1 beside stages, reduced at the boundary, ne
   CHECK(sum(bytes_of(first, "parameters", "all_gather")) == 2 * stage);
   CHECK(none_beside(first));
 }
+
+TEST_CASE("Linears of Megatron's kind in plain PyTorch sum their inputs' gradients one by one",
+          "[laws][systems]") {
+  const auto sums = [](const std::string& system, const std::string& linear,
+                       const std::string& gated) {
+    const Lowered l =
+        lower_job(job_text(system), {"parallelism.tensor=2", "model.gated_mlp=" + gated,
+                                     "parallelism.sequence_parallel=false"});
+    return bytes_of(transmissions(l.world, 0, program::Category::tensor), linear + " dgrad",
+                    "all_reduce", 0);
+  };
+  const std::int64_t input = 2 * kSequence * kHidden;
+  CHECK(sums("aleph-alpha-scaling", "fc1", "true") == repeated({input}, 2 * kLayers));
+  CHECK(sums("aleph-alpha-scaling", "fc1", "false") == repeated({input}, kLayers));
+  CHECK(sums("aleph-alpha-scaling", "qkv", "true") == repeated({input}, kLayers));
+  CHECK(sums("megatron-lm-2021", "fc1", "true") == repeated({input}, kLayers));
+}
