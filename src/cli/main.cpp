@@ -11,6 +11,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
+#include "stepcast/search/world.h"
 
 namespace {
 
@@ -96,9 +97,13 @@ int run(const std::vector<std::string>& arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
-    return run(std::vector<std::string>(argv + 1, argv + argc));
+    return run(arguments);
   } catch (const InputError& error) {
+    if (!arguments.empty() && arguments[0] == "search" && search::launched_rank() > 0) {
+      return done;  // rank 0 reads the same arguments and speaks for all
+    }
     for (const Fault& fault : error.faults()) {
       write_stderr(to_string(fault) + "\n");
     }

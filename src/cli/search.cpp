@@ -3,14 +3,19 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <memory>
-#include <thread>
+#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
+#include "search_progress.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
+#include "stepcast/search/world.h"
+#include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {
@@ -24,6 +29,7 @@ struct Options {
   std::string objective = "time";
   std::string time_limit;
   std::string threads;
+  std::string store;
   std::string json;
 };
 
@@ -48,7 +54,23 @@ std::filesystem::path space_file(const std::string& name) {
   return std::filesystem::exists(preset) ? preset : std::filesystem::path(name);
 }
 
-int run(const Options& given) {
+// What a stored result is of: the job as resolved, which of its keys were written where, since
+// overrides may act differently on a default, and the calibration files that it names.
+std::string store_key(const config::Loaded& base) {
+  std::string all = config::to_json(base.job);
+  for (const auto& [key, where] : base.origins) {
+    all += fmt::format("{} {}\n", key, std::filesystem::path(where.file).filename().string());
+  }
+  for (const std::string& file : base.job.calibration) {
+    if (std::filesystem::is_regular_file(file)) {
+      all += text::read_text(file);
+    }
+  }
+  return store::digest(all);
+}
+
+int search_and_print(const Options& given, search::World& world, int threads,
+                     const search::JobLoader& loader) {
   if (given.config.empty()) {
     throw option_fault("--config",
                        "missing; expected a job file or the name of one in configs/ "
@@ -64,28 +86,24 @@ int run(const Options& given) {
   search::fix(request.space, given.overrides);
   request.time_limit =
       given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
-  request.threads = given.threads.empty()
-                        ? static_cast<int>(std::max(1U, std::thread::hardware_concurrency()))
-                        : integer_option("--threads", given.threads, 1);
-  request.progress = [](const search::Progress& p) {
-    write_stderr(fmt::format("{:.1f} s: {} simulated, best {:.4g}, gap {:.2f} %\n", p.seconds,
-                             p.counts.simulated, p.best, 100 * p.gap));
-  };
+  request.threads = threads;
+  request.world = &world;
   std::unique_ptr<OutputFile> file;
   if (!given.json.empty() && given.json != "-") {
     file = std::make_unique<OutputFile>("--json", given.json);
   }
-  const auto loader =
-      [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
-    std::vector<std::string> overrides = given.overrides;
-    overrides.insert(overrides.end(), more.begin(), more.end());
-    try {
-      return config::load(given.config, overrides).job;
-    } catch (const InputError& error) {
-      const Fault& first = error.faults().front();
-      return Infeasible{to_string(first.where), first.message};
-    }
-  };
+  std::optional<store::Store> store;
+  if (!given.store.empty()) {
+    store.emplace("--store", given.store, store::model_version(text::data_directory()));
+    request.store = &*store;
+    request.store_key = store_key(base);
+  }
+  if (world.without_mpi()) {
+    write_stderr("simulate: this build has no MPI: the first process searches alone\n");
+  }
+  say_when_ended(given.store, world.size());
+  SearchProgress progress(request.store);
+  request.progress = [&](const search::Progress& p) { progress.show(p); };
   result::Search answer = search::search(request, loader, text::data_directory());
   answer.title = fmt::format("{} on {} x {}", base.job.model.name, base.job.cluster.nodes,
                              base.job.cluster.name);
@@ -100,6 +118,28 @@ int run(const Options& given) {
     file->commit();
   }
   return answer.found ? done : cannot_run;
+}
+
+int run(const Options& given) {
+  const int threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
+  const auto loader =
+      [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
+    std::vector<std::string> overrides = given.overrides;
+    overrides.insert(overrides.end(), more.begin(), more.end());
+    try {
+      return config::load(given.config, overrides).job;
+    } catch (const InputError& error) {
+      const Fault& first = error.faults().front();
+      return Infeasible{to_string(first.where), first.message};
+    }
+  };
+  auto world = std::make_unique<search::World>();
+  if (world->rank() == 0) {
+    return search_and_print(given, *world, threads, loader);
+  }
+  search::follow(*world, threads, loader, text::data_directory());
+  world.reset();
+  std::_Exit(done);  // without waiting for evaluations that nobody asks for any more
 }
 
 }  // namespace
@@ -125,14 +165,19 @@ Run add_search(CLI::App& app) {
   app.add_option("--time-limit", given->time_limit,
                  "stop after so many seconds and say what gap is left")
       ->type_name("S");
-  app.add_option("--threads", given->threads, "threads; the answer does not depend on it")
+  app.add_option("--threads", given->threads,
+                 "threads of each process; the answer does not depend on it")
       ->type_name("N");
+  app.add_option("--store", given->store,
+                 "keep what is evaluated in this file; the same search goes on from it")
+      ->type_name("FILE");
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
       ->type_name("FILE");
   app.footer(
       "Examples:\n"
       "  simulate search --config gpt3-175b\n"
       "  simulate search --config llama70b --vary tensor=4,8 --vary memory.recompute=none,full\n"
+      "  mpirun -n 64 simulate search --config llama405b --store search.db\n"
       "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.");
   return [given] { return run(*given); };
 }

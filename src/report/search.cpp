@@ -75,8 +75,13 @@ std::string terminal(const Search& search, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", search.title) + "\n";
   const auto line = [&](const std::string& text) { out += "  " + wrap(text, width, 2) + "\n"; };
+  if (search.stopped) {
+    line("stopped by the time limit: another run may answer differently");
+  }
   if (!search.found) {
-    line("no strategy of this space runs within memory");
+    if (!search.stopped) {
+      line("no strategy of this space runs within memory");
+    }
     line(search.nearest);
     line(counts_line(search.counts));
     return out;
@@ -129,6 +134,7 @@ std::string json(const Search& search) {
   json.object();
   json.key("schema").integer(1).key("title").text(search.title);
   json.key("objective").text(search.objective).key("found").boolean(search.found);
+  json.key("stopped").boolean(search.stopped);
   if (search.found) {
     json.key("gap").number(search.gap).key("best");
     write(json, search.best);

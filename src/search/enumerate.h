@@ -60,6 +60,9 @@ struct Enumerated {
   std::vector<std::string> overrides(const Item& item) const;
 };
 
+// Strategies beyond the GPU's memory are bounded as well, to say what more of it would bring.
+constexpr double kMoreMemory = 1.5;
+
 // `memory_limit`: candidates whose least memory lies above so many capacities are pruned.
 Enumerated enumerate(const Request& request, const JobLoader& loader,
                      forecast::Forecaster& forecaster, double memory_limit);

@@ -49,6 +49,7 @@ struct Search {
   std::string title;      // of the job: "llama-3-70b on 64 x dgx-h100"
   std::string objective;  // time | cost | energy
   bool found = false;
+  bool stopped = false;  // by the time limit: another run may answer differently
   Strategy best;
   std::vector<Strategy> ranking;  // the best first, of those that fit
   std::vector<FrontPoint> front;  // least memory first

@@ -12,6 +12,7 @@
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/result/search.h"
 #include "stepcast/search/space.h"
+#include "stepcast/store/store.h"
 
 namespace stepcast::search {
 
@@ -25,25 +26,37 @@ enum class Objective {
   energy,  // joules of a step: all GPUs at their devices' rated power, busy or not
 };
 
+class World;
+
 struct Progress {
   result::SearchCounts counts;
-  double best = 0;     // of the objective; 0: nothing yet
-  double gap = 1;      // to the least bound that is left
-  double seconds = 0;  // since the search began
+  std::string stage;          // what is asked now
+  double best = 0;            // of the objective; 0: nothing yet
+  double gap = 1;             // to the least bound that is left
+  std::int64_t open = -1;     // candidates that are left to run at most; below 0: nothing fits yet
+  double seconds = 0;         // since the search began
+  double seconds_left = -1;   // until this stage ends at most; below 0: not known
+  std::int64_t computed = 0;  // evaluations of this run, and those that the store had
+  std::int64_t reused = 0;
+  bool finished = false;
 };
 
 struct Request {
   Space space;
   Objective objective = Objective::time;
-  double time_limit = 0;  // seconds; 0: none. What is best by then is returned with the gap that is left
-  int threads = 1;
-  int ranking = 10;                               // strategies listed
+  double time_limit = 0;          // seconds; 0: none. What is best by then is returned with the gap that is left
+  int threads = 0;                // of each process; 0: its share of the host's CPUs
+  World* world = nullptr;         // those who evaluate as well; null: this process alone
+  store::Store* store = nullptr;  // keeps what is evaluated, and what it holds is not evaluated again
+  std::string store_key;          // of the job and all that its overrides may depend on
+  int ranking = 10;               // strategies listed
   std::vector<double> front = {0.25, 0.5, 0.75};  // shares of the GPU's memory of which the fastest is asked as well
   std::function<void(const Progress&)> progress;
 };
 
-// The same answer for every number of threads, unless the time limit ends it. Without a strategy that fits, `found` is
-// false and `nearest` says what is short. Throws InputError where the space names what no job has.
+// The same answer for every number of threads and processes, with a store or without, unless the time limit ends it. Without
+// a strategy that fits, `found` is false and `nearest` says what is short. Throws InputError where the space names what no
+// job has.
 result::Search search(const Request& request, const JobLoader& loader, const std::filesystem::path& data_directory);
 
 }  // namespace stepcast::search

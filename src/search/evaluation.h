@@ -1,0 +1,55 @@
+// One candidate through the engine: a pure function of the job, so that it may be computed
+// anywhere, in any order, and kept.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/search/search.h"
+
+namespace stepcast::search {
+
+// What is known of a candidate. The engine runs once with the peak by a rule of thumb, which is
+// enough for one that is too slow or far too large, and again with the allocator's replay for the
+// others.
+struct Evaluation {
+  std::optional<Infeasible> impossible;
+  std::optional<result::Strategy> rule;
+  std::optional<result::Strategy> exact;
+
+  bool ran() const { return rule.has_value(); }
+  const result::Strategy& strategy() const { return exact ? *exact : *rule; }
+  // Tensors alone, which the rule knows exactly: reserved memory is never less.
+  double least_peak() const { return rule->peak.low; }
+  // Whether that is all that a search for less than `limit` within `memory` asks.
+  bool enough(double limit, double memory) const;
+};
+
+struct Order {
+  std::uint64_t id = 0;
+  std::vector<std::string> overrides;
+  // The replay is wanted of what the rule says is faster and not larger.
+  double limit = std::numeric_limits<double>::infinity();
+  double memory = std::numeric_limits<double>::infinity();
+  bool replay_only = false;  // what the rule says is known
+};
+
+struct Answer {
+  std::uint64_t id = 0;
+  Evaluation found;
+  std::string error;  // our bug: what was thrown
+};
+
+Answer evaluate(const Order& order, Objective objective, const JobLoader& loader,
+                forecast::Forecaster& forecaster);
+
+// As JSON and back, to the last bit. The overrides are not part of it.
+std::string to_json(const Evaluation& e);
+// Throws InputError where `text` is none.
+Evaluation evaluation_of(const std::string& text, const std::vector<std::string>& overrides);
+
+}  // namespace stepcast::search

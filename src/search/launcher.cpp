@@ -1,0 +1,49 @@
+#include "launcher.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+
+#include "stepcast/search/world.h"
+
+namespace stepcast::search {
+namespace {
+
+int number_of(const char* variable, int otherwise) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
+
+// Open MPI; MPICH and Intel MPI; MVAPICH2; PMIx under Slurm.
+int launched_size() {
+  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+    if (std::getenv(size) != nullptr) {
+      return std::max(1, number_of(size, 1));
+    }
+  }
+  return std::getenv("PMIX_RANK") == nullptr ? 1
+                                             : std::max(1, number_of("SLURM_STEP_NUM_TASKS", 1));
+}
+
+int launched_rank() {
+  for (const char* rank :
+       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "PMIX_RANK"}) {
+    if (std::getenv(rank) != nullptr) {
+      return launched_size() > 1 ? number_of(rank, 0) : 0;
+    }
+  }
+  return 0;
+}
+
+int threads_of(const World* world) {
+  const int host = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  cpu_set_t mine;
+  const int own = ::sched_getaffinity(0, sizeof mine, &mine) == 0 ? CPU_COUNT(&mine) : host;
+  return std::max(1, std::min(own, host / (world == nullptr ? 1 : world->local_size())));
+}
+
+}  // namespace stepcast::search

@@ -1,0 +1,28 @@
+// What rank 0 and the others say to each other: bytes under a tag.
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace stepcast::search {
+
+enum class Tag : int {
+  start = 1,  // from 0: objective, threads, data directory
+  ready,      // to 0: how many threads evaluate there
+  order,      // from 0
+  answer,     // to 0
+  stop,       // from 0
+};
+
+struct Message {
+  Tag tag = Tag::stop;
+  int from = 0;
+  std::string text;
+};
+
+// Sends without waiting for the other side. Throws std::runtime_error.
+void send(int to, Tag tag, std::string text);
+// A message that has arrived, if any.
+std::optional<Message> receive();
+
+}  // namespace stepcast::search

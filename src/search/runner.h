@@ -1,0 +1,78 @@
+// Takes candidates in the order of their bounds, has them evaluated, and stops where the proof is
+// complete.
+//
+// What is taken, and so the answer, is that of one process that evaluates one candidate after the
+// other: an evaluation is a pure function of its job, so those behind the next one may be computed
+// ahead of time, elsewhere, or in an earlier run, and what turns out not to be needed is not
+// counted.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <unordered_map>
+
+#include "enumerate.h"
+#include "stepcast/store/store.h"
+#include "workers.h"
+
+namespace stepcast::search {
+
+class Runner {
+ public:
+  Runner(const Request& request, const JobLoader& loader, const std::filesystem::path& data);
+
+  // The best strategy of at most `memory` bytes; none: nullptr. `left`: the least bound that was
+  // not looked at, where time ran out or the list was cut. `stage` names it in progress.
+  const result::Strategy* best_within(double memory, double& left, const std::string& stage);
+
+  // A candidate that was taken. `strategy`: null where it is impossible.
+  struct Taken {
+    const result::Strategy* strategy = nullptr;
+    const Infeasible* why = nullptr;
+  };
+  // In the order of their bounds.
+  std::vector<Taken> taken() const;
+
+  bool stopped() const { return stopped_; }  // by the time limit
+  const Enumerated& all() const { return all_; }
+  forecast::Forecaster& forecaster() { return forecaster_; }
+  // The last word to Request::progress.
+  void finish(const result::SearchCounts& counts);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  double seconds() const;
+  bool out_of_time();
+  std::string key(std::size_t i) const;
+  Evaluation* lookup(std::size_t i);
+  void order(std::size_t i, double limit, double memory);
+  void look_ahead(double limit, double memory);
+  const Evaluation* need(std::size_t i, double limit, double memory);
+  void accept(Answer answer);
+  void report();
+  Progress progress() const;
+
+  const Request& request_;
+  Clock::time_point start_, began_;  // of the search, of the first evaluation
+  forecast::Forecaster forecaster_;
+  Enumerated all_;
+  Workers workers_;
+
+  std::unordered_map<std::size_t, Evaluation> known_;  // by place in the list
+  std::unordered_map<std::size_t, std::string> broken_;
+  std::set<std::size_t> flying_;       // ordered, not back yet
+  std::map<std::size_t, bool> taken_;  // whether with the replay
+  bool stopped_ = false;
+
+  // Of the scan that runs.
+  std::string stage_;
+  const result::Strategy* best_ = nullptr;
+  double memory_ = 0;
+  std::size_t next_ = 0, ahead_ = 0;
+  Clock::time_point reported_;
+  std::int64_t computed_ = 0, reused_ = 0;
+};
+
+}  // namespace stepcast::search
