@@ -1,4 +1,6 @@
 // simulate export: a job as a job file, or as what a training system is launched with.
+#include "export.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -7,7 +9,6 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "export.h"
 #include "output.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/interop/launch_file.h"
@@ -31,8 +32,8 @@ int run(const Options& given) {
                        "(simulate --list shows the names)");
   }
   if (given.to.empty()) {
-    throw option_fault(
-        "--to", fmt::format("missing; expected {}", fmt::join(export_formats(), " | ")));
+    throw option_fault("--to",
+                       fmt::format("missing; expected {}", fmt::join(export_formats(), " | ")));
   }
   const Exported exported = export_job(config::load(given.config, given.overrides), given.to);
   if (given.output == "-") {

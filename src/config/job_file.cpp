@@ -201,9 +201,8 @@ void sort(Value& map, const Spec& spec) {
                                     [&](const Spec& child) { return child.key == key; });
     return found - spec.children.begin();
   };
-  std::stable_sort(
-      map.entries.begin(), map.entries.end(),
-      [&](const auto& a, const auto& b) { return place(a.key) < place(b.key); });
+  std::stable_sort(map.entries.begin(), map.entries.end(),
+                   [&](const auto& a, const auto& b) { return place(a.key) < place(b.key); });
   for (auto& entry : map.entries) {
     const Spec* child = spec.child(entry.key);
     if (is_section(entry.value, child)) {
@@ -260,8 +259,8 @@ std::string job_file(const Loaded& loaded) {
   bool done = false;
   // A job that names no system has its defaults without its limits.
   const std::string& name = loaded.job.system.name;
-  const bool limited = !loaded.job.system.cannot.empty() || !offers("systems", name) ||
-                       system(name).cannot.empty();
+  const bool limited =
+      !loaded.job.system.cannot.empty() || !offers("systems", name) || system(name).cannot.empty();
   for (const bool named_system : {limited, !limited}) {
     doc = stated(loaded, wanted, named_system);
     if (complete(doc, loaded, wanted)) {

@@ -170,6 +170,32 @@ TEST_CASE("DeepSpeed's gradients in fp32 stand beside those of a micro-batch", "
              "gradients of a micro-batch") == 0);
 }
 
+// torch._multi_tensor_adamw: eight operations over the whole list, the root of the second moment a
+// list of its own.
+TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and again", "[laws]") {
+  const auto lowered = [](const char* foreach) {
+    return support::Lowered(
+        text_of(fmt::format("{{use: pytorch-fsdp2, foreach_optimizer: {}}}", foreach), "zero3",
+                "optimizer: adamw"));
+  };
+  const auto updates = [](const support::Lowered& l) {
+    double seconds = 0;
+    const program::Program& p = l.program();
+    for (const program::Task& t : p.tasks) {
+      if (t.category == program::Category::optimizer && p.labels[t.label] == "optimizer") {
+        seconds += static_cast<double>(t.duration);
+      }
+    }
+    return seconds;
+  };
+  const support::Lowered list = lowered("true"), fused = lowered("false");
+  CHECK(std::abs(made(list, "optimizer temporaries") - 4 * kAll / 8) <= rounding(list));
+  CHECK(made(fused, "optimizer temporaries") == 0);
+  // fp32 throughout: 4 + 14 + 2 words an element instead of 4 read and 3 written.
+  REQUIRE(updates(fused) > 0);
+  CHECK(updates(list) / updates(fused) == Approx(20.0 / 7).epsilon(0.15));
+}
+
 TEST_CASE("Tensors of a buffer add up to it", "[laws]") {
   for (const char* system : {"megatron-lm", "pytorch-fsdp2", "pytorch-ddp", "deepspeed"}) {
     const support::Lowered l(text_of(system, "none", "optimizer: adamw"));

@@ -62,8 +62,8 @@ bool belongs_to_cluster(std::string_view key) {
          key == "calibration" || key == "seed" || key == "model.name";
 }
 
-// A key of `system` that an option of the target says has its place in the file; the others are facts about the
-// software.
+// A key of `system` that an option of the target says has its place in the file; the others are
+// facts about the software.
 const launch::Beside* beside(const Writer& writer, const std::string& key) {
   static const launch::Beside kSoftware = {"system", "the software as it is installed"};
   for (const launch::Beside& one : writer.beside) {
@@ -153,16 +153,16 @@ void check_system(const config::Loaded& loaded, const Writer& writer) {
       std::find(writer.systems.begin(), writer.systems.end(), name) != writer.systems.end();
   if (!known) {
     throw InputError(config::fault_of(
-        loaded, {"system", fmt::format("{} cannot launch {}; expected --set system={}",
-                                       writer.noun, name, fmt::join(writer.systems, " | "))}));
+        loaded, {"system", fmt::format("{} cannot launch {}; expected --set system={}", writer.noun,
+                                       name, fmt::join(writer.systems, " | "))}));
   }
 }
 
 // A word of a command line.
 std::string quoted(const std::string& word) {
   const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) != 0 || std::string_view("-_.=,/:+").find(static_cast<char>(c)) !=
-                                       std::string_view::npos;
+    return std::isalnum(c) != 0 ||
+           std::string_view("-_.=,/:+").find(static_cast<char>(c)) != std::string_view::npos;
   });
   return plain ? word : "'" + word + "'";
 }

@@ -26,8 +26,7 @@ void fsdp(const Request& r, Sections& out) {
   if (flat) {
     out.add("fsdp_sharding_strategy", strategy(r));
     out.add("fsdp_backward_prefetch", prefetch(j.system.backward_prefetch));
-    out.add("fsdp_forward_prefetch",
-            j.system.forward_prefetch == job::System::Prefetch::explicit_);
+    out.add("fsdp_forward_prefetch", j.system.forward_prefetch == job::System::Prefetch::explicit_);
     out.add("fsdp_use_orig_params", true);
   } else {
     out.add("fsdp_reshard_after_forward", j.parallelism.reshard_after_forward);

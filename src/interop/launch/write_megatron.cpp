@@ -131,10 +131,10 @@ Written write(const Request& r) {
   write_megatron_model(r, script);
   write_megatron_parallel(r, script);
   write_megatron_kernels(r, script);
-  std::string text =
-      fmt::format("torchrun {} --node-rank ${{NODE_RANK:-0}} --master-addr "
-                  "${{MASTER_ADDR:-localhost}} \\\n  pretrain_gpt.py",
-                  launcher);
+  std::string text = fmt::format(
+      "torchrun {} --node-rank ${{NODE_RANK:-0}} --master-addr "
+      "${{MASTER_ADDR:-localhost}} \\\n  pretrain_gpt.py",
+      launcher);
   for (const std::string& line : script.lines()) {
     if (!line.empty()) {
       text += " \\\n  " + line;

@@ -25,9 +25,7 @@ class Arguments {
   const std::vector<std::string>& lines() const { return lines_; }
 
  private:
-  void add(const std::string& text) {
-    lines_.back() += (lines_.back().empty() ? "" : " ") + text;
-  }
+  void add(const std::string& text) { lines_.back() += (lines_.back().empty() ? "" : " ") + text; }
   std::vector<std::string> lines_;
 };
 

@@ -5,7 +5,7 @@ namespace stepcast::interop::launch {
 namespace {
 
 const char* scheduler(const job::Parallelism& p) {
-  const std::string name = p.schedule              ? p.schedule->name
+  const std::string name = p.schedule               ? p.schedule->name
                            : p.virtual_pipeline > 1 ? "interleaved_1f1b"
                                                     : "1f1b";
   return name == "1f1b"               ? "1f1b"

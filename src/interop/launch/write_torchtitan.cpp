@@ -43,7 +43,7 @@ void pipeline(const Request& r, Sections& out) {
     return;
   }
   out.add("pipeline_parallel_microbatch_size", r.job.workload.micro_batch);
-  const std::string name = p.schedule              ? p.schedule->name
+  const std::string name = p.schedule               ? p.schedule->name
                            : p.virtual_pipeline > 1 ? "interleaved_1f1b"
                                                     : "1f1b";
   const auto* found = std::find_if(kSchedules.begin(), kSchedules.end(),
@@ -115,8 +115,7 @@ void recompute(const job::Recompute& recompute, Sections& out) {
   } else if (recompute.kind == Kind::per_op) {
     out.text("mode", "selective").text("selective_ac_option", "op");
   } else if (recompute.kind == Kind::every) {
-    out.text("mode", "selective")
-        .text("selective_ac_option", fmt::format("{}", recompute.layers));
+    out.text("mode", "selective").text("selective_ac_option", fmt::format("{}", recompute.layers));
   }
 }
 

@@ -1,5 +1,6 @@
-// From a job to a training system's launch file. launch_file.cpp reads what was written and compares, so a writer may leave
-// out what it does not know: the key is then a fault that names it, never dropped.
+// From a job to a training system's launch file. launch_file.cpp reads what was written and
+// compares, so a writer may leave out what it does not know: the key is then a fault that names it,
+// never dropped.
 #pragma once
 
 #include <fmt/format.h>
@@ -20,8 +21,8 @@ struct Written {
   std::vector<std::string> arguments = {};  // NAME=VALUE of the training script
 };
 
-// What is written, and of which keys the system's own defaults gave another value when only the rest was: options that
-// are worth stating only then ask `differs`.
+// What is written, and of which keys the system's own defaults gave another value when only the
+// rest was: options that are worth stating only then ask `differs`.
 struct Request {
   const job::Job& job;
   const std::set<std::string>& different;
@@ -36,7 +37,8 @@ struct Request {
   }
 };
 
-// A key, or with all below it, that the target's launch files never hold, and where it is said instead.
+// A key, or with all below it, that the target's launch files never hold, and where it is said
+// instead.
 struct Beside {
   std::string_view key;
   std::string_view where;
@@ -44,9 +46,9 @@ struct Beside {
 
 struct Writer {
   std::string_view target;
-  std::string_view noun;       // "Megatron-LM's arguments"
-  std::string_view extension;  // of the file
-  std::string_view comment;    // that begins a line; "": none
+  std::string_view noun;                  // "Megatron-LM's arguments"
+  std::string_view extension;             // of the file
+  std::string_view comment;               // that begins a line; "": none
   std::vector<std::string_view> systems;  // of configs/systems: what it launches
   Written (*write)(const Request&);
   std::vector<Beside> beside;

@@ -17,10 +17,9 @@ nlohmann::json report(const std::string& arguments) {
 }
 
 void check_same(const std::string& job, const std::string& format, const std::string& extension) {
-  const std::string file =
-      (std::filesystem::temp_directory_path() /
-       ("export-" + std::to_string(::getpid()) + "-" + format + extension))
-          .string();
+  const std::string file = (std::filesystem::temp_directory_path() /
+                            ("export-" + std::to_string(::getpid()) + "-" + format + extension))
+                               .string();
   const Result r = run("export " + job + " --to " + format + " --output " + file);
   INFO(job << "\n" << r.err);
   REQUIRE(r.status == 0);
@@ -41,19 +40,23 @@ TEST_CASE("The file and the command beside it give the same forecast") {
   check_same("--config llama70b --set memory.recompute=full", "megatron", ".sh");
   check_same("--config llama405b --set memory.recompute=selective", "megatron", "");
   check_same("--config mixtral-8x7b", "megatron", ".sh");
-  check_same("--config llama70b --set system=zero-bubble --set parallelism.virtual_pipeline=1 "
-             "--set parallelism.schedule=zb_auto",
-             "megatron", ".sh");
+  check_same(
+      "--config llama70b --set system=zero-bubble --set parallelism.virtual_pipeline=1 "
+      "--set parallelism.schedule=zb_auto",
+      "megatron", ".sh");
   check_same("--config llama8b-fsdp", "accelerate", ".yaml");
-  check_same("--config llama8b-fsdp --set system=torchtitan --set 'parallelism.context={size: 2, "
-             "kind: all_gather}'",
-             "torchtitan", ".toml");
-  check_same("--config llama8b-fsdp --set system=deepspeed --set 'memory.offload={optimizer: "
-             "{to: cpu, ratio: 0.3}}'",
-             "deepspeed", ".json");
-  check_same("--config llama8b-fsdp --set system=nnscaler --set parallelism.sharding=zero1 --set "
-             "parallelism.tensor=2",
-             "nnscaler", ".yaml");
+  check_same(
+      "--config llama8b-fsdp --set system=torchtitan --set 'parallelism.context={size: 2, "
+      "kind: all_gather}'",
+      "torchtitan", ".toml");
+  check_same(
+      "--config llama8b-fsdp --set system=deepspeed --set 'memory.offload={optimizer: "
+      "{to: cpu, ratio: 0.3}}'",
+      "deepspeed", ".json");
+  check_same(
+      "--config llama8b-fsdp --set system=nnscaler --set parallelism.sharding=zero1 --set "
+      "parallelism.tensor=2",
+      "nnscaler", ".yaml");
   check_same("--config gpt3-175b --set system.launch='4 us'", "job", ".yaml");
 }
 

@@ -21,9 +21,9 @@ TEST_CASE("Every ready job of configs/ gives itself again, with any key changed"
              {"system.launch=4 us", "kernels.cuda_graph=true", "nccl.algo=Ring"},
              {"memory.offload={optimizer: {to: cpu, ratio: 0.5}}", "seed=9"},
              {"cluster.device.power=500 W", "workload.tokens=1e12"},
-             {"model={use: gemma-2-2b, layers: 24}", "workload.global_batch=16384", "parallelism.virtual_pipeline=1",
-              "parallelism.pipeline=1", "parallelism.tensor=1", "parallelism.layers_per_stage=[]",
-              "parallelism.sequence_parallel=false"}}) {
+             {"model={use: gemma-2-2b, layers: 24}", "workload.global_batch=16384",
+              "parallelism.virtual_pipeline=1", "parallelism.pipeline=1", "parallelism.tensor=1",
+              "parallelism.layers_per_stage=[]", "parallelism.sequence_parallel=false"}}) {
       INFO(name << " " << (overrides.empty() ? "" : overrides.front()));
       const config::Loaded loaded = config::load(name, overrides);
       CHECK(again(loaded) == config::to_json(loaded.job));

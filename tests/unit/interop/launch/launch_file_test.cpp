@@ -34,10 +34,10 @@ std::string fault(const std::string& config, const std::string& target,
 }  // namespace
 
 TEST_CASE("torchtitan's file, word for word") {
-  const auto file = write("llama8b-fsdp", "torchtitan",
-                          {"system=torchtitan", "model=llama-3.1-70b", "cluster.nodes=16",
-                           "parallelism.tensor=4", "parallelism.pipeline=4",
-                           "parallelism.virtual_pipeline=2", "workload.global_batch=64"});
+  const auto file = write(
+      "llama8b-fsdp", "torchtitan",
+      {"system=torchtitan", "model=llama-3.1-70b", "cluster.nodes=16", "parallelism.tensor=4",
+       "parallelism.pipeline=4", "parallelism.virtual_pipeline=2", "workload.global_batch=64"});
   CHECK(file.text ==
         "# torchtitan's TOML of this job; it is read back by\n"
         "#   simulate --from torchtitan FILE --cluster dgx-h100 --nodes 16 --model llama-3.1-70b\n"
@@ -58,10 +58,10 @@ TEST_CASE("torchtitan's file, word for word") {
 }
 
 TEST_CASE("DeepSpeed's JSON: nested sections, and beside it what the script says") {
-  const auto file = write(
-      "llama8b-fsdp", "deepspeed",
-      {"system=deepspeed", "memory.offload={optimizer: nvme, parameters: nvme, prefetch: 1}",
-       "parallelism.zeropp={weights: int8, partition: 8}"});
+  const auto file =
+      write("llama8b-fsdp", "deepspeed",
+            {"system=deepspeed", "memory.offload={optimizer: nvme, parameters: nvme, prefetch: 1}",
+             "parallelism.zeropp={weights: int8, partition: 8}"});
   const text::Value json = text::parse_json(file.text, "ds.json");
   const text::Value* zero = json.find("zero_optimization");
   REQUIRE(zero != nullptr);
@@ -89,8 +89,9 @@ TEST_CASE("What a format cannot say is a fault at its place, by name") {
             .find("parallelism.accumulation.reduce: last") != std::string::npos);
   CHECK(fault("llama8b-fsdp", "torchtitan", {"system=torchtitan", "memory.optimizer=adafactor"})
             .find("memory.optimizer: adafactor") != std::string::npos);
-  CHECK(fault("llama8b-fsdp", "nnscaler", {"system=nnscaler"}).find("parallelism.sharding: zero3") !=
-        std::string::npos);
+  CHECK(
+      fault("llama8b-fsdp", "nnscaler", {"system=nnscaler"}).find("parallelism.sharding: zero3") !=
+      std::string::npos);
   CHECK(fault("llama8b-fsdp", "deepspeed",
               {"system=deepspeed", "parallelism.sharding=zero1", "parallelism.pipeline=2",
                "parallelism.layers_per_stage=[15, 17]"})
@@ -98,16 +99,17 @@ TEST_CASE("What a format cannot say is a fault at its place, by name") {
 }
 
 TEST_CASE("A file launches its own system, and formats have names") {
-  CHECK(fault("llama8b-fsdp", "megatron").find("cannot launch pytorch-fsdp2; expected --set "
-                                               "system=megatron-lm | ") != std::string::npos);
+  CHECK(fault("llama8b-fsdp", "megatron")
+            .find("cannot launch pytorch-fsdp2; expected --set "
+                  "system=megatron-lm | ") != std::string::npos);
   CHECK(fault("llama70b", "megatrn")
             .find("'megatrn' is no format that is written; expected megatron | deepspeed | "
                   "torchtitan | accelerate | nnscaler (did you mean 'megatron'?)") !=
         std::string::npos);
 }
 
-// Whatever the job: a file that is written says exactly this job and warns of nothing, or a fault names a key. Read here
-// from the disk-less text by what `beside` says, compared by every key.
+// Whatever the job: a file that is written says exactly this job and warns of nothing, or a fault
+// names a key. Read here from the disk-less text by what `beside` says, compared by every key.
 TEST_CASE("Over many jobs, what is written is the job or a fault names why not") {
   const std::vector<Overrides> shapes = {
       {},
@@ -135,9 +137,9 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       {"memory.offload={optimizer: cpu}", "workload.precision=fp8"},
       {"memory.optimizer=muon", "workload.precision=fp32"}};
   const std::vector<std::pair<std::string, std::string>> systems = {
-      {"megatron-lm", "megatron"},   {"megatron-lm-2022", "megatron"},
-      {"zero-bubble", "megatron"},   {"deepspeed", "deepspeed"},
-      {"torchtitan", "torchtitan"},  {"pytorch-fsdp1", "accelerate"},
+      {"megatron-lm", "megatron"},    {"megatron-lm-2022", "megatron"},
+      {"zero-bubble", "megatron"},    {"deepspeed", "deepspeed"},
+      {"torchtitan", "torchtitan"},   {"pytorch-fsdp1", "accelerate"},
       {"transformers", "accelerate"}, {"nnscaler", "nnscaler"}};
   int written = 0;
   int refused = 0;
