@@ -36,13 +36,16 @@ std::string line_of(const search::Progress& p) {
 std::string last_line(const search::Progress& p) {
   const result::SearchCounts& c = p.counts;
   const auto all = static_cast<double>(std::max<std::int64_t>(1, c.candidates));
-  const std::int64_t judged = c.impossible + c.simulated;
+  // Where time ran out, the least times were not all compared.
+  const std::int64_t pruned =
+      p.stopped ? c.memory_pruned : c.candidates - c.impossible - c.simulated;
   return fmt::format(
-      "{} candidates in {:.2f} s, {:.0f} a second: {:.4g} % impossible, {:.4g} % pruned, {} "
-      "simulated; {} evaluations, {:.0f} a second, {} more from the store\n",
+      "{} candidates in {:.2f} s, {:.0f} a second: {:.4g} % impossible, {:.4g} % pruned{}, {} "
+      "simulated; {} evaluations, {:.0f} "
+      "a second, {} more from the store\n",
       c.candidates, p.seconds, all / std::max(p.seconds, 1e-9),
-      100 * static_cast<double>(c.impossible) / all,
-      100 * static_cast<double>(c.candidates - judged) / all, c.simulated, p.computed,
+      100 * static_cast<double>(c.impossible) / all, 100 * static_cast<double>(pruned) / all,
+      p.stopped ? " by memory before the time ran out" : "", c.simulated, p.computed,
       static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
 }
 

@@ -205,6 +205,7 @@ void Runner::finish(const result::SearchCounts& counts) {
     Progress p = progress();
     p.counts = counts;
     p.finished = true;
+    p.stopped = stopped_;
     request_.progress(p);
   }
 }

@@ -39,6 +39,7 @@ struct Progress {
   std::int64_t computed = 0;  // evaluations of this run, and those that the store had
   std::int64_t reused = 0;
   bool finished = false;
+  bool stopped = false;  // by the time limit
 };
 
 struct Request {

@@ -1,0 +1,293 @@
+// `simulate search` on several threads and processes, with a store, and killed in the middle:
+// always the same answer.
+#include <fcntl.h>
+#include <signal.h>
+#include <sqlite3.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "support/folder.h"
+#include "unit/cli/run.h"
+
+namespace {
+
+using stepcast::test::check_refused;
+using stepcast::test::Folder;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+// About forty candidates are run of 324, each in some milliseconds.
+const char* const kSpace =
+    "tensor: {powers: 8}\n"
+    "pipeline: {powers: 4}\n"
+    "micro_batch: {powers: 4}\n"
+    "sharding: [none, zero1, zero3]\n"
+    "recompute: [none, selective, full]\n";
+
+struct Job {
+  Folder folder;
+  std::string arguments =
+      "search --config llama8b-fsdp --set system=megatron-lm --json - --space " +
+      folder.write("space.yaml", kSpace);
+  std::string stored = arguments + " --store " + folder.file("a.db");
+};
+
+// A started program and what it says.
+class Program {
+ public:
+  Program(const Folder& folder, const std::string& command) : err_(folder / "err") {
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::setpgid(0, 0);
+      const int out = ::open("/dev/null", O_WRONLY);
+      const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+      ::dup2(out, STDOUT_FILENO);
+      ::dup2(err, STDERR_FILENO);
+      if (::chdir(STEPCAST_SOURCE_DIR) == 0) {
+        ::execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
+      }
+      ::_exit(127);
+    }
+  }
+  pid_t pid() const { return pid_; }
+  bool running() { return status_ == kRunning && ::waitpid(pid_, &status_, WNOHANG) == 0; }
+  int wait() {
+    while (running()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return status_;
+  }
+  std::string said() const {
+    std::ostringstream text;
+    text << std::ifstream(err_).rdbuf();
+    return text.str();
+  }
+
+ private:
+  static constexpr int kRunning = -1;
+  std::filesystem::path err_;
+  pid_t pid_ = 0;
+  int status_ = kRunning;
+};
+
+// Points on file now; 0 while there is no table yet.
+int points(const std::string& file) {
+  sqlite3* db = nullptr;
+  sqlite3_stmt* s = nullptr;
+  int count = 0;
+  if (sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READWRITE, nullptr) == SQLITE_OK &&
+      sqlite3_prepare_v2(db, "SELECT count(*) FROM points", -1, &s, nullptr) == SQLITE_OK &&
+      sqlite3_step(s) == SQLITE_ROW) {
+    count = sqlite3_column_int(s, 0);
+  }
+  sqlite3_finalize(s);
+  sqlite3_close(db);
+  return count;
+}
+
+void forget(const Job& job) {
+  for (const char* name : {"a.db", "a.db-wal", "a.db-shm"}) {
+    std::filesystem::remove(job.folder / name);
+  }
+}
+
+// Starts `command`, and kills by `kill` once a few points are on file; false: it had finished by
+// then.
+bool killed(const Job& job, const std::string& command,
+            const std::function<void(Program&)>& kill_one, std::string& said) {
+  forget(job);
+  Program program(job.folder, command);
+  while (program.running() && points(job.folder.file("a.db")) < 4) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (!program.running()) {
+    return false;
+  }
+  kill_one(program);
+  const int status = program.wait();
+  said = program.said();
+  return !(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+// The scheduler may let a search end before it is killed: several tries.
+bool killed_of_some(const Job& job, const std::string& command,
+                    const std::function<void(Program&)>& kill_one, std::string& said) {
+  for (int i = 0; i < 8; ++i) {
+    if (killed(job, command, kill_one, said)) {
+      return true;
+    }
+  }
+  return false;
+}
+
+const std::string kBinary = "'" STEPCAST_BINARY "' ";
+
+#ifdef STEPCAST_MPIEXEC
+// What starts so many processes here, whoever runs the tests and on however few cores.
+std::string mpirun(int processes) {
+  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+         "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
+         "ASAN_OPTIONS=detect_leaks=0 " STEPCAST_MPIEXEC " -n " +
+         std::to_string(processes) + " ";
+}
+
+Result under_mpi(int processes, const Job& job, const std::string& arguments) {
+  const std::string out = job.folder.file("out"), err = job.folder.file("err");
+  const int status = std::system(("cd '" STEPCAST_SOURCE_DIR "' && " + mpirun(processes) + kBinary +
+                                  arguments + " >" + out + " 2>" + err)
+                                     .c_str());
+  const auto text = [](const std::string& file) {
+    std::ostringstream all;
+    all << std::ifstream(file).rdbuf();
+    return all.str();
+  };
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text(out), text(err)};
+}
+
+// A process below `of` whose environment says that it is rank 1; 0: none.
+pid_t rank_one(pid_t of) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    const std::string name = entry.path().filename();
+    if (name.find_first_not_of("0123456789") != std::string::npos) {
+      continue;
+    }
+    std::ostringstream environment, status;
+    environment << std::ifstream(entry.path() / "environ").rdbuf();
+    status << std::ifstream(entry.path() / "status").rdbuf();
+    if (environment.str().find(std::string("OMPI_COMM_WORLD_RANK=1") + '\0') != std::string::npos &&
+        status.str().find("PPid:\t" + std::to_string(of) + "\n") != std::string::npos) {
+      return static_cast<pid_t>(std::stol(name));
+    }
+  }
+  return 0;
+}
+
+int count(const std::string& text, const std::string& what) {
+  int n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++n;
+  }
+  return n;
+}
+#endif
+
+}  // namespace
+
+TEST_CASE("A search answers the same on one thread and three, without a store and from one") {
+  const Job job;
+  const Result one = run(job.arguments + " --threads 1");
+  REQUIRE(one.status == 0);
+  CHECK(run(job.arguments + " --threads 3").out == one.out);
+  const Result first = run(job.stored + " --threads 2");
+  CHECK(first.out == one.out);
+  CHECK_THAT(first.err, ContainsSubstring(" 0 more from the store"));
+  const Result again = run(job.stored);
+  CHECK(again.out == one.out);
+  CHECK_THAT(again.err, ContainsSubstring("simulated; 0 evaluations"));
+  // Another job in the same store takes nothing of the first.
+  const std::string other = " --set workload.global_batch=32";
+  CHECK(run(job.stored + other).out == run(job.arguments + other).out);
+}
+
+TEST_CASE("A search that the time limit stopped says so, and goes on from its store") {
+  const Job job;
+  const Result stopped = run(job.stored + " --time-limit 0.000001");
+  CHECK(stopped.status == 1);
+  CHECK_THAT(stopped.out, ContainsSubstring("\"stopped\": true"));
+  CHECK(run(job.stored).out == run(job.arguments).out);
+}
+
+TEST_CASE("A search that was killed goes on from its store to the same answer") {
+  const Job job;
+  const Result whole = run(job.arguments);
+  std::string said;
+  SECTION("kill -9") {
+    REQUIRE(killed_of_some(
+        job, kBinary + job.stored, [](Program& p) { ::kill(p.pid(), SIGKILL); }, said));
+  }
+  SECTION("an interrupt, which says what is kept") {
+    REQUIRE(killed_of_some(
+        job, kBinary + job.stored, [](Program& p) { ::kill(p.pid(), SIGINT); }, said));
+    CHECK_THAT(said,
+               ContainsSubstring("simulate: the search was stopped: what was evaluated is in '" +
+                                 job.folder.file("a.db")));
+  }
+  CHECK(points(job.folder.file("a.db")) >= 4);
+  const Result resumed = run(job.stored);
+  CHECK(resumed.out == whole.out);
+  CHECK(resumed.err.find(" 0 more from the store") == std::string::npos);
+}
+
+TEST_CASE("A file that is no store of this version is refused in one line") {
+  const Job job;
+  REQUIRE(run(job.stored).status == 0);
+  sqlite3* db = nullptr;
+  REQUIRE(sqlite3_open(job.folder.file("a.db").c_str(), &db) == SQLITE_OK);
+  CHECK(sqlite3_exec(db, "UPDATE about SET value = 'stepcast 0.0.1'", nullptr, nullptr, nullptr) ==
+        SQLITE_OK);
+  sqlite3_close(db);
+  check_refused(job.stored, "--store: error: '" + job.folder.file("a.db") +
+                                "' holds results of another version (stepcast 0.0.1)");
+  job.folder.write("a.db", "not a database, but some text that stands in its place\n");
+  check_refused(job.stored, "--store: error: '" + job.folder.file("a.db") + "' is no store");
+  check_refused(job.arguments + " --store /proc/a.db",
+                "--store: error: '/proc/a.db' cannot be opened as a store");
+}
+
+#ifdef STEPCAST_MPIEXEC
+TEST_CASE("A search answers the same on 1, 2 and 4 processes, with a store and without") {
+  const Job job;
+  const Result alone = run(job.arguments);
+  for (const int processes : {1, 2, 4}) {
+    INFO(processes);
+    forget(job);
+    const Result r = under_mpi(processes, job, job.arguments);
+    INFO(r.err);
+    CHECK(r.status == 0);
+    CHECK(r.out == alone.out);
+    CHECK(under_mpi(processes, job, job.stored).out == alone.out);
+    const Result again = under_mpi(processes, job, job.stored + " --threads 1");
+    CHECK(again.out == alone.out);
+    CHECK_THAT(again.err, ContainsSubstring("simulated; 0 evaluations"));
+  }
+}
+
+TEST_CASE("When a worker dies the run ends with one line, and the next goes on from the store") {
+  const Job job;
+  const Result whole = run(job.arguments);
+  std::string said;
+  REQUIRE(killed_of_some(
+      job, mpirun(3) + kBinary + job.stored,
+      [](Program& p) {
+        if (const pid_t worker = rank_one(p.pid()); worker > 0) {
+          ::kill(worker, SIGKILL);
+        }
+      },
+      said));
+  INFO(said);
+  CHECK(count(said, "simulate: ") == 1);
+  CHECK_THAT(said,
+             ContainsSubstring("simulate: the search was stopped, or a process died: what was "
+                               "evaluated is in '" +
+                               job.folder.file("a.db") + "'"));
+  CHECK(points(job.folder.file("a.db")) >= 4);
+  CHECK(under_mpi(2, job, job.stored).out == whole.out);
+}
+
+TEST_CASE("Of several processes one says what is wrong") {
+  const Job job;
+  for (const std::string wrong : {"search --config nowhere", "search --nonsense",
+                                  "search --config llama8b-fsdp --store /proc/a.db"}) {
+    INFO(wrong);
+    const Result r = under_mpi(3, job, wrong);
+    INFO(r.err);
+    CHECK(r.status == 2);
+    CHECK(r.out.empty());
+    CHECK(count(r.err, "error:") == 1);
+  }
+}
+#endif
