@@ -477,23 +477,35 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   return report;
 }
 
-std::variant<result::Estimate, Infeasible> Forecaster::layer_time(const job::Job& job) {
+std::variant<Forecaster::LayerTime, Infeasible> Forecaster::layer_time(const job::Job& job,
+                                                                       lower::LayerPart part) {
   auto prepared = prepare(*state_, job, nullptr);
   if (auto* why = std::get_if<Infeasible>(&prepared)) {
     return *why;
   }
   auto& p = std::get<Prepared>(prepared);
-  const auto units =
-      lower::unit_times(p.plan, p.priced.topology, p.priced.prices, p.priced.topology.device(0));
-  const lower::UnitTime& t = units.layer(model::layer_kind(job.model, job.model.layers / 2));
-  const double s = to_seconds(t.forward + t.backward);
-  double variance = 0;
-  for (const auto& [curve, time] : t.curves) {
-    const double deviation = to_seconds(time) * state_->curves.curves()[curve].residual;
-    variance += deviation * deviation;
+  const model::LayerKind kind = model::layer_kind(job.model, job.model.layers / 2);
+  if (part == lower::LayerPart::experts && kind.mlp != model::LayerKind::Mlp::moe) {
+    return Infeasible{"model.moe", "the middle layer has no experts"};
   }
-  const double half = kDeviations90 * std::sqrt(variance);
-  return result::Estimate{s, std::max(0.0, s - half), s + half};
+  const lower::LayerTime t = lower::layer_time(p.plan, p.priced.topology, p.priced.prices,
+                                               p.priced.topology.device(0), kind, part);
+  const auto estimate = [&](Time time,
+                            std::initializer_list<const std::map<cost::CurveId, Time>*> of) {
+    double variance = 0;
+    for (const auto* curves : of) {
+      for (const auto& [curve, under] : *curves) {
+        const double deviation = to_seconds(under) * state_->curves.curves()[curve].residual;
+        variance += deviation * deviation;
+      }
+    }
+    const double s = to_seconds(time);
+    const double half = kDeviations90 * std::sqrt(variance);
+    return result::Estimate{s, std::max(0.0, s - half), s + half};
+  };
+  return LayerTime{
+      estimate(t.forward, {&t.forward_curves}), estimate(t.backward, {&t.backward_curves}),
+      estimate(t.forward + t.backward, {&t.forward_curves, &t.backward_curves})};
 }
 
 }  // namespace stepcast::forecast

@@ -44,7 +44,8 @@ std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration) {
   // models.
   builder.result.last_stage_only = builder.functional();
   builder.result.first_step_counts = builder.functional();
-  builder.result.timed = !builder.functional();
+  builder.result.experts_alone = measures_experts(row);
+  builder.result.timed = !builder.functional() && !builder.result.experts_alone;
   builder.result.yaml = builder.out.dump(2) + "\n";
   builder.out.erase("cluster");
   builder.result.experiment = builder.out.dump();

@@ -18,7 +18,7 @@ struct Name {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 // Some files print mfu in percent: see fraction().
-constexpr std::array<Name, 20> kNames{{
+constexpr std::array<Name, 22> kNames{{
     {"iteration_s", "step_time", "", 1},
     {"tflops_per_gpu", "throughput", "flops_per_gpu", 1e12},
     {"tokens_per_s_per_gpu", "throughput", "tokens_per_gpu", 1},
@@ -29,6 +29,8 @@ constexpr std::array<Name, 20> kNames{{
     {"hfu", "hfu", "", 1},
     {"layer_fwd_bwd_ms", "layer_time", "", 1e-3},
     {"layer_combined_ms", "layer_time", "", 1e-3},
+    {"layer_forward_ms", "layer_forward_time", "", 1e-3},
+    {"layer_backward_ms", "layer_backward_time", "", 1e-3},
     {"peak_memory_gib", "peak_memory", "", kGiB},
     {"peak_memory_gb", "peak_memory", "", 1e9},
     {"peak_allocated_bytes", "peak_memory", "", 1},

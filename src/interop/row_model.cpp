@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "row_builder.h"
+#include "skips.h"
 
 namespace stepcast::interop {
 namespace {
@@ -57,6 +58,9 @@ void RowBuilder::write_model() {
     if (model["arch"].text() == "bert") {
       m["encoder_layers"] = m["layers"];
     }
+  }
+  if (measures_experts(row)) {
+    m["mixers"] = "-";
   }
   m["hidden"] = hidden;
   m["heads"] = heads;
@@ -142,7 +146,9 @@ void RowBuilder::write_vocab(Json& m) {
   }
   if (!vocab) {
     vocab = zero_bubble() ? kLlamaVocab : kDefaultVocab;
-    assume(fmt::format("a vocabulary of {}", *vocab), kVocabUnknown);
+    if (!measures_experts(row)) {
+      assume(fmt::format("a vocabulary of {}", *vocab), kVocabUnknown);
+    }
   }
   const std::int64_t unit = (uses_megatron() ? 128 : 1) * tp();  // --make-vocab-size-divisible-by
   const bool padded = job["vocab"].present() && *vocab % tp() == 0;

@@ -43,7 +43,8 @@ std::optional<Skipped> RowBuilder::write_workload() {
     assume("bf16", kPrecisionUnknown);
     precision = "bf16";
   }
-  if (precision == "fp8" && scales_rows()) {
+  // Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
+  if (precision == "fp8" && (scales_rows() || contains(row["precision"].text(), "blockwise"))) {
     precision = "fp8_block";
   }
   w["precision"] = precision;

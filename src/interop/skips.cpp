@@ -44,6 +44,11 @@ std::string kind_of_map(Fields field) {
 
 }  // namespace
 
+bool measures_experts(Fields row) {
+  const Fields model = row["model"];
+  return model["arch"].text() == "single MoE layer" && model["moe"].is_map();
+}
+
 std::span<const SkipReason> skip_reasons() { return kReasons; }
 
 std::string Skipped::text() const {
@@ -57,7 +62,8 @@ std::optional<Skipped> why_skipped(Fields row) {
     return Skipped{"operator table", ""};
   }
   const std::string arch = model["arch"].text();
-  if (contains(arch, "single")) {
+  const bool experts = measures_experts(row);
+  if (contains(arch, "single") && !experts) {
     return Skipped{"single layer", arch};
   }
   // Encoders with the launch flags that say how many of which layers there are (Megatron-LM's).
@@ -66,7 +72,7 @@ std::optional<Skipped> why_skipped(Fields row) {
       flags.is_map() && (arch == "bert" || (arch == "t5" && flags["encoder-num-layers"].present() &&
                                             flags["decoder-num-layers"].present()));
   const bool published = model["published"].present();
-  if (!published && !encoders && !one_of(arch, {"gpt", "llama", "moe"})) {
+  if (!published && !encoders && !experts && !one_of(arch, {"gpt", "llama", "moe"})) {
     return Skipped{"architecture", arch.empty() ? "not stated" : arch};
   }
   // Functional tests show memory alone, of which the device decides little (row_system.cpp).

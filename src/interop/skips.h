@@ -10,4 +10,7 @@ namespace stepcast::interop {
 
 std::optional<Skipped> why_skipped(Fields row);
 
+// Whether the row measures a mixture of experts by itself: a layer without attention, norm and residual.
+bool measures_experts(Fields row);
+
 }  // namespace stepcast::interop

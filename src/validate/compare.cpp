@@ -36,9 +36,10 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
     }
     out.report = std::get<result::Report>(std::move(report));
     if (with_layer) {
-      auto layer = forecaster.layer_time(out.job);
-      if (const auto* e = std::get_if<result::Estimate>(&layer)) {
-        out.layer = *e;
+      auto layer = forecaster.layer_time(
+          out.job, row.experts_alone ? lower::LayerPart::experts : lower::LayerPart::whole);
+      if (const auto* times = std::get_if<forecast::Forecaster::LayerTime>(&layer)) {
+        out.layer = *times;
       }
     }
     return out;
@@ -88,6 +89,8 @@ std::string why(const result::Report& report) {
 bool of_memory(const std::string& metric) {
   return metric == "peak_memory" || metric == "steady_memory" || metric == "oom";
 }
+
+bool of_layer(const std::string& metric) { return metric.starts_with("layer_"); }
 
 // "activations 61 %, parameters 20 %" of the fullest stage.
 std::string what_fills(const result::Report& report) {
@@ -186,8 +189,7 @@ void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
       r.error = (r.predicted - r.published) / r.published;
       // Memory is compared whether it fits or not, and a layer was measured without the rest of its
       // model.
-      const bool whole_step =
-          m.metric != "peak_memory" && m.metric != "steady_memory" && m.metric != "layer_time";
+      const bool whole_step = !of_memory(m.metric) && !of_layer(m.metric);
       if (!forecast.report.fits && whole_step) {
         r.status = "oom";
         r.reason = "the forecast does not fit in memory";
@@ -285,7 +287,7 @@ result::Validation compare(forecast::Forecaster& forecaster,
     if (options.distinct && !seen.insert(experiment).second) {
       continue;
     }
-    const bool with_layer = row.output.metric == "layer_fwd_bwd_ms";
+    const bool with_layer = of_layer(row.output.metric);
     const std::string key = (with_layer ? "layer " : "") + std::get<interop::RowJob>(built).yaml;
     auto at = known.find(key);
     if (at == known.end()) {

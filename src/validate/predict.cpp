@@ -148,8 +148,14 @@ std::optional<Estimate> raw_prediction(const RowForecast& f, const interop::Meas
                              : step_flops(f.job, convention);
     return rate(flops / peak, time);
   }
-  if (measured.metric == "layer_time") {
-    return f.layer;
+  if (f.layer && measured.metric == "layer_time") {
+    return f.layer->both;
+  }
+  if (f.layer && measured.metric == "layer_forward_time") {
+    return f.layer->forward;
+  }
+  if (f.layer && measured.metric == "layer_backward_time") {
+    return f.layer->backward;
   }
   if (measured.metric == "peak_memory" || measured.metric == "steady_memory") {
     return memory(f, measured);

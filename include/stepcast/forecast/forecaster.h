@@ -10,6 +10,7 @@
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/job/job.h"
+#include "stepcast/lower/lower.h"
 #include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
 
@@ -41,9 +42,13 @@ class Forecaster {
   // traced forecast and one recorded replay a stage; a bound has no timeline and is taken as folded.
   std::variant<result::MemoryTimeline, Infeasible> memory(const job::Job& job, const Options& options = {});
 
-  // Forward and backward of one middle layer for one micro-batch, tensor collectives included
-  // (Korthikanti's table 4).
-  std::variant<result::Estimate, Infeasible> layer_time(const job::Job& job);
+  // One middle layer for one micro-batch, alone (lower::layer_time): whole (Korthikanti's table 4) or its experts
+  // (Megatron-LM's moe_perf).
+  struct LayerTime {
+    result::Estimate forward, backward, both;
+  };
+  std::variant<LayerTime, Infeasible> layer_time(const job::Job& job,
+                                                 lower::LayerPart part = lower::LayerPart::whole);
 
   // Lower bounds of the job with other grids, micro-batches, sharding and recomputation. Priced by this Forecaster's
   // curves: it must not outlive it.

@@ -66,6 +66,7 @@ struct RowJob {
   std::int64_t sequences_per_rank = 0;  // global batch over data-parallel ranks: what a micro-batch must divide
   bool last_stage_only = false;         // memory was read on the last pipeline rank
   bool first_step_counts = false;       // peaks since the start of the process: the first step's count too
+  bool experts_alone = false;           // no step: a mixture of experts by itself
   bool timed = true;                    // its iteration times mean something
   double half_width() const;            // of all assumptions together
   double memory_half_width() const;
@@ -92,7 +93,7 @@ std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration);
 
 // One measured quantity in SI units, under the name that the validation JSON gives it.
 struct Measurement {
-  std::string metric;  // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, oom
+  std::string metric;  // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, layer_forward_time, layer_backward_time, oom
   std::string unit;    // throughput: flops_per_gpu, tokens_per_gpu, samples, samples_per_gpu
   double value = 0;
   bool primary = false;

@@ -76,4 +76,16 @@ struct UnitTimes {
 UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                      const job::Device& device);
 
+// A layer alone, or only its mixture of experts (router to return, shared experts; neither norm nor residual), as
+// benchmarks time them: from an idle GPU, with the host's launches, waits and work, and the collectives that the layer
+// itself makes. Rings of context and tensor parallelism are left out.
+enum class LayerPart { whole, experts };
+struct LayerTime {
+  Time forward{0};
+  Time backward{0};  // with recomputation
+  std::map<cost::CurveId, Time> forward_curves, backward_curves;
+};
+LayerTime layer_time(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
+                     const job::Device& device, model::LayerKind kind, LayerPart part);
+
 }  // namespace stepcast::lower

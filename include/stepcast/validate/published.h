@@ -17,7 +17,7 @@ struct RowForecast {
   interop::RowJob row;
   job::Job job;
   result::Report report;
-  std::optional<result::Estimate> layer;  // filled when asked for
+  std::optional<forecast::Forecaster::LayerTime> layer;  // filled when asked for
 };
 
 std::variant<RowForecast, interop::Skipped> forecast_row(forecast::Forecaster& forecaster,
