@@ -503,9 +503,9 @@ std::variant<Forecaster::LayerTime, Infeasible> Forecaster::layer_time(const job
     const double half = kDeviations90 * std::sqrt(variance);
     return result::Estimate{s, std::max(0.0, s - half), s + half};
   };
-  return LayerTime{
-      estimate(t.forward, {&t.forward_curves}), estimate(t.backward, {&t.backward_curves}),
-      estimate(t.forward + t.backward, {&t.forward_curves, &t.backward_curves})};
+  return LayerTime{estimate(t.forward, {&t.forward_curves}),
+                   estimate(t.backward, {&t.backward_curves}),
+                   estimate(t.forward + t.backward, {&t.forward_curves, &t.backward_curves})};
 }
 
 }  // namespace stepcast::forecast

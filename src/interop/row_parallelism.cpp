@@ -99,8 +99,9 @@ void RowBuilder::write_parallelism() {
     const bool trades = contains(row["attention"].text(), "CP all-to-all");
     p["context"] = {{"size", cp()}, {"kind", torch ? "all_gather" : trades ? "a2a" : "p2p"}};
     if (torch) {
-      // Its rows of 2024 from 4 ranks on are slower by what contiguous chunks cost (1.75 at 4, 1.88
-      // at 8).
+      // Chosen after seeing its rows of 2024, which from 4 ranks on are slower by what contiguous
+      // chunks cost (1.75 at 4, 1.88 at 8); no source says so: its later load balancer is
+      // "headtail".
       p["context"]["balanced"] = false;
     }
   }
@@ -238,7 +239,8 @@ void RowBuilder::write_experts(Json& p) {
   if (!dispatcher.empty()) {
     e["dispatcher"] = dispatcher;
   }
-  // Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole.
+  // Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole: so do all of
+  // NVIDIA's rows with them that state a size; Megatron-LM's own default is the tensor size.
   const bool whole =
       contains(framework(), "Bridge") || dispatcher == "deepep" || dispatcher == "hybridep";
   p["expert_tensor"] = parallel["etp"].count_or(whole ? 1 : tp());
@@ -297,7 +299,7 @@ void RowBuilder::write_sharding(Json& p) {
     p["sharding"] = "zero3";
   } else if (contains(row["overlap"].text(), "--overlap-param-gather")) {
     p["sharding"] = "zero1";  // which it refuses to run without
-  } else if (uses_megatron()) {
+  } else if (uses_megatron() && !contains(framework(), "Megatron-LLaMA")) {
     p["sharding"] = "none";
   }
   const std::int64_t all = dp() * cp();

@@ -107,6 +107,9 @@ std::vector<std::string> RowBuilder::systems() {
   if (contains(f, "Megatron-DeepSpeed")) {
     return {"megatron-deepspeed"};
   }
+  if (contains(f, "Megatron-LLaMA")) {
+    return {"megatron-llama", "megatron-lm-2023"};
+  }
   if (contains(f, "Megatron")) {
     const bool old_features = !flash && !sp && ep() == 1 &&
                               !parallel["sequence_parallel"].flag().has_value() &&

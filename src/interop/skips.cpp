@@ -15,7 +15,7 @@ namespace {
 // In reading order; `simulate validate --list` prints them.
 constexpr std::array<SkipReason, 11> kReasons{{
     {"operator table", "the row measures single operators, not a training step"},
-    {"single layer", "the row measures one layer outside a model"},
+    {"single layer", "the row measures one layer, not of experts, outside a model"},
     {"no device", "the row names a device that nobody describes"},
     {"architecture", "the row does not state an encoder or a hybrid in a form that is read"},
     {"calculation", "the authors' own calculation, not a measurement"},

@@ -10,7 +10,8 @@ namespace stepcast::interop {
 
 std::optional<Skipped> why_skipped(Fields row);
 
-// Whether the row measures a mixture of experts by itself: a layer without attention, norm and residual.
+// Whether the row measures a mixture of experts by itself: a layer without attention, norm and
+// residual.
 bool measures_experts(Fields row);
 
 }  // namespace stepcast::interop

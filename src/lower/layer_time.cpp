@@ -1,5 +1,5 @@
-// A layer alone on one rank, as a benchmark times it: its host starts with each pass, then launches,
-// waits and works as the stage's does (stage.cpp: issue).
+// A layer alone on one rank, as a benchmark times it: its host starts with each pass, then
+// launches, waits and works as the stage's does (stage.cpp: issue).
 #include <algorithm>
 #include <array>
 
@@ -13,8 +13,8 @@ namespace {
 using cluster::GroupShape;
 using cluster::Topology;
 
-// Operators of an expert layer proper: Megatron-LM's MoELayer has neither the norm before it nor the
-// sum behind it.
+// Operators of an expert layer proper: Megatron-LM's MoELayer has neither the norm before it nor
+// the sum behind it.
 model::OperatorGraph experts_of(const model::OperatorGraph& whole) {
   model::OperatorGraph out;
   std::vector<int> place(whole.operators.size(), -1);

@@ -116,10 +116,10 @@ void PassBuilder::wait_for_counts(Items& out) {
   out.push_back(item);
 }
 
-// Experts on a rank from which on the host's time for them no longer grows. Megatron-LM's layers of 8
-// experts (EP 16) and of 16 (EP 8, H100 and B200) take the same time, those of 4 (Qwen3-235B, EP 32)
-// less, that of one (its moe_perf) next to none: fitted, calibration/README.md. Lists of splits,
-// quantisers and products are an expert's each (Transformer Engine, GroupedLinear).
+// Experts on a rank from which on the host's time for them no longer grows. Megatron-LM's layers of
+// 8 experts (EP 16) and of 16 (EP 8, H100 and B200) take the same time, those of 4 (Qwen3-235B, EP
+// 32) less, that of one (its moe_perf) next to none: fitted, calibration/README.md. Lists of
+// splits, quantisers and products are an expert's each (Transformer Engine, GroupedLinear).
 constexpr std::int64_t kListedExperts = 8;
 
 // Half of a layer's host time goes before either grouped product.

@@ -47,8 +47,7 @@ class Forecaster {
   struct LayerTime {
     result::Estimate forward, backward, both;
   };
-  std::variant<LayerTime, Infeasible> layer_time(const job::Job& job,
-                                                 lower::LayerPart part = lower::LayerPart::whole);
+  std::variant<LayerTime, Infeasible> layer_time(const job::Job& job, lower::LayerPart part = lower::LayerPart::whole);
 
   // Lower bounds of the job with other grids, micro-batches, sharding and recomputation. Priced by this Forecaster's
   // curves: it must not outlive it.

@@ -93,7 +93,8 @@ std::variant<RowJob, Skipped> job_of(const RowConfiguration& configuration);
 
 // One measured quantity in SI units, under the name that the validation JSON gives it.
 struct Measurement {
-  std::string metric;  // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, layer_forward_time, layer_backward_time, oom
+  std::string metric;  // step_time, throughput, mfu, hfu, peak_memory, steady_memory, layer_time, layer_forward_time,
+                       // layer_backward_time, oom
   std::string unit;    // throughput: flops_per_gpu, tokens_per_gpu, samples, samples_per_gpu
   double value = 0;
   bool primary = false;
