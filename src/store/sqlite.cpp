@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <cstring>
 #include <map>
 
 #include "stepcast/base/diagnostics.h"
@@ -62,6 +63,9 @@ struct Store::State {
   Failure failure() const {
     const int code = sqlite3_extended_errcode(db.get());
     std::string text = sqlite3_errmsg(db.get());
+    if (const int why = sqlite3_system_errno(db.get()); (code & 0xff) == SQLITE_IOERR && why != 0) {
+      text += fmt::format(" ({})", std::strerror(why));
+    }
     return {code, text};
   }
 
