@@ -111,9 +111,11 @@ int search_and_print(const Options& given, search::World& world, int threads,
   if (file) {
     file->write(json);
   }
-  write_stdout("search", given.json == "-"
-                             ? json
-                             : report::terminal(answer, terminal_colour(), terminal_width()));
+  constexpr int kWidth = 100;
+  const bool piped = search::launched();
+  write_stdout("search", given.json == "-" ? json
+                                           : report::terminal(answer, !piped && terminal_colour(),
+                                                              piped ? kWidth : terminal_width()));
   if (file) {
     file->commit();
   }

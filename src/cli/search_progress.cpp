@@ -24,8 +24,7 @@ std::string brief(double seconds) {
 }
 
 std::string line_of(const search::Progress& p) {
-  std::string out =
-      fmt::format("{:.1f} s: {}: {} simulated", p.seconds, p.stage, p.counts.simulated);
+  std::string out = fmt::format("{:.1f} s: {}: {} tried", p.seconds, p.stage, p.counts.simulated);
   if (p.open < 0) {
     return out + ", none fits yet";
   }

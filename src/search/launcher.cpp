@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <thread>
 
 #include "stepcast/search/world.h"
@@ -16,17 +17,25 @@ int number_of(const char* variable, int otherwise) {
   return text == nullptr ? otherwise : std::atoi(text);
 }
 
+// Open MPI; MPICH and Intel MPI; MVAPICH2; PMIx under Slurm.
+constexpr const char* kSizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"};
+
 }  // namespace
 
-// Open MPI; MPICH and Intel MPI; MVAPICH2; PMIx under Slurm.
 int launched_size() {
-  for (const char* size : {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE"}) {
+  for (const char* size : kSizes) {
     if (std::getenv(size) != nullptr) {
       return std::max(1, number_of(size, 1));
     }
   }
   return std::getenv("PMIX_RANK") == nullptr ? 1
                                              : std::max(1, number_of("SLURM_STEP_NUM_TASKS", 1));
+}
+
+bool launched() {
+  return std::getenv("PMIX_RANK") != nullptr ||
+         std::any_of(std::begin(kSizes), std::end(kSizes),
+                     [](const char* size) { return std::getenv(size) != nullptr; });
 }
 
 int launched_rank() {

@@ -10,6 +10,10 @@ namespace stepcast::search {
 // The rank that a launcher's environment gives this process; 0 where there is none.
 int launched_rank();
 
+// Whether a launcher started this process. Open MPI's gives it a terminal of its own for standard output, which is not the
+// user's.
+bool launched();
+
 // Joins MPI where a launcher started this process, and leaves it at the end; rank 0 then lets the others go. One at a time
 // in a process. Without a launcher, or in a build without MPI, it is a world of one.
 class World {

@@ -129,7 +129,7 @@ const std::string kBinary = "'" STEPCAST_BINARY "' ";
 #ifdef STEPCAST_MPIEXEC
 // What starts so many processes here, whoever runs the tests and on however few cores.
 std::string mpirun(int processes) {
-  return "env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
+  return "env TERM=xterm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
          "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
          "ASAN_OPTIONS=detect_leaks=0 " STEPCAST_MPIEXEC " -n " +
          std::to_string(processes) + " ";
@@ -242,6 +242,9 @@ TEST_CASE("A file that is no store of this version is refused in one line") {
 TEST_CASE("A search answers the same on 1, 2 and 4 processes, with a store and without") {
   const Job job;
   const Result alone = run(job.arguments);
+  std::string text = job.arguments;
+  text.replace(text.find("--json - "), 9, "");
+  const std::string table = run(text).out;  // which mpirun's pseudo-terminal must not colour
   for (const int processes : {1, 2, 4}) {
     INFO(processes);
     forget(job);
@@ -253,6 +256,7 @@ TEST_CASE("A search answers the same on 1, 2 and 4 processes, with a store and w
     const Result again = under_mpi(processes, job, job.stored + " --threads 1");
     CHECK(again.out == alone.out);
     CHECK_THAT(again.err, ContainsSubstring("simulated; 0 evaluations"));
+    CHECK(under_mpi(processes, job, text).out == table);
   }
 }
 
