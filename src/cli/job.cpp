@@ -198,10 +198,7 @@ int run(const Options& given) {
   if (!report.fits && options.fidelity != forecast::Fidelity::bound) {
     report.advice = advise(forecaster, given, loaded.job, report);
     if (report.advice.empty()) {
-      report.notes.push_back(
-          "no recomputation, offloading, sharding, smaller micro-batch or larger grid that was "
-          "tried "
-          "makes it fit");
+      report.notes.emplace_back(search::kNoAdvice);
     }
   }
 

@@ -2,7 +2,9 @@
 #include "stepcast/search/search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -10,6 +12,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "export.h"
 #include "output.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"
@@ -31,7 +34,48 @@ struct Options {
   std::string threads;
   std::string store;
   std::string json;
+  std::vector<std::string> exports;  // FORMAT=FILE
 };
+
+// What is found, in one more format.
+struct Export {
+  std::string format;
+  std::string target;
+  std::unique_ptr<OutputFile> file;
+};
+
+std::vector<Export> prepare_exports(const Options& given) {
+  const std::vector<std::string> formats = export_formats();
+  std::vector<Export> out;
+  for (const std::string& text : given.exports) {
+    const std::size_t equals = text.find('=');
+    const std::string format = text.substr(0, equals);
+    if (equals == std::string::npos || equals + 1 == text.size() || text.ends_with("=-") ||
+        std::find(formats.begin(), formats.end(), format) == formats.end()) {
+      throw option_fault("--export", fmt::format("is '{}'; expected FORMAT=FILE with one of {}",
+                                                 text, fmt::join(formats, " | ")));
+    }
+    const std::string target = text.substr(equals + 1);
+    out.push_back({format, target, std::make_unique<OutputFile>("--export", target)});
+  }
+  return out;
+}
+
+void write_exports(const Options& given, const result::Search& answer,
+                   const std::vector<Export>& exports) {
+  std::vector<std::string> overrides = given.overrides;
+  overrides.insert(overrides.end(), answer.best.overrides.begin(), answer.best.overrides.end());
+  std::string notes;
+  for (const Export& one : exports) {
+    const Exported exported = export_job(config::load(given.config, overrides), one.format);
+    one.file->write(exported.text);
+    notes += exported.note(one.target);
+  }
+  for (const Export& one : exports) {
+    one.file->commit();
+  }
+  write_stderr(notes);
+}
 
 search::Objective objective_of(const std::string& name) {
   if (name == "time") {
@@ -92,6 +136,7 @@ int search_and_print(const Options& given, search::World& world, int threads,
   if (!given.json.empty() && given.json != "-") {
     file = std::make_unique<OutputFile>("--json", given.json);
   }
+  const std::vector<Export> exports = prepare_exports(given);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
     store.emplace("--store", given.store, store::model_version(text::data_directory()));
@@ -118,6 +163,9 @@ int search_and_print(const Options& given, search::World& world, int threads,
                                                               piped ? kWidth : terminal_width()));
   if (file) {
     file->commit();
+  }
+  if (answer.found && !exports.empty()) {
+    write_exports(given, answer, exports);
   }
   return answer.found ? done : cannot_run;
 }
@@ -173,6 +221,10 @@ Run add_search(CLI::App& app) {
   app.add_option("--store", given->store,
                  "keep what is evaluated in this file; the same search goes on from it")
       ->type_name("FILE");
+  app.add_option("--export", given->exports,
+                 fmt::format("write the strategy found as {}", fmt::join(export_formats(), " | ")))
+      ->type_name("FORMAT=FILE")
+      ->allow_extra_args(false);
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
       ->type_name("FILE");
   app.footer(

@@ -26,6 +26,10 @@ struct AdviceOptions {
 std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::Job& job, const result::Report& misfit,
                                    const Loader& loader, const AdviceOptions& options = {});
 
+// What a report notes where there is none.
+inline constexpr const char* kNoAdvice =
+    "no recomputation, offloading, sharding, smaller micro-batch or larger grid that was tried makes it fit";
+
 // The single changes that may be tried of a job, as overrides: what advise() draws on.
 std::vector<std::vector<std::string>> changes(const job::Job& job, const result::Report& misfit);
 
