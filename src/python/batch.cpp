@@ -57,8 +57,8 @@ Column::Column(std::string key, const py::object& values) : key_(std::move(key))
   if (py::isinstance<py::array>(values)) {
     array_ = values.cast<py::array>();
     if (array_.ndim() != 1) {
-      throw InputError(Fault{{key_, 0, 0}, fmt::format("has {} dimensions; expected one value a row",
-                                                       array_.ndim())});
+      throw InputError(Fault{
+          {key_, 0, 0}, fmt::format("has {} dimensions; expected one value a row", array_.ndim())});
     }
     kind_ = array_.dtype().kind();
     const auto width = array_.itemsize();

@@ -20,7 +20,8 @@ struct Row {
   bool feasible;  // false: the row's overrides make no job, or its system refuses it
 };
 
-// One override for all rows: numbers are read where the array has them, anything else is kept as typed.
+// One override for all rows: numbers are read where the array has them, anything else is kept as
+// typed.
 class Column {
  public:
   Column(std::string key, const pybind11::object& values);
@@ -37,7 +38,8 @@ class Column {
   std::vector<std::string> words_;
 };
 
-// Fills rows, each by one thread; `threads` 0: all cores. The rows do not depend on the number of threads.
+// Fills rows, each by one thread; `threads` 0: all cores. The rows do not depend on the number of
+// threads.
 void forecast_rows(const Source& source, const std::vector<Column>& columns, int threads,
                    const forecast::Options& options, Row* rows, std::size_t count);
 

@@ -28,8 +28,7 @@ forecast::Options options_of(const std::string& fidelity) {
   } else if (fidelity == "full") {
     options.fidelity = forecast::Fidelity::full;
   } else if (fidelity != "folded") {
-    option_fault("fidelity",
-                 fmt::format("is '{}'; expected bound, folded or full", fidelity));
+    option_fault("fidelity", fmt::format("is '{}'; expected bound, folded or full", fidelity));
   }
   return options;
 }
@@ -47,8 +46,7 @@ std::string forecast_json(const Source& source, const std::vector<std::string>& 
   auto& report = std::get<result::Report>(outcome);
   report.job_json = config::to_json(loaded.job);
   if (!report.fits && options.fidelity != forecast::Fidelity::bound) {
-    const auto loader =
-        [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
+    const auto loader = [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
       std::vector<std::string> all = overrides;
       all.insert(all.end(), more.begin(), more.end());
       try {

@@ -55,9 +55,9 @@ Value to_value(const py::handle& object, const std::string& name) {
   if (py::hasattr(object, "tolist")) {  // NumPy's scalars and arrays
     return to_value(object.attr("tolist")(), name);
   }
-  throw InputError(Fault{where, fmt::format("is a {}; expected a dict, list, str, number, bool or None",
-                                            py::str(py::type::of(object).attr("__name__"))
-                                                .cast<std::string>())});
+  throw InputError(Fault{
+      where, fmt::format("is a {}; expected a dict, list, str, number, bool or None",
+                         py::str(py::type::of(object).attr("__name__")).cast<std::string>())});
 }
 
 std::string to_option(const py::handle& object) {

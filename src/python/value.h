@@ -10,8 +10,9 @@
 
 namespace stepcast::python {
 
-// dict, list, str, numbers, bool, None and NumPy's scalars. Every value's place is its path from `name`, so that a fault
-// reads "job.parallelism.tensor: error: ...". Throws InputError for any other object.
+// dict, list, str, numbers, bool, None and NumPy's scalars. Every value's place is its path from
+// `name`, so that a fault reads "job.parallelism.tensor: error: ...". Throws InputError for any
+// other object.
 text::Value to_value(const pybind11::handle& object, const std::string& name);
 
 // As text that `--set KEY=` accepts.

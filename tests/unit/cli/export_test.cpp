@@ -73,3 +73,26 @@ TEST_CASE("A job that cannot be said leaves no file") {
   check_refused("export --to job", "--config: error: missing");
   check_refused("export --config llama70b --to csv", "--to: error: 'csv' is no format");
 }
+
+TEST_CASE("A search writes the strategy that it found") {
+  const std::string base =
+      (std::filesystem::temp_directory_path() / ("found-" + std::to_string(::getpid()))).string();
+  const std::string search =
+      "search --config llama70b --space tests/unit/cli/two_grids.yaml --threads 1 --json - ";
+  const Result r = run(search + "--export job=" + base + ".yaml --export megatron=" + base + ".sh");
+  INFO(r.err);
+  REQUIRE(r.status == 0);
+  const auto best = nlohmann::json::parse(r.out)["best"];
+  CHECK(report("--config " + base + ".yaml")["step_time"]["value"] == best["step_time"]["value"]);
+  CHECK(report("--from megatron " + base +
+               ".sh --cluster dgx-h100 --nodes 64")["step_time"]["value"] ==
+        best["step_time"]["value"]);
+  CHECK(r.err.find("gives the same job: simulate --config " + base + ".yaml\n") !=
+        std::string::npos);
+  for (const char* extension : {".yaml", ".sh"}) {
+    std::filesystem::remove(base + extension);
+  }
+  check_refused(search + "--export megatron",
+                "--export: error: is 'megatron'; expected FORMAT=FILE");
+  check_refused(search + "--export csv=x", "--export: error: is 'csv=x'; expected FORMAT=FILE");
+}
