@@ -14,6 +14,7 @@
 #include "commands.h"
 #include "export.h"
 #include "output.h"
+#include "search_algorithms.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
@@ -35,6 +36,7 @@ struct Options {
   std::string store;
   std::string json;
   std::vector<std::string> exports;  // FORMAT=FILE
+  AlgorithmOptions algorithms;
 };
 
 // What is found, in one more format.
@@ -149,9 +151,17 @@ int search_and_print(const Options& given, search::World& world, int threads,
   say_when_ended(given.store, world.size());
   SearchProgress progress(request.store);
   request.progress = [&](const search::Progress& p) { progress.show(p); };
+  const std::string title = fmt::format("{} on {} x {}", base.job.model.name,
+                                        base.job.cluster.nodes, base.job.cluster.name);
+  if (!given.algorithms.names.empty()) {
+    if (!given.exports.empty()) {
+      throw option_fault("--export", "is of one strategy; leave out --algorithm");
+    }
+    return compare_algorithms(given.algorithms, request, base.job, loader, title, file.get(),
+                              given.json == "-");
+  }
   result::Search answer = search::search(request, loader, text::data_directory());
-  answer.title = fmt::format("{} on {} x {}", base.job.model.name, base.job.cluster.nodes,
-                             base.job.cluster.name);
+  answer.title = title;
   const std::string json = given.json.empty() ? "" : report::json(answer);
   if (file) {
     file->write(json);
@@ -227,6 +237,12 @@ Run add_search(CLI::App& app) {
       ->allow_extra_args(false);
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
       ->type_name("FILE");
+  app.add_option("--algorithm", given->algorithms.names,
+                 "searches side by side, each answer forecast by the engine: all, or some of exact, "
+                 "alpa, nnscaler, flexflow, evolutionary, annealing")
+      ->type_name("NAME");
+  app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
+      ->type_name("N");
   app.footer(
       "Examples:\n"
       "  simulate search --config gpt3-175b\n"

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/result/algorithms.h"
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/compare.h"
@@ -70,6 +71,8 @@ std::string svg(const result::Comparison& comparison);
 // The best strategy, its rivals, and what stands between them: text and JSON.
 std::string terminal(const result::Search& search, bool colour, int width = 100);
 std::string json(const result::Search& search);
+std::string terminal(const result::Algorithms& algorithms, bool colour, int width = 100);
+std::string json(const result::Algorithms& algorithms);
 
 // A long run with failures: shares of its wall clock, as text and JSON.
 std::string terminal(const result::Goodput& goodput, bool colour, int width = 100);

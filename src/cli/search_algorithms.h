@@ -1,0 +1,22 @@
+// simulate search --algorithm: several searches side by side.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "output.h"
+#include "stepcast/search/algorithms.h"
+
+namespace stepcast::cli {
+
+struct AlgorithmOptions {
+  std::vector<std::string> names;
+  std::string seed;
+};
+
+// The exit status. `file`: what --json names, null where it is left out or "-" (`to_stdout`).
+int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
+                       const job::Job& base, const search::JobLoader& loader,
+                       const std::string& title, OutputFile* file, bool to_stdout);
+
+}  // namespace stepcast::cli

@@ -1,0 +1,102 @@
+// What several search algorithms found, side by side: text, and JSON.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "format.h"
+#include "json_writer.h"
+#include "stepcast/report/report.h"
+#include "text_table.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::AlgorithmAnswer;
+using result::Algorithms;
+
+std::string brief(const std::vector<std::string>& overrides) {
+  std::string out;
+  for (const std::string& text : overrides) {
+    const std::size_t dot = text.rfind('.', text.find('='));
+    out += (out.empty() ? "" : " ") + text.substr(dot == std::string::npos ? 0 : dot + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string terminal(const Algorithms& a, bool colour, int width) {
+  const Paint paint{colour};
+  std::string out = paint("1", a.title) + "\n";
+  double best = 0;
+  for (const AlgorithmAnswer& x : a.answers) {
+    if (x.found && x.strategy.fits && (best == 0 || x.strategy.objective < best)) {
+      best = x.strategy.objective;
+    }
+  }
+  using Align = TextTable::Align;
+  TextTable table({{"algorithm", Align::left},
+                   {"forecast"},
+                   {"to best"},
+                   {"its own"},
+                   {"peak GiB"},
+                   {"fits"},
+                   {"strategy", Align::left}});
+  for (const AlgorithmAnswer& x : a.answers) {
+    const std::string own = x.predicted > 0 ? duration(x.predicted) : "";
+    if (!x.found) {
+      table.row({x.name, "none", "", own, "", "", x.why_not});
+      continue;
+    }
+    const auto& s = x.strategy;
+    table.row({x.name, duration(s.step_time.value),
+               best > 0 ? fmt::format("{:+.1f} %", 100 * (s.objective / best - 1)) : "", own,
+               gibibytes(s.peak.value), s.fits ? "yes" : "no", brief(s.overrides)});
+  }
+  out += table.text(paint, std::max(width, 1));
+  for (const AlgorithmAnswer& x : a.answers) {
+    std::string text = fmt::format("{}: {} {}", x.name, thousands(x.tried), x.tried_unit);
+    text += x.plan.empty() ? "" : "; " + x.plan;
+    for (const std::string& loss : x.losses) {
+      text += "; as a job: " + loss;
+    }
+    out += "  " + wrap(text, width, 4) + "\n";
+  }
+  return out;
+}
+
+std::string json(const Algorithms& a) {
+  JsonWriter json;
+  json.object();
+  json.key("schema").integer(1).key("title").text(a.title);
+  json.key("objective").text(a.objective).key("algorithms").array();
+  for (const AlgorithmAnswer& x : a.answers) {
+    json.object();
+    json.key("name").text(x.name).key("found").boolean(x.found);
+    json.key("tried").integer(x.tried).key("tried_unit").text(x.tried_unit);
+    json.key("plan").text(x.plan).key("own_step_time").number(x.predicted);
+    json.key("losses").array(true);
+    for (const std::string& loss : x.losses) {
+      json.text(loss);
+    }
+    json.close();
+    if (x.found) {
+      const auto& s = x.strategy;
+      json.key("overrides").array(true);
+      for (const std::string& text : s.overrides) {
+        json.text(text);
+      }
+      json.close();
+      json.key("objective").number(s.objective).key("step_time").number(s.step_time.value);
+      json.key("peak").number(s.peak.value).key("fits").boolean(s.fits).key("mfu").number(s.mfu);
+    } else {
+      json.key("why_not").text(x.why_not);
+    }
+    json.close();
+  }
+  json.close().close();
+  return std::move(json).finish();
+}
+
+}  // namespace stepcast::report

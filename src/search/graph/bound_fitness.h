@@ -1,0 +1,41 @@
+// What a point of a space is worth by its closed-form bound, without a forecast.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "degrees.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/search/search.h"
+
+namespace stepcast::search {
+
+class BoundFitness {
+ public:
+  BoundFitness(const Request& request, const job::Job& base, const JobLoader& loader,
+               forecast::Forecaster& forecaster);
+  std::vector<int> sizes() const;
+  // The objective's least value; infinity where sizes do not divide or memory does not do.
+  double operator()(const Genome& genome);
+  std::vector<std::string> overrides(const Genome& genome) const;
+
+ private:
+  struct Family {
+    std::optional<forecast::Forecaster::Bounds> bounds;
+    job::Job job;
+  };
+  Family& family_of(const Genome& genome);
+  bool inner(std::size_t dimension) const;
+
+  const Request& request_;
+  const job::Job& base_;
+  const JobLoader& loader_;
+  forecast::Forecaster& forecaster_;
+  std::map<Genome, Family> families_;  // by the values of what a bound does not vary
+  std::map<std::string, std::optional<job::Recompute>> recomputes_;
+};
+
+}  // namespace stepcast::search

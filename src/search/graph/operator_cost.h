@@ -1,0 +1,86 @@
+// Prices of operators cut over a mesh, and of what travels between differently cut ones.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "graph_model.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/collectives.h"
+#include "stepcast/cost/kernels.h"
+
+namespace stepcast::search {
+
+struct PricedOption {
+  Splits splits{};
+  double forward = 0;  // seconds a micro-batch, collectives included
+  double backward = 0;
+  double parameters = 0;  // elements on each rank
+  int sync_ranks = 1;     // that sum its gradients
+  int sync_axes = 0;      // bit k: axis k is among them
+  double saved = 0;       // bytes from forward to backward
+};
+
+struct PricedOperator {
+  std::string name;
+  model::OpKind kind = model::OpKind::elementwise;
+  bool core = false;  // of core attention: what selective recomputation redoes
+  double flops = 0;
+  double parameters = 0;
+  std::vector<PricedOption> options;
+};
+
+struct PricedEdge {
+  int from = -1;  // -1: the stream that enters the graph
+  int to = 0;
+  bool other_input = false;
+  double bytes = 0;
+};
+
+struct PricedGraph {
+  std::vector<PricedOperator> operators;
+  std::vector<PricedEdge> edges;
+  // Ways to cut the stream that enters, and the share that a rank holds.
+  std::vector<std::pair<Splits, double>> streams;
+  double stream_bytes = 0;
+};
+
+class OperatorCost {
+ public:
+  OperatorCost(const job::Job& job, const std::filesystem::path& data_directory);
+
+  PricedGraph price(const model::OperatorGraph& graph, const View& view, std::int64_t samples,
+                    const Allowed& allowed);
+  // Seconds to bring an activation of so many bytes from one cut to another, and its gradient back.
+  double reshard(const View& view, const Cuts& have, const Cuts& want, double bytes);
+  // Seconds a micro-batch of summing an operator's gradients, and of gathering what is sharded.
+  double gradient_sum(const View& view, const PricedOption& option, job::Sharding sharding,
+                      int micro_batches);
+  Bytes capacity() const;  // of the smallest device
+
+ private:
+  struct Timed {
+    double forward = 0, backward = 0;
+  };
+  // axes: bits of those that the group spans.
+  double reshard_anew(const View& view, const Cuts& have, const Cuts& want, double bytes);
+  double collective(const View& view, int axes, cost::Collective op, double bytes);
+  Timed kernels(const model::Operator& op, const View& view, const Splits& splits);
+  Timed inside(const model::Operator& op, const View& view, const Splits& splits);
+
+  job::Job job_;
+  model::Style style_;
+  cost::CurveTable curves_;
+  std::unique_ptr<cluster::Topology> topology_;
+  std::unique_ptr<cost::Collectives> collectives_;
+  std::unique_ptr<cost::Kernels> kernels_;
+  std::map<std::pair<View, int>, cluster::GroupShape> shapes_;
+  // Prices asked for again and again; reshards_ by view and bytes, then by both cuts.
+  std::map<std::tuple<View, int, cost::Collective, double>, double> prices_;
+  std::map<std::pair<View, double>, std::vector<double>> reshards_;
+};
+
+}  // namespace stepcast::search

@@ -1,0 +1,44 @@
+// Which consecutive blocks of layers go to which sub-mesh: inter-operator parallelism by dynamic
+// programming.
+//
+// LAW  Alpa (Zheng et al., OSDI 2022, section 5.2): step = sum_i t_i + (B - 1) max_i t_i, with t_i
+//      the forward and backward of stage i for one micro-batch. For each cap t_max on a stage,
+//      f[s, i, d] = min over j, sub-mesh n of t(i..j, n) + f[s - 1, j, d - n], t <= t_max: the
+//      least sum of s stages that hold blocks i.. on d devices. nnScaler (Lin et al., OSDI 2024):
+//      step = (B - 1 + s) max_i t_i.
+#pragma once
+
+#include <functional>
+#include <limits>
+#include <vector>
+
+namespace stepcast::search {
+
+struct StageProblem {
+  int blocks = 1;
+  int devices = 1;          // all are used
+  std::vector<int> shapes;  // devices of a sub-mesh that a stage may have
+  int micro_batches = 1;    // B
+  enum class Latency { sum_and_slowest, slowest } latency = Latency::sum_and_slowest;
+  int most_stages = std::numeric_limits<int>::max();
+  // Seconds of blocks first..last-1 on shapes[shape] with so many stages behind it; infinity: does
+  // not fit. Called once for each.
+  std::function<double(int first, int last, int shape, int later)> time;
+};
+
+struct PlannedStage {
+  int first = 0;
+  int last = 0;  // one past
+  int shape = 0;
+  double time = 0;
+};
+
+struct StagePlan {
+  double latency = std::numeric_limits<double>::infinity();  // infinity: there is none
+  std::vector<PlannedStage> stages;
+};
+
+double latency_of(const StageProblem& problem, const std::vector<PlannedStage>& stages);
+StagePlan plan_stages(const StageProblem& problem);
+
+}  // namespace stepcast::search

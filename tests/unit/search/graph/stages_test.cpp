@@ -1,0 +1,93 @@
+// Stages by dynamic programming against all cuts of small chains.
+#include "search/graph/stages.h"
+
+#include <map>
+#include <random>
+#include <tuple>
+
+#include "catch.hpp"
+
+namespace stepcast::search {
+namespace {
+
+// Every way to cut `first`.. into stages of any shape.
+void all_cuts(const StageProblem& p, int first, int devices, std::vector<PlannedStage>& stages,
+              double& best) {
+  if (first == p.blocks) {
+    if (devices != 0) {
+      return;
+    }
+    std::vector<PlannedStage> timed = stages;
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      timed[i].time = p.time(timed[i].first, timed[i].last, timed[i].shape,
+                             static_cast<int>(timed.size() - 1 - i));
+    }
+    best = std::min(best, latency_of(p, timed));
+    return;
+  }
+  for (int last = first + 1; last <= p.blocks; ++last) {
+    for (std::size_t n = 0; n < p.shapes.size(); ++n) {
+      if (p.shapes[n] <= devices) {
+        stages.push_back({first, last, static_cast<int>(n), 0});
+        all_cuts(p, last, devices - p.shapes[n], stages, best);
+        stages.pop_back();
+      }
+    }
+  }
+}
+
+TEST_CASE("stages of small chains are the best of all cuts") {
+  std::mt19937_64 random(3);
+  std::uniform_real_distribution<double> unit(0, 1);
+  int infeasible = 0, several = 0;
+  for (int round = 0; round < 200; ++round) {
+    StageProblem p;
+    p.blocks = 1 + static_cast<int>(random() % 5);
+    p.devices = 8;
+    p.shapes = {1, 2, 4, 8};
+    p.micro_batches = 1 + static_cast<int>(random() % 32);
+    p.latency =
+        round % 2 == 0 ? StageProblem::Latency::sum_and_slowest : StageProblem::Latency::slowest;
+    std::map<std::tuple<int, int, int>, double> times;
+    for (int i = 0; i < p.blocks; ++i) {
+      for (int j = i + 1; j <= p.blocks; ++j) {
+        for (int n = 0; n < 4; ++n) {
+          times[{i, j, n}] =
+              (j - i) * (0.5 + unit(random)) / (1 + p.shapes[static_cast<std::size_t>(n)]);
+        }
+      }
+    }
+    const int room = round % 5;  // activation sets that a device can hold
+    p.time = [&, room](int first, int last, int shape, int later) {
+      const int held = (later + 1) * (last - first);
+      return 2 * held > (room + 1) * p.shapes[static_cast<std::size_t>(shape)]
+                 ? std::numeric_limits<double>::infinity()
+                 : times.at({first, last, shape});
+    };
+    double best = std::numeric_limits<double>::infinity();
+    std::vector<PlannedStage> none;
+    all_cuts(p, 0, p.devices, none, best);
+    const StagePlan found = plan_stages(p);
+    INFO("round " << round);
+    if (best == std::numeric_limits<double>::infinity()) {
+      CHECK(found.latency == best);
+      ++infeasible;
+      continue;
+    }
+    CHECK(found.latency == Approx(best).epsilon(1e-12));
+    int devices = 0, next = 0;
+    for (const PlannedStage& s : found.stages) {
+      CHECK(s.first == next);
+      next = s.last;
+      devices += p.shapes[static_cast<std::size_t>(s.shape)];
+    }
+    CHECK(next == p.blocks);
+    CHECK(devices == p.devices);
+    several += found.stages.size() > 1 ? 1 : 0;
+  }
+  CHECK(infeasible > 0);
+  CHECK(several > 50);
+}
+
+}  // namespace
+}  // namespace stepcast::search
