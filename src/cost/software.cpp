@@ -46,12 +46,15 @@ Software read_software(const std::filesystem::path& calibration) {
       out.column_cast = 1e-12 * value_of(entry.key, entry.value, 0, 1000);
     } else if (entry.key == "user_buffer_step_us") {
       out.user_buffer_step = seconds(1e-6 * value_of(entry.key, entry.value, 0, 1000));
+    } else if (entry.key == "listed_experts") {
+      constexpr double kMost = 10'000;
+      out.listed_experts = static_cast<int>(value_of(entry.key, entry.value, 1, kMost));
     } else if (entry.key == "collective_launches") {
       constexpr double kMost = 1000;
       out.collective_launches = static_cast<int>(value_of(entry.key, entry.value, 1, kMost));
     } else {
       fault(entry.origin, fmt::format("unknown constant '{}'; expected mxfp8_cast, column_cast_ps, "
-                                      "user_buffer_step_us or collective_launches",
+                                      "user_buffer_step_us, listed_experts or collective_launches",
                                       entry.key));
     }
   }

@@ -116,12 +116,6 @@ void PassBuilder::wait_for_counts(Items& out) {
   out.push_back(item);
 }
 
-// Experts on a rank from which on the host's time for them no longer grows. Megatron-LM's layers of
-// 8 experts (EP 16) and of 16 (EP 8, H100 and B200) take the same time, those of 4 (Qwen3-235B, EP
-// 32) less, that of one (its moe_perf) next to none: fitted, calibration/README.md. Lists of
-// splits, quantisers and products are an expert's each (Transformer Engine, GroupedLinear).
-constexpr std::int64_t kListedExperts = 8;
-
 // Half of a layer's host time goes before either grouped product.
 void PassBuilder::prepare_product(const Operator& op, Items& out) {
   const std::int64_t time = plan_.job.system.expert_overhead.count();
@@ -132,7 +126,10 @@ void PassBuilder::prepare_product(const Operator& op, Items& out) {
   item.kind = Item::Kind::host;
   item.role = kExpert;
   const std::int64_t local = plan_.job.model.moe->experts / std::max(1, plan_.shard.expert);
-  item.duration = time * std::min(local, kListedExperts) / kListedExperts / 2;
+  // Lists of splits, quantisers and products are an expert's each (Transformer Engine,
+  // GroupedLinear), up to as many as were seen to matter.
+  const std::int64_t listed = context_.kernels->software().listed_experts;
+  item.duration = time * std::min(local, listed) / listed / 2;
   out.push_back(item);
 }
 

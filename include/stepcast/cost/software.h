@@ -10,6 +10,7 @@ namespace stepcast::cost {
 
 // Without the file nothing is taken beyond the curves.
 struct Software {
+  int listed_experts = 1;       // experts on a rank from which on System::expert_overhead no longer grows with them
   double mxfp8_cast = 1;        // time of Transformer Engine's MXFP8 casts over their bytes at a copy's rate
   double column_cast = 0;       // seconds an element: torchao's scaling along columns, under a compiler
   Time user_buffer_step{0};     // of a chunk of Transformer Engine's userbuffers beside its product, launched by the host
