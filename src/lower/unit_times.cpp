@@ -107,6 +107,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
       out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
     }
     out.parameters = passes.parameters;
+    out.expert_parameters = passes.expert_parameters;
     out.kept = redoes ? passes.saved : build_passes(graph, context, redone).saved;
     out.input = passes.input;
     out.curves = curves;

@@ -6,40 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/forecast/forecaster.h"
-#include "stepcast/search/search.h"
+#include "families.h"
 
 namespace stepcast::search {
-
-// Combinations that share everything but what a Bound takes from its candidate.
-struct Family {
-  std::vector<std::string> overrides;
-  double gpus = 0;
-};
-
-// What a bound tells candidates apart by. A dimension that the space leaves out has no texts and
-// the job's value.
-template <class T>
-struct Choices {
-  std::string key;
-  std::vector<std::string> texts;
-  std::vector<T> values;
-};
-
-struct Inner {
-  Choices<int> tensor, pipeline, chunks, data;
-  Choices<std::int64_t> micro_batch;
-  Choices<bool> sequence_parallel;
-  Choices<job::Sharding> sharding;
-  Choices<job::Recompute> recompute;
-};
 
 // A candidate that may be the answer. `index` counts through its family's inner combinations.
 struct Item {
   double bound = 0;   // of the objective
   double memory = 0;  // least bytes of the fullest GPU
   std::uint32_t family = 0;
-  std::uint32_t index = 0;
+  std::uint64_t index = 0;
   bool operator<(const Item& o) const {
     return bound != o.bound     ? bound < o.bound
            : family != o.family ? family < o.family
@@ -49,9 +25,8 @@ struct Item {
 
 struct Enumerated {
   std::vector<Family> families;
-  std::vector<Inner> inner;  // of each family
-  std::vector<Item> items;   // the least bound first
-  double capacity = 0;       // usable bytes of the largest GPU
+  std::vector<Item> items;  // the least bound first
+  double capacity = 0;      // usable bytes of the largest GPU
   // Nothing below it was dropped for want of room in the list.
   double complete_below = std::numeric_limits<double>::infinity();
   double least_memory = std::numeric_limits<double>::infinity();  // of all that divide

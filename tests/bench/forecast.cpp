@@ -103,8 +103,14 @@ void bound_rate(benchmark::State& state) {
         for (int micro : {1, 2, 4}) {
           for (const auto kind : {job::Recompute::Kind::none, job::Recompute::Kind::full}) {
             const int data = 1024 / tensor / pipeline;
-            bound::Candidate c{
-                tensor, pipeline, chunks, data, micro, tensor > 1, job::Sharding::zero1, {}};
+            bound::Candidate c;
+            c.tensor = tensor;
+            c.pipeline = pipeline;
+            c.virtual_pipeline = chunks;
+            c.data = data;
+            c.micro_batch = micro;
+            c.sequence_parallel = tensor > 1;
+            c.sharding = job::Sharding::zero1;
             c.recompute.kind = kind;
             space.push_back(c);
           }

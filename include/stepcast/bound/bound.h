@@ -1,16 +1,14 @@
-// A closed-form lower bound of step time and of memory: never above what the engine finds, cheap enough to prune
-// a search with.
+// A closed-form lower bound of step time and of memory: never above what the engine finds, cheap
+// enough to prune a search with.
 //
 // LAW  A step lasts at least as long as (1) the busiest pipeline rank's compute stream (its units'
-// passes for every
-//      micro-batch, with the tensor collectives that stream waits for, and the optimizer's least
-//      traffic), plus the ramp: one micro-batch's forward through all earlier stages before it can
-//      begin, and the backward through them after it ended (the gradient norm is a barrier between
-//      steps); and (2) the data-parallel traffic of its busiest rank, one after the other on one
-//      stream.
-// COST a few hundred nanoseconds a candidate; units are priced once per (tensor, sequence parallel,
-// micro-batch,
-//      recompute).
+//      passes for every micro-batch, with the tensor collectives that stream waits for), plus the
+//      ramp: one micro-batch's forward through all earlier stages before it can begin, and the
+//      backward through them after it ended (the gradient norm is a barrier between steps), plus
+//      the rank's gradients on the wire where nothing overlaps them; and (2) the data-parallel
+//      traffic of its busiest rank, one after the other on one stream.
+// COST units are priced once per what decides their kernels (some 0.1 ms); a Layout costs a few
+//      hundred nanoseconds, a candidate of a Layout some ten.
 #pragma once
 
 #include <memory>
@@ -33,6 +31,12 @@ struct Candidate {
   bool sequence_parallel = false;
   job::Sharding sharding = job::Sharding::none;
   job::Recompute recompute;
+  int context = 1;
+  int expert_tensor = 0;  // 0: as many as tensor
+  job::TensorOverlap tensor_overlap = job::TensorOverlap::none;
+  // From here on: what a Layout does not depend on.
+  const job::Offload* offload = nullptr;  // nullptr: the base job's
+  bool grad_reduce = true;                // gradients travel beside compute
 };
 
 Candidate candidate_of(const strategy::Plan& plan);
@@ -50,6 +54,14 @@ class Bound {
   Bound(Bound&&) noexcept;
 
   Result evaluate(const Candidate& candidate);
+
+  // In two steps, for many candidates that differ only behind `tensor_overlap`. nullptr: sizes do
+  // not divide. What it points to holds until the next call.
+  struct Layout;
+  const Layout* layout(const Candidate& candidate);
+  Result evaluate(const Layout& layout, const Candidate& candidate) const;
+  // The least step of any candidate of that layout.
+  static Time least(const Layout& layout);
 
  private:
   struct State;

@@ -62,7 +62,8 @@ struct UnitTime {
   Time backward{0};                      // with recomputation
   Time kernels{0};                       // of both, without collectives
   Time weight_grad{0};                   // of `backward`, kernels of the weight gradient
-  std::int64_t parameters = 0;           // elements on this rank
+  std::int64_t parameters = 0;           // elements on this rank, experts apart
+  std::int64_t expert_parameters = 0;    // of experts that not every data-parallel rank holds
   std::int64_t kept = 0;                 // bytes from forward to backward when nothing, or the attention core, is recomputed
   std::int64_t input = 0;                // bytes kept when the unit is recomputed whole
   std::map<cost::CurveId, Time> curves;  // time under each curve, both passes
@@ -72,7 +73,7 @@ struct UnitTimes {
   std::vector<std::pair<model::LayerKind, UnitTime>> layers;  // each kind of the model once
   const UnitTime& layer(const model::LayerKind& kind) const;
 };
-// Reads plan.job, shard, style, grid.tensor and micro_batches only.
+// Reads plan.job, shard, style, grid.tensor, data_comm and micro_batches only.
 UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                      const job::Device& device);
 

@@ -1,0 +1,259 @@
+#include "state.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace stepcast::bound {
+namespace {
+
+// Keeps those that no other reaches in every figure.
+template <class Reaches>
+void keep_undominated(std::vector<RankSum>& ranks, const Reaches& reaches) {
+  std::vector<RankSum> out;
+  for (const RankSum& one : ranks) {
+    const auto outdoes = [&](const RankSum& other) { return reaches(other, one); };
+    if (std::none_of(out.begin(), out.end(), outdoes)) {
+      std::erase_if(out, [&](const RankSum& other) { return reaches(one, other); });
+      out.push_back(one);
+    }
+  }
+  ranks = std::move(out);
+}
+
+// Of a mixed cluster's devices, each unit on its fastest.
+void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
+  const auto least = [](lower::UnitTime& a, const lower::UnitTime& b) {
+    a.forward = std::min(a.forward, b.forward);
+    a.backward = std::min(a.backward, b.backward);
+    a.kernels = std::min(a.kernels, b.kernels);
+  };
+  least(mine.embedding, theirs.embedding);
+  least(mine.head, theirs.head);
+  for (std::size_t i = 0; i < mine.layers.size(); ++i) {
+    least(mine.layers[i].second, theirs.layers[i].second);
+  }
+}
+
+strategy::DataComm unit_comm(job::Sharding sharding) {
+  return sharding == job::Sharding::zero2   ? strategy::DataComm::shard_grads
+         : sharding == job::Sharding::zero3 ? strategy::DataComm::shard_all
+                                            : strategy::DataComm::none;
+}
+
+}  // namespace
+
+std::uint32_t Bound::State::recompute_id(const job::Recompute& recompute) {
+  const auto at = std::find(recomputes.begin(), recomputes.end(), recompute);
+  const auto id = static_cast<std::uint32_t>(at - recomputes.begin());
+  if (at == recomputes.end()) {
+    recomputes.push_back(recompute);
+  }
+  return id;
+}
+
+Placed Bound::State::place(const Candidate& c) const {
+  job::Job job = base;
+  job.parallelism.pipeline = c.pipeline;
+  job.parallelism.virtual_pipeline = c.virtual_pipeline;
+  Placed out;
+  out.chunks = c.virtual_pipeline;
+  schedule::Placement placement = schedule::Placement::loop;
+  const auto& stated = job.parallelism.schedule;
+  if (const schedule::Entry* entry = strategy::schedule_of(job)) {
+    if (c.pipeline > 1) {
+      placement = entry->placement;
+      out.chunks = entry->chunks > 0 ? entry->chunks : c.virtual_pipeline;
+    }
+    out.pairs = entry->name.starts_with("dualpipe") || strategy::pairs_passes(job);
+    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->name == "interlaced";
+    out.ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
+                !out.splits_vocabulary && !base.system.optimizer_post_validation;
+  } else if (stated && c.pipeline > 1) {
+    const auto order = schedule::from_csv(stated->table);
+    if (const auto* table = std::get_if<schedule::Order>(&order)) {
+      placement = table->placement;
+      out.chunks = table->chunks;
+    }
+  }
+  out.bidirectional = placement == schedule::Placement::bidirectional;
+  auto stages = strategy::place_layers(job, placement, out.chunks);
+  if (auto* made = std::get_if<std::vector<std::vector<strategy::Chunk>>>(&stages)) {
+    out.stages = std::move(*made);
+  }
+  return out;
+}
+
+std::uint32_t Bound::State::placed_id(const Candidate& c) {
+  const auto key =
+      static_cast<std::uint64_t>(c.pipeline) << 32 | static_cast<std::uint32_t>(c.virtual_pipeline);
+  const auto [at, fresh] = placed_ids.try_emplace(key, static_cast<std::uint32_t>(placed.size()));
+  if (fresh) {
+    placed.push_back(place(c));
+  }
+  return at->second;
+}
+
+lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micro_batches) const {
+  strategy::Plan plan;
+  plan.job = base;
+  plan.job.memory.recompute = c.recompute;
+  plan.job.workload.micro_batch = c.micro_batch;
+  plan.job.parallelism.overlap.tensor = c.tensor_overlap;
+  plan.job.parallelism.sharding = c.sharding;
+  plan.data_comm = unit_comm(c.sharding);
+  plan.grid.tensor = c.tensor;
+  plan.grid.pipeline = c.pipeline;
+  plan.micro_batches = static_cast<int>(micro_batches);
+  plan.shard.sequences = c.micro_batch;
+  plan.shard.sequence_length = base.workload.sequence_length;
+  plan.shard.context = plan.grid.context = c.context;
+  plan.job.parallelism.context = c.context;
+  plan.shard.tensor = c.tensor;
+  plan.job.parallelism.tensor = c.tensor;
+  plan.shard.sequence_parallel = c.sequence_parallel && c.tensor > 1;
+  plan.job.parallelism.sequence_parallel = c.sequence_parallel;
+  plan.shard.expert = base.parallelism.expert;
+  plan.shard.expert_tensor = base.model.moe ? expert_tensor(c) : 1;
+  plan.job.parallelism.expert_tensor = plan.shard.expert_tensor;
+  plan.style = model::style_of(plan.job);
+  plan.job.model.vocab = strategy::padded_vocab(base, c.tensor);
+  plan.vocab = plan.job.model.vocab;
+  lower::UnitTimes out = lower::unit_times(plan, topology, prices, *devices.front());
+  for (std::size_t n = 1; n < devices.size(); ++n) {
+    take_least(out, lower::unit_times(plan, topology, prices, *devices[n]));
+  }
+  return out;
+}
+
+std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batches) {
+  // Gradients are added up where there is more than one; 8-bit weights are cast once for them all.
+  const std::int64_t passes =
+      low_precision ? micro_batches : std::min<std::int64_t>(2, micro_batches);
+  const UnitKey key{c.micro_batch,
+                    passes,
+                    c.tensor,
+                    c.context,
+                    expert_tensor(c),
+                    recompute_id(c.recompute),
+                    static_cast<std::uint8_t>(c.tensor_overlap),
+                    static_cast<std::uint8_t>(unit_comm(c.sharding)),
+                    c.sequence_parallel && c.tensor > 1,
+                    c.pipeline == 1};
+  const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
+  if (fresh) {
+    units.push_back(price_units(c, passes));
+  }
+  return at->second;
+}
+
+Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
+                          job::Recompute::Kind kind) const {
+  using Kind = job::Recompute::Kind;
+  const auto kept = [&](const lower::UnitTime& unit) {
+    return kind == Kind::none || kind == Kind::selective ? unit.kept
+           : kind == Kind::full                          ? unit.input
+                                                         : 0;
+  };
+  // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
+  const auto both = [&](const lower::UnitTime& unit) {
+    return p.pairs ? unit.kernels : unit.forward + unit.backward;
+  };
+  Sums out;
+  out.chunks = p.chunks;
+  out.ramps = p.ramps;
+  const auto pipeline = static_cast<int>(p.stages.size());
+  Time ramp{0};
+  std::vector<RankSum> ranks;
+  for (int rank = 0; rank < pipeline; ++rank) {
+    RankSum sum;
+    sum.rank = rank;
+    sum.ramp = ramp;
+    sum.least_chunk = std::numeric_limits<std::int64_t>::max();
+    Time first_chunk{0};
+    for (const strategy::Chunk& here : p.stages[rank]) {
+      Time pass{0};
+      std::int64_t chunk_kept = 0;
+      const auto add = [&](const lower::UnitTime& unit, int count) {
+        pass += count * both(unit);
+        sum.parameters += count * unit.parameters;
+        sum.expert_parameters += count * unit.expert_parameters;
+      };
+      for (std::size_t k = 0; k < u.layers.size(); ++k) {
+        const int count =
+            layers_before[k][here.first_layer + here.layers] - layers_before[k][here.first_layer];
+        add(u.layers[k].second, count);
+        chunk_kept += count * kept(u.layers[k].second);
+      }
+      if (here.embedding && !p.splits_vocabulary) {
+        add(u.embedding, 1);
+      }
+      if (here.head && !p.splits_vocabulary) {
+        add(u.head, 1);
+        sum.parameters -= base.model.tied_embeddings && pipeline == 1 ? u.head.parameters : 0;
+      }
+      // A micro-batch runs through one of a bidirectional pipeline's two copies.
+      sum.work += p.bidirectional ? pass / 2 : pass;
+      sum.least_chunk = std::min(sum.least_chunk, chunk_kept);
+      if (&here == &p.stages[rank].front()) {
+        first_chunk = pass;
+      }
+    }
+    if (rank + 1 == pipeline && p.ramps) {
+      // The logits stand on top of their own micro-batch's activations.
+      sum.logits = u.head.kept;
+    }
+    ramp += p.ramps ? first_chunk : Time(0);
+    ranks.push_back(sum);
+  }
+  for (const RankSum& r : ranks) {
+    out.parameters.push_back(r.parameters);
+  }
+  std::sort(out.parameters.begin(), out.parameters.end());
+  out.parameters.erase(std::unique(out.parameters.begin(), out.parameters.end()),
+                       out.parameters.end());
+  out.time = out.memory = std::move(ranks);
+  keep_undominated(out.time, [](const RankSum& a, const RankSum& b) {
+    return a.work >= b.work && a.ramp >= b.ramp && a.parameters >= b.parameters;
+  });
+  keep_undominated(out.memory, [](const RankSum& a, const RankSum& b) {
+    return a.parameters >= b.parameters && a.expert_parameters >= b.expert_parameters &&
+           a.least_chunk >= b.least_chunk && a.logits >= b.logits && a.rank <= b.rank;
+  });
+  return out;
+}
+
+const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
+                                  job::Recompute::Kind kind) {
+  const auto key = static_cast<std::uint64_t>(unit) << 32 | place;
+  const auto [at, fresh] = sums.try_emplace(key);
+  if (fresh) {
+    at->second = add_up(units[unit], placed[place], kind);
+  }
+  return at->second;
+}
+
+Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool whole) {
+  const auto bytes = static_cast<std::int64_t>(static_cast<double>(parameters) *
+                                               job::bytes_per_element(base.memory.dtypes.reduce));
+  const GroupKey key{bytes, c.tensor, c.context, c.data, whole};
+  const auto [at, fresh] = reductions.try_emplace(key, 0);
+  if (fresh) {
+    const cluster::Grid grid{c.tensor, c.context, c.data, c.pipeline, 1, base.cluster.order};
+    std::vector<int> ranks;
+    ranks.reserve(static_cast<std::size_t>(c.data) * c.context);
+    for (int d = 0; d < c.data; ++d) {
+      for (int k = 0; k < c.context; ++k) {
+        ranks.push_back(cluster::rank_at(grid, {0, k, d, 0}));
+      }
+    }
+    std::sort(ranks.begin(), ranks.end());
+    at->second =
+        prices.collectives
+            ->price(whole ? cost::Collective::all_reduce : cost::Collective::reduce_scatter,
+                    Bytes(bytes), topology.shape(ranks))
+            .fluid;
+  }
+  return at->second;
+}
+
+}  // namespace stepcast::bound

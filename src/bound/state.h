@@ -1,0 +1,143 @@
+// What a Bound has priced so far.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <initializer_list>
+#include <unordered_map>
+#include <vector>
+
+#include "stepcast/bound/bound.h"
+
+namespace stepcast::bound {
+
+// Where layers lie, by pipeline ranks and chunks, and what their schedule allows to add up.
+struct Placed {
+  std::vector<std::vector<strategy::Chunk>> stages;  // empty: they do not divide so
+  int chunks = 1;                                    // of a rank
+  bool bidirectional = false;
+  // Only where ranks begin one after the other and end so can the ramp be added; a split backward
+  // pass leaves weight gradients to the end, and vocabulary passes move the ends' work.
+  bool ramps = false;
+  bool splits_vocabulary = false;
+  bool pairs = false;
+};
+
+// What decides a unit's kernels.
+struct UnitKey {
+  std::int64_t micro_batch = 1;
+  std::int64_t passes = 1;
+  int tensor = 1, context = 1, expert_tensor = 1;
+  std::uint32_t recompute = 0;
+  std::uint8_t tensor_overlap = 0, comm = 0;
+  bool sequence_parallel = false;
+  bool whole_model = false;  // no pipeline
+  bool operator==(const UnitKey&) const = default;
+};
+
+// What decides the price of all gradients in one collective.
+struct GroupKey {
+  std::int64_t bytes = 0;
+  int tensor = 1, context = 1, data = 1;
+  bool whole = false;
+  bool operator==(const GroupKey&) const = default;
+};
+
+struct Hash {
+  static std::size_t mix(std::initializer_list<std::uint64_t> of) {
+    std::uint64_t h = 0;
+    for (const std::uint64_t v : of) {
+      h = (h ^ v) * 0x9e3779b97f4a7c15ULL;
+      h ^= h >> 32;
+    }
+    return h;
+  }
+  std::size_t operator()(const UnitKey& k) const {
+    const auto pair = [](int a, int b) {
+      return static_cast<std::uint64_t>(a) << 32 | static_cast<std::uint32_t>(b);
+    };
+    return mix({static_cast<std::uint64_t>(k.micro_batch), static_cast<std::uint64_t>(k.passes),
+                pair(k.tensor, k.context), pair(k.expert_tensor, static_cast<int>(k.recompute)),
+                static_cast<std::uint64_t>(k.tensor_overlap) << 16 | k.comm << 8 |
+                    (k.sequence_parallel ? 2U : 0U) | (k.whole_model ? 1U : 0U)});
+  }
+  std::size_t operator()(const GroupKey& k) const {
+    return mix({static_cast<std::uint64_t>(k.bytes), static_cast<std::uint64_t>(k.tensor),
+                static_cast<std::uint64_t>(k.context), static_cast<std::uint64_t>(k.data),
+                k.whole ? 1U : 0U});
+  }
+};
+
+// One pipeline rank, of those that no other outdoes.
+struct RankSum {
+  Time work{0};  // of one micro-batch through all its chunks
+  Time ramp{0};
+  std::int64_t parameters = 0;
+  std::int64_t expert_parameters = 0;
+  std::int64_t least_chunk = 0;  // bytes of activations
+  std::int64_t logits = 0;       // bytes on top of the last rank's chunk
+  int rank = 0;
+};
+
+// Units of one price over the ranks of one placement.
+struct Sums {
+  std::vector<RankSum> time;             // the longest work or the longest ramp
+  std::vector<RankSum> memory;           // the most states or the most in flight
+  std::vector<std::int64_t> parameters;  // dense, distinct
+  int chunks = 1;
+  bool ramps = false;
+};
+
+struct Bound::Layout {
+  struct Rank {
+    lower::StateBytes states;
+    std::int64_t activations = 0;
+  };
+  struct Chain {
+    Time compute{0};
+    Time reduce{0};  // of its gradients
+  };
+  std::vector<Rank> ranks;
+  std::vector<Chain> chains;
+  Time compute{0};              // the longest of them
+  Time reduce{0};               // the longest of them
+  bool reduces_behind = false;  // without overlap, gradients leave behind the last backward pass
+};
+
+struct Bound::State {
+  State(const job::Job& job, cluster::Topology of, const lower::Prices& prices_of)
+      : base(job), topology(std::move(of)), prices(prices_of) {}
+
+  job::Job base;
+  cluster::Topology topology;
+  lower::Prices prices;
+  std::vector<const job::Device*> devices;      // of the base and of its overrides
+  std::vector<std::vector<int>> layers_before;  // [kind][i]: layers of that kind among the first i
+  bool low_precision = false;  // weights are cast once a step: their share depends on its passes
+
+  std::vector<job::Recompute> recomputes;
+  std::unordered_map<UnitKey, std::uint32_t, Hash> unit_ids;
+  std::deque<lower::UnitTimes> units;
+  std::unordered_map<std::uint64_t, std::uint32_t> placed_ids;
+  std::deque<Placed> placed;
+  std::unordered_map<std::uint64_t, Sums> sums;  // by units and placement
+  std::unordered_map<GroupKey, Time, Hash> reductions;
+  Layout layout;
+
+  int expert_tensor(const Candidate& c) const {
+    return c.expert_tensor > 0 ? c.expert_tensor : c.tensor;
+  }
+  std::uint32_t recompute_id(const job::Recompute& recompute);
+  std::uint32_t placed_id(const Candidate& c);
+  std::uint32_t units_id(const Candidate& c, std::int64_t micro_batches);
+  const Sums& sums_of(std::uint32_t units, std::uint32_t placed, job::Recompute::Kind kind);
+  // All gradients in one collective: latency once, so never dearer than its buckets.
+  Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
+
+ private:
+  lower::UnitTimes price_units(const Candidate& c, std::int64_t micro_batches) const;
+  Placed place(const Candidate& c) const;
+  Sums add_up(const lower::UnitTimes& units, const Placed& placed, job::Recompute::Kind kind) const;
+};
+
+}  // namespace stepcast::bound

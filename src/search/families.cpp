@@ -1,0 +1,288 @@
+#include "families.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "objective.h"
+
+namespace stepcast::search {
+namespace {
+
+const char* const kInnerKeys[] = {"parallelism.tensor",
+                                  "parallelism.pipeline",
+                                  "parallelism.virtual_pipeline",
+                                  "parallelism.data",
+                                  "parallelism.context",
+                                  "parallelism.expert_tensor",
+                                  "workload.micro_batch",
+                                  "parallelism.sequence_parallel",
+                                  "parallelism.sharding",
+                                  "memory.recompute",
+                                  "parallelism.overlap.tensor",
+                                  "memory.offload",
+                                  "parallelism.overlap.grad_reduce",
+                                  "parallelism.overlap.param_gather",
+                                  "parallelism.overlap.pipeline"};
+
+bool is_inner(const std::string& key) {
+  return std::find(std::begin(kInnerKeys), std::end(kInnerKeys), key) != std::end(kInnerKeys);
+}
+
+using Texts = std::vector<std::string>;
+
+Texts joined(Texts a, const Texts& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// The inner values with which a family's job may be read at all: first of one rank a model, then
+// with stages. Their own values are the candidates'.
+std::vector<Texts> probes(const Space& space) {
+  constexpr std::size_t kMost = 64;
+  std::vector<Texts> out = {{}};
+  for (const char* key : {"parallelism.pipeline", "parallelism.virtual_pipeline",
+                          "parallelism.tensor", "workload.micro_batch", "parallelism.context"}) {
+    const Dimension* d = space.find(key);
+    if (d == nullptr) {
+      continue;
+    }
+    std::vector<Texts> more;
+    for (const Texts& one : out) {
+      for (const std::string& value : d->values) {
+        if (more.size() < kMost) {
+          more.push_back(joined(one, {fmt::format("{}={}", key, value)}));
+        }
+      }
+    }
+    out = std::move(more);
+  }
+  return out;
+}
+
+// One family's jobs, read with the first probe that works.
+class Reader {
+ public:
+  Reader(const Space& space, const JobLoader& loader, const std::vector<Texts>& ways, Texts outer)
+      : space_(space), loader_(loader), ways_(ways), outer_(std::move(outer)) {}
+
+  std::optional<job::Job> job(const Texts& more, Infeasible* why = nullptr) {
+    for (std::size_t n = 0; n < ways_.size(); ++n) {  // what worked last is tried first
+      const std::size_t way = n == 0 ? last_ : n <= last_ ? n - 1 : n;
+      auto loaded = loader_(joined(joined(outer_, ways_[way]), more));
+      if (auto* job = std::get_if<job::Job>(&loaded)) {
+        last_ = way;
+        return std::move(*job);
+      }
+      if (why != nullptr && why->key.empty()) {
+        *why = std::get<Infeasible>(loaded);
+      }
+    }
+    return std::nullopt;
+  }
+
+  template <class T, class Get>
+  Choices<T> choices(const char* key, const job::Job& base, const Get& get) {
+    Choices<T> out{key, {}, {}};
+    if (const Dimension* d = space_.find(key)) {
+      for (const std::string& text : d->values) {
+        if (const auto with = job({fmt::format("{}={}", key, text)})) {
+          out.texts.push_back(text);
+          out.values.push_back(static_cast<T>(get(*with)));
+        }
+      }
+    } else {
+      out.values.push_back(static_cast<T>(get(base)));
+    }
+    return out;
+  }
+
+  template <class T>
+  Choices<T> integers(const char* key, std::int64_t now) const {
+    Choices<T> out{key, {}, {}};
+    if (const Dimension* d = space_.find(key)) {
+      for (const std::string& text : d->values) {
+        out.texts.push_back(text);
+        out.values.push_back(static_cast<T>(text::to_integer(
+            text::Value{text::Value::Kind::scalar, d->origin, text, false, {}, {}})));
+      }
+    } else {
+      out.values.push_back(static_cast<T>(now));
+    }
+    return out;
+  }
+
+  // Experts are cut as the dense layers unless the job says otherwise: 0.
+  int expert_tensor(const job::Job& base) {
+    const job::Parallelism& p = base.parallelism;
+    const Dimension* d = space_.find("parallelism.tensor");
+    if (!base.model.moe || d == nullptr || p.expert_tensor != p.tensor) {
+      return p.expert_tensor;
+    }
+    for (const std::string& text : d->values) {
+      const auto other = job({fmt::format("parallelism.tensor={}", text)});
+      if (other && other->parallelism.tensor != p.tensor) {
+        return other->parallelism.expert_tensor == other->parallelism.tensor ? 0 : p.expert_tensor;
+      }
+    }
+    return p.expert_tensor;
+  }
+
+  Inner inner(const job::Job& base) {
+    const job::Parallelism& p = base.parallelism;
+    Inner out;
+    out.tensor = integers<int>("parallelism.tensor", p.tensor);
+    out.pipeline = integers<int>("parallelism.pipeline", p.pipeline);
+    out.chunks = integers<int>("parallelism.virtual_pipeline", p.virtual_pipeline);
+    out.data = integers<int>("parallelism.data", p.data.value_or(0));
+    out.context = integers<int>("parallelism.context", p.context);
+    out.micro_batch = integers<std::int64_t>("workload.micro_batch", base.workload.micro_batch);
+    out.expert_tensor = integers<int>("parallelism.expert_tensor", expert_tensor(base));
+    out.sequence_parallel =
+        choices<char>("parallelism.sequence_parallel", base,
+                      [](const job::Job& j) { return j.parallelism.sequence_parallel; });
+    out.sharding = choices<job::Sharding>("parallelism.sharding", base,
+                                          [](const job::Job& j) { return j.parallelism.sharding; });
+    out.recompute = choices<job::Recompute>("memory.recompute", base,
+                                            [](const job::Job& j) { return j.memory.recompute; });
+    out.tensor_overlap =
+        choices<job::TensorOverlap>("parallelism.overlap.tensor", base,
+                                    [](const job::Job& j) { return j.parallelism.overlap.tensor; });
+    out.offload = choices<job::Offload>("memory.offload", base,
+                                        [](const job::Job& j) { return j.memory.offload; });
+    out.grad_reduce = choices<char>("parallelism.overlap.grad_reduce", base, [](const job::Job& j) {
+      return j.parallelism.overlap.grad_reduce;
+    });
+    out.param_gather =
+        choices<char>("parallelism.overlap.param_gather", base,
+                      [](const job::Job& j) { return j.parallelism.overlap.param_gather; });
+    out.pipeline_overlap =
+        choices<char>("parallelism.overlap.pipeline", base,
+                      [](const job::Job& j) { return j.parallelism.overlap.pipeline; });
+    return out;
+  }
+
+ private:
+  const Space& space_;
+  const JobLoader& loader_;
+  const std::vector<Texts>& ways_;
+  Texts outer_;
+  std::size_t last_ = 0;
+};
+
+}  // namespace
+
+std::vector<Free> Inner::free() const {
+  std::vector<Free> out;
+  for (std::size_t i = 0; i < offload.values.size(); ++i) {
+    for (const char reduce : grad_reduce.values) {
+      for (std::size_t n = 0; n < param_gather.values.size() * pipeline_overlap.values.size();
+           ++n) {
+        out.push_back({i, reduce != 0});
+      }
+    }
+  }
+  return out;
+}
+
+std::int64_t Inner::layouts() const {
+  std::int64_t out = 1;
+  const auto times = [&](const auto& choices) {
+    out *= static_cast<std::int64_t>(choices.values.size());
+  };
+  times(tensor), times(context), times(expert_tensor), times(micro_batch), times(recompute);
+  times(sequence_parallel), times(tensor_overlap), times(pipeline), times(data), times(chunks);
+  times(sharding);
+  return out;
+}
+
+Texts Inner::texts(std::uint64_t index) const {
+  Texts out;
+  const auto take = [&](const auto& choices) {
+    const auto n = static_cast<std::uint64_t>(choices.values.size());
+    if (!choices.texts.empty()) {
+      out.push_back(fmt::format("{}={}", choices.key, choices.texts[index % n]));
+    }
+    index /= n;
+  };
+  take(pipeline_overlap), take(param_gather), take(grad_reduce), take(offload);
+  take(sharding), take(chunks), take(data), take(pipeline), take(tensor_overlap);
+  take(sequence_parallel), take(recompute), take(micro_batch), take(expert_tensor), take(context);
+  take(tensor);
+  std::reverse(out.begin(), out.end());
+  return out;
+}
+
+void Refusals::add(const Infeasible& why, std::int64_t count) {
+  const std::string text = fmt::format("{}: {}", why.key, why.reason);
+  const auto at = std::find_if(counts_.begin(), counts_.end(),
+                               [&](const auto& one) { return one.first == text; });
+  if (at == counts_.end()) {
+    counts_.emplace_back(text, count);
+  } else {
+    at->second += count;
+  }
+}
+
+std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
+  auto out = counts_;
+  std::sort(out.begin(), out.end(), [](const auto& a, const auto& b) {
+    return a.second != b.second ? a.second > b.second : a.first < b.first;
+  });
+  return out;
+}
+
+void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
+                 result::SearchCounts& counts, Refusals& refusals,
+                 const std::function<void(Family&&, bound::Bound&)>& visit) {
+  const Space& space = request.space;
+  std::vector<const Dimension*> outer;
+  std::int64_t combinations = 1;
+  for (const Dimension& d : space.dimensions) {
+    if (is_inner(d.key)) {
+      combinations *= static_cast<std::int64_t>(d.values.size());
+    } else {
+      outer.push_back(&d);
+    }
+  }
+  const auto ways = probes(space);
+  std::vector<std::size_t> at(outer.size(), 0);
+  for (;;) {
+    Family family;
+    for (std::size_t i = 0; i < outer.size(); ++i) {
+      family.overrides.push_back(fmt::format("{}={}", outer[i]->key, outer[i]->values[at[i]]));
+    }
+    counts.candidates += combinations;
+    Infeasible why;
+    Reader reader(space, loader, ways, family.overrides);
+    std::optional<job::Job> base = reader.job({}, &why);
+    if (base && per_second(request.objective, base->cluster) <= 0) {
+      why = {"objective",
+             fmt::format("{} states no power, which energy needs", base->cluster.device.name)};
+      base.reset();
+    }
+    auto bounds = base ? forecaster.bounds(*base)
+                       : std::variant<forecast::Forecaster::Bounds, Infeasible>(why);
+    if (auto* b = std::get_if<forecast::Forecaster::Bounds>(&bounds)) {
+      family.inner = reader.inner(*base);
+      family.gpus = base->cluster.ranks();
+      family.rate = per_second(request.objective, base->cluster);
+      family.capacity = static_cast<double>(b->capacity.count());
+      counts.impossible += combinations - family.inner.layouts() *
+                                              static_cast<std::int64_t>(family.inner.free().size());
+      visit(std::move(family), b->of);
+    } else {
+      counts.impossible += combinations;
+      refusals.add(std::get<Infeasible>(bounds), combinations);
+    }
+    std::size_t i = 0;
+    while (i < outer.size() && ++at[i] == outer[i]->values.size()) {
+      at[i++] = 0;
+    }
+    if (i == outer.size()) {
+      break;
+    }
+  }
+}
+
+}  // namespace stepcast::search

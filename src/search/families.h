@@ -1,0 +1,115 @@
+// A space as families: combinations that share everything but what a Bound tells candidates apart
+// by.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/search/search.h"
+
+namespace stepcast::search {
+
+// A dimension that the space leaves out has no texts and the job's value.
+template <class T>
+struct Choices {
+  std::string key;
+  std::vector<std::string> texts;
+  std::vector<T> values;
+};
+
+// What a Layout (bound.h) does not depend on, with all combinations of the dimensions behind it.
+struct Free {
+  std::size_t offload = 0;  // of Inner::offload
+  bool grad_reduce = true;
+};
+
+struct Inner {
+  Choices<int> tensor, pipeline, chunks, data, context, expert_tensor;
+  Choices<std::int64_t> micro_batch;
+  Choices<char> sequence_parallel;
+  Choices<job::Sharding> sharding;
+  Choices<job::Recompute> recompute;
+  Choices<job::TensorOverlap> tensor_overlap;
+  // Free.
+  Choices<job::Offload> offload;
+  Choices<char> grad_reduce;
+  Choices<char> param_gather, pipeline_overlap;  // no bound knows them
+
+  std::vector<Free> free() const;
+  std::int64_t layouts() const;  // combinations of the rest
+  // The texts of one combination: `index` is layout * free().size() + free.
+  std::vector<std::string> texts(std::uint64_t index) const;
+};
+
+// Calls `visit(layout, candidate)` for the combinations of all but the free dimensions, in the
+// order of their numbers. A data size that is left open follows from the others; 0: from none.
+template <class Visit>
+void each_layout(const Inner& in, int ranks, const Visit& visit) {
+  std::uint64_t number = 0;
+  bound::Candidate c;
+  for (const int tensor : in.tensor.values) {
+    c.tensor = tensor;
+    for (const int context : in.context.values) {
+      c.context = context;
+      for (const int expert_tensor : in.expert_tensor.values) {
+        c.expert_tensor = expert_tensor;
+        for (const std::int64_t micro_batch : in.micro_batch.values) {
+          c.micro_batch = micro_batch;
+          for (const job::Recompute& recompute : in.recompute.values) {
+            c.recompute = recompute;
+            for (const char sequence_parallel : in.sequence_parallel.values) {
+              c.sequence_parallel = sequence_parallel != 0;
+              for (const job::TensorOverlap overlap : in.tensor_overlap.values) {
+                c.tensor_overlap = overlap;
+                for (const int pipeline : in.pipeline.values) {
+                  c.pipeline = pipeline;
+                  for (const int data : in.data.values) {
+                    const int others = tensor * context * pipeline;
+                    c.data = data > 0 ? data : ranks % others == 0 ? ranks / others : 0;
+                    for (const int chunks : in.chunks.values) {
+                      c.virtual_pipeline = chunks;
+                      for (const job::Sharding sharding : in.sharding.values) {
+                        c.sharding = sharding;
+                        visit(number++, c);
+                      }
+                    }
+                  }
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+struct Family {
+  std::vector<std::string> overrides;
+  Inner inner;
+  double gpus = 0;
+  double rate = 1;      // of the objective, a second of the step
+  double capacity = 0;  // usable bytes of the largest GPU
+};
+
+// Why combinations were refused, and how many.
+class Refusals {
+ public:
+  void add(const Infeasible& why, std::int64_t count);
+  std::vector<std::pair<std::string, std::int64_t>> sorted() const;
+
+ private:
+  std::vector<std::pair<std::string, std::int64_t>> counts_;
+};
+
+// Calls `visit` with each family that can be priced. Combinations of the others, and values of
+// inner dimensions that no job takes, are counted as impossible.
+void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
+                 result::SearchCounts& counts, Refusals& refusals,
+                 const std::function<void(Family&&, bound::Bound&)>& visit);
+
+}  // namespace stepcast::search
