@@ -60,6 +60,10 @@ std::int64_t in_flight(const Sums& sums, int pipeline, int rank, std::int64_t mi
 Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices)
     : state_(std::make_unique<State>(base, best_case(base.cluster, topology), prices)) {
   state_->low_precision = eight_bits(base.workload.precision);
+  // As lower/passes.cpp decides it.
+  state_->adds_in_products =
+      base.system.gradient_accumulation_fusion &&
+      (base.memory.dtypes.gradients == job::DType::fp32 || base.system.transformer_engine);
   const job::Cluster& cluster = state_->base.cluster;
   state_->devices.push_back(&cluster.device);
   for (const auto& o : cluster.overrides) {

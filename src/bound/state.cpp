@@ -136,9 +136,10 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
                     expert_tensor(c),
                     recompute_id(c.recompute),
                     static_cast<std::uint8_t>(c.tensor_overlap),
-                    static_cast<std::uint8_t>(unit_comm(c.sharding)),
+                    static_cast<std::uint8_t>(adds_in_products ? strategy::DataComm::none
+                                                               : unit_comm(c.sharding)),
                     c.sequence_parallel && c.tensor > 1,
-                    c.pipeline == 1};
+                    !adds_in_products && c.pipeline == 1};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
   if (fresh) {
     units.push_back(price_units(c, passes));

@@ -113,7 +113,8 @@ struct Bound::State {
   lower::Prices prices;
   std::vector<const job::Device*> devices;      // of the base and of its overrides
   std::vector<std::vector<int>> layers_before;  // [kind][i]: layers of that kind among the first i
-  bool low_precision = false;  // weights are cast once a step: their share depends on its passes
+  bool adds_in_products = false;  // weight gradients: how they are shared changes no kernel
+  bool low_precision = false;     // weights are cast once a step: their share depends on its passes
 
   std::vector<job::Recompute> recomputes;
   std::unordered_map<UnitKey, std::uint32_t, Hash> unit_ids;

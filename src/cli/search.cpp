@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -34,6 +35,8 @@ struct Options {
   std::string time_limit;
   std::string threads;
   std::string store;
+  bool bound_only = false;
+  bool exhaustive = false;
   std::string json;
   std::vector<std::string> exports;  // FORMAT=FILE
   AlgorithmOptions algorithms;
@@ -115,8 +118,29 @@ std::string store_key(const config::Loaded& base) {
   return store::digest(all);
 }
 
+// By lower bounds alone; how fast goes to standard error.
+result::Search by_bounds(const search::Request& request, const search::JobLoader& loader,
+                         bool exhaustive) {
+  const auto start = std::chrono::steady_clock::now();
+  result::Search answer =
+      search::search_bounds(request, loader, text::data_directory(), exhaustive);
+  const double taken =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const auto all = static_cast<double>(answer.counts.candidates);
+  const auto possible = all - static_cast<double>(answer.counts.impossible);
+  write_stderr(fmt::format(
+      "{:.2f} s: {:.3g} combinations a second, {:.3g} bounds a second; {:.2f} % of those that "
+      "divide were pruned unseen\n",
+      taken, all / taken, static_cast<double>(answer.counts.bounded) / taken,
+      possible > 0 ? 100 * static_cast<double>(answer.counts.time_pruned) / possible : 0));
+  return answer;
+}
+
 int search_and_print(const Options& given, search::World& world, int threads,
                      const search::JobLoader& loader) {
+  if (given.exhaustive && !given.bound_only) {
+    throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only beside it");
+  }
   if (given.config.empty()) {
     throw option_fault("--config",
                        "missing; expected a job file or the name of one in configs/ "
@@ -157,10 +181,15 @@ int search_and_print(const Options& given, search::World& world, int threads,
     if (!given.exports.empty()) {
       throw option_fault("--export", "is of one strategy; leave out --algorithm");
     }
+    if (given.bound_only) {
+      throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
+    }
     return compare_algorithms(given.algorithms, request, base.job, loader, title, file.get(),
                               given.json == "-");
   }
-  result::Search answer = search::search(request, loader, text::data_directory());
+  result::Search answer = given.bound_only
+                              ? by_bounds(request, loader, given.exhaustive)
+                              : search::search(request, loader, text::data_directory());
   answer.title = title;
   const std::string json = given.json.empty() ? "" : report::json(answer);
   if (file) {
@@ -235,6 +264,10 @@ Run add_search(CLI::App& app) {
                  fmt::format("write the strategy found as {}", fmt::join(export_formats(), " | ")))
       ->type_name("FORMAT=FILE")
       ->allow_extra_args(false);
+  app.add_flag("--bound-only", given->bound_only,
+               "simulate nothing: the least lower bound of the space, and the layouts behind it");
+  app.add_flag("--exhaustive", given->exhaustive,
+               "with --bound-only: evaluate every combination instead of pruning");
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
       ->type_name("FILE");
   app.add_option("--algorithm", given->algorithms.names,

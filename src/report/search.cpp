@@ -36,7 +36,14 @@ std::string slower(const Search& s, const Strategy& one) {
   return fmt::format("{:+.1f} %", 100 * (one.objective / s.best.objective - 1));
 }
 
-std::string counts_line(const result::SearchCounts& c) {
+std::string counts_line(const result::SearchCounts& c, bool bounds_only = false) {
+  if (bounds_only) {
+    return fmt::format(
+        "{} combinations: {} impossible, {} bounded, of which {} too large by their least memory, "
+        "{} not looked at: others of their layout are slower already",
+        thousands(c.candidates), thousands(c.impossible), thousands(c.bounded),
+        thousands(c.memory_pruned), thousands(c.time_pruned));
+  }
   return fmt::format(
       "{} combinations: {} impossible, {} too large by their least memory, {} slower by their "
       "bound, {} simulated, of which {} do not fit",
@@ -78,15 +85,28 @@ std::string terminal(const Search& search, bool colour, int width) {
   if (search.stopped) {
     line("stopped by the time limit: another run may answer differently");
   }
+  using Align = TextTable::Align;
   if (!search.found) {
     if (!search.stopped) {
       line("no strategy of this space runs within memory");
     }
     line(search.nearest);
-    line(counts_line(search.counts));
+    line(counts_line(search.counts, search.bounds_only));
     return out;
   }
   line(fmt::format("best: {}", fmt::join(search.best.overrides, " ")));
+  if (search.bounds_only) {
+    line(fmt::format("at least {} a step and {} GiB of {} GiB: nothing was simulated",
+                     duration(search.best.step_time.value), gibibytes(search.best.peak.value),
+                     gibibytes(static_cast<double>(search.best.capacity.count()))));
+    line(counts_line(search.counts, true));
+    TextTable ranking({{"at least"}, {"to best"}, {"least GiB"}, {"strategy", Align::left}});
+    for (const Strategy& s : search.ranking) {
+      ranking.row({objective_text(search, s.objective), slower(search, s), gibibytes(s.peak.value),
+                   brief(s.overrides)});
+    }
+    return out + "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
+  }
   line(fmt::format("{} a step ({} to {}), MFU {}, {} GiB of {} GiB",
                    duration(search.best.step_time.value), duration(search.best.step_time.low),
                    duration(search.best.step_time.high), percent(search.best.mfu),
@@ -98,7 +118,6 @@ std::string terminal(const Search& search, bool colour, int width) {
            : std::string("optimal within the space"));
   line(counts_line(search.counts));
 
-  using Align = TextTable::Align;
   TextTable ranking({{"objective"},
                      {"to best"},
                      {"MFU"},
@@ -135,6 +154,7 @@ std::string json(const Search& search) {
   json.key("schema").integer(1).key("title").text(search.title);
   json.key("objective").text(search.objective).key("found").boolean(search.found);
   json.key("stopped").boolean(search.stopped);
+  json.key("bounds_only").boolean(search.bounds_only);
   if (search.found) {
     json.key("gap").number(search.gap).key("best");
     write(json, search.best);
@@ -160,6 +180,7 @@ std::string json(const Search& search) {
   json.key("candidates").integer(c.candidates).key("impossible").integer(c.impossible);
   json.key("memory_pruned").integer(c.memory_pruned).key("time_pruned").integer(c.time_pruned);
   json.key("simulated").integer(c.simulated).key("misfit").integer(c.misfit);
+  json.key("bounded").integer(c.bounded);
   json.close().key("refusals").array();
   for (const auto& [reason, count] : search.refusals) {
     json.object(true).key("reason").text(reason).key("count").integer(count).close();

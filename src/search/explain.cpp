@@ -74,6 +74,22 @@ Strategy strategy_of(const result::Report& report, const job::Job& job,
   return out;
 }
 
+std::string nothing_fits(const result::SearchCounts& counts,
+                         const std::vector<std::pair<std::string, std::int64_t>>& refusals,
+                         double least_memory, double capacity) {
+  const double gib = 1.0 / (1 << 30);
+  if (counts.memory_pruned > 0) {
+    return fmt::format(
+        "memory: the smallest needs at least {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} "
+        "GiB too much",
+        least_memory * gib, capacity * gib, (least_memory - capacity) * gib);
+  }
+  if (!refusals.empty()) {
+    return fmt::format("every combination is refused, most by {}", refusals.front().first);
+  }
+  return "sizes: none of the combinations divides the ranks, the layers and the global batch";
+}
+
 void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
              Objective objective) {
   const Strategy& best = search.best;

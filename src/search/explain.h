@@ -11,6 +11,12 @@ result::Strategy strategy_of(const result::Report& report, const job::Job& job,
                              const std::vector<std::string>& overrides, Objective objective,
                              bool exact_memory);
 
+// What no strategy keeps to, and by how much. `least_memory`: bytes of each GPU, of the smallest
+// that divides.
+std::string nothing_fits(const result::SearchCounts& counts,
+                         const std::vector<std::pair<std::string, std::int64_t>>& refusals,
+                         double least_memory, double capacity);
+
 // Fills `why` and the what-ifs of the network, of `search.best`.
 void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
              Objective objective);

@@ -196,6 +196,29 @@ std::int64_t Inner::layouts() const {
   return out;
 }
 
+bound::Candidate Inner::candidate(std::uint64_t layout, int ranks) const {
+  bound::Candidate c;
+  const auto take = [&](const auto& choices) -> const auto& {
+    const auto n = static_cast<std::uint64_t>(choices.values.size());
+    const auto& value = choices.values[layout % n];
+    layout /= n;
+    return value;
+  };
+  c.sharding = take(sharding);
+  c.virtual_pipeline = take(chunks);
+  const int stated = take(data);
+  c.pipeline = take(pipeline);
+  c.tensor_overlap = take(tensor_overlap);
+  c.sequence_parallel = take(sequence_parallel) != 0;
+  c.recompute = take(recompute);
+  c.micro_batch = take(micro_batch);
+  c.expert_tensor = take(expert_tensor);
+  c.context = take(context);
+  c.tensor = take(tensor);
+  c.data = data_size(stated, ranks, c.tensor * c.context * c.pipeline);
+  return c;
+}
+
 Texts Inner::texts(std::uint64_t index) const {
   Texts out;
   const auto take = [&](const auto& choices) {

@@ -41,12 +41,19 @@ struct Inner {
 
   std::vector<Free> free() const;
   std::int64_t layouts() const;  // combinations of the rest
+  // The combination that each_layout numbers so.
+  bound::Candidate candidate(std::uint64_t layout, int ranks) const;
   // The texts of one combination: `index` is layout * free().size() + free.
   std::vector<std::string> texts(std::uint64_t index) const;
 };
 
+// A data size that is left open (0) follows from the others; 0: from none.
+inline int data_size(int stated, int ranks, int others) {
+  return stated > 0 ? stated : ranks % others == 0 ? ranks / others : 0;
+}
+
 // Calls `visit(layout, candidate)` for the combinations of all but the free dimensions, in the
-// order of their numbers. A data size that is left open follows from the others; 0: from none.
+// order of their numbers.
 template <class Visit>
 void each_layout(const Inner& in, int ranks, const Visit& visit) {
   std::uint64_t number = 0;
@@ -68,8 +75,7 @@ void each_layout(const Inner& in, int ranks, const Visit& visit) {
                 for (const int pipeline : in.pipeline.values) {
                   c.pipeline = pipeline;
                   for (const int data : in.data.values) {
-                    const int others = tensor * context * pipeline;
-                    c.data = data > 0 ? data : ranks % others == 0 ? ranks / others : 0;
+                    c.data = data_size(data, ranks, tensor * context * pipeline);
                     for (const int chunks : in.chunks.values) {
                       c.virtual_pipeline = chunks;
                       for (const job::Sharding sharding : in.sharding.values) {

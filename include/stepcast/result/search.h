@@ -37,6 +37,7 @@ struct SearchCounts {
   std::int64_t memory_pruned = 0;  // least memory above the capacity
   std::int64_t time_pruned = 0;    // least time above the best found
   std::int64_t simulated = 0;
+  std::int64_t bounded = 0;  // of a search by bounds alone: those whose bound was evaluated
   std::int64_t misfit = 0;  // of the simulated: do not fit in memory
 };
 
@@ -50,6 +51,7 @@ struct Search {
   std::string objective;  // time | cost | energy
   bool found = false;
   bool stopped = false;  // by the time limit: another run may answer differently
+  bool bounds_only = false;  // nothing was simulated: times and memory are lower bounds
   Strategy best;
   std::vector<Strategy> ranking;  // the best first, of those that fit
   std::vector<FrontPoint> front;  // least memory first

@@ -1,0 +1,193 @@
+// The best strategy by lower bounds alone: what a space of millions is searched with before any of
+// it is simulated.
+#include <algorithm>
+#include <limits>
+
+#include "explain.h"
+#include "families.h"
+#include "objective.h"
+#include "stepcast/search/search.h"
+
+namespace stepcast::search {
+namespace {
+
+struct Found {
+  double bound = 0;
+  double memory = 0;
+  std::uint32_t family = 0;
+  std::uint64_t index = 0;
+  bool operator<(const Found& o) const {
+    return bound != o.bound     ? bound < o.bound
+           : family != o.family ? family < o.family
+                                : index < o.index;
+  }
+};
+
+// The best few: the same whatever the order in which they come.
+class Best {
+ public:
+  explicit Best(std::size_t size) : size_(std::max<std::size_t>(1, size)) {}
+  // What a candidate must not exceed to get in.
+  double limit() const {
+    return found_.size() < size_ ? std::numeric_limits<double>::infinity() : found_.front().bound;
+  }
+  void add(const Found& one) {
+    if (found_.size() == size_) {
+      if (!(one < found_.front())) {
+        return;
+      }
+      std::pop_heap(found_.begin(), found_.end());
+      found_.pop_back();
+    }
+    found_.push_back(one);
+    std::push_heap(found_.begin(), found_.end());
+  }
+  std::vector<Found> sorted() const {
+    auto out = found_;
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+ private:
+  std::size_t size_;
+  std::vector<Found> found_;  // a heap, the worst in front
+};
+
+// One family's candidates. Exhaustively, in order; else layouts by their least step, until it is
+// above the best few.
+class FamilySearch {
+ public:
+  FamilySearch(const Family& family, std::uint32_t number, bound::Bound& bound,
+               result::SearchCounts& counts, double& least_memory, Best& best)
+      : family_(family),
+        number_(number),
+        bound_(bound),
+        free_(family.inner.free()),
+        counts_(counts),
+        least_memory_(least_memory),
+        best_(best) {}
+
+  void exhaustive() {
+    each_layout(family_.inner, static_cast<int>(family_.gpus),
+                [&](std::uint64_t index, const bound::Candidate& c) {
+                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
+                  if (layout == nullptr) {
+                    counts_.impossible += static_cast<std::int64_t>(free_.size());
+                    return;
+                  }
+                  evaluate(*layout, index);
+                });
+  }
+
+  void pruned() {
+    struct Open {
+      double least;
+      std::uint64_t index;
+    };
+    std::vector<Open> open;
+    each_layout(family_.inner, static_cast<int>(family_.gpus),
+                [&](std::uint64_t index, const bound::Candidate& c) {
+                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
+                  if (layout == nullptr) {
+                    counts_.impossible += static_cast<std::int64_t>(free_.size());
+                    return;
+                  }
+                  const double least = to_seconds(bound::Bound::least(*layout)) * family_.rate;
+                  if (least > best_.limit()) {
+                    counts_.time_pruned += static_cast<std::int64_t>(free_.size());
+                    return;
+                  }
+                  open.push_back({least, index});
+                });
+    std::stable_sort(open.begin(), open.end(),
+                     [](const Open& a, const Open& b) { return a.least < b.least; });
+    for (const Open& one : open) {
+      if (one.least > best_.limit()) {
+        counts_.time_pruned += static_cast<std::int64_t>(free_.size());
+      } else {
+        const auto ranks = static_cast<int>(family_.gpus);
+        evaluate(*bound_.layout(family_.inner.candidate(one.index, ranks)), one.index);
+      }
+    }
+  }
+
+ private:
+  void evaluate(const bound::Bound::Layout& layout, std::uint64_t index) {
+    bound::Candidate c;
+    const double capacity = family_.capacity;
+    for (std::size_t n = 0; n < free_.size(); ++n) {
+      c.offload = &family_.inner.offload.values[free_[n].offload];
+      c.grad_reduce = free_[n].grad_reduce;
+      const bound::Result least = bound_.evaluate(layout, c);
+      const auto memory = static_cast<double>(least.memory.count());
+      least_memory_ = std::min(least_memory_, memory);
+      ++counts_.bounded;
+      if (memory > capacity) {
+        ++counts_.memory_pruned;
+        continue;
+      }
+      const double bound = to_seconds(least.step) * family_.rate;
+      if (bound <= best_.limit()) {
+        best_.add({bound, memory, number_, index * free_.size() + n});
+      }
+    }
+  }
+
+  const Family& family_;
+  std::uint32_t number_;
+  bound::Bound& bound_;
+  std::vector<Free> free_;
+  result::SearchCounts& counts_;
+  double& least_memory_;
+  Best& best_;
+};
+
+}  // namespace
+
+result::Search search_bounds(const Request& request, const JobLoader& loader,
+                             const std::filesystem::path& data_directory, bool exhaustive) {
+  forecast::Forecaster forecaster(data_directory);
+  result::Search out;
+  out.objective = to_string(request.objective);
+  out.bounds_only = true;
+  Best best(static_cast<std::size_t>(request.ranking));
+  std::vector<Family> families;
+  Refusals refusals;
+  double least_memory = std::numeric_limits<double>::infinity();
+  const auto look = [&](Family&& family, bound::Bound& bound) {
+    families.push_back(std::move(family));
+    FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bound,
+                     out.counts, least_memory, best);
+    exhaustive ? one.exhaustive() : one.pruned();
+  };
+  each_family(request, loader, forecaster, out.counts, refusals, look);
+  for (const Found& f : best.sorted()) {
+    const Family& family = families[f.family];
+    result::Strategy s;
+    s.overrides = family.overrides;
+    const auto inner = family.inner.texts(f.index);
+    s.overrides.insert(s.overrides.end(), inner.begin(), inner.end());
+    const double step = f.bound / family.rate;
+    s.step_time = {step, step, step};
+    s.peak = {f.memory, f.memory, f.memory};
+    s.capacity = Bytes(static_cast<std::int64_t>(family.capacity));
+    s.gpus = family.gpus;
+    s.objective = f.bound;
+    s.fits = true;
+    out.ranking.push_back(std::move(s));
+  }
+  out.refusals = refusals.sorted();
+  out.found = !out.ranking.empty();
+  if (out.found) {
+    out.best = out.ranking.front();
+  } else {
+    double capacity = 0;
+    for (const Family& f : families) {
+      capacity = std::max(capacity, f.capacity);
+    }
+    out.nearest = nothing_fits(out.counts, out.refusals, least_memory, capacity);
+  }
+  return out;
+}
+
+}  // namespace stepcast::search
