@@ -15,10 +15,31 @@ namespace {
 using result::Search;
 using result::Strategy;
 
-// "tensor=8 pipeline=4": keys without their section where the last part tells.
-std::string brief(const std::vector<std::string>& overrides) {
+// What all strategies of a table have alike: it says nothing there.
+std::vector<std::string> alike_in(const std::vector<Strategy>& all) {
+  std::vector<std::string> out;
+  if (all.size() < 2) {
+    return out;
+  }
+  for (const std::string& text : all.front().overrides) {
+    if (std::all_of(all.begin(), all.end(), [&](const Strategy& s) {
+          return std::find(s.overrides.begin(), s.overrides.end(), text) != s.overrides.end();
+        })) {
+      out.push_back(text);
+    }
+  }
+  return out;
+}
+
+// "tensor=8 pipeline=4": keys without their section where the last part tells, and without what is
+// alike everywhere.
+std::string brief(const std::vector<std::string>& overrides,
+                  const std::vector<std::string>& alike) {
   std::string out;
   for (const std::string& text : overrides) {
+    if (std::find(alike.begin(), alike.end(), text) != alike.end()) {
+      continue;
+    }
     const std::size_t equals = text.find('=');
     const std::size_t dot = text.rfind('.', equals);
     out += (out.empty() ? "" : " ") + text.substr(dot == std::string::npos ? 0 : dot + 1);
@@ -100,10 +121,11 @@ std::string terminal(const Search& search, bool colour, int width) {
                      duration(search.best.step_time.value), gibibytes(search.best.peak.value),
                      gibibytes(static_cast<double>(search.best.capacity.count()))));
     line(counts_line(search.counts, true));
+    const auto alike = alike_in(search.ranking);
     TextTable ranking({{"at least"}, {"to best"}, {"least GiB"}, {"strategy", Align::left}});
     for (const Strategy& s : search.ranking) {
       ranking.row({objective_text(search, s.objective), slower(search, s), gibibytes(s.peak.value),
-                   brief(s.overrides)});
+                   brief(s.overrides, alike)});
     }
     return out + "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
   }
@@ -118,6 +140,7 @@ std::string terminal(const Search& search, bool colour, int width) {
            : std::string("optimal within the space"));
   line(counts_line(search.counts));
 
+  const auto alike = alike_in(search.ranking);
   TextTable ranking({{"objective"},
                      {"to best"},
                      {"MFU"},
@@ -128,18 +151,22 @@ std::string terminal(const Search& search, bool colour, int width) {
   for (const Strategy& s : search.ranking) {
     const auto share = [&](Time t) { return percent(to_seconds(t) / s.step_time.value); };
     ranking.row({objective_text(search, s.objective), slower(search, s), percent(s.mfu),
-                 gibibytes(s.peak.value), share(s.exposed), share(s.bubble), brief(s.overrides)});
+                 gibibytes(s.peak.value), share(s.exposed), share(s.bubble),
+                 brief(s.overrides, alike)});
   }
   out += "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
   TextTable front({{"memory GiB"}, {"objective"}, {"to best"}, {"strategy", Align::left}});
   for (const result::FrontPoint& p : search.front) {
     front.row({gibibytes(p.best.peak.value), objective_text(search, p.best.objective),
-               slower(search, p.best), brief(p.best.overrides)});
+               slower(search, p.best), brief(p.best.overrides, {})});
   }
   out += "\n" + paint("1", "Time against memory") + "\n" + front.text(paint, width);
   if (!search.why.empty()) {
     out += "\n";
     line(search.why);
+  }
+  if (!search.against.empty()) {
+    line(search.against);
   }
   for (const result::WhatIf& w : search.what_if) {
     line(fmt::format("{}: {} ({:+.1f} %)", w.change, objective_text(search, w.objective),
@@ -171,7 +198,9 @@ std::string json(const Search& search) {
     write(json, p.best);
     json.close();
   }
-  json.close().key("why").text(search.why).key("what_if").array();
+  json.close().key("why").text(search.why);
+  json.key("stated").number(search.stated).key("against").text(search.against);
+  json.key("what_if").array();
   for (const result::WhatIf& w : search.what_if) {
     json.object(true).key("change").text(w.change).key("objective").number(w.objective).close();
   }

@@ -164,9 +164,7 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   for (const Found& f : best.sorted()) {
     const Family& family = families[f.family];
     result::Strategy s;
-    s.overrides = family.overrides;
-    const auto inner = family.inner.texts(f.index);
-    s.overrides.insert(s.overrides.end(), inner.begin(), inner.end());
+    s.overrides = overrides_of(family, f.index);
     const double step = f.bound / family.rate;
     s.step_time = {step, step, step};
     s.peak = {f.memory, f.memory, f.memory};

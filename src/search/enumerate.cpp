@@ -21,10 +21,7 @@ void trim(Enumerated& e) {
 }  // namespace
 
 std::vector<std::string> Enumerated::overrides(const Item& item) const {
-  std::vector<std::string> out = families[item.family].overrides;
-  const auto inner = families[item.family].inner.texts(item.index);
-  out.insert(out.end(), inner.begin(), inner.end());
-  return out;
+  return overrides_of(families[item.family], item.index);
 }
 
 Enumerated enumerate(const Request& request, const JobLoader& loader,

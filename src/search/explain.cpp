@@ -90,6 +90,55 @@ std::string nothing_fits(const result::SearchCounts& counts,
   return "sizes: none of the combinations divides the ranks, the layers and the global batch";
 }
 
+namespace {
+
+// What `one` spends beyond `best`, the largest part first; parts below a thousandth of the step are
+// left out.
+std::string spent_beyond(const Strategy& one, const Strategy& best) {
+  std::vector<std::pair<double, std::string>> parts;
+  for (const Part& p : kParts) {
+    const double more = to_seconds(one.*p.time - best.*p.time);
+    if (std::abs(more) > 1e-3 * best.step_time.value) {
+      parts.emplace_back(-more, fmt::format("{:+.1f} ms of {}", more * 1e3, p.name));
+    }
+  }
+  std::sort(parts.begin(), parts.end());
+  std::vector<std::string> texts;
+  for (auto& [order, text] : parts) {
+    texts.push_back(std::move(text));
+  }
+  return texts.empty() ? "nothing of it alone is a thousandth of the step"
+                       : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+// How the job as it was given compares.
+void explain_stated(result::Search& search, const JobLoader& loader,
+                    forecast::Forecaster& forecaster, Objective objective) {
+  const auto loaded = loader({});
+  const auto* job = std::get_if<job::Job>(&loaded);
+  if (job == nullptr) {
+    return;
+  }
+  const auto outcome = forecaster.forecast(*job);
+  const auto* report = std::get_if<result::Report>(&outcome);
+  if (report == nullptr) {
+    return;
+  }
+  const Strategy stated = strategy_of(*report, *job, {}, objective, true);
+  search.stated = stated.objective;
+  const double more = 100 * (stated.objective / search.best.objective - 1);
+  search.against =
+      !stated.fits ? fmt::format("the job as given does not fit: {:.1f} GiB of {:.1f} GiB",
+                                 stated.peak.value / (1 << 30),
+                                 static_cast<double>(stated.capacity.count()) / (1 << 30))
+      : more == 0  ? std::string("the job as given is as good")
+                   : fmt::format("the job as given takes {:.2f} % {}: {}", std::abs(more),
+                                more > 0 ? "more" : "less, outside this space",
+                                 spent_beyond(stated, search.best));
+}
+
+}  // namespace
+
 void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
              Objective objective) {
   const Strategy& best = search.best;
@@ -97,15 +146,11 @@ void explain(result::Search& search, const JobLoader& loader, forecast::Forecast
       std::find_if(search.ranking.begin(), search.ranking.end(),
                    [&](const Strategy& s) { return s.overrides != best.overrides; });
   if (second != search.ranking.end()) {
-    const Part* most =
-        &*std::max_element(std::begin(kParts), std::end(kParts), [&](const Part& a, const Part& b) {
-          return (*second).*a.time - best.*a.time < (*second).*b.time - best.*b.time;
-        });
     search.why = fmt::format(
-        "the runner-up ({}) is {:.2f} % slower: {:+.1f} ms of {} are the most of it",
-        fmt::join(differing(*second, best), " "), 100 * (second->objective / best.objective - 1),
-        to_seconds((*second).*most->time - best.*most->time) * 1e3, most->name);
+        "the runner-up ({}) is {:.2f} % worse: {}", fmt::join(differing(*second, best), " "),
+        100 * (second->objective / best.objective - 1), spent_beyond(*second, best));
   }
+  explain_stated(search, loader, forecaster, objective);
   auto loaded = loader(best.overrides);
   const auto* job = std::get_if<job::Job>(&loaded);
   if (job == nullptr) {

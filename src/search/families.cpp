@@ -236,6 +236,16 @@ Texts Inner::texts(std::uint64_t index) const {
   return out;
 }
 
+Texts overrides_of(const Family& family, std::uint64_t index) {
+  Texts out = joined(family.overrides, family.inner.texts(index));
+  const auto place = [&](const std::string& text) {
+    return std::find(family.keys.begin(), family.keys.end(), text.substr(0, text.find('=')));
+  };
+  std::sort(out.begin(), out.end(),
+            [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
+  return out;
+}
+
 void Refusals::add(const Infeasible& why, std::int64_t count) {
   const std::string text = fmt::format("{}: {}", why.key, why.reason);
   const auto at = std::find_if(counts_.begin(), counts_.end(),
@@ -272,6 +282,9 @@ void each_family(const Request& request, const JobLoader& loader, forecast::Fore
   std::vector<std::size_t> at(outer.size(), 0);
   for (;;) {
     Family family;
+    for (const Dimension& d : space.dimensions) {
+      family.keys.push_back(d.key);
+    }
     for (std::size_t i = 0; i < outer.size(); ++i) {
       family.overrides.push_back(fmt::format("{}={}", outer[i]->key, outer[i]->values[at[i]]));
     }

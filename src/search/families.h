@@ -95,12 +95,16 @@ void each_layout(const Inner& in, int ranks, const Visit& visit) {
 }
 
 struct Family {
+  std::vector<std::string> keys;  // of the space, in its order
   std::vector<std::string> overrides;
   Inner inner;
   double gpus = 0;
   double rate = 1;      // of the objective, a second of the step
   double capacity = 0;  // usable bytes of the largest GPU
 };
+
+// Of the combination of that family: all its overrides, in the space's order.
+std::vector<std::string> overrides_of(const Family& family, std::uint64_t index);
 
 // Why combinations were refused, and how many.
 class Refusals {

@@ -57,6 +57,8 @@ struct Search {
   std::vector<FrontPoint> front;  // least memory first
   double gap = 0;                 // (best - least bound left) / best; 0: optimal within the space
   std::string why;                // what the runner-up loses by
+  double stated = 0;              // objective of the job as it was given; 0: it does not run
+  std::string against;            // what it loses by, or that it does not fit
   std::vector<WhatIf> what_if;
   SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;  // reason of impossible ones and how many

@@ -1,0 +1,119 @@
+// What a search says beside its answer, and what it refuses.
+#include "stepcast/search/search.h"
+
+#include <algorithm>
+
+#include "catch.hpp"
+#include "support/search_space.h"
+
+using namespace stepcast;
+
+namespace {
+
+constexpr const char* kJob =
+    "model: {layers: 8, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, ffn: 8192, vocab: "
+    "32000}\n"
+    "cluster: {use: dgx-a100, nodes: 2}\n"
+    "system: megatron-lm\n"
+    "workload: {sequence_length: 2048, global_batch: 64}\n";
+
+search::Request request_of(const std::string& space, const std::string& job = kJob) {
+  search::Request out;
+  out.space = test::space_of(space, job);
+  out.front.clear();
+  return out;
+}
+
+std::string fault(const std::string& space) {
+  try {
+    test::space_of(space, kJob);
+  } catch (const InputError& error) {
+    return error.faults().front().message;
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("Bounds alone: pruning changes nothing but how many were looked at", "[search]") {
+  const auto objective =
+      GENERATE(search::Objective::time, search::Objective::cost, search::Objective::energy);
+  auto request = request_of(
+      "tensor: powers\npipeline: powers\nvirtual_pipeline: [1, 2, 4]\nmicro_batch: powers\n"
+      "context: [1, 2]\nsequence_parallel: [false, true]\nsharding: [none, zero1, zero2, zero3]\n"
+      "recompute: [none, selective, full]\noffload: [{}, {optimizer: cpu}]\n"
+      "parallelism.overlap.grad_reduce: [false, true]\ncluster.nodes: [1, 2]\n");
+  request.objective = objective;
+  const auto loader = test::loader_of(kJob);
+  const auto all = search::search_bounds(request, loader, text::data_directory(), true);
+  const auto pruned = search::search_bounds(request, loader, text::data_directory(), false);
+  REQUIRE(all.found);
+  REQUIRE(all.ranking.size() == 10);
+  REQUIRE(pruned.ranking.size() == 10);
+  for (std::size_t i = 0; i < 10; ++i) {
+    CHECK(all.ranking[i].overrides == pruned.ranking[i].overrides);
+    CHECK(all.ranking[i].objective == pruned.ranking[i].objective);
+  }
+  CHECK(all.counts.candidates == pruned.counts.candidates);
+  CHECK(all.counts.impossible == pruned.counts.impossible);
+  CHECK(all.counts.bounded == all.counts.candidates - all.counts.impossible);
+  CHECK(pruned.counts.bounded + pruned.counts.time_pruned == all.counts.bounded);
+  CHECK(pruned.counts.bounded < all.counts.bounded / 10);
+  CHECK(std::is_sorted(all.ranking.begin(), all.ranking.end(),
+                       [](const auto& a, const auto& b) { return a.objective < b.objective; }));
+}
+
+TEST_CASE("Where nothing fits, the answer says what is short and by how much", "[search]") {
+  const std::string small =
+      "model: {layers: 8, hidden: 2048, heads: 16, kv_heads: 16, head_dim: 128, ffn: 8192, vocab: "
+      "32000}\n"
+      "cluster: {use: dgx-a100, nodes: 1, device: {memory: 1 GB, usable_memory: 1 GB}}\n"
+      "system: megatron-lm\nworkload: {sequence_length: 2048, global_batch: 64}\n";
+  const auto loader = test::loader_of(small);
+  const auto none = search::search(request_of("tensor: [1, 2]\nmicro_batch: [1, 2]\n", small),
+                                   loader, text::data_directory());
+  CHECK_FALSE(none.found);
+  CHECK_THAT(none.nearest, Catch::Matchers::StartsWith("memory: the smallest needs") &&
+                               Catch::Matchers::Contains("which has 0.9 GiB"));
+  const auto least =
+      search::search_bounds(request_of("tensor: [1, 2]\nmicro_batch: [1, 2]\n", small), loader,
+                            text::data_directory(), false);
+  CHECK_FALSE(least.found);
+  CHECK_THAT(least.nearest, Catch::Matchers::StartsWith("memory: the smallest needs at least") &&
+                                Catch::Matchers::Contains("GiB too much"));
+}
+
+TEST_CASE("Contradictory sizes and refusals are named", "[search]") {
+  const auto loader = test::loader_of(kJob);
+  const auto sizes =
+      search::search(request_of("tensor: 8\npipeline: 4\n"), loader, text::data_directory());
+  CHECK_FALSE(sizes.found);
+  CHECK_THAT(sizes.nearest, Catch::Matchers::StartsWith("sizes:"));
+  const auto refused = search::search(request_of("kernels.attention: flash3\ntensor: [1, 2]\n"),
+                                      loader, text::data_directory());
+  CHECK_FALSE(refused.found);
+  CHECK_THAT(refused.nearest, Catch::Matchers::Contains("compute capability"));
+}
+
+TEST_CASE("Spaces that say nothing or too much are faults", "[search]") {
+  CHECK(fault("tensr: [1, 2]") ==
+        "unknown dimension 'tensr'; expected a key of the job such as parallelism.tensor (did you "
+        "mean 'tensor'?)");
+  CHECK(fault("tensor: []") == "parallelism.tensor has no values; expected at least one");
+  CHECK(fault("tensor: [2, 2]") == "2 stands twice; expected each value once");
+  CHECK(fault("schedule: powers") ==
+        "parallelism.schedule has no divisors; expected a list of values");
+  CHECK(fault("offload: [{}]\nmemory.offload.optimizer: [cpu]") ==
+        "memory.offload.optimizer and memory.offload set one key; expected one of them");
+}
+
+TEST_CASE("The stated job is compared with the best", "[search]") {
+  const auto loader = test::loader_of(kJob);
+  const auto answer = search::search(request_of("tensor: [1, 8]\nmicro_batch: [1, 2]\n"), loader,
+                                     text::data_directory());
+  REQUIRE(answer.found);
+  CHECK(answer.stated >= answer.best.objective);
+  CHECK_THAT(answer.against, Catch::Matchers::StartsWith("the job as given"));
+  CHECK(answer.best.overrides.front().starts_with("parallelism.tensor="));  // the space's order
+  CHECK(answer.best.overrides.back().starts_with("workload.micro_batch="));
+}
