@@ -15,7 +15,8 @@ namespace {
 using result::Strategy;
 
 // What no strategy keeps to, and by how much.
-std::string nearest_of(const Runner& runner) {
+std::string nearest_of(const Runner& runner,
+                       const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
   const Enumerated& all = runner.all();
   const double gib = 1.0 / (1 << 30);
   const Strategy* smallest = nullptr;
@@ -26,18 +27,13 @@ std::string nearest_of(const Runner& runner) {
     }
   }
   if (smallest != nullptr) {
-    return fmt::format("memory: the smallest needs {:.1f} GiB of each GPU, which has {:.1f} GiB",
-                       smallest->peak.value * gib, all.capacity * gib);
-  }
-  if (all.counts.memory_pruned > 0) {
     return fmt::format(
-        "memory: the smallest needs at least {:.1f} GiB of each GPU, which has {:.1f} GiB",
-        all.least_memory * gib, all.capacity * gib);
+        "memory: the smallest needs {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} GiB too "
+        "much",
+        smallest->peak.value * gib, all.capacity * gib,
+        (smallest->peak.value - all.capacity) * gib);
   }
-  if (!all.refusals.empty()) {
-    return fmt::format("every combination is refused, most by {}", all.refusals.front().first);
-  }
-  return "sizes: none of the combinations divides the ranks, the layers and the global batch";
+  return nothing_fits(all.counts, refusals, all.least_memory, all.capacity);
 }
 
 }  // namespace
@@ -104,8 +100,8 @@ result::Search search(const Request& request, const JobLoader& loader,
   if (out.found) {
     explain(out, loader, runner.forecaster(), request.objective);
   } else {
-    out.nearest =
-        runner.stopped() ? "time: none was known to fit when it ran out" : nearest_of(runner);
+    out.nearest = runner.stopped() ? "time: none was known to fit when it ran out"
+                                   : nearest_of(runner, out.refusals);
   }
   out.stopped = runner.stopped();
   runner.finish(out.counts);

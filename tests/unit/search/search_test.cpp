@@ -88,7 +88,11 @@ TEST_CASE("Contradictory sizes and refusals are named", "[search]") {
   const auto sizes =
       search::search(request_of("tensor: 8\npipeline: 4\n"), loader, text::data_directory());
   CHECK_FALSE(sizes.found);
-  CHECK_THAT(sizes.nearest, Catch::Matchers::StartsWith("sizes:"));
+  CHECK_THAT(sizes.nearest, Catch::Matchers::Contains("parallelism.pipeline=4") &&
+                                Catch::Matchers::Contains("16 ranks; expected at most that"));
+  const auto heads = search::search(request_of("tensor: [3, 5]\n"), loader, text::data_directory());
+  CHECK_FALSE(heads.found);
+  CHECK(heads.nearest.size() > 20);
   const auto refused = search::search(request_of("kernels.attention: flash3\ntensor: [1, 2]\n"),
                                       loader, text::data_directory());
   CHECK_FALSE(refused.found);
