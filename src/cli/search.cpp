@@ -270,9 +270,10 @@ Run add_search(CLI::App& app) {
                "with --bound-only: evaluate every combination instead of pruning");
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
       ->type_name("FILE");
-  app.add_option("--algorithm", given->algorithms.names,
-                 "searches side by side, each answer forecast by the engine: all, or some of exact, "
-                 "alpa, nnscaler, flexflow, evolutionary, annealing")
+  app.add_option(
+         "--algorithm", given->algorithms.names,
+         "searches side by side, each answer forecast by the engine: all, or some of exact, "
+         "alpa, nnscaler, flexflow, evolutionary, annealing")
       ->type_name("NAME");
   app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
       ->type_name("N");

@@ -13,8 +13,8 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
                        const job::Job& base, const search::JobLoader& loader,
                        const std::string& title, OutputFile* file, bool to_stdout) {
   search::AlgorithmRequest asked;
-  asked.names = given.names == std::vector<std::string>{"all"} ? search::algorithm_names()
-                                                               : given.names;
+  asked.names =
+      given.names == std::vector<std::string>{"all"} ? search::algorithm_names() : given.names;
   if (!given.seed.empty()) {
     asked.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }

@@ -42,8 +42,11 @@ std::int64_t state_bytes(const program::Program& p, bool megatron) {
     using M = program::MemoryCategory;
     const bool state =
         b.category == M::parameters || b.category == M::gradients || b.category == M::optimizer;
-    // DeepSpeed's fp32 gradients live within the optimizer step.
-    if (state && (megatron || p.labels[b.label] != "fp32 gradients")) {
+    // DeepSpeed's fp32 gradients, their flat copy and the norm's in fp64 live within the step.
+    const std::string& label = p.labels[b.label];
+    const bool of_step =
+        label == "fp32 gradients" || label == "flat gradients" || label == "gradient in fp64";
+    if (state && (megatron || !of_step)) {
       sum += b.bytes.count();
     }
   }

@@ -38,7 +38,7 @@ struct SearchCounts {
   std::int64_t time_pruned = 0;    // least time above the best found
   std::int64_t simulated = 0;
   std::int64_t bounded = 0;  // of a search by bounds alone: those whose bound was evaluated
-  std::int64_t misfit = 0;  // of the simulated: do not fit in memory
+  std::int64_t misfit = 0;   // of the simulated: do not fit in memory
 };
 
 struct WhatIf {
@@ -50,7 +50,7 @@ struct Search {
   std::string title;      // of the job: "llama-3-70b on 64 x dgx-h100"
   std::string objective;  // time | cost | energy
   bool found = false;
-  bool stopped = false;  // by the time limit: another run may answer differently
+  bool stopped = false;      // by the time limit: another run may answer differently
   bool bounds_only = false;  // nothing was simulated: times and memory are lower bounds
   Strategy best;
   std::vector<Strategy> ranking;  // the best first, of those that fit

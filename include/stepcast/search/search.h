@@ -63,7 +63,7 @@ result::Search search(const Request& request, const JobLoader& loader, const std
 // The strategy with the least lower bound of those whose least memory fits, of all combinations: what none of them can beat.
 // Exhaustively: every combination that divides is evaluated; else whole layouts are left out by their least step. Both give
 // the same answer. Single-threaded; takes neither time limit nor front.
-result::Search search_bounds(const Request& request, const JobLoader& loader,
-                             const std::filesystem::path& data_directory, bool exhaustive);
+result::Search search_bounds(const Request& request, const JobLoader& loader, const std::filesystem::path& data_directory,
+                             bool exhaustive);
 
 }  // namespace stepcast::search

@@ -45,8 +45,7 @@ class Runner {
     } else {
       graph(out);
     }
-    out.seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return out;
   }
 
@@ -217,8 +216,8 @@ class Runner {
     std::string out;
     std::vector<std::pair<std::string, int>> groups;
     for (const GraphStage& s : plan.stages) {
-      const std::string one = fmt::format("{} layers on {} x {} GPUs", s.layers, s.view.ranks[0],
-                                          s.view.ranks[1]);
+      const std::string one =
+          fmt::format("{} layers on {} x {} GPUs", s.layers, s.view.ranks[0], s.view.ranks[1]);
       if (!groups.empty() && groups.back().first == one) {
         ++groups.back().second;
       } else {

@@ -12,10 +12,10 @@ namespace {
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // What a bound varies, by the job's key.
-constexpr const char* kInner[] = {"parallelism.tensor",           "parallelism.pipeline",
-                                  "parallelism.virtual_pipeline", "workload.micro_batch",
-                                  "parallelism.sequence_parallel", "parallelism.sharding",
-                                  "memory.recompute"};
+constexpr const char* kInner[] = {
+    "parallelism.tensor",   "parallelism.pipeline",          "parallelism.virtual_pipeline",
+    "workload.micro_batch", "parallelism.sequence_parallel", "parallelism.sharding",
+    "memory.recompute"};
 
 std::optional<job::Sharding> sharding_of(const std::string& text) {
   constexpr const char* kNames[] = {"none", "zero1", "zero2", "zero3"};
@@ -45,8 +45,8 @@ std::vector<std::string> BoundFitness::overrides(const Genome& genome) const {
   std::vector<std::string> out;
   for (std::size_t d = 0; d < genome.size(); ++d) {
     const Dimension& dimension = request_.space.dimensions[d];
-    out.push_back(fmt::format("{}={}", dimension.key,
-                              dimension.values[static_cast<std::size_t>(genome[d])]));
+    out.push_back(
+        fmt::format("{}={}", dimension.key, dimension.values[static_cast<std::size_t>(genome[d])]));
   }
   return out;
 }

@@ -1,5 +1,5 @@
-// Dynamic programming over the graph: the operator whose neighbours have the fewest combinations goes
-// first, and leaves a table of what it costs at best under each of them.
+// Dynamic programming over the graph: the operator whose neighbours have the fewest combinations
+// goes first, and leaves a table of what it costs at best under each of them.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
