@@ -30,7 +30,7 @@ class Threads {
  private:
   void work();
   Objective objective_;
-  const JobLoader& loader_;
+  JobLoader loader_;  // its own: threads that are left behind outlast the caller's
   std::filesystem::path data_;
   std::mutex mutex_;
   std::condition_variable ordered_, finished_;
