@@ -95,7 +95,7 @@ struct RowBuilder {
   void write_model();
   void write_window(Json& m);
   void write_vocab(Json& m);
-  double dropout();
+  double dropout() const;
   void write_moe(Json& m, Fields moe, std::int64_t expert_ffn);
 
   // row_system.cpp

@@ -18,11 +18,6 @@ constexpr std::int64_t kDefaultVocab = 50257;
 constexpr std::int64_t kLlamaVocab = 32000;
 // Megatron-LM, --hidden-dropout and --attention-dropout.
 constexpr double kMegatronDropout = 0.1;
-// Aleph Alpha's runs before FlashAttention-2: three of those that keep scores under the fused
-// softmax run out of memory with five bytes a score (what dropout leaves, and its mask), not with
-// two.
-constexpr double kAlephAlphaDropout = 0.1;
-constexpr double kDropoutUnknown = 0.04;  // its kernels' share of a step with scores
 
 // Heads nearest to 128 wide, in eights so that tensor ranks divide them.
 std::int64_t likely_heads(std::int64_t hidden) {
@@ -155,16 +150,9 @@ void RowBuilder::write_vocab(Json& m) {
   m["vocab"] = padded ? *vocab : (*vocab + unit - 1) / unit * unit;
 }
 
-double RowBuilder::dropout() {
+double RowBuilder::dropout() const {
   if (functional()) {
     return flags["hidden-dropout"].number().value_or(kMegatronDropout);
-  }
-  if (aleph_alpha()) {
-    if (contains(row["attention"].text(), "flash_attention2")) {
-      return 0.0;
-    }
-    assume("a dropout of 0.1", kDropoutUnknown);
-    return kAlephAlphaDropout;
   }
   return llama_like() || !uses_megatron() ? 0.0 : kMegatronDropout;
 }

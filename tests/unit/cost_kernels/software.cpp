@@ -1,10 +1,7 @@
 // Constants of software, as their file says them.
 #include "stepcast/cost/software.h"
 
-#include <unistd.h>
-
-#include <fstream>
-
+#include "../../support/folder.h"
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/document.h"
@@ -13,22 +10,11 @@ using namespace stepcast;
 
 namespace {
 
-struct Folder {
-  std::filesystem::path path =
-      std::filesystem::temp_directory_path() / ("stepcast-software-" + std::to_string(::getpid()));
-  explicit Folder(const std::string& text) {
-    std::filesystem::create_directories(path);
-    std::ofstream(path / "software.yaml") << text;
-  }
-  ~Folder() { std::filesystem::remove_all(path); }
-  Folder(const Folder&) = delete;
-  Folder& operator=(const Folder&) = delete;
-};
-
 std::string refusal(const std::string& text) {
-  const Folder folder(text);
+  const test::Folder folder;
+  folder.write("software.yaml", text);
   try {
-    cost::read_software(folder.path);
+    cost::read_software(folder.path());
   } catch (const InputError& error) {
     return error.faults().front().message;
   }
@@ -38,10 +24,11 @@ std::string refusal(const std::string& text) {
 }  // namespace
 
 TEST_CASE("constants of software have units, and are neutral where nothing states them") {
-  const Folder folder(
-      "column_cast_ps: {value: 10, source: rows}\n"
-      "user_buffer_step_us: {value: 20, source: rows}\n");
-  const cost::Software s = cost::read_software(folder.path);
+  const test::Folder folder;
+  folder.write("software.yaml",
+               "column_cast_ps: {value: 10, source: rows}\n"
+               "user_buffer_step_us: {value: 20, source: rows}\n");
+  const cost::Software s = cost::read_software(folder.path());
   CHECK(s.column_cast == Approx(1e-11));
   CHECK(s.user_buffer_step == seconds(20e-6));
   CHECK(s.mxfp8_cast == 1);
