@@ -1,0 +1,97 @@
+// Which clusters of a catalogue train a job within deadline, budget and power, and what each costs.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+#include "stepcast/result/report.h"
+
+namespace stepcast::result {
+
+// Of a run. 0: not limited.
+struct PlanLimits {
+  double days = 0;    // wall clock, from --start where that is given
+  double budget = 0;  // in the catalogue's currency
+  double watts = 0;   // at the meter, at its peak
+};
+
+// What a cluster lacks, and by how much.
+struct Shortfall {
+  std::string limit;  // deadline | budget | power | memory | strategy
+  double by = 0;      // days, currency, W or bytes; 0 of a strategy
+  std::string text;   // "12.3 days over the deadline"
+};
+
+// A figure of the catalogue that was used, and where it is from.
+struct PlanFigure {
+  std::string name;  // "rent"
+  double value = 0;
+  std::string unit;
+  std::string source;
+};
+
+// The best that was simulated on so many nodes, to draw time against cost.
+struct PlannedCount {
+  int nodes = 0;
+  bool fits = false;  // in memory
+  bool meets = false;
+  double days = 0, cost = 0, energy = 0, peak_power = 0;  // as below
+};
+
+struct PlannedCluster {
+  std::string name;     // of the offer: "aws-p5-on-demand"
+  std::string cluster;  // of configs/clusters
+  std::string device, site;
+  std::string available;  // "2024-12-03"; "": not said
+  int nodes_offered = 0;
+  bool bought = false;  // else rented
+
+  bool meets = false;                 // all limits, within memory
+  bool simulated = false;             // false: no strategy runs at all; only `shortfalls` is filled
+  std::vector<Shortfall> shortfalls;  // of what is nearest to meeting them
+
+  int nodes = 0, gpus = 0;
+  std::vector<std::string> overrides;  // of the job: "parallelism.tensor=8", in the space's order
+  Estimate step_time;                  // seconds
+  double mfu = 0, bubble_fraction = 0;
+  Estimate peak_memory;  // process memory, bytes
+  Bytes capacity;
+  bool fits = false;
+  double busy = 0, communicating = 0;  // shares of a GPU's step: kernels; waiting in exposed communication
+  Estimate effective;                  // share of the wall clock that trains; 1 where goodput is left out
+  double wait_days = 0;                // from --start until it is available
+  Estimate days;                       // of wall clock, without the wait
+  Estimate gpu_hours;
+  Estimate cost;                                       // the sum of these three, at their value
+  double rent = 0, depreciation = 0, electricity = 0;  // in the catalogue's currency
+  double capital = 0;                                  // price of what is bought
+  Estimate energy;                                     // joules at the meter: PUE included
+  double average_power = 0, peak_power = 0;            // W at the meter
+  std::optional<Estimate> carbon;                      // kg CO2e; where the site states an intensity
+  double objective = 0;                                // what it is ranked by
+
+  std::vector<PlannedCount> counts;  // fewest nodes first
+  std::int64_t counts_possible = 0;  // node counts on which some strategy of the space divides
+  std::int64_t bounded = 0;          // strategies whose lower bound was evaluated
+  std::int64_t engine_runs = 0;
+  bool proven = false;  // no strategy and node count of the space does better
+  double gap = 0;       // else: by what share of the objective one might
+  std::vector<PlanFigure> figures;
+};
+
+struct Plan {
+  std::string title;      // of the job: "llama-3.1-405b, 2048 sequences of 8192 tokens a step"
+  std::string objective;  // cost | time | energy | carbon
+  std::string catalogue;  // its file's name
+  std::string currency;
+  std::string operations;  // what fails (simulate goodput); "": left out
+  std::string start;       // "2025-06-01", or ""
+  double tokens = 0;
+  PlanLimits limits;
+  std::vector<PlannedCluster> clusters;  // those that meet the limits, the best first; then by how little they miss
+};
+
+}  // namespace stepcast::result
