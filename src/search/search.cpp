@@ -36,6 +36,29 @@ std::string nearest_of(const Runner& runner,
   return nothing_fits(all.counts, refusals, all.least_memory, all.capacity);
 }
 
+// The fastest within parts of the memory, and with more of it.
+void look_around(Runner& runner, const Request& request, double capacity, result::Search& out) {
+  for (const double share : request.front) {
+    double unused = 0;
+    const auto stage = fmt::format("best of {:.0f} % of the memory", 100 * share);
+    if (const Strategy* s = runner.best_within(share * capacity, unused, stage)) {
+      if (out.front.empty() || s->objective < out.front.back().best.objective) {
+        out.front.push_back({share * capacity, *s});
+      }
+    }
+  }
+  if (out.front.empty() || out.best.objective < out.front.back().best.objective) {
+    out.front.push_back({capacity, out.best});
+  }
+  double unused = 0;
+  const auto stage = fmt::format("best of {:.0f} % of the memory", 100 * kMoreMemory);
+  const Strategy* more = runner.best_within(kMoreMemory * capacity, unused, stage);
+  if (more != nullptr && !runner.stopped()) {
+    out.what_if.push_back({fmt::format("{:.0f} % more memory on each GPU", 100 * kMoreMemory - 100),
+                           more->objective});
+  }
+}
+
 }  // namespace
 
 result::Search search(const Request& request, const JobLoader& loader,
@@ -50,25 +73,8 @@ result::Search search(const Request& request, const JobLoader& loader,
     out.found = true;
     out.best = *best;
     out.gap = std::max(0.0, 1 - left / best->objective);
-    for (const double share : request.front) {
-      double unused = 0;
-      const auto stage = fmt::format("best of {:.0f} % of the memory", 100 * share);
-      if (const Strategy* s = runner.best_within(share * capacity, unused, stage)) {
-        if (out.front.empty() || s->objective < out.front.back().best.objective) {
-          out.front.push_back({share * capacity, *s});
-        }
-      }
-    }
-    if (out.front.empty() || out.best.objective < out.front.back().best.objective) {
-      out.front.push_back({capacity, out.best});
-    }
-    double unused = 0;
-    const auto stage = fmt::format("best of {:.0f} % of the memory", 100 * kMoreMemory);
-    const Strategy* more = runner.best_within(kMoreMemory * capacity, unused, stage);
-    if (more != nullptr && !runner.stopped()) {
-      out.what_if.push_back(
-          {fmt::format("{:.0f} % more memory on each GPU", 100 * kMoreMemory - 100),
-           more->objective});
+    if (!request.best_only) {
+      look_around(runner, request, capacity, out);
     }
   }
   std::map<std::string, std::int64_t> refused(runner.all().refusals.begin(),
@@ -97,9 +103,9 @@ result::Search search(const Request& request, const JobLoader& loader,
   out.refusals.assign(refused.begin(), refused.end());
   std::stable_sort(out.refusals.begin(), out.refusals.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
-  if (out.found) {
+  if (out.found && !request.best_only) {
     explain(out, loader, runner.forecaster(), request.objective);
-  } else {
+  } else if (!out.found) {
     out.nearest = runner.stopped() ? "time: none was known to fit when it ran out"
                                    : nearest_of(runner, out.refusals);
   }

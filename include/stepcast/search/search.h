@@ -52,6 +52,7 @@ struct Request {
   std::string store_key;          // of the job and all that its overrides may depend on
   int ranking = 10;               // strategies listed
   std::vector<double> front = {0.25, 0.5, 0.75};  // shares of the GPU's memory of which the fastest is asked as well
+  bool best_only = false;                         // neither the front nor what other hardware would bring is asked
   std::function<void(const Progress&)> progress;
 };
 
