@@ -1,4 +1,4 @@
-// Validation as one page: everything in it, light and dark by the reader's setting.
+// Validation as one page.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,8 +6,8 @@
 #include <filesystem>
 
 #include "format.h"
-#include "plot.h"
 #include "scatter_validation.h"
+#include "stepcast/report/page.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::report {
@@ -17,37 +17,7 @@ using result::Validation;
 using result::ValidationRow;
 using result::ValidationSummary;
 
-constexpr const char* kHead = R"(<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Stepcast: forecasts against published measurements</title>
-<style>
-  :root { color-scheme: light dark; --paper: #ffffff; --ink: #222222; --faint: #666666; --line: #dddddd; --band: #f4f4f2; --bad: #b3261e; }
-  @media (prefers-color-scheme: dark) {
-    :root { --paper: #16181c; --ink: #e6e6e6; --faint: #a0a0a0; --line: #3a3d44; --band: #1f2227; --bad: #ff8a80; } }
-  body { background: var(--paper); color: var(--ink); font: 14px/1.4 sans-serif; margin: 24px auto; max-width: 1520px; padding: 0 16px; }
-  h1 { font-size: 20px; } h2 { font-size: 16px; margin-top: 28px; } p { color: var(--faint); margin: 4px 0 10px; }
-  table { border-collapse: collapse; font-size: 12px; font-variant-numeric: tabular-nums; }
-  th, td { text-align: right; padding: 2px 8px; border-bottom: 1px solid var(--line); white-space: nowrap; }
-  th { color: var(--faint); font-weight: normal; } .t { text-align: left; } .w { white-space: normal; min-width: 280px; }
-  tbody tr:hover { background: var(--band); } .bad { color: var(--bad); }
-  .wide { overflow-x: auto; } details { margin: 6px 0; } summary { cursor: pointer; }
-  svg { max-width: 100%; height: auto; } svg text { fill: var(--ink); font-size: 11px; }
-  .grid { stroke: var(--line); } .diagonal { stroke: var(--ink); stroke-width: 1.2; } .tenth { stroke: var(--faint); stroke-dasharray: 3 3; }
-  .tick { stroke: var(--ink); stroke-opacity: 0.35; stroke-width: 1.5; } .median { stroke: #d55e00; stroke-width: 3; }
-  .pair { display: flex; flex-wrap: wrap; gap: 24px; align-items: flex-start; }
-  .legend { display: flex; flex-wrap: wrap; gap: 2px 18px; font-size: 12px; margin-bottom: 8px; }
-  .legend svg { width: 12px; height: 12px; vertical-align: -1px; margin-right: 5px; }
-</style></head><body>
-<h1>Forecasts against published measurements</h1>
-)";
-
 std::string name_of(const std::string& file) { return std::filesystem::path(file).stem().string(); }
-
-std::string cell(const std::string& text, const char* kind = "") {
-  return fmt::format("<td{}>{}</td>", *kind != 0 ? fmt::format(" class=\"{}\"", kind) : "",
-                     xml_text(text));
-}
 
 bool memory(const std::string& metric) {
   return metric == "peak_memory" || metric == "steady_memory";
@@ -98,66 +68,67 @@ std::vector<ScatterPoint> points_of(const Validation& v, const std::vector<std::
   return out;
 }
 
-std::string pictures(const Validation& v) {
-  const auto sources = sources_of(v);
-  std::string out;
-  for (const bool of_memory : {false, true}) {
-    const auto points = points_of(v, sources, of_memory);
-    if (points.empty()) {
-      continue;
+// Of times or of memory; empty without a measured one.
+std::string picture(const std::vector<ScatterPoint>& points,
+                    const std::vector<std::string>& sources, bool of_memory) {
+  std::string out = "<ul class=\"legend\">";
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    if (std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.source == i; })) {
+      out += fmt::format("<li><svg viewBox=\"-6 -6 12 12\">{}</svg>{}</li>", scatter_mark(i, 0, 0),
+                         html_text(sources[i]));
     }
-    out += fmt::format(
-        "<h2>{}</h2>\n<p>{} rows; dashed: a tenth off. Rates are shown as the time "
-        "that they follow from.</p>\n<div class=\"legend\">",
-        of_memory ? "Memory" : "Times", points.size());
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      if (std::any_of(points.begin(), points.end(), [&](const auto& p) { return p.source == i; })) {
-        out += fmt::format("<span><svg viewBox=\"-6 -6 12 12\">{}</svg>{}</span>",
-                           scatter_mark(i, 0, 0), xml_text(sources[i]));
-      }
-    }
-    out += "</div>\n<div class=\"pair\">" +
-           scatter(points, of_memory ? "GiB" : "s", of_memory ? 0x1p30 : 1.0) +
-           error_strips(points, sources) + "</div>\n";
   }
+  return out + "</ul>\n<div class=\"pair\">" +
+         scatter(points, of_memory ? "GiB" : "s", of_memory ? 0x1p30 : 1.0) +
+         error_strips(points, sources) + "</div>\n";
+}
+
+Column text(const char* name) { return {name, Column::Kind::text, ""}; }
+Column prose(const char* name) { return {name, Column::Kind::prose, ""}; }
+Column number(const char* name) { return {name, Column::Kind::number, ""}; }
+
+Cell signed_percent(double fraction) {
+  return {fmt::format("{:+.1f} %", 100 * fraction), fraction};
+}
+Cell percent_cell(double fraction, bool bad = false) {
+  Cell out{percent(fraction), fraction};
+  out.bad = bad;
   return out;
 }
 
 std::string summary(const Validation& v) {
-  std::string out =
-      "<h2>By source</h2>\n<p>Absolute errors; all: with every row that is missing without an "
-      "accepted reason at its source's worst error; inside: rows within their 90 % interval; "
-      "score: "
-      "Gneiting and Raftery's.</p>\n<div class=\"wide\"><table><thead><tr><th "
-      "class=\"t\">source</th>"
-      "<th class=\"t\">quantity</th><th>rows</th><th>simulated</th><th>share</th><th>median</th>"
-      "<th>mean</th><th>bias</th><th>90th percentile</th><th>worst</th><th>mean, all</th>"
-      "<th>inside</th><th>half-width</th><th>score</th></tr></thead><tbody>\n";
+  Table table;
+  table.id = "sources";
+  table.sortable = true;
+  table.columns = {text("source"),       text("quantity"),    number("rows"),
+                   number("simulated"),  number("share"),     number("median"),
+                   number("mean"),       number("bias"),      number("90th percentile"),
+                   number("worst"),      number("mean, all"), number("inside"),
+                   number("half-width"), number("score")};
   for (const ValidationSummary& s : v.summary) {
-    const auto signed_percent = [](double f) { return fmt::format("{:+.1f} %", 100 * f); };
-    out += "<tr>" + cell(name_of(s.file), "t") + cell(s.metric, "t") + cell(thousands(s.rows)) +
-           cell(thousands(s.simulated)) +
-           cell(percent(s.simulated_share()), s.simulated_share() < 0.95 ? "bad" : "") +
-           cell(percent(s.median)) + cell(percent(s.mean)) + cell(signed_percent(s.bias)) +
-           cell(percent(s.p90)) +
-           fmt::format("<td title=\"{}\">{}</td>", xml_text(s.worst_id), signed_percent(s.worst)) +
-           cell(percent(s.mean_of_all)) +
-           cell(percent(s.coverage), s.simulated > 0 && s.coverage < 0.7 ? "bad" : "") +
-           cell(percent(s.half_width)) + cell(percent(s.interval_score)) + "</tr>\n";
+    Cell worst = signed_percent(s.worst);
+    worst.hint = s.worst_id;
+    table.rows.push_back({name_of(s.file), s.metric, Cell(thousands(s.rows), s.rows),
+                          Cell(thousands(s.simulated), s.simulated),
+                          percent_cell(s.simulated_share(), s.simulated_share() < 0.95),
+                          percent_cell(s.median), percent_cell(s.mean), signed_percent(s.bias),
+                          percent_cell(s.p90), worst, percent_cell(s.mean_of_all),
+                          percent_cell(s.coverage, s.simulated > 0 && s.coverage < 0.7),
+                          percent_cell(s.half_width), percent_cell(s.interval_score)});
   }
-  return out + "</tbody></table></div>\n";
+  return to_html(table);
 }
 
 std::string skips(const Validation& v) {
-  std::string out =
-      "<h2>Not simulated</h2>\n<table><thead><tr><th>rows</th><th class=\"t\">reason</th>"
-      "<th class=\"t\">accepted</th><th class=\"t\">meaning</th></tr></thead><tbody>\n";
+  Table table;
+  table.columns = {number("rows"), text("reason"), text("accepted"), prose("meaning")};
   for (const result::SkipCount& s : v.skips) {
-    out += "<tr>" + cell(thousands(s.rows)) + cell(s.kind, "t") +
-           cell(s.accepted ? "yes" : "no", s.accepted || s.rows == 0 ? "t" : "t bad") +
-           cell(s.meaning, "t w") + "</tr>\n";
+    Cell accepted = s.accepted ? "yes" : "no";
+    accepted.bad = !s.accepted && s.rows > 0;
+    table.rows.push_back(
+        {Cell(thousands(s.rows), static_cast<double>(s.rows)), s.kind, accepted, s.meaning});
   }
-  return out + "</tbody></table>\n";
+  return to_html(table);
 }
 
 std::string rows_of(const Validation& v, const std::string& source) {
@@ -170,42 +141,63 @@ std::string rows_of(const Validation& v, const std::string& source) {
   std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
     return std::abs(a->error) > std::abs(b->error);
   });
-  std::string out = fmt::format(
-      "<details><summary>{} ({} results)</summary><div class=\"wide\"><table><thead><tr>"
-      "<th class=\"t\">row</th><th class=\"t\">quantity</th><th>measured</th><th>predicted</th>"
-      "<th>low</th><th>high</th><th>error</th><th>deviations</th><th class=\"t\">why</th></tr>"
-      "</thead><tbody>\n",
-      xml_text(source), rows.size());
+  Table table;
+  table.sortable = true;
+  table.columns = {text("row"),         text("quantity"),     number("measured"),
+                   number("predicted"), number("low"),        number("high"),
+                   number("error"),     number("deviations"), prose("why")};
   for (const ValidationRow* r : rows) {
-    out += "<tr>" + cell(r->id, "t") + cell(r->metric, "t");
     if (r->status == "skipped") {
-      out += "<td colspan=\"6\"></td>" + cell(r->reason.value_or(""), "t w") + "</tr>\n";
+      Cell gap = "";
+      gap.span = 6;
+      table.rows.push_back({r->id, r->metric, gap, r->reason.value_or("")});
       continue;
     }
-    const auto number = [](double value) { return cell(fmt::format("{:.4g}", value)); };
+    const auto value = [](double x) { return Cell(fmt::format("{:.4g}", x), x); };
     std::string why = r->reason ? *r->reason + ". " : "";
     why += r->why;
     for (std::size_t i = 0; i < r->open.size(); ++i) {
       why += (i == 0 ? "; not stated: " : ", ") + r->open[i];
     }
-    const bool inside = r->low <= r->published && r->published <= r->high;
-    out += number(r->published) + number(r->predicted) + number(r->low) + number(r->high) +
-           cell(fmt::format("{:+.1f} %", 100 * r->error), inside ? "" : "bad") +
-           cell(fmt::format("{:+.1f}", r->deviations)) + cell(why, "t w") + "</tr>\n";
+    Cell error = signed_percent(r->error);
+    error.bad = r->published < r->low || r->published > r->high;
+    table.rows.push_back({r->id, r->metric, value(r->published), value(r->predicted), value(r->low),
+                          value(r->high), error,
+                          Cell(fmt::format("{:+.1f}", r->deviations), r->deviations), why});
   }
-  return out + "</tbody></table></div></details>\n";
+  return details(fmt::format("{} ({} results)", source, rows.size()), to_html(table));
 }
 
 }  // namespace
 
 std::string html(const Validation& validation) {
-  std::string out = kHead + pictures(validation) + summary(validation) + skips(validation) +
-                    "<h2>Every row</h2>\n<p>SI units; largest error first; red: outside its "
-                    "interval.</p>\n";
-  for (const std::string& source : sources_of(validation)) {
-    out += rows_of(validation, source);
+  Page page(
+      "Forecasts against published measurements",
+      fmt::format("{} results", thousands(static_cast<std::int64_t>(validation.rows.size()))));
+  const auto sources = sources_of(validation);
+  for (const bool of_memory : {false, true}) {
+    const auto points = points_of(validation, sources, of_memory);
+    if (!points.empty()) {
+      page.section(
+          of_memory ? "memory" : "times", of_memory ? "Memory" : "Times",
+          fmt::format("{} rows; dashed: a tenth off. Rates are shown as the time that they "
+                      "follow from.",
+                      points.size()));
+      page.add(picture(points, sources, of_memory));
+    }
   }
-  return out + "</body></html>\n";
+  page.section("by-source", "By source",
+               "Absolute errors; all: with every row that is missing without an accepted reason at "
+               "its source's worst error; inside: rows within their 90 % interval; score: Gneiting "
+               "and Raftery's.");
+  page.add(summary(validation));
+  page.section("skipped", "Not simulated");
+  page.add(skips(validation));
+  page.section("rows", "Every row", "SI units; largest error first; red: outside its interval.");
+  for (const std::string& source : sources) {
+    page.add(rows_of(validation, source));
+  }
+  return page.finish();
 }
 
 }  // namespace stepcast::report

@@ -1,0 +1,173 @@
+#include "page_plot.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "plot.h"
+
+namespace stepcast::report {
+namespace {
+
+// Units of the view box, which is stretched to the plot's place.
+constexpr double kWide = 1000, kHigh = 100;
+
+double share(const PlotAxis& axis, double value) {
+  const auto at = [&](double v) { return axis.logarithmic ? std::log10(v) : v; };
+  const double span = at(axis.to) - at(axis.from);
+  const double s = span != 0 ? (at(value) - at(axis.from)) / span : 0;
+  return std::isfinite(s) ? std::clamp(s, -0.001, 1.001) : 0;
+}
+
+std::string title(std::string_view hint) {
+  return hint.empty() ? "" : fmt::format("<title>{}</title>", xml_text(hint));
+}
+
+}  // namespace
+
+std::vector<std::pair<double, std::string>> round_labels(const PlotAxis& axis, int most) {
+  std::vector<std::pair<double, std::string>> out;
+  const auto add = [&](double v) {
+    if (v >= axis.from - 1e-9 * std::abs(axis.to) && v <= axis.to * (1 + 1e-9)) {
+      out.emplace_back(v, fmt::format("{:.6g}", v));
+    }
+  };
+  if (axis.logarithmic) {
+    const int first = static_cast<int>(std::floor(std::log10(axis.from)));
+    const int last = static_cast<int>(std::ceil(std::log10(axis.to)));
+    for (int power = first; power <= last; ++power) {
+      for (const double factor : {1.0, 2.0, 5.0}) {
+        if (factor == 1.0 || 3 * (last - first) <= most) {
+          add(factor * std::pow(10, power));
+        }
+      }
+    }
+    return out;
+  }
+  const double rough = (axis.to - axis.from) / std::max(1, most);
+  if (!(rough > 0)) {
+    return out;
+  }
+  const double power = std::pow(10, std::floor(std::log10(rough)));
+  double step = 10 * power;
+  for (const double factor : {5.0, 2.0, 1.0}) {
+    step = factor * power >= rough * (1 - 1e-9) ? factor * power : step;
+  }
+  const auto first = static_cast<long>(std::ceil(axis.from / step - 1e-9));
+  for (long i = first; static_cast<double>(i) * step <= axis.to * (1 + 1e-9); ++i) {
+    add(static_cast<double>(i) * step);
+  }
+  return out;
+}
+
+Plot::Plot(PlotAxis x, PlotAxis y, int height)
+    : x_(std::move(x)), y_(std::move(y)), height_(height) {
+  constexpr int kLabelsAcross = 8;
+  constexpr int kPixelsPerLabel = 34;
+  if (x_.labels.empty()) {
+    x_.labels = round_labels(x_, kLabelsAcross);
+  }
+  if (y_.labels.empty()) {
+    y_.labels = round_labels(y_, std::max(2, height / kPixelsPerLabel));
+  }
+  for (const auto& [value, text] : y_.labels) {
+    drawing_ += fmt::format("<path class=\"grid\" d=\"M0 {:.2f}H{:.0f}\"/>", py(value), kWide);
+  }
+}
+
+double Plot::px(double x) const { return kWide * share(x_, x); }
+double Plot::py(double y) const { return kHigh * (1 - share(y_, y)); }
+
+// To a thousandth of the width and of the height; what moves neither is left out.
+std::string Plot::path(const Points& points, const char* first) const {
+  std::string out;
+  long was_x = 0, was_y = 0;
+  for (std::size_t i = 0; i < points.size(); ++i) {
+    const long x = std::lround(10 * px(points[i].first));
+    const long y = std::lround(10 * py(points[i].second));
+    if (!out.empty() && x == was_x && y == was_y) {
+      continue;
+    }
+    const double fx = static_cast<double>(x) / 10, fy = static_cast<double>(y) / 10;
+    if (out.empty()) {
+      out = fmt::format("{}{:g} {:g}", first, fx, fy);
+    } else if (y == was_y) {
+      out += fmt::format("H{:g}", fx);
+    } else if (x == was_x) {
+      out += fmt::format("V{:g}", fy);
+    } else {
+      out += fmt::format("L{:g} {:g}", fx, fy);
+    }
+    was_x = x;
+    was_y = y;
+  }
+  return out;
+}
+
+void Plot::line(const Points& points, std::string_view kind, std::string_view hint) {
+  drawing_ +=
+      fmt::format("<path class=\"{}\" d=\"{}\">{}</path>\n", kind, path(points, "M"), title(hint));
+}
+
+void Plot::area(const Points& upper, const Points& lower, std::string_view kind,
+                std::string_view hint) {
+  const Points back(lower.rbegin(), lower.rend());
+  drawing_ += fmt::format("<path class=\"{}\" d=\"{}{}Z\">{}</path>\n", kind, path(upper, "M"),
+                          path(back, "L"), title(hint));
+}
+
+void Plot::dot(double x, double y, std::string_view kind, std::string_view hint) {
+  // A line without length and with round caps: a circle that the stretching leaves round.
+  drawing_ += fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.2f}h0\">{}</path>\n", kind, px(x),
+                          py(y), title(hint));
+}
+
+void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind,
+               std::string_view hint, std::string_view style) {
+  const auto [left, right] = std::minmax(px(x0), px(x1));
+  const auto [top, bottom] = std::minmax(py(y0), py(y1));
+  drawing_ += fmt::format(
+      "<rect class=\"{}\"{} x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">{}</rect>",
+      kind, style.empty() ? "" : fmt::format(" style=\"{}\"", xml_text(style)), left, top,
+      right - left, bottom - top, title(hint));
+}
+
+void Plot::rule(double y, std::string_view text) {
+  drawing_ += fmt::format("<path class=\"rule\" d=\"M0 {:.2f}H{:.0f}\"/>\n", py(y), kWide);
+  notes_ += fmt::format("<span class=\"note\" style=\"top:{:.1f}%\">{}</span>", py(y) / kHigh * 100,
+                        xml_text(text));
+}
+
+std::string Plot::finish(std::string_view told) const {
+  std::string out = fmt::format(
+      "<div class=\"plot\" role=\"img\" aria-label=\"{}\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" "
+      "height=\"{}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\n",
+      xml_text(told), kWide, kHigh, height_);
+  out += drawing_ + "</svg><div class=\"frame\" aria-hidden=\"true\">";
+  const auto labels = [&](const PlotAxis& axis, const char* format, bool vertical) {
+    for (std::size_t i = 0; i < axis.labels.size(); ++i) {
+      const auto& [value, text] = axis.labels[i];
+      const bool last = i + 1 == axis.labels.size();
+      out += fmt::format(fmt::runtime(format),
+                         vertical ? 100 - py(value) / kHigh * 100 : px(value) / kWide * 100,
+                         xml_text(last && !axis.unit.empty() ? text + " " + axis.unit : text));
+    }
+  };
+  labels(y_, "<span class=\"y\" style=\"bottom:{:.1f}%\">{}</span>", true);
+  labels(x_, "<span class=\"x\" style=\"left:{:.1f}%\">{}</span>", false);
+  return out + notes_ + "</div></div>\n";
+}
+
+Plot::Points steps(const Plot::Points& points) {
+  Plot::Points out;
+  for (const auto& [x, y] : points) {
+    if (!out.empty() && out.back().second != y) {
+      out.emplace_back(x, out.back().second);
+    }
+    out.emplace_back(x, y);
+  }
+  return out;
+}
+
+}  // namespace stepcast::report

@@ -1,0 +1,56 @@
+// Plots for pages: a drawing that stretches with its place, and labels as text of the page, which
+// stay legible at any width.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace stepcast::report {
+
+struct PlotAxis {
+  double from = 0, to = 1;
+  bool logarithmic = false;
+  // Places and their texts; none: round ones, printed plainly.
+  std::vector<std::pair<double, std::string>> labels = {};
+  std::string unit = "";  // behind the axis' last label
+};
+
+// Round places between an axis' ends: 1, 2 or 5 times powers of ten.
+std::vector<std::pair<double, std::string>> round_labels(const PlotAxis& axis, int most);
+
+class Plot {
+ public:
+  // `height`: pixels of the drawing.
+  Plot(PlotAxis x, PlotAxis y, int height);
+
+  using Points = std::vector<std::pair<double, double>>;
+  // Classes as in style.css: "line l-0", "dot l-1", "k-compute". `hint`: shown on hover.
+  void line(const Points& points, std::string_view kind, std::string_view hint = "");
+  // Between an upper and a lower edge, which need not have equal places.
+  void area(const Points& upper, const Points& lower, std::string_view kind,
+            std::string_view hint = "");
+  void dot(double x, double y, std::string_view kind, std::string_view hint = "");
+  // From one corner to the other, such as a cell of a heat map; `style`: more of its style.
+  void box(double x0, double y0, double x1, double y1, std::string_view kind,
+           std::string_view hint = "", std::string_view style = "");
+  // A dashed rule across, with a text at its right end.
+  void rule(double y, std::string_view text);
+
+  // `told`: what a reader who cannot see it is told.
+  std::string finish(std::string_view told) const;
+
+ private:
+  std::string path(const Points& points, const char* first) const;
+  double px(double x) const;
+  double py(double y) const;
+  PlotAxis x_, y_;
+  int height_;
+  std::string drawing_, notes_;
+};
+
+// The same points as steps: each level holds until the next place.
+Plot::Points steps(const Plot::Points& points);
+
+}  // namespace stepcast::report
