@@ -8,7 +8,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "job_options.h"
+#include "outputs.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -17,9 +18,8 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
+  JobOptions job;
   std::string systems = "all";
-  std::vector<std::string> overrides;
   std::string json;
   std::string svg;
 };
@@ -52,29 +52,15 @@ std::vector<std::string> chosen_systems(const std::string& text) {
 }
 
 int run(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
-  if (given.svg == "-" && given.json == "-") {
-    throw option_fault("--svg", "standard output is --json's; expected a file");
-  }
+  require_config(given.job);
   planner::CompareRequest request;
-  request.config = given.config;
-  request.overrides = given.overrides;
+  request.config = given.job.config;
+  request.overrides = given.job.overrides;
   request.systems = chosen_systems(given.systems);
 
-  std::vector<std::unique_ptr<OutputFile>> files;
-  const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
-    if (target.empty() || target == "-") {
-      return nullptr;
-    }
-    files.push_back(std::make_unique<OutputFile>(option, target));
-    return files.back().get();
-  };
-  OutputFile* json_file = prepare("--json", given.json);
-  OutputFile* svg_file = prepare("--svg", given.svg);
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--svg", given.svg);
 
   forecast::Forecaster forecaster(text::data_directory());
   const result::Comparison comparison =
@@ -82,21 +68,11 @@ int run(const Options& given) {
         write_stderr(fmt::format("{}: {}\n", s.name,
                                  s.ran ? fmt::format("{:.4g} s", s.step_time.value) : s.reason));
       });
-  const std::string json = report::json(comparison);
-  const std::string picture = report::svg(comparison);
-  if (json_file != nullptr) {
-    json_file->write(json);
-  }
-  if (svg_file != nullptr) {
-    svg_file->write(picture);
-  }
-  write_stdout("compare", given.json == "-"  ? json
-                          : given.svg == "-" ? picture
-                                             : report::terminal(comparison, terminal_colour(),
-                                                                std::max(terminal_width(), 150)));
-  for (auto& file : files) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(comparison); });
+  outputs.give("--svg", [&] { return report::svg(comparison); });
+  outputs.finish("compare", [&] {
+    return report::terminal(comparison, terminal_colour(), std::max(terminal_width(), 150));
+  });
   const bool any = std::any_of(comparison.systems.begin(), comparison.systems.end(),
                                [](const auto& s) { return s.ran && s.fits; });
   return any ? done : cannot_run;
@@ -106,14 +82,10 @@ int run(const Options& given) {
 
 Run add_compare(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
+  add_job_options(app, given->job);
   app.add_option("--systems", given->systems, "all, or names parted by commas")
       ->type_name("NAMES")
       ->capture_default_str();
-  app.add_option("--set", given->overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
   app.add_option("--json", given->json, "write the comparison as JSON (- is standard output)")
       ->type_name("FILE");
   app.add_option("--svg", given->svg, "draw step times as bars (- is standard output)")

@@ -10,8 +10,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
-#include "stepcast/config/config.h"
+#include "job_options.h"
+#include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -20,8 +20,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string measured, seed, json;
 };
 
@@ -45,20 +44,13 @@ std::optional<double> measured_seconds(const std::string& text) {
 }
 
 int run(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
   const auto measured = measured_seconds(given.measured);
-  config::Loaded loaded = config::load(given.config, given.overrides);
+  config::Loaded loaded = load(given.job);
   if (!given.seed.empty()) {
     loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }
-  std::optional<OutputFile> file;
-  if (!given.json.empty() && given.json != "-") {
-    file.emplace("--json", given.json);
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.forecast(loaded.job);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
@@ -67,13 +59,10 @@ int run(const Options& given) {
   auto& report = std::get<result::Report>(outcome);
   report.job_json = config::to_json(loaded.job);
   const result::Explanation explanation = forecast::explain(report, measured);
-  if (file) {
-    file->write(report::json(explanation));
-    file->commit();
-  }
-  write_stdout("explain", given.json == "-"
-                              ? report::json(explanation)
-                              : report::terminal(explanation, terminal_colour(), terminal_width()));
+  outputs.give("--json", [&] { return report::json(explanation); });
+  outputs.finish("explain", [&] {
+    return report::terminal(explanation, terminal_colour(), terminal_width());
+  });
   return done;
 }
 
@@ -81,11 +70,7 @@ int run(const Options& given) {
 
 Run add_explain(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
-  app.add_option("--set", given->overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_job_options(app, given->job);
   app.add_option("--measured", given->measured, "what a step of this job took, such as 1.23s")
       ->type_name("TIME");
   app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");

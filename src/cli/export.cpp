@@ -9,7 +9,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "job_options.h"
+#include "outputs.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/interop/launch_file.h"
 
@@ -19,30 +20,22 @@ namespace {
 constexpr const char* kJob = "job";  // Stepcast's own file
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string to;
   std::string output = "-";
 };
 
 int run(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
+  require_config(given.job);
   if (given.to.empty()) {
     throw option_fault("--to",
                        fmt::format("missing; expected {}", fmt::join(export_formats(), " | ")));
   }
-  const Exported exported = export_job(config::load(given.config, given.overrides), given.to);
-  if (given.output == "-") {
-    write_stdout("export", exported.text);
-  } else {
-    OutputFile file("--output", given.output);
-    file.write(exported.text);
-    file.commit();
-  }
+  Outputs outputs;
+  outputs.add("--output", given.output);
+  const Exported exported = export_job(load(given.job), given.to);
+  outputs.give("--output", [&] { return exported.text; });
+  outputs.finish("export", [] { return std::string(); });
   write_stderr(exported.note(given.output == "-" ? "FILE" : given.output));
   return done;
 }
@@ -72,11 +65,7 @@ std::string Exported::note(const std::string& file) const {
 
 Run add_export(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
-  app.add_option("--set", given->overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_job_options(app, given->job);
   app.add_option("--to", given->to, fmt::format("{}", fmt::join(export_formats(), " | ")))
       ->type_name("FORMAT");
   app.add_option("--output", given->output, "where it goes (- is standard output)")

@@ -7,8 +7,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
-#include "stepcast/config/config.h"
+#include "job_options.h"
+#include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -17,8 +17,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string operations = "default";
   std::string duration = "30 d";
   std::string interval = "auto";
@@ -47,12 +46,7 @@ planner::Seconds time_option(const char* option, const std::string& text) {
 }
 
 int run(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
-  const config::Loaded loaded = config::load(given.config, given.overrides);
+  const config::Loaded loaded = load(given.job);
   const planner::Operations operations =
       planner::read_operations(operations_file(given.operations));
   planner::GoodputRequest request;
@@ -62,30 +56,21 @@ int run(const Options& given) {
   }
   request.runs = integer_option("--runs", given.runs, 1);
   request.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
-  std::unique_ptr<OutputFile> file;
-  if (!given.json.empty() && given.json != "-") {
-    file = std::make_unique<OutputFile>("--json", given.json);
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
   const auto outcome = forecaster.forecast(loaded.job);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-    throw option_fault("--config", fmt::format("{}: {}", why->key, why->reason));
+    throw InputError(config::fault_of(loaded, *why));
   }
   const auto& report = std::get<result::Report>(outcome);
   if (!report.fits) {
     write_stderr("the job does not fit in memory: goodput of a step that cannot run\n");
   }
   const result::Goodput found = planner::goodput(loaded.job, report, operations, request);
-  const std::string json = report::json(found);
-  if (file) {
-    file->write(json);
-  }
-  write_stdout("goodput", given.json == "-"
-                              ? json
-                              : report::terminal(found, terminal_colour(), terminal_width()));
-  if (file) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(found); });
+  outputs.finish("goodput",
+                 [&] { return report::terminal(found, terminal_colour(), terminal_width()); });
   return report.fits ? done : cannot_run;
 }
 
@@ -93,11 +78,7 @@ int run(const Options& given) {
 
 Run add_goodput(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
-  app.add_option("--set", given->overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_job_options(app, given->job);
   app.add_option("--operations", given->operations,
                  "what fails, checkpoints, repairs: a path, or a name in configs/operations")
       ->type_name("FILE")

@@ -6,8 +6,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
-#include "stepcast/config/config.h"
+#include "job_options.h"
+#include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/torch_snapshot.h"
 #include "stepcast/report/report.h"
@@ -17,8 +17,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string stage, seed;
   std::string json, snapshot, svg;
 };
@@ -30,18 +29,10 @@ void choose(result::MemoryTimeline& memory, const std::string& text) {
 }
 
 int run(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
-  if (given.svg == "-" && given.json == "-") {
-    throw option_fault("--svg", "standard output is --json's; expected a file");
-  }
   if (given.snapshot == "-") {
     throw option_fault("--snapshot", "a snapshot is binary; expected a file name");
   }
-  config::Loaded loaded = config::load(given.config, given.overrides);
+  config::Loaded loaded = load(given.job);
   if (!given.seed.empty()) {
     loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }
@@ -50,17 +41,10 @@ int run(const Options& given) {
     throw option_fault("--stage", fmt::format("there is no stage {}; expected one from 0 to {}",
                                               given.stage, last));
   }
-  std::vector<std::unique_ptr<OutputFile>> files;
-  const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
-    if (target.empty() || target == "-") {
-      return nullptr;
-    }
-    files.push_back(std::make_unique<OutputFile>(option, target));
-    return files.back().get();
-  };
-  OutputFile* json_file = prepare("--json", given.json);
-  OutputFile* svg_file = prepare("--svg", given.svg);
-  OutputFile* snapshot_file = prepare("--snapshot", given.snapshot);
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--svg", given.svg);
+  outputs.add("--snapshot", given.snapshot);
 
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.memory(loaded.job);
@@ -72,22 +56,11 @@ int run(const Options& given) {
   if (!given.stage.empty()) {
     choose(memory, given.stage);
   }
-  if (json_file != nullptr) {
-    json_file->write(report::json(memory));
-  }
-  if (svg_file != nullptr) {
-    svg_file->write(report::svg(memory));
-  }
-  if (snapshot_file != nullptr) {
-    snapshot_file->write(interop::torch_snapshot(memory));
-  }
-  write_stdout("memory", given.json == "-" ? report::json(memory)
-                         : given.svg == "-"
-                             ? report::svg(memory)
-                             : report::terminal(memory, terminal_colour(), terminal_width()));
-  for (auto& file : files) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(memory); });
+  outputs.give("--svg", [&] { return report::svg(memory); });
+  outputs.give("--snapshot", [&] { return interop::torch_snapshot(memory); });
+  outputs.finish("memory",
+                 [&] { return report::terminal(memory, terminal_colour(), terminal_width()); });
   return memory.fits ? done : cannot_run;
 }
 
@@ -95,11 +68,7 @@ int run(const Options& given) {
 
 Run add_memory(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
-  app.add_option("--set", given->overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_job_options(app, given->job);
   app.add_option("--stage", given->stage, "one pipeline stage only")->type_name("N");
   app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
   app.add_option("--json", given->json, "write the timeline as JSON (- is standard output)")

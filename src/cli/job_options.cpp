@@ -1,0 +1,28 @@
+#include "job_options.h"
+
+#include "command_line.h"
+
+namespace stepcast::cli {
+
+void add_job_options(CLI::App& app, JobOptions& given) {
+  app.add_option("--config", given.config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--set", given.overrides, "override a key, as often as needed")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+}
+
+void require_config(const JobOptions& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+}
+
+config::Loaded load(const JobOptions& given) {
+  require_config(given);
+  return config::load(given.config, given.overrides);
+}
+
+}  // namespace stepcast::cli

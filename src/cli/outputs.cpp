@@ -1,0 +1,51 @@
+#include "outputs.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "command_line.h"
+
+namespace stepcast::cli {
+
+void Outputs::add(std::string option, const std::string& target) {
+  if (target.empty()) {
+    return;
+  }
+  Form form{std::move(option), nullptr, ""};
+  if (target != "-") {
+    form.file = std::make_unique<OutputFile>(form.option, target);
+  } else if (const auto other = std::find_if(forms_.begin(), forms_.end(),
+                                             [](const Form& f) { return f.file == nullptr; });
+             other != forms_.end()) {
+    throw option_fault(
+        form.option, fmt::format("standard output is {}'s; expected a file", other->option));
+  }
+  forms_.push_back(std::move(form));
+}
+
+void Outputs::give(const std::string& option, const Text& text) {
+  for (Form& form : forms_) {
+    if (form.option != option) {
+      continue;
+    }
+    if (form.file != nullptr) {
+      form.file->write(text());
+    } else {
+      form.text = text();
+    }
+  }
+}
+
+void Outputs::finish(const std::string& command, const Text& people) {
+  const auto printed = std::find_if(forms_.begin(), forms_.end(),
+                                    [](const Form& form) { return form.file == nullptr; });
+  write_stdout(command, printed == forms_.end() ? people() : printed->text);
+  for (const Form& form : forms_) {
+    if (form.file != nullptr) {
+      form.file->commit();
+    }
+  }
+}
+
+}  // namespace stepcast::cli
