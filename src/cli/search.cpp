@@ -184,7 +184,9 @@ int search_and_print(const Options& given, search::World& world, int threads,
     if (given.bound_only) {
       throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
     }
-    return compare_algorithms(given.algorithms, request, base.job, loader, title, file.get(),
+    AlgorithmOptions options = given.algorithms;
+    options.fixed = given.overrides;
+    return compare_algorithms(options, request, base.job, loader, title, file.get(),
                               given.json == "-");
   }
   result::Search answer = given.bound_only
@@ -273,8 +275,14 @@ Run add_search(CLI::App& app) {
   app.add_option(
          "--algorithm", given->algorithms.names,
          "searches side by side, each answer forecast by the engine: all, or some of exact, "
-         "alpa, nnscaler, flexflow, evolutionary, annealing")
+         "ahp, alpa, nnscaler, flexflow, evolutionary, annealing")
       ->type_name("NAME");
+  app.add_option("--degrees", given->algorithms.degrees,
+                 "how ahp searches degrees: auto | exact | evolutionary | annealing")
+      ->type_name("NAME");
+  app.add_option("--schedule-file", given->algorithms.schedule_file,
+                 "ahp may answer with an order of passes of its own, written here (.csv)")
+      ->type_name("FILE");
   app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
       ->type_name("N");
   app.footer(

@@ -1,6 +1,7 @@
 #include "search_algorithms.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
@@ -8,6 +9,28 @@
 #include "stepcast/text/document.h"
 
 namespace stepcast::cli {
+
+namespace {
+
+search::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
+  using Degrees = search::AlgorithmRequest::Degrees;
+  if (text.empty() || text == "auto") {
+    return Degrees::automatic;
+  }
+  if (text == "exact") {
+    return Degrees::exact;
+  }
+  if (text == "evolutionary") {
+    return Degrees::evolutionary;
+  }
+  if (text == "annealing") {
+    return Degrees::annealing;
+  }
+  throw option_fault("--degrees", "unknown search '" + text +
+                                      "'; expected auto, exact, evolutionary or annealing");
+}
+
+}  // namespace
 
 int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
                        const job::Job& base, const search::JobLoader& loader,
@@ -17,6 +40,22 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
       given.names == std::vector<std::string>{"all"} ? search::algorithm_names() : given.names;
   if (!given.seed.empty()) {
     asked.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
+  }
+  asked.fixed = given.fixed;
+  asked.schedule_file = given.schedule_file;
+  asked.degrees = degrees_of(given.degrees);
+  const bool adapts = std::find(asked.names.begin(), asked.names.end(), "ahp") != asked.names.end();
+  if (!adapts && !(given.degrees.empty() && given.schedule_file.empty())) {
+    throw option_fault(given.degrees.empty() ? "--schedule-file" : "--degrees",
+                       "is of --algorithm ahp; expected that among the algorithms");
+  }
+  std::optional<OutputFile> order;
+  if (!given.schedule_file.empty()) {
+    if (!given.schedule_file.ends_with(".csv")) {
+      throw option_fault("--schedule-file",
+                         "a job names a table of passes by '.csv'; expected FILE.csv");
+    }
+    order.emplace("--schedule-file", given.schedule_file);
   }
   result::Algorithms answers =
       search::run_algorithms(request, asked, base, loader, text::data_directory());
@@ -29,6 +68,12 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
                              : report::terminal(answers, terminal_colour(), terminal_width()));
   if (file != nullptr) {
     file->commit();
+  }
+  const auto made = std::find_if(answers.answers.begin(), answers.answers.end(),
+                                 [](const auto& a) { return !a.schedule.empty(); });
+  if (order && made != answers.answers.end()) {
+    order->write(made->schedule);
+    order->commit();
   }
   return std::any_of(answers.answers.begin(), answers.answers.end(),
                      [](const auto& a) { return a.found && a.strategy.fits; })

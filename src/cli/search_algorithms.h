@@ -12,6 +12,9 @@ namespace stepcast::cli {
 struct AlgorithmOptions {
   std::vector<std::string> names;
   std::string seed;
+  std::string degrees;             // of ahp
+  std::string schedule_file;       // likewise
+  std::vector<std::string> fixed;  // overrides that the user gave
 };
 
 // The exit status. `file`: what --json names, null where it is left out or "-" (`to_stdout`).

@@ -24,6 +24,46 @@ std::string brief(const std::vector<std::string>& overrides) {
   return out;
 }
 
+// What each step decided, and under it the figures.
+std::string steps_text(const AlgorithmAnswer& x, const Paint& paint, int width) {
+  std::string out;
+  int number = 0;
+  for (const result::AlgorithmStep& step : x.steps) {
+    out +=
+        "    " +
+        wrap(fmt::format("{} {}: {}", ++number, paint("1", step.name), step.decision), width, 8) +
+        "\n";
+    for (const std::string& detail : step.details) {
+      out += "      " + wrap(detail, width, 8) + "\n";
+    }
+  }
+  return out;
+}
+
+void write_steps(JsonWriter& json, const AlgorithmAnswer& x) {
+  if (x.steps.empty()) {
+    return;
+  }
+  json.key("steps").array();
+  for (const result::AlgorithmStep& step : x.steps) {
+    json.object().key("name").text(step.name).key("decision").text(step.decision);
+    json.key("details").array(true);
+    for (const std::string& detail : step.details) {
+      json.text(detail);
+    }
+    json.close().close();
+  }
+  json.close().key("operators").array();
+  for (const result::AnalysedOperator& o : x.operators) {
+    json.object().key("unit").text(o.unit).key("times").integer(o.times).key("name").text(o.name);
+    json.key("forward_flops").number(o.forward_flops);
+    json.key("backward_flops").number(o.backward_flops).key("moved").number(o.moved);
+    json.key("saved").number(o.saved).key("parameters").number(o.parameters);
+    json.key("intensity").number(o.intensity).key("critical").boolean(o.critical).close();
+  }
+  json.close();
+}
+
 }  // namespace
 
 std::string terminal(const Algorithms& a, bool colour, int width) {
@@ -62,6 +102,7 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
       text += "; as a job: " + loss;
     }
     out += "  " + wrap(text, width, 4) + "\n";
+    out += steps_text(x, paint, width);
   }
   return out;
 }
@@ -93,6 +134,7 @@ std::string json(const Algorithms& a) {
     } else {
       json.key("why_not").text(x.why_not);
     }
+    write_steps(json, x);
     json.close();
   }
   json.close().close();

@@ -14,9 +14,14 @@ namespace stepcast::search {
 struct AlgorithmRequest {
   std::vector<std::string> names;  // of algorithm_names(); "exact" runs search()
   std::uint64_t seed = 1;          // of flexflow, evolutionary, annealing
+  // Of ahp: how it searches degrees (auto: exactly, where the space is in reach), the overrides that the user gave, which
+  // it leaves alone, and the file that its order of passes is written to (CSV); empty: an order of its own is no answer.
+  enum class Degrees { automatic, exact, evolutionary, annealing } degrees = Degrees::automatic;
+  std::vector<std::string> fixed;
+  std::string schedule_file;
 };
 
-// In the order of tables: exact, alpa, nnscaler, flexflow, evolutionary, annealing.
+// In the order of tables: exact, ahp, alpa, nnscaler, flexflow, evolutionary, annealing.
 const std::vector<std::string>& algorithm_names();
 
 // `base`: the job without the space's choices. Throws InputError where a name is unknown or this

@@ -10,7 +10,8 @@
 
 #include "../explain.h"
 #include "../objective.h"
-#include "bound_fitness.h"
+#include "ahp.h"
+#include "degree_run.h"
 #include "degrees.h"
 #include "graph_answer.h"
 #include "ilp.h"
@@ -37,6 +38,8 @@ class Runner {
     const auto start = std::chrono::steady_clock::now();
     if (name == "exact") {
       exact(out);
+    } else if (name == "ahp") {
+      Ahp(request_, algorithms_, base_, loader_, data_, forecaster_).run(out);
     } else if (name == "evolutionary" || name == "annealing") {
       degrees(out);
     } else {
@@ -80,36 +83,20 @@ class Runner {
     return strategy_of(std::get<result::Report>(outcome), job, overrides, request_.objective, true);
   }
 
-  // The engine runs what the bound likes best, until no other can be better.
   void degrees(AlgorithmAnswer& out) {
-    BoundFitness fitness(request_, base_, loader_, forecaster_);
-    const DegreeProblem problem{fitness.sizes(), [&](const Genome& g) { return fitness(g); }};
-    DegreeSearch search;
-    search.seed = algorithms_.seed;
-    const DegreeAnswer found =
-        out.name == "annealing" ? anneal(problem, search) : evolve(problem, search);
-    out.tried = found.evaluated;
-    out.tried_unit = "candidates bounded";
-    out.why_not = "no point that was tried keeps to memory by its bound";
-    int simulated = 0;
-    for (const auto& [bound, genome] : found.best) {
-      if (out.found && bound >= out.strategy.objective) {
-        break;
-      }
-      std::string why;
-      auto strategy = forecast(fitness.overrides(genome), why);
-      ++simulated;
-      if (!strategy || !strategy->fits) {
-        out.why_not = strategy ? "none of the best by bound fits in memory" : why;
-        continue;
-      }
-      if (!out.found || strategy->objective < out.strategy.objective) {
-        out.found = true;
-        out.strategy = std::move(*strategy);
-        out.predicted = bound;
-      }
+    DegreeRun run = search_degrees(
+        out.name == "annealing" ? anneal : evolve, algorithms_.seed, request_, base_, loader_,
+        forecaster_,
+        [&](const auto& overrides, std::string& why) { return forecast(overrides, why); });
+    out.found = run.best.has_value();
+    if (run.best) {
+      out.strategy = std::move(*run.best);
     }
-    out.plan = fmt::format("best of {} simulated", simulated);
+    out.predicted = run.bound;
+    out.tried = run.evaluated;
+    out.tried_unit = "candidates bounded";
+    out.why_not = run.why_not;
+    out.plan = fmt::format("best of {} simulated", run.simulated);
   }
 
   const Request& request_;
@@ -123,7 +110,7 @@ class Runner {
 }  // namespace
 
 const std::vector<std::string>& algorithm_names() {
-  static const std::vector<std::string> names = {"exact",    "alpa",         "nnscaler",
+  static const std::vector<std::string> names = {"exact",    "ahp",          "alpa",     "nnscaler",
                                                  "flexflow", "evolutionary", "annealing"};
   return names;
 }

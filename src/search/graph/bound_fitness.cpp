@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "../objective.h"
+#include "stepcast/strategy/plan.h"
 
 namespace stepcast::search {
 namespace {
@@ -75,6 +76,22 @@ BoundFitness::Family& BoundFitness::family_of(const Genome& genome) {
   return at->second;
 }
 
+bool BoundFitness::runs(const job::Job& family, const bound::Candidate& c) const {
+  job::Job job = family;
+  job::Parallelism& p = job.parallelism;
+  p.tensor = c.tensor;
+  p.pipeline = c.pipeline;
+  p.virtual_pipeline = c.virtual_pipeline;
+  p.context = c.context;
+  p.data = c.data;
+  p.sequence_parallel = c.sequence_parallel;
+  p.sharding = c.sharding;
+  p.expert_tensor = c.expert_tensor > 0 ? c.expert_tensor : c.tensor;
+  job.workload.micro_batch = c.micro_batch;
+  job.memory.recompute = c.recompute;
+  return std::holds_alternative<strategy::Plan>(strategy::resolve(job));
+}
+
 double BoundFitness::operator()(const Genome& genome) {
   // The grid first: most points of a space are none.
   bound::Candidate c;
@@ -138,8 +155,12 @@ double BoundFitness::operator()(const Genome& genome) {
   if (!family.bounds) {
     return kNever;
   }
+  // Experts are cut as the dense layers unless the job says otherwise.
+  const job::Parallelism& given = family.job.parallelism;
+  c.expert_tensor = given.expert_tensor == given.tensor ? 0 : given.expert_tensor;
+  c.context = context;
   const bound::Result least = family.bounds->of.evaluate(c);
-  if (!least.feasible || least.memory > family.bounds->capacity) {
+  if (!least.feasible || least.memory > family.bounds->capacity || !runs(family.job, c)) {
     return kNever;
   }
   return to_seconds(least.step) * per_second(request_.objective, family.job.cluster);

@@ -18,7 +18,8 @@ class BoundFitness {
   BoundFitness(const Request& request, const job::Job& base, const JobLoader& loader,
                forecast::Forecaster& forecaster);
   std::vector<int> sizes() const;
-  // The objective's least value; infinity where sizes do not divide or memory does not do.
+  // The objective's least value; infinity where sizes do not divide, memory does not do, or the
+  // system refuses the job.
   double operator()(const Genome& genome);
   std::vector<std::string> overrides(const Genome& genome) const;
 
@@ -28,6 +29,8 @@ class BoundFitness {
     job::Job job;
   };
   Family& family_of(const Genome& genome);
+  // Whether the point, as a job, is one that can be lowered.
+  bool runs(const job::Job& family, const bound::Candidate& c) const;
   bool inner(std::size_t dimension) const;
 
   const Request& request_;
