@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <map>
 
 #include "../explain.h"
@@ -115,7 +116,12 @@ bool Ahp::free(const std::string& key, const std::string& value) const {
 
 std::optional<Tried> Ahp::simulate(job::Job job, const std::vector<std::string>& overrides,
                                    std::string& why) {
-  auto outcome = forecaster_.forecast(job);
+  std::variant<result::Report, Infeasible> outcome = Infeasible{};
+  try {
+    outcome = forecaster_.forecast(job);
+  } catch (const std::exception& error) {  // our bug: the step says so and goes on
+    outcome = Infeasible{"", fmt::format("simulate: error: {}", error.what())};
+  }
   if (const auto* no = std::get_if<Infeasible>(&outcome)) {
     why = no->reason;
     return std::nullopt;
