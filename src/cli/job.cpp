@@ -13,7 +13,9 @@
 #include "output.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/forecast/link_use.h"
 #include "stepcast/interop/launch.h"
+#include "stepcast/report/forecast_page.h"
 #include "stepcast/report/report.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/search/advice.h"
@@ -31,6 +33,7 @@ struct Options {
   std::vector<std::string> overrides;
   std::string json;
   std::string trace;
+  std::string html;
   std::string fidelity = "folded";
   std::string seed;
   std::string samples;
@@ -142,6 +145,17 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const Optio
   return search::advise(forecaster, job, report, loader);
 }
 
+std::string html_page(const result::Report& report, const config::Loaded& loaded,
+                      const std::optional<interop::Launch>& launch) {
+  report::ForecastDetails details;
+  details.job = show(loaded, launch);
+  if (report.trace) {
+    details.memory = forecast::memory_timeline(report, loaded.job);
+    details.links = forecast::link_use(report, loaded.job);
+  }
+  return report::html(report, details);
+}
+
 int run(const Options& given) {
   if (given.list) {
     return print_lists();
@@ -156,7 +170,7 @@ int run(const Options& given) {
   forecast::Options options;
   options.fidelity = fidelity_of(given.fidelity);
   options.samples = given.samples.empty() ? 0 : integer_option("--samples", given.samples, 1);
-  options.trace = !given.trace.empty();
+  options.trace = !given.trace.empty() || !given.html.empty();
 
   auto [loaded, launch] = load_job(given);
   if (!given.seed.empty()) {
@@ -172,11 +186,18 @@ int run(const Options& given) {
     json_file.emplace("--json", given.json);
   }
   std::optional<OutputFile> trace_file;
-  if (options.trace) {
+  if (!given.trace.empty()) {
     if (given.trace == "-") {
       throw option_fault("--trace", "a trace is binary; expected a file name");
     }
     trace_file.emplace("--trace", given.trace);
+  }
+  if (given.html == "-" && given.json == "-") {
+    throw option_fault("--html", "standard output is --json's; expected a file");
+  }
+  std::optional<OutputFile> html_file;
+  if (!given.html.empty() && given.html != "-") {
+    html_file.emplace("--html", given.html);
   }
 
   const auto start = std::chrono::steady_clock::now();
@@ -213,8 +234,17 @@ int run(const Options& given) {
       throw option_fault("--trace", error.what());
     }
   }
+  std::string page;
+  if (!given.html.empty()) {
+    page = html_page(report, loaded, launch);
+  }
+  if (html_file) {
+    html_file->write(page);
+  }
   if (given.json == "-") {
     write_stdout("--json -", json);
+  } else if (given.html == "-") {
+    write_stdout("--html -", page);
   } else {
     write_stdout("simulate", report::terminal(report, terminal_colour(), terminal_width()));
   }
@@ -223,6 +253,9 @@ int run(const Options& given) {
   }
   if (trace_file) {
     trace_file->commit();
+  }
+  if (html_file) {
+    html_file->commit();
   }
   write_stderr(fmt::format("forecast in {:.1f} ms ({} tasks, {} events)\n",
                            std::chrono::duration<double, std::milli>(stop - start).count(),
@@ -263,6 +296,8 @@ Run add_job(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--html", given->html, "write the report as one page (- is standard output)")
       ->type_name("FILE");
   app.add_option("--trace", given->trace, "write the step as a Perfetto trace")->type_name("FILE");
   app.add_option("--fidelity", given->fidelity, "bound | folded | full")

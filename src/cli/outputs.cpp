@@ -18,8 +18,8 @@ void Outputs::add(std::string option, const std::string& target) {
   } else if (const auto other = std::find_if(forms_.begin(), forms_.end(),
                                              [](const Form& f) { return f.file == nullptr; });
              other != forms_.end()) {
-    throw option_fault(
-        form.option, fmt::format("standard output is {}'s; expected a file", other->option));
+    throw option_fault(form.option,
+                       fmt::format("standard output is {}'s; expected a file", other->option));
   }
   forms_.push_back(std::move(form));
 }

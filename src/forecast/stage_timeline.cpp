@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/forecast/link_use.h"
 
 namespace stepcast::forecast {
 
@@ -89,6 +90,19 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
 
 }  // namespace
 
+result::MemoryTimeline memory_timeline(const result::Report& report, const job::Job& job) {
+  result::MemoryTimeline out;
+  out.title = report.title;
+  out.ranks = report.engine.ranks;
+  out.step = Time(report.trace->timeline.period);
+  out.capacity = report.capacity;
+  out.fits = report.fits;
+  for (const result::StageMemory& m : report.memory) {
+    out.stages.push_back(stage_timeline(report, m, job));
+  }
+  return out;
+}
+
 std::variant<result::MemoryTimeline, Infeasible> Forecaster::memory(const job::Job& job,
                                                                     const Options& options) {
   Options traced = options;
@@ -101,17 +115,7 @@ std::variant<result::MemoryTimeline, Infeasible> Forecaster::memory(const job::J
   if (auto* why = std::get_if<Infeasible>(&outcome)) {
     return std::move(*why);
   }
-  const auto& report = std::get<result::Report>(outcome);
-  result::MemoryTimeline out;
-  out.title = report.title;
-  out.ranks = report.engine.ranks;
-  out.step = Time(report.trace->timeline.period);
-  out.capacity = report.capacity;
-  out.fits = report.fits;
-  for (const result::StageMemory& m : report.memory) {
-    out.stages.push_back(stage_timeline(report, m, job));
-  }
-  return out;
+  return memory_timeline(std::get<result::Report>(outcome), job);
 }
 
 }  // namespace stepcast::forecast

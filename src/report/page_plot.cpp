@@ -64,7 +64,7 @@ std::vector<std::pair<double, std::string>> round_labels(const PlotAxis& axis, i
 Plot::Plot(PlotAxis x, PlotAxis y, int height)
     : x_(std::move(x)), y_(std::move(y)), height_(height) {
   constexpr int kLabelsAcross = 8;
-  constexpr int kPixelsPerLabel = 34;
+  constexpr int kPixelsPerLabel = 28;
   if (x_.labels.empty()) {
     x_.labels = round_labels(x_, kLabelsAcross);
   }
@@ -131,6 +131,15 @@ void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind
       "<rect class=\"{}\"{} x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">{}</rect>",
       kind, style.empty() ? "" : fmt::format(" style=\"{}\"", xml_text(style)), left, top,
       right - left, bottom - top, title(hint));
+}
+
+void Plot::runs(const Runs& runs, double y0, double y1, std::string_view kind) {
+  drawing_ += fmt::format("<path class=\"{}\" d=\"", kind);
+  for (const auto& [from, to] : runs) {
+    drawing_ += fmt::format("M{:.5g} {:.5g}H{:.5g}V{:.5g}H{:.5g}z", px(from), py(y0), px(to),
+                            py(y1), px(from));
+  }
+  drawing_ += "\"/>\n";
 }
 
 void Plot::rule(double y, std::string_view text) {

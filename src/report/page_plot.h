@@ -35,6 +35,9 @@ class Plot {
   // From one corner to the other, such as a cell of a heat map; `style`: more of its style.
   void box(double x0, double y0, double x1, double y1, std::string_view kind,
            std::string_view hint = "", std::string_view style = "");
+  // Boxes of one height, each from one place to another, as one path.
+  using Runs = std::vector<std::pair<double, double>>;
+  void runs(const Runs& runs, double y0, double y1, std::string_view kind);
   // A dashed rule across, with a text at its right end.
   void rule(double y, std::string_view text);
 

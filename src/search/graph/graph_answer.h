@@ -1,4 +1,5 @@
-// What the algorithms on graphs answer: a plan, the job that says it, the engine's forecast of that.
+// What the algorithms on graphs answer: a plan, the job that says it, the engine's forecast of
+// that.
 #pragma once
 
 #include <filesystem>

@@ -1,0 +1,161 @@
+// Where the step goes, by stage; and its timeline.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+#include "format.h"
+#include "html_parts.h"
+#include "timeline_data.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::StageBreakdown;
+using Kind = Column::Kind;
+
+struct TimePart {
+  const char* name;  // of the category, the colour and JSON's key
+  Time StageBreakdown::*part;
+  bool exposed = false;
+};
+constexpr std::array kParts = {TimePart{"compute", &StageBreakdown::compute},
+                               TimePart{"recompute", &StageBreakdown::recompute},
+                               TimePart{"slowdown", &StageBreakdown::slowdown},
+                               TimePart{"tensor", &StageBreakdown::tensor, true},
+                               TimePart{"context", &StageBreakdown::context, true},
+                               TimePart{"expert", &StageBreakdown::expert, true},
+                               TimePart{"pipeline", &StageBreakdown::pipeline, true},
+                               TimePart{"data", &StageBreakdown::data, true},
+                               TimePart{"offload", &StageBreakdown::offload, true},
+                               TimePart{"other", &StageBreakdown::other, true},
+                               TimePart{"optimizer", &StageBreakdown::optimizer},
+                               TimePart{"host", &StageBreakdown::host},
+                               TimePart{"stall", &StageBreakdown::stall},
+                               TimePart{"bubble", &StageBreakdown::bubble}};
+constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no column of their own
+
+}  // namespace
+
+void add_time(Page& page, const result::Report& report) {
+  if (report.breakdown.empty()) {
+    return;
+  }
+  page.section(
+      "time", "Where the step goes",
+      "Time of each pipeline stage's compute stream. Communication counts where it is exposed; "
+      "slowdown: kernels beside communication; stall: waiting for peers or memory.");
+  std::array<double, kParts.size()> mean{};
+  double whole = 0;
+  for (const StageBreakdown& b : report.breakdown) {
+    for (std::size_t i = 0; i < kParts.size(); ++i) {
+      mean[i] += to_seconds(b.*kParts[i].part);
+    }
+  }
+  for (const double m : mean) {
+    whole += m;
+  }
+  std::vector<Mark> marks;
+  std::vector<std::size_t> shown;
+  for (std::size_t i = 0; i < kParts.size() && whole > 0; ++i) {
+    if (mean[i] / whole >= kLeastShare) {
+      marks.push_back({kParts[i].name, kParts[i].name, percent(mean[i] / whole)});
+      shown.push_back(i);
+    }
+  }
+  page.add(legend(marks));
+  Table table;
+  table.id = "breakdown";
+  table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
+  for (const std::size_t i : shown) {
+    table.columns.push_back(
+        {kParts[i].name, Kind::number, kParts[i].exposed ? "exposed communication" : ""});
+  }
+  for (const StageBreakdown& b : report.breakdown) {
+    std::vector<Part> parts;
+    double sum = 0;
+    for (const TimePart& p : kParts) {
+      const double s = to_seconds(b.*p.part);
+      sum += s;
+      if (s > 0) {
+        parts.push_back({p.name, s, fmt::format("{} {}", p.name, duration(s))});
+      }
+    }
+    Cell drawn = bar(parts, sum);
+    drawn.markup = true;
+    std::vector<Cell> row = {Cell(std::to_string(b.stage), b.stage), drawn};
+    for (const std::size_t i : shown) {
+      const double s = to_seconds(b.*kParts[i].part);
+      Cell cell(percent(sum > 0 ? s / sum : 0), s);
+      cell.hint = duration(s);
+      row.push_back(cell);
+    }
+    table.rows.push_back(std::move(row));
+  }
+  page.add(to_html(table));
+}
+
+void add_timeline(Page& page, const result::Report& report) {
+  const result::Report::Trace& trace = *report.trace;
+  const TimelineRows rows = timeline_rows(trace);
+  if (rows.tasks == 0) {
+    return;
+  }
+  page.section("timeline", "Timeline",
+               fmt::format("One step, {} tasks on {} stages, the busiest rank of each{}. What a "
+                           "compute stream leaves free is bubble or exposed communication.",
+                           thousands(rows.tasks), rows.stages,
+                           rows.left_out > 0
+                               ? fmt::format("; {} stages between them left out", rows.left_out)
+                               : ""));
+  std::set<std::string> colours;  // that occur
+  for (const TimelineRow& row : rows.rows) {
+    const program::Program& p = trace.world.programs[trace.world.ranks[row.rank].program];
+    for (const std::uint32_t i : row.slices) {
+      const program::Task& task = p.tasks[trace.timeline.slices[i].task];
+      colours.insert(colour_of(task, pass_of(task, p.labels[task.label])));
+    }
+  }
+  std::vector<Mark> marks;
+  for (const char* name : {"forward", "backward", "recompute", "compute", "optimizer", "tensor",
+                           "context", "expert", "pipeline", "data", "offload", "other"}) {
+    if (colours.count(name) > 0) {
+      marks.push_back({name, name, ""});
+    }
+  }
+  marks.push_back({"bubble", "idle", ""});
+  page.add(
+      "<div class=\"live\" id=\"timeline-live\">\n<div class=\"tools\">"
+      "<button type=\"button\" data-do=\"in\" aria-label=\"Zoom in\">+</button>"
+      "<button type=\"button\" data-do=\"out\" aria-label=\"Zoom out\">−</button>"
+      "<button type=\"button\" data-do=\"all\">Whole step</button>"
+      "<label>Colour by <select><option value=\"micro-batch\">micro-batch</option>"
+      "<option value=\"kind\">kind of work</option></select></label>"
+      "<label><input type=\"checkbox\"> communication streams</label></div>\n"
+      "<canvas tabindex=\"0\" role=\"application\" aria-roledescription=\"timeline\" "
+      "aria-label=\"Timeline of the step by stage and stream\" "
+      "aria-describedby=\"timeline-keys\"></canvas>\n"
+      "<p class=\"facts\"></p><div class=\"unseen\" aria-live=\"polite\"></div>\n"
+      "<p id=\"timeline-keys\" class=\"keys\">Drag to pan, Ctrl and wheel or pinch to zoom, "
+      "double-click to look closer. Keys: arrows left and right pan, + and − zoom, Enter and "
+      "Shift-Enter step through tasks, up and down change stream, Home shows the whole step. By "
+      "micro-batch: light forward, dark backward, grey with a rule recomputed.</p>\n</div>\n");
+  std::string told =
+      fmt::format("Timeline of {} stages over {}. ", rows.stages, duration(report.step_time.value));
+  for (const StageBreakdown& b : report.breakdown) {
+    const double step = report.step_time.value > 0 ? report.step_time.value : 1;
+    told += fmt::format("Stage {}: bubble {}. ", b.stage, percent(to_seconds(b.bubble) / step));
+    if (b.stage >= 15) {
+      break;
+    }
+  }
+  page.add("<div class=\"still\">\n" +
+           figure(timeline_still(trace, rows, told),
+                  "Compute streams; runs shorter than a thousandth of the step are joined.") +
+           "</div>\n");
+  page.add(legend(marks));
+  page.add(embedded_json("timeline-data", timeline_json(trace, rows)));
+}
+
+}  // namespace stepcast::report
