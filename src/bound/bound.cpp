@@ -69,6 +69,12 @@ Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lowe
   for (const auto& o : cluster.overrides) {
     state_->devices.push_back(&o.device);
   }
+  // Ranks of a group lie next to each other where nothing else is nearer.
+  const std::string& order = base.cluster.order;
+  const bool near = order.starts_with("tp-cp");
+  const bool stages_first = order.find("pp") < order.find("dp");
+  state_->groups_by_data = !near;
+  state_->groups_by_pipeline = !near || (base.model.moe && stages_first);
   // As lower::unit_times lists kinds.
   const auto kinds = model::layer_kinds(base.model);
   const int layers = model::layer_count(base.model);
@@ -112,6 +118,11 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
       job.model.heads % c.tensor != 0 || (!job.model.mla && job.model.kv_heads % c.tensor != 0)) {
     return nullptr;
   }
+  if (job.model.moe && c.tensor * c.context * c.data %
+                               (job.parallelism.expert * s.expert_tensor(c)) !=
+                           0) {
+    return nullptr;
+  }
   const std::uint32_t place = s.placed_id(c);
   if (s.placed[place].stages.empty()) {
     return nullptr;
@@ -147,7 +158,8 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   const bool whole = c.sharding == job::Sharding::none;
   for (const RankSum& r : sums.time) {
     const Time reduce = ranks > 1 ? s.reduction(c, r.parameters, whole) : Time(0);
-    out.chains.push_back({r.ramp + micro_batches * r.work, reduce});
+    out.chains.push_back(
+        {std::max(r.ramp + micro_batches * r.work, micro_batches * r.other), reduce});
     out.compute = std::max(out.compute, out.chains.back().compute);
   }
   for (const std::int64_t parameters : sums.parameters) {

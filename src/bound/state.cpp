@@ -26,6 +26,8 @@ void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
     a.forward = std::min(a.forward, b.forward);
     a.backward = std::min(a.backward, b.backward);
     a.kernels = std::min(a.kernels, b.kernels);
+    a.host = std::min(a.host, b.host);
+    a.expert = std::min(a.expert, b.expert);
   };
   least(mine.embedding, theirs.embedding);
   least(mine.head, theirs.head);
@@ -101,12 +103,13 @@ lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micr
   plan.job.parallelism.overlap.tensor = c.tensor_overlap;
   plan.job.parallelism.sharding = c.sharding;
   plan.data_comm = unit_comm(c.sharding);
-  plan.grid.tensor = c.tensor;
-  plan.grid.pipeline = c.pipeline;
+  plan.grid = {c.tensor, c.context, c.data, c.pipeline, base.parallelism.expert,
+               base.cluster.order};
+  plan.job.parallelism.pipeline = c.pipeline;
   plan.micro_batches = static_cast<int>(micro_batches);
   plan.shard.sequences = c.micro_batch;
   plan.shard.sequence_length = base.workload.sequence_length;
-  plan.shard.context = plan.grid.context = c.context;
+  plan.shard.context = c.context;
   plan.job.parallelism.context = c.context;
   plan.shard.tensor = c.tensor;
   plan.job.parallelism.tensor = c.tensor;
@@ -139,7 +142,9 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
                     static_cast<std::uint8_t>(adds_in_products ? strategy::DataComm::none
                                                                : unit_comm(c.sharding)),
                     c.sequence_parallel && c.tensor > 1,
-                    !adds_in_products && c.pipeline == 1};
+                    !adds_in_products && c.pipeline == 1,
+                    groups_by_data ? c.data : 0,
+                    groups_by_pipeline ? c.pipeline : 0};
   const auto [at, fresh] = unit_ids.try_emplace(key, static_cast<std::uint32_t>(units.size()));
   if (fresh) {
     units.push_back(price_units(c, passes));
@@ -159,6 +164,7 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
   const auto both = [&](const lower::UnitTime& unit) {
     return p.pairs ? unit.kernels : unit.forward + unit.backward;
   };
+  const auto copies = [&](Time pass) { return p.bidirectional ? pass / 2 : pass; };
   Sums out;
   out.chunks = p.chunks;
   out.ramps = p.ramps;
@@ -171,11 +177,15 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
     sum.ramp = ramp;
     sum.least_chunk = std::numeric_limits<std::int64_t>::max();
     Time first_chunk{0};
+    Time host{0};
+    Time expert{0};
     for (const strategy::Chunk& here : p.stages[rank]) {
       Time pass{0};
       std::int64_t chunk_kept = 0;
       const auto add = [&](const lower::UnitTime& unit, int count) {
         pass += count * both(unit);
+        host += count * unit.host;
+        expert += count * unit.expert;
         sum.parameters += count * unit.parameters;
         sum.expert_parameters += count * unit.expert_parameters;
       };
@@ -193,12 +203,13 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
         sum.parameters -= base.model.tied_embeddings && pipeline == 1 ? u.head.parameters : 0;
       }
       // A micro-batch runs through one of a bidirectional pipeline's two copies.
-      sum.work += p.bidirectional ? pass / 2 : pass;
+      sum.work += copies(pass);
       sum.least_chunk = std::min(sum.least_chunk, chunk_kept);
       if (&here == &p.stages[rank].front()) {
         first_chunk = pass;
       }
     }
+    sum.other = copies(std::max(host, expert));
     if (rank + 1 == pipeline && p.ramps) {
       // The logits stand on top of their own micro-batch's activations.
       sum.logits = u.head.kept;
@@ -214,7 +225,8 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
                        out.parameters.end());
   out.time = out.memory = std::move(ranks);
   keep_undominated(out.time, [](const RankSum& a, const RankSum& b) {
-    return a.work >= b.work && a.ramp >= b.ramp && a.parameters >= b.parameters;
+    return a.work >= b.work && a.ramp >= b.ramp && a.other >= b.other &&
+           a.parameters >= b.parameters;
   });
   keep_undominated(out.memory, [](const RankSum& a, const RankSum& b) {
     return a.parameters >= b.parameters && a.expert_parameters >= b.expert_parameters &&

@@ -32,6 +32,8 @@ struct UnitKey {
   std::uint8_t tensor_overlap = 0, comm = 0;
   bool sequence_parallel = false;
   bool whole_model = false;  // no pipeline
+  // Where rank 0's groups depend on them; else 0.
+  int data = 0, pipeline = 0;
   bool operator==(const UnitKey&) const = default;
 };
 
@@ -59,7 +61,8 @@ struct Hash {
     return mix({static_cast<std::uint64_t>(k.micro_batch), static_cast<std::uint64_t>(k.passes),
                 pair(k.tensor, k.context), pair(k.expert_tensor, static_cast<int>(k.recompute)),
                 static_cast<std::uint64_t>(k.tensor_overlap) << 16 | k.comm << 8 |
-                    (k.sequence_parallel ? 2U : 0U) | (k.whole_model ? 1U : 0U)});
+                    (k.sequence_parallel ? 2U : 0U) | (k.whole_model ? 1U : 0U),
+                pair(k.data, k.pipeline)});
   }
   std::size_t operator()(const GroupKey& k) const {
     return mix({static_cast<std::uint64_t>(k.bytes), static_cast<std::uint64_t>(k.tensor),
@@ -70,7 +73,8 @@ struct Hash {
 
 // One pipeline rank, of those that no other outdoes.
 struct RankSum {
-  Time work{0};  // of one micro-batch through all its chunks
+  Time work{0};   // of one micro-batch through all its chunks, on the compute stream
+  Time other{0};  // on the host, or in messages beside compute: at least as long lasts the step
   Time ramp{0};
   std::int64_t parameters = 0;
   std::int64_t expert_parameters = 0;
@@ -115,6 +119,8 @@ struct Bound::State {
   std::vector<std::vector<int>> layers_before;  // [kind][i]: layers of that kind among the first i
   bool adds_in_products = false;  // weight gradients: how they are shared changes no kernel
   bool low_precision = false;     // weights are cast once a step: their share depends on its passes
+  // Whether rank 0's groups of tensor, context and expert ranks change with these sizes.
+  bool groups_by_data = false, groups_by_pipeline = false;
 
   std::vector<job::Recompute> recomputes;
   std::unordered_map<UnitKey, std::uint32_t, Hash> unit_ids;

@@ -16,6 +16,29 @@ class Groups {
          const std::function<void(Role, const std::vector<int>&)>& visit)
       : plan_(plan), grid_(plan.grid), visit_(visit) {}
 
+  void first() {
+    const int t = grid_.tensor;
+    const int c = grid_.context;
+    group(kTensor, t, [&](int i) { return rank(i, 0, 0, 0); });
+    if (plan_.job.parallelism.tensor_kind != job::TensorKind::one_d && plan_.shard.tensor > 1) {
+      const int side = plan_.shard.tensor;
+      const int depth = t / (side * side);
+      group(kTensorRow, side, [&](int i) { return rank(i, 0, 0, 0); });
+      group(kTensorColumn, side, [&](int i) { return rank(i * side, 0, 0, 0); });
+      group(kTensorDepth, depth, [&](int i) { return rank(i * side * side, 0, 0, 0); });
+    }
+    group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
+    group(kContextInner, context_inner(plan_), [&](int i) { return rank(0, i, 0, 0); });
+    if (plan_.job.model.moe) {
+      const int et = plan_.shard.expert_tensor;
+      const int ep = plan_.shard.expert;
+      const std::vector<int> near = nearest(0, et * ep);
+      group(kExpert, ep, [&](int j) { return near[et * j]; });
+      group(kExpertTensor, et, [&](int i) { return near[i]; });
+      group(kTensorExpert, et * ep, [&](int i) { return near[i]; });
+    }
+  }
+
   void all() {
     for (int p = 0; p < grid_.pipeline; ++p) {
       stage(p);
@@ -27,6 +50,17 @@ class Groups {
  private:
   int rank(int tensor, int context, int data, int pipeline) const {
     return cluster::rank_at(grid_, {tensor, context, data, pipeline});
+  }
+
+  // The first ranks of a stage, in ascending order.
+  std::vector<int> nearest(int stage, int count) const {
+    std::vector<int> out;
+    for (int r = 0; static_cast<int>(out.size()) < count; ++r) {
+      if (cluster::coordinates(grid_, r).pipeline == stage) {
+        out.push_back(r);
+      }
+    }
+    return out;
   }
 
   template <class Member>
@@ -222,6 +256,11 @@ class Groups {
 void each_group(const strategy::Plan& plan,
                 const std::function<void(Role, const std::vector<int>&)>& visit) {
   Groups(plan, visit).all();
+}
+
+void each_first_group(const strategy::Plan& plan,
+                      const std::function<void(Role, const std::vector<int>&)>& visit) {
+  Groups(plan, visit).first();
 }
 
 int context_inner(const strategy::Plan& plan) {

@@ -14,6 +14,11 @@ namespace stepcast::lower {
 void each_group(const strategy::Plan& plan,
                 const std::function<void(Role, const std::vector<int>&)>& visit);
 
+// Those of them that hold rank 0 and that a unit's passes use (tensor, context, experts), without
+// going through all ranks.
+void each_first_group(const strategy::Plan& plan,
+                      const std::function<void(Role, const std::vector<int>&)>& visit);
+
 // The rank that follows `rank` round its context or tensor ring; itself where there is none.
 // Hierarchical context parallelism runs its rings over the ranks at the same place of each inner
 // group.

@@ -1,15 +1,14 @@
 // One unit alone on one rank, as closed forms add it up.
 #include <algorithm>
 #include <map>
-#include <numeric>
 
 #include "passes.h"
 #include "passes_loss.h"
 #include "stepcast/lower/lower.h"
+#include "unit_clock.h"
 
 namespace stepcast::lower {
 
-using cluster::GroupShape;
 using cluster::Topology;
 
 const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
@@ -57,52 +56,32 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
   using Kind = job::Recompute::Kind;
   const Kind kind = plan.job.memory.recompute.kind;
-  std::vector<int> ranks(plan.grid.tensor);
-  std::iota(ranks.begin(), ranks.end(), 0);
-  const GroupShape shape = topology.shape(ranks);
-  std::map<cost::CurveId, Time> curves;
-  std::int64_t kernels = 0;
+  Spent spent;
+  std::int64_t host = 0;
+  const FirstRank messages(plan, topology, prices, book);
+  const UnitClock clock(plan, *context.kernels, messages);
+  // Whichever of host and device was free long before: neither can be behind both at once.
   auto time = [&](const std::vector<Item>& items) {
-    std::int64_t now = 0;     // compute stream
-    std::int64_t beside = 0;  // tensor stream
-    for (const Item& item : items) {
-      if (item.kind == Item::Kind::kernel) {
-        now += item.duration;
-        kernels += item.duration;
-        curves[item.curve] += Time(item.duration);
-      } else if (item.kind == Item::Kind::join) {
-        now = std::max(now, beside);
-      } else if (item.role == kTensor &&
-                 (item.kind == Item::Kind::collective || item.kind == Item::Kind::async)) {
-        // Other parallelism's messages and the host's waits are left out: a bound may.
-        const auto& entry = book.entries(kTensor)[item.price];
-        const auto price = entry.price(*prices.collectives, shape);
-        const std::int64_t duration = price.latency.count() + price.fluid.count();
-        curves[price.latency_curve] += price.latency;
-        curves[price.curve] += price.fluid;
-        if (item.kind == Item::Kind::collective) {
-          now += duration;
-        } else {
-          beside = std::max(beside, now) + duration;
-        }
-      }
-    }
-    return Time(std::max(now, beside));
+    Spent unused;
+    host += std::max<std::int64_t>(0, clock.run(items, {kLongAgo, 0}, unused).host);
+    return Time(std::max<std::int64_t>(0, clock.run(items, {0, kLongAgo}, spent).compute));
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
     const Redone redone = layer ? redone_of(plan.job, graph) : Redone();
     // Micro-batches that keep all redo nothing: a bound's time counts them as if all did.
     const bool redoes = plan.job.memory.whole_micro_batches == 0;
     const Passes passes = build_passes(graph, context, redoes ? redone : Redone());
-    curves.clear();
-    kernels = 0;
+    spent = {};
+    host = 0;
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
     if (layer && redoes && kind == Kind::full) {
       out.backward += time(passes.recompute);
     }
-    out.kernels = Time(kernels);
+    out.kernels = Time(spent.kernels);
+    out.host = Time(host);
+    out.expert = Time(spent.moved[kExpert]);
     for (const Item& item : passes.weight_grad) {
       out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
     }
@@ -110,7 +89,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     out.expert_parameters = passes.expert_parameters;
     out.kept = redoes ? passes.saved : build_passes(graph, context, redone).saved;
     out.input = passes.input;
-    out.curves = curves;
+    out.curves = std::move(spent.curves);
     return out;
   };
   const auto& model = plan.job.model;

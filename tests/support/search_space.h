@@ -64,12 +64,13 @@ inline DrawnSpace draw_space(std::mt19937& random) {
   const auto one_of = [&](const std::vector<std::string>& texts) {
     return texts[pick(texts.size())];
   };
-  const bool experts = pick(3) == 0;
+  const bool experts = pick(5) < 2;
   const bool fsdp = pick(5) == 0;
   const std::string model =
       experts ? "{layers: 4, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: "
                 "8000, gated_mlp: true, norm: rms, positions: rotary, moe: {experts: 8, topk: 2, "
-                "ffn: 1024}}"
+                "ffn: 1024" +
+                    one_of({"", "", ", shared_experts: 1"}) + "}}"
               : "{layers: 8, hidden: 1024, heads: 16, kv_heads: 8, head_dim: 64, ffn: 4096, vocab: "
                 "16000, gated_mlp: true, norm: rms, positions: rotary}";
   DrawnSpace out;
@@ -84,9 +85,10 @@ inline DrawnSpace draw_space(std::mt19937& random) {
       "pipeline: [1, 2, 4]",
       "virtual_pipeline: [1, 2]",
       "context: [1, 2]",
+      "context: [1, 2, 4]",
       "micro_batch: [1, 2, 4]",
       "sequence_parallel: [false, true]",
-      fsdp ? "sharding: [zero2, zero3]" : "sharding: [none, zero1, zero2]",
+      fsdp ? "sharding: [zero2, zero3]" : "sharding: [none, zero1, zero2, zero3]",
       "recompute: [none, selective, full]",
       "recompute: [{every: 2}, {uniform: 2}, {block: 1}]",
       "recompute: [{modules: [core_attn, mlp]}, full]",
@@ -97,21 +99,24 @@ inline DrawnSpace draw_space(std::mt19937& random) {
       "parallelism.overlap.grad_reduce: [false, true]",
       "parallelism.overlap.pipeline: [false, true]",
       "parallelism.overlap.tensor: [none, ring]",
-      "parallelism.context_kind: [p2p, all_gather, a2a]",
+      "parallelism.context_kind: [p2p, all_gather, a2a, hierarchical]",
       "layers_per_stage: [[1, 3], [3, 1], [2, 2], [3, 5]]",
       "kernels.compile: [false, true]"};
-  if (experts) {
-    for (const char* more : {"expert: [1, 2, 4]", "expert: [2, 8]", "expert_tensor: [1, 2]",
-                             "dispatcher: [alltoall, "
-                             "allgather]",
-                             "parallelism.overlap.expert: [false, true]"}) {
-      dimensions.emplace_back(more);
-    }
-  }
+  const std::vector<std::string> of_experts = {
+      "expert: [1, 2, 4]",
+      "expert: [2, 8]",
+      "expert_tensor: [1, 2]",
+      "expert_tensor: [1, 4]",
+      "dispatcher: [alltoall, allgather]",
+      "dispatcher: [deepep, hybridep]",
+      "moe.capacity_factor: [1.25]",
+      "parallelism.overlap.expert: [false, true]"};
   const std::size_t wanted = 3 + pick(3);
   std::vector<std::string> keys;
   while (keys.size() < wanted) {
-    const std::string& d = dimensions[pick(dimensions.size())];
+    // Of a mixture of experts half the dimensions are about them.
+    const auto& from = experts && pick(2) == 0 ? of_experts : dimensions;
+    const std::string& d = from[pick(from.size())];
     const std::string key = d.substr(0, d.find(':'));
     if (std::find(keys.begin(), keys.end(), key) == keys.end()) {
       keys.push_back(key);

@@ -58,9 +58,11 @@ double recomputed_flops(const strategy::Plan& plan);
 // One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
 // closed forms add up.
 struct UnitTime {
-  Time forward{0};                       // kernels and tensor collectives
+  Time forward{0};                       // kernels and the messages that they wait for
   Time backward{0};                      // with recomputation
-  Time kernels{0};                       // of both, without collectives
+  Time kernels{0};                       // of both, without messages
+  Time host{0};                          // of both: launches, work, waits for kernels that it launched itself
+  Time expert{0};                        // of both: messages between experts' ranks, waited for or not
   Time weight_grad{0};                   // of `backward`, kernels of the weight gradient
   std::int64_t parameters = 0;           // elements on this rank, experts apart
   std::int64_t expert_parameters = 0;    // of experts that not every data-parallel rank holds
@@ -73,7 +75,7 @@ struct UnitTimes {
   std::vector<std::pair<model::LayerKind, UnitTime>> layers;  // each kind of the model once
   const UnitTime& layer(const model::LayerKind& kind) const;
 };
-// Reads plan.job, shard, style, grid.tensor, data_comm and micro_batches only.
+// Messages are those of rank 0. Reads plan.job, shard, style, grid, data_comm and micro_batches only.
 UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                      const job::Device& device);
 
