@@ -75,17 +75,10 @@ Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lowe
   const bool stages_first = order.find("pp") < order.find("dp");
   state_->groups_by_data = !near;
   state_->groups_by_pipeline = !near || (base.model.moe && stages_first);
-  // As lower::unit_times lists kinds.
   const auto kinds = model::layer_kinds(base.model);
-  const int layers = model::layer_count(base.model);
-  state_->layers_before.assign(kinds.size(), std::vector<int>(layers + 1, 0));
-  for (int layer = 0; layer < layers; ++layer) {
-    const model::LayerKind kind = model::layer_kind(base.model, layer);
-    const auto at = std::find(kinds.begin(), kinds.end(), kind) - kinds.begin();
-    ++state_->layers_before[at][layer + 1];
-  }
-  for (auto& before : state_->layers_before) {
-    std::partial_sum(before.begin(), before.end(), before.begin());
+  for (int layer = 0; layer < model::layer_count(base.model); ++layer) {
+    const auto at = std::find(kinds.begin(), kinds.end(), model::layer_kind(base.model, layer));
+    state_->kind_of.push_back(static_cast<int>(at - kinds.begin()));
   }
 }
 Bound::~Bound() = default;
@@ -106,6 +99,8 @@ Candidate candidate_of(const strategy::Plan& plan) {
   out.expert_tensor = plan.shard.expert_tensor;
   out.tensor_overlap = par.overlap.tensor;
   out.grad_reduce = par.overlap.grad_reduce;
+  out.param_gather = par.overlap.param_gather;
+  out.pipeline_overlap = par.overlap.pipeline;
   return out;
 }
 
@@ -118,9 +113,8 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
       job.model.heads % c.tensor != 0 || (!job.model.mla && job.model.kv_heads % c.tensor != 0)) {
     return nullptr;
   }
-  if (job.model.moe && c.tensor * c.context * c.data %
-                               (job.parallelism.expert * s.expert_tensor(c)) !=
-                           0) {
+  if (job.model.moe &&
+      c.tensor * c.context * c.data % (job.parallelism.expert * s.expert_tensor(c)) != 0) {
     return nullptr;
   }
   const std::uint32_t place = s.placed_id(c);
@@ -129,7 +123,7 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   }
   const std::int64_t micro_batches = job.workload.global_batch / per_step;
   const std::uint32_t units = s.units_id(c, micro_batches);
-  const Sums& sums = s.sums_of(units, place, c.recompute.kind);
+  const Sums& sums = s.sums_of(units, place, c.recompute);
 
   const int ranks = c.data * c.context;
   const strategy::DataComm comm = comm_of(c);

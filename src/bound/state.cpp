@@ -28,6 +28,11 @@ void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
     a.kernels = std::min(a.kernels, b.kernels);
     a.host = std::min(a.host, b.host);
     a.expert = std::min(a.expert, b.expert);
+    a.weight_grad = std::min(a.weight_grad, b.weight_grad);
+    a.again = std::min(a.again, b.again);
+    a.again_kernels = std::min(a.again_kernels, b.again_kernels);
+    a.again_host = std::min(a.again_host, b.again_host);
+    a.again_expert = std::min(a.again_expert, b.again_expert);
   };
   least(mine.embedding, theirs.embedding);
   least(mine.head, theirs.head);
@@ -103,7 +108,7 @@ lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micr
   plan.job.parallelism.overlap.tensor = c.tensor_overlap;
   plan.job.parallelism.sharding = c.sharding;
   plan.data_comm = unit_comm(c.sharding);
-  plan.grid = {c.tensor, c.context, c.data, c.pipeline, base.parallelism.expert,
+  plan.grid = {c.tensor,          c.context, c.data, c.pipeline, base.parallelism.expert,
                base.cluster.order};
   plan.job.parallelism.pipeline = c.pipeline;
   plan.micro_batches = static_cast<int>(micro_batches);
@@ -152,18 +157,85 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   return at->second;
 }
 
-Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
-                          job::Recompute::Kind kind) const {
+// As lower/recompute.cpp marks units: how layer `n` of a chunk, `layer` of the model, runs again.
+namespace {
+bool again(const job::Recompute& recompute, int n, int layer) {
   using Kind = job::Recompute::Kind;
-  const auto kept = [&](const lower::UnitTime& unit) {
-    return kind == Kind::none || kind == Kind::selective ? unit.kept
-           : kind == Kind::full                          ? unit.input
-                                                         : 0;
+  const int every = std::max(1, recompute.layers);
+  switch (recompute.kind) {
+    case Kind::full:
+    case Kind::uniform:
+      return true;
+    case Kind::every:
+      return layer % every == 0;
+    case Kind::block:
+      return n < recompute.layers;
+    default:
+      return false;
+  }
+}
+
+// Bytes that stay of a layer between its passes, at least.
+std::int64_t kept_of(const lower::UnitTime& unit, const job::Recompute& recompute, int n,
+                     bool again) {
+  using Kind = job::Recompute::Kind;
+  switch (recompute.kind) {
+    case Kind::none:
+    case Kind::selective:
+      return unit.kept;
+    case Kind::full:
+    case Kind::every:
+    case Kind::block:
+      return again ? unit.input : unit.kept;
+    case Kind::uniform:
+      return n % std::max(1, recompute.layers) == 0 ? unit.input : 0;
+    default:
+      return 0;
+  }
+}
+}  // namespace
+
+ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
+                                   const strategy::Chunk& chunk,
+                                   const job::Recompute& recompute) const {
+  ChunkCost out;
+  const auto add = [&](const lower::UnitTime& unit, bool redone) {
+    // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
+    if (p.pairs) {
+      out.forward += unit.kernels + (redone ? unit.again_kernels : Time(0));
+    } else {
+      out.forward += unit.forward;
+      out.backward += unit.backward + (redone ? unit.again : Time(0));
+      out.weight_grad += unit.weight_grad;
+    }
+    out.host += unit.host + (redone ? unit.again_host : Time(0));
+    out.expert += unit.expert + (redone ? unit.again_expert : Time(0));
+    out.parameters += unit.parameters;
+    out.expert_parameters += unit.expert_parameters;
   };
-  // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
-  const auto both = [&](const lower::UnitTime& unit) {
-    return p.pairs ? unit.kernels : unit.forward + unit.backward;
-  };
+  const bool redoes = base.memory.whole_micro_batches == 0;
+  for (int n = 0; n < chunk.layers; ++n) {
+    const int layer = chunk.first_layer + n;
+    const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
+    const bool redone = again(recompute, n, layer);
+    add(unit, redone && redoes);
+    out.kept += kept_of(unit, recompute, n, redone);
+  }
+  out.layer_parameters = out.parameters;
+  if (chunk.embedding && !p.splits_vocabulary) {
+    add(u.embedding, false);
+  }
+  if (chunk.head && !p.splits_vocabulary) {
+    add(u.head, false);
+    const bool one_table = base.model.tied_embeddings && p.stages.size() == 1;
+    out.parameters -= one_table ? u.head.parameters : 0;
+  }
+  return out;
+}
+
+Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
+                          const job::Recompute& recompute) const {
+  // A micro-batch runs through one of a bidirectional pipeline's two copies.
   const auto copies = [&](Time pass) { return p.bidirectional ? pass / 2 : pass; };
   Sums out;
   out.chunks = p.chunks;
@@ -176,37 +248,19 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
     sum.rank = rank;
     sum.ramp = ramp;
     sum.least_chunk = std::numeric_limits<std::int64_t>::max();
-    Time first_chunk{0};
     Time host{0};
     Time expert{0};
     for (const strategy::Chunk& here : p.stages[rank]) {
-      Time pass{0};
-      std::int64_t chunk_kept = 0;
-      const auto add = [&](const lower::UnitTime& unit, int count) {
-        pass += count * both(unit);
-        host += count * unit.host;
-        expert += count * unit.expert;
-        sum.parameters += count * unit.parameters;
-        sum.expert_parameters += count * unit.expert_parameters;
-      };
-      for (std::size_t k = 0; k < u.layers.size(); ++k) {
-        const int count =
-            layers_before[k][here.first_layer + here.layers] - layers_before[k][here.first_layer];
-        add(u.layers[k].second, count);
-        chunk_kept += count * kept(u.layers[k].second);
-      }
-      if (here.embedding && !p.splits_vocabulary) {
-        add(u.embedding, 1);
-      }
-      if (here.head && !p.splits_vocabulary) {
-        add(u.head, 1);
-        sum.parameters -= base.model.tied_embeddings && pipeline == 1 ? u.head.parameters : 0;
-      }
-      // A micro-batch runs through one of a bidirectional pipeline's two copies.
+      const ChunkCost cost = chunk_cost(u, p, here, recompute);
+      const Time pass = cost.forward + cost.backward;
       sum.work += copies(pass);
-      sum.least_chunk = std::min(sum.least_chunk, chunk_kept);
+      host += cost.host;
+      expert += cost.expert;
+      sum.parameters += cost.parameters;
+      sum.expert_parameters += cost.expert_parameters;
+      sum.least_chunk = std::min(sum.least_chunk, cost.kept);
       if (&here == &p.stages[rank].front()) {
-        first_chunk = pass;
+        ramp += p.ramps ? pass : Time(0);
       }
     }
     sum.other = copies(std::max(host, expert));
@@ -214,7 +268,6 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
       // The logits stand on top of their own micro-batch's activations.
       sum.logits = u.head.kept;
     }
-    ramp += p.ramps ? first_chunk : Time(0);
     ranks.push_back(sum);
   }
   for (const RankSum& r : ranks) {
@@ -236,11 +289,11 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
 }
 
 const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
-                                  job::Recompute::Kind kind) {
+                                  const job::Recompute& recompute) {
   const auto key = static_cast<std::uint64_t>(unit) << 32 | place;
   const auto [at, fresh] = sums.try_emplace(key);
   if (fresh) {
-    at->second = add_up(units[unit], placed[place], kind);
+    at->second = add_up(units[unit], placed[place], recompute);
   }
   return at->second;
 }

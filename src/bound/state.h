@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "stepcast/bound/bound.h"
+#include "stepcast/lower/data_times.h"
 
 namespace stepcast::bound {
 
@@ -71,6 +72,17 @@ struct Hash {
   }
 };
 
+// One micro-batch through one chunk, and what that holds.
+struct ChunkCost {
+  Time forward{0},
+      backward{0};          // on the compute stream; paired passes: kernels alone, in `forward`
+  Time weight_grad{0};      // of `backward`
+  Time host{0}, expert{0};  // of both
+  std::int64_t parameters = 0, expert_parameters = 0;
+  std::int64_t layer_parameters = 0;  // of `parameters`, neither embedding's nor head's
+  std::int64_t kept = 0;              // bytes of activations
+};
+
 // One pipeline rank, of those that no other outdoes.
 struct RankSum {
   Time work{0};   // of one micro-batch through all its chunks, on the compute stream
@@ -115,8 +127,8 @@ struct Bound::State {
   job::Job base;
   cluster::Topology topology;
   lower::Prices prices;
-  std::vector<const job::Device*> devices;      // of the base and of its overrides
-  std::vector<std::vector<int>> layers_before;  // [kind][i]: layers of that kind among the first i
+  std::vector<const job::Device*> devices;  // of the base and of its overrides
+  std::vector<int> kind_of;                 // of a layer, as lower::unit_times lists kinds
   bool adds_in_products = false;  // weight gradients: how they are shared changes no kernel
   bool low_precision = false;     // weights are cast once a step: their share depends on its passes
   // Whether rank 0's groups of tensor, context and expert ranks change with these sizes.
@@ -129,6 +141,7 @@ struct Bound::State {
   std::deque<Placed> placed;
   std::unordered_map<std::uint64_t, Sums> sums;  // by units and placement
   std::unordered_map<GroupKey, Time, Hash> reductions;
+  lower::ShapeCache shapes;
   Layout layout;
 
   int expert_tensor(const Candidate& c) const {
@@ -137,14 +150,18 @@ struct Bound::State {
   std::uint32_t recompute_id(const job::Recompute& recompute);
   std::uint32_t placed_id(const Candidate& c);
   std::uint32_t units_id(const Candidate& c, std::int64_t micro_batches);
-  const Sums& sums_of(std::uint32_t units, std::uint32_t placed, job::Recompute::Kind kind);
+  const Sums& sums_of(std::uint32_t units, std::uint32_t placed, const job::Recompute& recompute);
   // All gradients in one collective: latency once, so never dearer than its buckets.
   Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
+
+  ChunkCost chunk_cost(const lower::UnitTimes& units, const Placed& placed,
+                       const strategy::Chunk& chunk, const job::Recompute& recompute) const;
 
  private:
   lower::UnitTimes price_units(const Candidate& c, std::int64_t micro_batches) const;
   Placed place(const Candidate& c) const;
-  Sums add_up(const lower::UnitTimes& units, const Placed& placed, job::Recompute::Kind kind) const;
+  Sums add_up(const lower::UnitTimes& units, const Placed& placed,
+              const job::Recompute& recompute) const;
 };
 
 }  // namespace stepcast::bound

@@ -17,6 +17,7 @@ void order_by_forecast_times(strategy::Plan& plan, const cluster::Topology& topo
     const lower::UnitTime& unit = units.layer(model::layer_kind(plan.job.model, layer));
     forward += unit.forward;
     backward += unit.backward;
+    backward += plan.job.memory.recompute.kind == job::Recompute::Kind::full ? unit.again : Time(0);
     weight += unit.weight_grad;
   }
   const double ranks = plan.grid.pipeline;

@@ -45,7 +45,7 @@ Role stream_role(Role role);
 
 // What a pass spent, whichever of it was waited for.
 struct Spent {
-  std::int64_t kernels = 0;                // on the compute stream
+  std::int64_t kernels = 0;                  // on the compute stream
   std::array<std::int64_t, kRoles> moved{};  // in collectives and messages, by stream_role
   std::map<cost::CurveId, Time> curves;
 };

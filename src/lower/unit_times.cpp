@@ -54,8 +54,6 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   Labels labels;
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
-  using Kind = job::Recompute::Kind;
-  const Kind kind = plan.job.memory.recompute.kind;
   Spent spent;
   std::int64_t host = 0;
   const FirstRank messages(plan, topology, prices, book);
@@ -76,12 +74,15 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
-    if (layer && redoes && kind == Kind::full) {
-      out.backward += time(passes.recompute);
-    }
     out.kernels = Time(spent.kernels);
     out.host = Time(host);
     out.expert = Time(spent.moved[kExpert]);
+    if (layer && redoes) {
+      out.again = time(passes.recompute);
+      out.again_kernels = Time(spent.kernels) - out.kernels;
+      out.again_host = Time(host) - out.host;
+      out.again_expert = Time(spent.moved[kExpert]) - out.expert;
+    }
     for (const Item& item : passes.weight_grad) {
       out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
     }

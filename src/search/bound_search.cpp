@@ -116,8 +116,7 @@ class FamilySearch {
     bound::Candidate c;
     const double capacity = family_.capacity;
     for (std::size_t n = 0; n < free_.size(); ++n) {
-      c.offload = &family_.inner.offload.values[free_[n].offload];
-      c.grad_reduce = free_[n].grad_reduce;
+      family_.inner.take(free_[n], c);
       const bound::Result least = bound_.evaluate(layout, c);
       const auto memory = static_cast<double>(least.memory.count());
       least_memory_ = std::min(least_memory_, memory);
@@ -154,9 +153,9 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   std::vector<Family> families;
   Refusals refusals;
   double least_memory = std::numeric_limits<double>::infinity();
-  const auto look = [&](Family&& family, bound::Bound& bound) {
+  const auto look = [&](Family&& family, forecast::Forecaster::Bounds&& bounds) {
     families.push_back(std::move(family));
-    FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bound,
+    FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bounds.of,
                      out.counts, least_memory, best);
     exhaustive ? one.exhaustive() : one.pruned();
   };

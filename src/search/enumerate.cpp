@@ -24,13 +24,25 @@ std::vector<std::string> Enumerated::overrides(const Item& item) const {
   return overrides_of(families[item.family], item.index);
 }
 
+Enumerated::Refined Enumerated::refine(const Item& item) {
+  const Family& family = families[item.family];
+  const std::vector<Free> free = family.inner.free();
+  bound::Candidate c =
+      family.inner.candidate(item.index / free.size(), static_cast<int>(family.gpus));
+  family.inner.take(free[item.index % free.size()], c);
+  bound::Refined found = bounds[item.family].of.refine(c);
+  return {std::max(item.bound, to_seconds(found.step) * family.rate), std::move(found.refused)};
+}
+
 Enumerated enumerate(const Request& request, const JobLoader& loader,
                      forecast::Forecaster& forecaster, double memory_limit) {
   Enumerated out;
   Refusals refusals;
-  const auto add = [&](Family&& made, bound::Bound& bound) {
+  const auto add = [&](Family&& made, forecast::Forecaster::Bounds&& bounds) {
     const auto number = static_cast<std::uint32_t>(out.families.size());
     out.families.push_back(std::move(made));
+    out.bounds.push_back(std::move(bounds));
+    bound::Bound& bound = out.bounds.back().of;
     const Family& family = out.families.back();
     out.capacity = std::max(out.capacity, family.capacity);
     const std::vector<Free> free = family.inner.free();
@@ -43,8 +55,7 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
                   }
                   bound::Candidate one = c;
                   for (std::size_t n = 0; n < free.size(); ++n) {
-                    one.offload = &family.inner.offload.values[free[n].offload];
-                    one.grad_reduce = free[n].grad_reduce;
+                    family.inner.take(free[n], one);
                     const bound::Result least = bound.evaluate(*layout, one);
                     const auto memory = static_cast<double>(least.memory.count());
                     out.least_memory = std::min(out.least_memory, memory);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -25,14 +26,21 @@ struct Item {
 
 struct Enumerated {
   std::vector<Family> families;
-  std::vector<Item> items;  // the least bound first
-  double capacity = 0;      // usable bytes of the largest GPU
+  std::vector<forecast::Forecaster::Bounds> bounds;  // of each family
+  std::vector<Item> items;                           // the least bound first
+  double capacity = 0;                               // usable bytes of the largest GPU
   // Nothing below it was dropped for want of room in the list.
   double complete_below = std::numeric_limits<double>::infinity();
   double least_memory = std::numeric_limits<double>::infinity();  // of all that divide
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;
   std::vector<std::string> overrides(const Item& item) const;
+  // With its schedule played (bound.h); as the item says where that tells no more.
+  struct Refined {
+    double bound = 0;
+    std::optional<Infeasible> refused;
+  };
+  Refined refine(const Item& item);
 };
 
 // Strategies beyond the GPU's memory are bounded as well, to say what more of it would bring.

@@ -25,8 +25,25 @@ const char* const kInnerKeys[] = {"parallelism.tensor",
                                   "parallelism.overlap.param_gather",
                                   "parallelism.overlap.pipeline"};
 
-bool is_inner(const std::string& key) {
-  return std::find(std::begin(kInnerKeys), std::end(kInnerKeys), key) != std::end(kInnerKeys);
+// Sizes that are stated with more ("{size: 2, kind: a2a}") or by rule ("auto") make families.
+bool is_size(const std::string& key) {
+  return key == "parallelism.tensor" || key == "parallelism.pipeline" ||
+         key == "parallelism.virtual_pipeline" || key == "parallelism.data" ||
+         key == "parallelism.context" || key == "parallelism.expert_tensor" ||
+         key == "workload.micro_batch";
+}
+
+bool is_inner(const Dimension& d) {
+  const auto number = [](const std::string& text) {
+    return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  };
+  return std::find(std::begin(kInnerKeys), std::end(kInnerKeys), d.key) != std::end(kInnerKeys) &&
+         (!is_size(d.key) || std::all_of(d.values.begin(), d.values.end(), number));
+}
+
+const Dimension* find_inner(const Space& space, const std::string& key) {
+  const Dimension* d = space.find(key);
+  return d != nullptr && is_inner(*d) ? d : nullptr;
 }
 
 using Texts = std::vector<std::string>;
@@ -43,7 +60,7 @@ std::vector<Texts> probes(const Space& space) {
   std::vector<Texts> out = {{}};
   for (const char* key : {"parallelism.pipeline", "parallelism.virtual_pipeline",
                           "parallelism.tensor", "workload.micro_batch", "parallelism.context"}) {
-    const Dimension* d = space.find(key);
+    const Dimension* d = find_inner(space, key);
     if (d == nullptr) {
       continue;
     }
@@ -84,7 +101,7 @@ class Reader {
   template <class T, class Get>
   Choices<T> choices(const char* key, const job::Job& base, const Get& get) {
     Choices<T> out{key, {}, {}};
-    if (const Dimension* d = space_.find(key)) {
+    if (const Dimension* d = find_inner(space_, key)) {
       for (const std::string& text : d->values) {
         if (const auto with = job({fmt::format("{}={}", key, text)})) {
           out.texts.push_back(text);
@@ -100,7 +117,7 @@ class Reader {
   template <class T>
   Choices<T> integers(const char* key, std::int64_t now) const {
     Choices<T> out{key, {}, {}};
-    if (const Dimension* d = space_.find(key)) {
+    if (const Dimension* d = find_inner(space_, key)) {
       for (const std::string& text : d->values) {
         out.texts.push_back(text);
         out.values.push_back(static_cast<T>(text::to_integer(
@@ -115,7 +132,7 @@ class Reader {
   // Experts are cut as the dense layers unless the job says otherwise: 0.
   int expert_tensor(const job::Job& base) {
     const job::Parallelism& p = base.parallelism;
-    const Dimension* d = space_.find("parallelism.tensor");
+    const Dimension* d = find_inner(space_, "parallelism.tensor");
     if (!base.model.moe || d == nullptr || p.expert_tensor != p.tensor) {
       return p.expert_tensor;
     }
@@ -176,13 +193,21 @@ std::vector<Free> Inner::free() const {
   std::vector<Free> out;
   for (std::size_t i = 0; i < offload.values.size(); ++i) {
     for (const char reduce : grad_reduce.values) {
-      for (std::size_t n = 0; n < param_gather.values.size() * pipeline_overlap.values.size();
-           ++n) {
-        out.push_back({i, reduce != 0});
+      for (const char gather : param_gather.values) {
+        for (const char stages : pipeline_overlap.values) {
+          out.push_back({i, reduce != 0, gather != 0, stages != 0});
+        }
       }
     }
   }
   return out;
+}
+
+void Inner::take(const Free& free, bound::Candidate& c) const {
+  c.offload = &offload.values[free.offload];
+  c.grad_reduce = free.grad_reduce;
+  c.param_gather = free.param_gather;
+  c.pipeline_overlap = free.pipeline_overlap;
 }
 
 std::int64_t Inner::layouts() const {
@@ -267,12 +292,12 @@ std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
 
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
                  result::SearchCounts& counts, Refusals& refusals,
-                 const std::function<void(Family&&, bound::Bound&)>& visit) {
+                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit) {
   const Space& space = request.space;
   std::vector<const Dimension*> outer;
   std::int64_t combinations = 1;
   for (const Dimension& d : space.dimensions) {
-    if (is_inner(d.key)) {
+    if (is_inner(d)) {
       combinations *= static_cast<std::int64_t>(d.values.size());
     } else {
       outer.push_back(&d);
@@ -306,7 +331,7 @@ void each_family(const Request& request, const JobLoader& loader, forecast::Fore
       family.capacity = static_cast<double>(b->capacity.count());
       counts.impossible += combinations - family.inner.layouts() *
                                               static_cast<std::int64_t>(family.inner.free().size());
-      visit(std::move(family), b->of);
+      visit(std::move(family), std::move(*b));
     } else {
       counts.impossible += combinations;
       refusals.add(std::get<Infeasible>(bounds), combinations);

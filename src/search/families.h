@@ -24,7 +24,7 @@ struct Choices {
 // What a Layout (bound.h) does not depend on, with all combinations of the dimensions behind it.
 struct Free {
   std::size_t offload = 0;  // of Inner::offload
-  bool grad_reduce = true;
+  bool grad_reduce = true, param_gather = false, pipeline_overlap = false;
 };
 
 struct Inner {
@@ -40,6 +40,7 @@ struct Inner {
   Choices<char> param_gather, pipeline_overlap;  // no bound knows them
 
   std::vector<Free> free() const;
+  void take(const Free& free, bound::Candidate& candidate) const;
   std::int64_t layouts() const;  // combinations of the rest
   // The combination that each_layout numbers so.
   bound::Candidate candidate(std::uint64_t layout, int ranks) const;
@@ -120,6 +121,6 @@ class Refusals {
 // inner dimensions that no job takes, are counted as impossible.
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
                  result::SearchCounts& counts, Refusals& refusals,
-                 const std::function<void(Family&&, bound::Bound&)>& visit);
+                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit);
 
 }  // namespace stepcast::search

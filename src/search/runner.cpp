@@ -30,6 +30,7 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
       workers_(request.world, threads_each(request), request.objective, loader, data),
       reported_(Clock::now()) {
   began_ = reported_;
+  refined_.bound.assign(all_.items.size(), -1);
 }
 
 double Runner::seconds() const {
@@ -50,6 +51,9 @@ std::string Runner::key(std::size_t i) const {
 Evaluation* Runner::lookup(std::size_t i) {
   if (const auto at = known_.find(i); at != known_.end()) {
     return &at->second;
+  }
+  if (const auto at = refined_.refused.find(i); at != refined_.refused.end()) {
+    return &(known_[i] = {at->second, {}, {}});
   }
   if (request_.store == nullptr) {
     return nullptr;
@@ -74,12 +78,13 @@ void Runner::order(std::size_t i, double limit, double memory) {
 // Keeps all workers busy with what is likely needed next.
 void Runner::look_ahead(double limit, double memory) {
   ahead_ = std::max(ahead_, next_ + 1);
-  for (; workers_.in_flight() < workers_.capacity() && ahead_ < all_.items.size() &&
-         all_.items[ahead_].bound < limit;
-       ++ahead_) {
-    if (all_.items[ahead_].memory <= memory) {
-      order(ahead_, limit, memory);
+  while (workers_.in_flight() < workers_.capacity()) {
+    const auto i = queue_->at(ahead_, limit);
+    if (!i || queue_->bound(*i) >= limit) {
+      return;
     }
+    order(*i, limit, memory);
+    ++ahead_;
   }
 }
 
@@ -136,17 +141,22 @@ const Strategy* Runner::best_within(double memory, double& left, const std::stri
   ahead_ = 0;
   left = all_.complete_below;
   double limit = std::numeric_limits<double>::infinity();
-  for (next_ = 0; next_ < all_.items.size() && all_.items[next_].bound < limit; ++next_) {
-    if (all_.items[next_].memory > memory) {
-      continue;
+  queue_ = std::make_unique<Queue>(all_, refined_, memory, [this] { return out_of_time(); });
+  for (next_ = 0;; ++next_) {
+    const auto i = queue_->at(next_, limit);
+    if (!i && !stopped_) {
+      break;
     }
-    const Evaluation* e = out_of_time() ? nullptr : need(next_, limit, memory);
+    if (i && queue_->bound(*i) >= limit) {
+      break;
+    }
+    const Evaluation* e = stopped_ || out_of_time() ? nullptr : need(*i, limit, memory);
     if (e == nullptr) {
-      left = std::min(left, all_.items[next_].bound);
+      left = std::min(left, queue_->least_behind(next_));
       break;
     }
     const bool near = !e->impossible && e->rule->objective < limit && e->least_peak() <= memory;
-    taken_[next_] = taken_[next_] || near;
+    taken_[*i] = taken_[*i] || near;
     if (near && e->exact->peak.value <= memory && e->exact->objective < limit) {
       best_ = &*e->exact;
       limit = best_->objective;
@@ -177,11 +187,10 @@ Progress Runner::progress() const {
     return p;
   }
   p.best = best_->objective;
-  const double bound = next_ < all_.items.size() ? all_.items[next_].bound : p.best;
-  p.gap = std::max(0.0, 1 - bound / p.best);
+  p.gap = std::max(0.0, 1 - std::min(p.best, queue_->least_behind(next_)) / p.best);
   p.open = 0;
-  for (std::size_t i = next_; i < all_.items.size() && all_.items[i].bound < p.best; ++i) {
-    if (all_.items[i].memory <= memory_) {
+  for (std::size_t i = 0; i < all_.items.size() && all_.items[i].bound < p.best; ++i) {
+    if (all_.items[i].memory <= memory_ && refined_.bound[i] < p.best) {
       const auto at = known_.find(i);
       p.open += at == known_.end() || !at->second.enough(p.best, memory_) ? 1 : 0;
     }

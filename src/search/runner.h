@@ -9,10 +9,12 @@
 
 #include <chrono>
 #include <map>
+#include <memory>
 #include <set>
 #include <unordered_map>
 
 #include "enumerate.h"
+#include "queue.h"
 #include "stepcast/store/store.h"
 #include "workers.h"
 
@@ -58,6 +60,7 @@ class Runner {
   Clock::time_point start_, began_;  // of the search, of the first evaluation
   forecast::Forecaster forecaster_;
   Enumerated all_;
+  Refinements refined_;
   Workers workers_;
 
   std::unordered_map<std::size_t, Evaluation> known_;  // by place in the list
@@ -68,9 +71,10 @@ class Runner {
 
   // Of the scan that runs.
   std::string stage_;
+  std::unique_ptr<Queue> queue_;
   const result::Strategy* best_ = nullptr;
   double memory_ = 0;
-  std::size_t next_ = 0, ahead_ = 0;
+  std::size_t next_ = 0, ahead_ = 0;  // of the queue
   Clock::time_point reported_;
   std::int64_t computed_ = 0, reused_ = 0;
 };

@@ -95,22 +95,23 @@ inline DrawnSpace draw_space(std::mt19937& random) {
       "schedule: [gpipe, 1f1b]",
       "schedule: [1f1b, zb_h1, zb_v]",
       "cluster.order: [tp-cp-ep-dp-pp, tp-cp-ep-pp-dp]",
+      "cluster.order: [dp-ep-tp-cp-pp, pp-dp-ep-cp-tp]",
       "offload: [{optimizer: cpu}, {activations: cpu}, {}]",
       "parallelism.overlap.grad_reduce: [false, true]",
       "parallelism.overlap.pipeline: [false, true]",
       "parallelism.overlap.tensor: [none, ring]",
-      "parallelism.context_kind: [p2p, all_gather, a2a, hierarchical]",
+      "context: [{size: 2, kind: p2p}, {size: 2, kind: a2a}, 1]",
+      "context: [{size: 4, kind: hierarchical, inner: 2}, {size: 4, kind: all_gather}]",
       "layers_per_stage: [[1, 3], [3, 1], [2, 2], [3, 5]]",
       "kernels.compile: [false, true]"};
-  const std::vector<std::string> of_experts = {
-      "expert: [1, 2, 4]",
-      "expert: [2, 8]",
-      "expert_tensor: [1, 2]",
-      "expert_tensor: [1, 4]",
-      "dispatcher: [alltoall, allgather]",
-      "dispatcher: [deepep, hybridep]",
-      "moe.capacity_factor: [1.25]",
-      "parallelism.overlap.expert: [false, true]"};
+  const std::vector<std::string> of_experts = {"expert: [1, 2, 4]",
+                                               "expert: [2, 8]",
+                                               "expert_tensor: [1, 2]",
+                                               "expert_tensor: [1, 4]",
+                                               "dispatcher: [alltoall, allgather]",
+                                               "dispatcher: [deepep, hybridep]",
+                                               "moe.capacity_factor: [1.25]",
+                                               "parallelism.overlap.expert: [false, true]"};
   const std::size_t wanted = 3 + pick(3);
   std::vector<std::string> keys;
   while (keys.size() < wanted) {

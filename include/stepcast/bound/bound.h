@@ -12,6 +12,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <variant>
 
 #include "stepcast/base/diagnostics.h"
@@ -37,6 +38,9 @@ struct Candidate {
   // From here on: what a Layout does not depend on.
   const job::Offload* offload = nullptr;  // nullptr: the base job's
   bool grad_reduce = true;                // gradients travel beside compute
+  // What `refine` alone knows.
+  bool param_gather = false;
+  bool pipeline_overlap = false;
 };
 
 Candidate candidate_of(const strategy::Plan& plan);
@@ -45,6 +49,11 @@ struct Result {
   bool feasible = false;  // sizes divide; memory is not judged here
   Time step{0};
   Bytes memory{0};  // of allocated memory at its peak, on the fullest rank: states and activations in flight
+};
+
+struct Refined {
+  Time step{0};                       // never below Result::step
+  std::optional<Infeasible> refused;  // the plan cannot be made: no engine would run it
 };
 
 class Bound {
@@ -60,6 +69,9 @@ class Bound {
   struct Layout;
   const Layout* layout(const Candidate& candidate);
   Result evaluate(const Layout& layout, const Candidate& candidate) const;
+  // With the schedule played, messages between stages and data-parallel traffic in their places.
+  // For a candidate that `evaluate` finds feasible. COST some 100 us and 20 ns a slot.
+  Refined refine(const Candidate& candidate);
   // The least step of any candidate of that layout.
   static Time least(const Layout& layout);
 

@@ -1,0 +1,237 @@
+#include "play.h"
+
+#include <algorithm>
+
+namespace stepcast::bound {
+namespace {
+
+using schedule::Slot;
+using Kind = schedule::Pass;
+using Form = lower::StageMessages::Form;
+
+class Play {
+ public:
+  Play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,
+       const lower::StageMessages& messages, const lower::DataTimes& data)
+      : plan_(plan),
+        passes_(passes),
+        messages_(messages),
+        data_(data),
+        ranks_(static_cast<int>(plan.order.ranks.size())),
+        lanes_(plan.order.ranks.size()) {
+    const auto chunks = plan.stages.front().size();
+    stages_ = ranks_ * static_cast<int>(chunks);
+    where_.resize(static_cast<std::size_t>(stages_));
+    travels_ = data.told;
+    for (int r = 0; r < ranks_; ++r) {
+      for (std::size_t c = 0; c < chunks; ++c) {
+        where_[static_cast<std::size_t>(plan.stages[r][c].stage)] = r;
+        gathers_.push_back(data.gather(passes[r][c].layers, passes[r][c].expert_layers).count());
+        reduces_.push_back(
+            data.reduce(passes[r][c].parameters, passes[r][c].expert_parameters).count());
+      }
+      Lane& lane = lanes_[r];
+      lane.whole.assign(chunks, 0);
+      lane.backwards_left.assign(chunks, 0);
+      for (const Slot& s : plan.order.ranks[r]) {
+        lane.backwards_left[s.chunk] += s.pass == Kind::backward ? 1 : 0;
+        travels_ = travels_ && s.pass != Kind::input_grad;
+      }
+    }
+    for (int r = 0; travels_ && r < ranks_; ++r) {
+      begin(r);
+    }
+    for (auto& one : made_) {
+      one.assign(static_cast<std::size_t>(stages_) * plan.micro_batches, kNotYet);
+    }
+  }
+
+  Time run() {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (int r = 0; r < ranks_; ++r) {
+        while (lanes_[r].next < plan_.order.ranks[r].size() && step(r)) {
+          moved = true;
+        }
+      }
+    }
+    std::int64_t end = 0;
+    for (const Lane& lane : lanes_) {
+      end = std::max(end, std::max(lane.now + lane.sends, lane.wire) + lane.late);
+    }
+    return Time(end);
+  }
+
+ private:
+  static constexpr std::int64_t kNotYet = -1;
+
+  struct Lane {
+    std::size_t next = 0;
+    std::int64_t now = 0;                         // of the compute stream
+    std::int64_t sends = 0;                       // blocking: what the slot before it still sends
+    std::int64_t wire = 0;                        // of data-parallel traffic beside it
+    std::int64_t late = 0;                        // gradients that go when all is done
+    std::int64_t same[2] = {kNotYet, kNotYet};    // the end of the last slot of that direction
+    std::vector<char> whole;                      // by chunk: parameters are gathered
+    std::vector<int> backwards_left;              // by chunk
+  };
+
+  std::size_t chunk(int r, int c) const {
+    return static_cast<std::size_t>(r) * plan_.stages.front().size() + static_cast<std::size_t>(c);
+  }
+  std::int64_t& made(int stage, int micro_batch, bool forward) {
+    return made_[forward ? 0 : 1]
+                [static_cast<std::size_t>(stage) * plan_.micro_batches + micro_batch];
+  }
+
+  // Updated parameters come behind the optimizer of the step before, which waits for all ranks.
+  void begin(int r) {
+    Lane& lane = lanes_[r];
+    if (!data_.shards_states || plan_.order.ranks[r].empty()) {
+      return;
+    }
+    std::int64_t all = 0;
+    for (const Pass& of : passes_[r]) {
+      all += data_.gather(of.parameters, of.expert_parameters).count();
+    }
+    if (!data_.gather_beside) {
+      lane.now = all;
+      return;
+    }
+    const int c = plan_.order.ranks[r].front().chunk;
+    const Pass& first = passes_[r][c];
+    const std::int64_t elements = first.parameters + first.expert_parameters;
+    const std::int64_t piece = data_.first_piece(r, c, elements);
+    if (piece == elements) {
+      lane.now = data_.gather(first.parameters, first.expert_parameters).count();
+    } else if (first.expert_parameters == 0) {
+      lane.now = data_.gather(piece, 0).count();
+    }
+    lane.wire = data_.each_pass ? lane.now : all;
+  }
+
+  bool step(int r) {
+    Lane& lane = lanes_[r];
+    const auto& slots = plan_.order.ranks[r];
+    const Slot& slot = slots[lane.next];
+    const bool forward = slot.pass == Kind::forward;
+    const bool makes = slot.pass != Kind::weight_grad;
+    const int stage = plan_.stages[r][slot.chunk].stage;
+    const int before = stage + (forward ? -1 : 1);
+    const int behind = stage + (forward ? 1 : -1);
+    const bool receives = makes && before >= 0 && before < stages_;
+    const std::int64_t ready = receives ? made(before, slot.micro_batch, forward) : 0;
+    if (ready == kNotYet) {
+      return false;
+    }
+    const bool turns =
+        lane.next > 0 && (slots[lane.next - 1].pass == Kind::forward) != forward;
+    receive(r, receives ? where_[static_cast<std::size_t>(before)] : r, ready, forward, turns);
+    const Pass& of = passes_[r][slot.chunk];
+    const std::int64_t start = lane.now;
+    lane.now += slot.pass == Kind::forward       ? of.forward.count()
+                : slot.pass == Kind::weight_grad ? of.weight_grad.count()
+                : slot.pass == Kind::input_grad  ? (of.backward - of.weight_grad).count()
+                                                 : of.backward.count();
+    if (travels_) {
+      travel(r, slot, start);
+    }
+    if (makes) {
+      made(stage, slot.micro_batch, forward) = lane.now;
+      lane.same[forward ? 0 : 1] = lane.now;
+    }
+    const bool sends = makes && behind >= 0 && behind < stages_;
+    const int to = sends ? where_[static_cast<std::size_t>(behind)] : r;
+    lane.sends = messages_.form == Form::blocking ? hop(r, to, forward) : 0;
+    ++lane.next;
+    return true;
+  }
+
+  std::int64_t hop(int from, int to, bool forward) const {
+    const bool loop = plan_.order.placement == schedule::Placement::loop;
+    return from == to                        ? 0
+           : (loop ? forward : from < to)    ? messages_.forward[from].count()
+                                             : messages_.backward[to].count();
+  }
+
+  // As lower/pipeline.cpp posts messages.
+  void receive(int r, int from, std::int64_t ready, bool forward, bool turns) {
+    Lane& lane = lanes_[r];
+    const std::int64_t takes = hop(from, r, forward);
+    const bool comes = from != r;
+    const auto arrive = [&](std::int64_t posted) {
+      return comes ? std::max(posted, ready) + takes : std::max(posted, ready);
+    };
+    if (messages_.form == Form::blocking) {
+      const std::int64_t sent = lane.now + lane.sends;
+      lane.now = turns && messages_.batched ? std::max(sent, arrive(lane.now))
+                 : turns && r % 2 == 1      ? arrive(lane.now) + lane.sends
+                                            : arrive(sent);
+      return;
+    }
+    // The next receive of a direction is posted behind the slot before it.
+    const std::int64_t posted =
+        messages_.form == Form::overlapped && comes ? lane.same[forward ? 0 : 1] : kNotYet;
+    lane.now = std::max(lane.now, arrive(posted));
+  }
+
+  // What a pass gathers and reduces; it began at `start`.
+  void travel(int r, const Slot& slot, std::int64_t start) {
+    Lane& lane = lanes_[r];
+    const std::size_t at = chunk(r, slot.chunk);
+    const bool forward = slot.pass == Kind::forward;
+    if (data_.wraps) {
+      char& whole = lane.whole[slot.chunk];
+      if (!whole && data_.gather_beside) {
+        lane.wire += gathers_[at];
+        lane.now = std::max(lane.now, lane.wire);
+      } else if (!whole) {
+        lane.now += gathers_[at];
+      }
+      whole = forward ? !data_.drops_after_forward : !data_.drops_after_backward;
+    }
+    if (forward) {
+      return;
+    }
+    const bool last = --lane.backwards_left[slot.chunk] == 0;
+    if (!data_.each_pass && !last) {
+      return;
+    }
+    const bool as_it_goes =
+        data_.wraps ? data_.drops_after_backward : data_.bucketed(r, slot.chunk);
+    if (data_.reduce_beside) {
+      lane.wire = std::max(lane.wire, as_it_goes ? start : lane.now) + reduces_[at];
+    } else if (data_.wraps || data_.sends_as_it_goes) {
+      lane.now += reduces_[at];
+    } else {
+      lane.late += reduces_[at];
+    }
+  }
+
+  const strategy::Plan& plan_;
+  const std::vector<std::vector<Pass>>& passes_;
+  const lower::StageMessages& messages_;
+  const lower::DataTimes& data_;
+  int ranks_;
+  int stages_ = 0;
+  bool travels_ = false;
+  std::vector<int> where_;                        // rank of a stage
+  std::vector<std::int64_t> gathers_, reduces_;  // by rank and chunk
+  std::vector<Lane> lanes_;
+  std::vector<std::int64_t> made_[2];  // what a stage passes on, by micro-batch; forward, backward
+};
+
+}  // namespace
+
+bool can_play(const strategy::Plan& plan) {
+  return plan.order.placement != schedule::Placement::bidirectional && plan.order.barriers == 0 &&
+         !strategy::pairs_passes(plan.job) && !strategy::orders_by_times(plan) &&
+         !plan.job.system.optimizer_post_validation;
+}
+
+Time play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,
+          const lower::StageMessages& messages, const lower::DataTimes& data) {
+  return Play(plan, passes, messages, data).run();
+}
+
+}  // namespace stepcast::bound
