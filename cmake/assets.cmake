@@ -1,11 +1,15 @@
-# cmake -DOUT=assets.cpp -DFILES=a.css;b.js -P assets.cmake: the files as the strings of report::asset().
-set(text "// Generated from src/report/assets by cmake/assets.cmake.\n#include \"assets.h\"\n\n")
-string(APPEND text "#include <stdexcept>\n#include <string>\n\nnamespace stepcast::report {\n\n")
+# cmake -DOUT=assets.cpp -DFILES=a.css;b.js [-DROOM=serve] -P assets.cmake: the files as the strings of a room's asset(),
+# report's if none is named.
+if(NOT ROOM)
+  set(ROOM report)
+endif()
+set(text "// Generated from src/${ROOM}/assets by cmake/assets.cmake.\n#include \"assets.h\"\n\n")
+string(APPEND text "#include <stdexcept>\n#include <string>\n\nnamespace stepcast::${ROOM} {\n\n")
 string(APPEND text "std::string_view asset(std::string_view name) {\n")
 foreach(file IN LISTS FILES)
   get_filename_component(name "${file}" NAME)
   file(READ "${file}" content)
   string(APPEND text "  if (name == \"${name}\") {\n    return R\"asset(${content})asset\";\n  }\n")
 endforeach()
-string(APPEND text "  throw std::logic_error(\"no asset \" + std::string(name));\n}\n\n}  // namespace stepcast::report\n")
+string(APPEND text "  throw std::logic_error(\"no asset \" + std::string(name));\n}\n\n}  // namespace stepcast::${ROOM}\n")
 file(WRITE "${OUT}" "${text}")

@@ -11,6 +11,7 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "stepcast/config/config.h"
+#include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 
@@ -21,7 +22,7 @@ struct Options {
   JobOptions job;
   std::string systems = "all";
   std::string json;
-  std::string svg;
+  std::string svg, html;
 };
 
 std::vector<std::string> chosen_systems(const std::string& text) {
@@ -61,6 +62,7 @@ int run(const Options& given) {
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--svg", given.svg);
+  outputs.add("--html", given.html);
 
   forecast::Forecaster forecaster(text::data_directory());
   const result::Comparison comparison =
@@ -70,6 +72,7 @@ int run(const Options& given) {
       });
   outputs.give("--json", [&] { return report::json(comparison); });
   outputs.give("--svg", [&] { return report::svg(comparison); });
+  outputs.give("--html", [&] { return report::html(comparison); });
   outputs.finish("compare", [&] {
     return report::terminal(comparison, terminal_colour(), std::max(terminal_width(), 150));
   });
@@ -89,6 +92,8 @@ Run add_compare(CLI::App& app) {
   app.add_option("--json", given->json, "write the comparison as JSON (- is standard output)")
       ->type_name("FILE");
   app.add_option("--svg", given->svg, "draw step times as bars (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--html", given->html, "write the comparison as one self-contained page")
       ->type_name("FILE");
   app.footer(
       "What the job states stays; what a training system sets changes with it.\n"

@@ -37,6 +37,7 @@ constexpr Subcommand subcommands[] = {
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
+    {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
     {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
     {"export", "a job as a job file, or as a training system is launched with it", add_export},
     {"compare", "forecast one job under many training systems", add_compare},

@@ -14,10 +14,11 @@
 #include "command_line.h"
 #include "commands.h"
 #include "export.h"
-#include "output.h"
+#include "outputs.h"
 #include "search_algorithms.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"
+#include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/world.h"
 #include "stepcast/store/store.h"
@@ -37,7 +38,7 @@ struct Options {
   std::string store;
   bool bound_only = false;
   bool exhaustive = false;
-  std::string json;
+  std::string json, html;
   std::vector<std::string> exports;  // FORMAT=FILE
   AlgorithmOptions algorithms;
 };
@@ -158,10 +159,9 @@ int search_and_print(const Options& given, search::World& world, int threads,
       given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
   request.threads = threads;
   request.world = &world;
-  std::unique_ptr<OutputFile> file;
-  if (!given.json.empty() && given.json != "-") {
-    file = std::make_unique<OutputFile>("--json", given.json);
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--html", given.html);
   const std::vector<Export> exports = prepare_exports(given);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
@@ -186,25 +186,19 @@ int search_and_print(const Options& given, search::World& world, int threads,
     }
     AlgorithmOptions options = given.algorithms;
     options.fixed = given.overrides;
-    return compare_algorithms(options, request, base.job, loader, title, file.get(),
-                              given.json == "-");
+    return compare_algorithms(options, request, base.job, loader, title, outputs);
   }
   result::Search answer = given.bound_only
                               ? by_bounds(request, loader, given.exhaustive)
                               : search::search(request, loader, text::data_directory());
   answer.title = title;
-  const std::string json = given.json.empty() ? "" : report::json(answer);
-  if (file) {
-    file->write(json);
-  }
-  constexpr int kWidth = 100;
-  const bool piped = search::launched();
-  write_stdout("search", given.json == "-" ? json
-                                           : report::terminal(answer, !piped && terminal_colour(),
-                                                              piped ? kWidth : terminal_width()));
-  if (file) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(answer); });
+  outputs.give("--html", [&] { return report::html(answer); });
+  outputs.finish("search", [&] {
+    constexpr int kWidth = 100;
+    const bool piped = search::launched();
+    return report::terminal(answer, !piped && terminal_colour(), piped ? kWidth : terminal_width());
+  });
   if (answer.found && !exports.empty()) {
     write_exports(given, answer, exports);
   }
@@ -271,6 +265,8 @@ Run add_search(CLI::App& app) {
   app.add_flag("--exhaustive", given->exhaustive,
                "with --bound-only: evaluate every combination instead of pruning");
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--html", given->html, "write the answer as one self-contained page")
       ->type_name("FILE");
   app.add_option(
          "--algorithm", given->algorithms.names,

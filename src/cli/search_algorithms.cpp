@@ -5,6 +5,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 
@@ -34,7 +35,7 @@ search::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
 
 int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
                        const job::Job& base, const search::JobLoader& loader,
-                       const std::string& title, OutputFile* file, bool to_stdout) {
+                       const std::string& title, Outputs& outputs) {
   search::AlgorithmRequest asked;
   asked.names =
       given.names == std::vector<std::string>{"all"} ? search::algorithm_names() : given.names;
@@ -60,15 +61,10 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
   result::Algorithms answers =
       search::run_algorithms(request, asked, base, loader, text::data_directory());
   answers.title = title;
-  if (file != nullptr) {
-    file->write(report::json(answers));
-  }
-  write_stdout("search", to_stdout
-                             ? report::json(answers)
-                             : report::terminal(answers, terminal_colour(), terminal_width()));
-  if (file != nullptr) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(answers); });
+  outputs.give("--html", [&] { return report::html(answers); });
+  outputs.finish("search",
+                 [&] { return report::terminal(answers, terminal_colour(), terminal_width()); });
   const auto made = std::find_if(answers.answers.begin(), answers.answers.end(),
                                  [](const auto& a) { return !a.schedule.empty(); });
   if (order && made != answers.answers.end()) {

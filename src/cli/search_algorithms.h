@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/search/algorithms.h"
 
 namespace stepcast::cli {
@@ -17,9 +17,9 @@ struct AlgorithmOptions {
   std::vector<std::string> fixed;  // overrides that the user gave
 };
 
-// The exit status. `file`: what --json names, null where it is left out or "-" (`to_stdout`).
+// The exit status; what --json and --html name in `outputs` is filled and finished.
 int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
                        const job::Job& base, const search::JobLoader& loader,
-                       const std::string& title, OutputFile* file, bool to_stdout);
+                       const std::string& title, Outputs& outputs);
 
 }  // namespace stepcast::cli

@@ -1,0 +1,98 @@
+// simulate serve: the what-if as a page of this machine.
+#include "stepcast/serve/serve.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+
+#include "command_line.h"
+#include "commands.h"
+#include "job_options.h"
+#include "output.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  JobOptions job;
+  std::string address = "127.0.0.1";
+  std::string port = "8421";
+};
+
+// Answers until an interrupt or a request to end. A second one does not wait for forecasts that
+// run.
+void serve_until_signal(serve::Server& server, const sigset_t& signals) {
+  std::atomic<bool> over = false;
+  std::thread waiting([&] {
+    for (bool stopping = false;; stopping = true) {
+      int which = 0;
+      sigwait(&signals, &which);
+      if (over) {
+        return;
+      }
+      if (stopping) {
+        std::_Exit(128 + which);
+      }
+      server.stop();
+    }
+  });
+  server.run();
+  over = true;
+  pthread_kill(waiting.native_handle(), SIGTERM);
+  waiting.join();
+}
+
+int run(const Options& given) {
+  require_config(given.job);
+  serve::Options options;
+  options.config = given.job.config;
+  options.overrides = given.job.overrides;
+  options.data = text::data_directory();
+  options.address = given.address;
+  options.port = integer_option("--port", given.port, 0);
+  if (constexpr int kLast = 65535; options.port > kLast) {
+    throw option_fault("--port",
+                       fmt::format("'{}' is out of place; expected 0 to {}", given.port, kLast));
+  }
+  // Before any thread begins, so that all leave the signals to the one that waits for them.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  serve::Server server(options);
+  if (given.address != "127.0.0.1" && given.address != "::1" && given.address != "localhost") {
+    write_stderr(
+        fmt::format("simulate: whoever reaches {} may ask: there is no password\n", given.address));
+  }
+  write_stdout("serve", server.url() + "\n");
+  serve_until_signal(server, signals);
+  return done;
+}
+
+}  // namespace
+
+Run add_serve(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  add_job_options(app, given->job);
+  app.add_option("--address", given->address,
+                 "where to listen; other machines cannot reach this one")
+      ->type_name("ADDRESS")
+      ->capture_default_str();
+  app.add_option("--port", given->port, "0: any that is free")
+      ->type_name("N")
+      ->capture_default_str();
+  app.footer(
+      "Prints the address of the page; ends at an interrupt.\n"
+      "Examples:\n"
+      "  simulate serve --config llama70b\n"
+      "  simulate serve --config job.yaml --port 0");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,22 @@
+// A build without cpp-httplib: it says so when asked to serve.
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/serve/serve.h"
+
+namespace stepcast::serve {
+
+struct Server::State {};
+
+bool available() { return false; }
+
+Server::Server(const Options&) {
+  throw InputError(
+      Fault{{"serve", 0, 0},
+            "this build has no HTTP; expected one made where libcpp-httplib-dev is installed"});
+}
+Server::~Server() = default;
+int Server::port() const { return 0; }
+std::string Server::url() const { return ""; }
+void Server::run() {}
+void Server::stop() {}
+
+}  // namespace stepcast::serve

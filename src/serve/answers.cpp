@@ -1,0 +1,177 @@
+#include "answers.h"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <thread>
+
+#include "stepcast/config/config.h"
+#include "stepcast/report/report.h"
+#include "stepcast/search/advice.h"
+
+namespace stepcast::serve {
+namespace {
+
+constexpr std::size_t kRemembered = 256;  // answers, of some ten to a hundred kB each
+
+int at_once() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8); }
+
+// "--set parallelism.tensor=3" is of the key parallelism.tensor. Of a file its name is enough.
+std::string key_of(const Origin& where) {
+  constexpr std::string_view kSet = "--set ";
+  if (where.file.starts_with(kSet)) {
+    return where.file.substr(kSet.size(), where.file.find('=') - kSet.size());
+  }
+  return to_string(
+      Origin{std::filesystem::path(where.file).filename().string(), where.line, where.column});
+}
+
+Answer refused(int status, const std::vector<Fault>& faults) {
+  nlohmann::ordered_json list = nlohmann::ordered_json::array();
+  for (const Fault& fault : faults) {
+    list.push_back({{"key", key_of(fault.where)}, {"message", fault.message}});
+  }
+  using Json = nlohmann::ordered_json;
+  return {status,
+          Json{{"faults", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"};
+}
+
+}  // namespace
+
+Forecasters::Forecasters(const std::filesystem::path& data, int count) {
+  for (int i = 0; i < count; ++i) {
+    free_.push_back(std::make_unique<forecast::Forecaster>(data));
+  }
+}
+
+std::unique_ptr<forecast::Forecaster> Forecasters::take() {
+  std::unique_lock lock(mutex_);
+  free_again_.wait(lock, [&] { return !free_.empty(); });
+  auto one = std::move(free_.back());
+  free_.pop_back();
+  return one;
+}
+
+void Forecasters::give_back(std::unique_ptr<forecast::Forecaster> one) {
+  {
+    const std::lock_guard lock(mutex_);
+    free_.push_back(std::move(one));
+  }
+  free_again_.notify_one();
+}
+
+std::shared_ptr<const Answer> Remembered::find(const std::string& key) {
+  const std::lock_guard lock(mutex_);
+  const auto found = places_.find(key);
+  if (found == places_.end()) {
+    return nullptr;
+  }
+  entries_.splice(entries_.begin(), entries_, found->second);
+  return found->second->second;
+}
+
+void Remembered::keep(const std::string& key, std::shared_ptr<const Answer> answer) {
+  const std::lock_guard lock(mutex_);
+  if (places_.contains(key)) {
+    return;
+  }
+  entries_.emplace_front(key, std::move(answer));
+  places_[key] = entries_.begin();
+  if (entries_.size() > most_) {
+    places_.erase(entries_.back().first);
+    entries_.pop_back();
+  }
+}
+
+Answer refusal(int status, const std::string& key, const std::string& message) {
+  return refused(status, {Fault{{key, 0, 0}, message}});
+}
+
+Answers::Answers(const Options& options)
+    : config_(options.config),
+      overrides_(options.overrides),
+      folded_(options.data, at_once()),
+      bounds_(options.data, 1),
+      remembered_(kRemembered) {
+  const config::Loaded loaded = config::load(config_, overrides_);
+  const auto outcome = (*Forecasters::Loan(folded_)).forecast(loaded.job);
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    throw InputError(config::fault_of(loaded, *why));
+  }
+  auto report = std::get<result::Report>(outcome);
+  title_ = report.title;
+  report.job_json = config::to_json(loaded.job);
+  remembered_.keep(name_of({}, Asked::folded),
+                   std::make_shared<const Answer>(Answer{200, report::json(report)}));
+}
+
+std::string Answers::name_of(const Request& request, Asked asked) {
+  std::string name = std::to_string(static_cast<int>(asked));
+  for (const std::string& override : request.overrides) {
+    name += ' ' + std::to_string(override.size()) + ' ' + override;
+  }
+  return name;
+}
+
+std::vector<std::string> Answers::with(const std::vector<std::string>& more) const {
+  std::vector<std::string> all = overrides_;
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+Answer Answers::compute(const Request& request, Asked asked) {
+  const config::Loaded loaded = config::load(config_, with(request.overrides));
+  Forecasters::Loan forecaster(asked == Asked::bound ? bounds_ : folded_);
+  forecast::Options options;
+  options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
+  auto outcome = (*forecaster).forecast(loaded.job, options);
+  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
+    return refusal(422, why->key, why->reason);
+  }
+  auto& report = std::get<result::Report>(outcome);
+  report.job_json = config::to_json(loaded.job);
+  if (asked == Asked::advice && !report.fits) {
+    report.advice =
+        search::advise(*forecaster, loaded.job, report,
+                       [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
+                         std::vector<std::string> all = with(request.overrides);
+                         all.insert(all.end(), more.begin(), more.end());
+                         try {
+                           return config::load(config_, all).job;
+                         } catch (const InputError&) {
+                           return std::nullopt;
+                         }
+                       });
+    if (report.advice.empty()) {
+      report.notes.emplace_back(search::kNoAdvice);
+    }
+  }
+  return {200, report::json(report)};
+}
+
+Answer Answers::answer(const std::string& body, bool advice) {
+  const auto start = std::chrono::steady_clock::now();
+  try {
+    const Request request = read_request(body);
+    const Asked asked = advice ? Asked::advice : request.bound ? Asked::bound : Asked::folded;
+    const std::string key = name_of(request, asked);
+    if (const auto known = remembered_.find(key)) {
+      return *known;
+    }
+    Answer made = compute(request, asked);
+    remembered_.keep(key, std::make_shared<const Answer>(made));
+    made.milliseconds =
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+    return made;
+  } catch (const InputError& error) {
+    return refused(400, error.faults());
+  } catch (const std::overflow_error& error) {
+    return refusal(422, "job", error.what());
+  }
+}
+
+Answer Answers::forecast(const std::string& body) { return answer(body, false); }
+Answer Answers::advice(const std::string& body) { return answer(body, true); }
+
+}  // namespace stepcast::serve

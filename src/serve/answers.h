@@ -1,0 +1,92 @@
+// Requests answered: JSON in, JSON out. No HTTP here.
+#pragma once
+
+#include <condition_variable>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "request.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/serve/serve.h"
+
+namespace stepcast::serve {
+
+struct Answer {
+  int status = 200;
+  std::string json;
+  double milliseconds = 0;  // that it took now; 0: remembered
+};
+
+// Forecasters for as many requests as run at once. The one used last, whose caches are warm, goes
+// out first.
+class Forecasters {
+ public:
+  Forecasters(const std::filesystem::path& data, int count);
+  class Loan {
+   public:
+    explicit Loan(Forecasters& from) : from_(from), lent_(from.take()) {}
+    ~Loan() { from_.give_back(std::move(lent_)); }
+    Loan(const Loan&) = delete;
+    Loan& operator=(const Loan&) = delete;
+    forecast::Forecaster& operator*() { return *lent_; }
+
+   private:
+    Forecasters& from_;
+    std::unique_ptr<forecast::Forecaster> lent_;
+  };
+
+ private:
+  std::unique_ptr<forecast::Forecaster> take();
+  void give_back(std::unique_ptr<forecast::Forecaster> one);
+  std::mutex mutex_;
+  std::condition_variable free_again_;
+  std::vector<std::unique_ptr<forecast::Forecaster>> free_;
+};
+
+// The answers asked for last.
+class Remembered {
+ public:
+  explicit Remembered(std::size_t most) : most_(most) {}
+  std::shared_ptr<const Answer> find(const std::string& key);
+  void keep(const std::string& key, std::shared_ptr<const Answer> answer);
+
+ private:
+  using Entry = std::pair<std::string, std::shared_ptr<const Answer>>;
+  std::mutex mutex_;
+  std::size_t most_;
+  std::list<Entry> entries_;  // the last asked for first
+  std::unordered_map<std::string, std::list<Entry>::iterator> places_;
+};
+
+class Answers {
+ public:
+  // Forecasts the job itself, so that the first reader waits for nothing. Throws InputError.
+  explicit Answers(const Options& options);
+
+  Answer forecast(const std::string& body);
+  // What would make the job fit: the report with its advice.
+  Answer advice(const std::string& body);
+
+  const std::string& title() const { return title_; }
+
+ private:
+  enum class Asked { bound, folded, advice };
+  Answer answer(const std::string& body, bool advice);
+  Answer compute(const Request& request, Asked asked);
+  static std::string name_of(const Request& request, Asked asked);
+  std::vector<std::string> with(const std::vector<std::string>& more) const;
+
+  std::string config_, title_;
+  std::vector<std::string> overrides_;
+  Forecasters folded_, bounds_;
+  Remembered remembered_;
+};
+
+// A refusal as JSON.
+Answer refusal(int status, const std::string& key, const std::string& message);
+
+}  // namespace stepcast::serve

@@ -1,0 +1,503 @@
+// The what-if: controls to overrides, overrides to a forecast, a forecast to bars. What is asked lies in the address
+// behind '#', so that a page can be kept, sent and gone back to.
+"use strict";
+(function () {
+  const start = JSON.parse(document.getElementById("start").textContent);
+  const $ = (id) => document.getElementById(id);
+  const at = (value, path) => path.split(".").reduce((v, k) => (v == null ? v : v[k]), value);
+
+  // ---- controls. `value`: what a resolved job says of the key.
+  const whole = (key, label, more = {}) => ({ key, label, kind: "number", min: 1, value: (job) => at(job, key), ...more });
+  const choice = (key, label, options, more = {}) => ({ key, label, kind: "select", options, value: (job) => at(job, key), ...more });
+  const groups = [
+    ["Hardware", [
+      choice("cluster", "Cluster", start.clusters, { value: (job) => job.cluster.name, keeps: "cluster.nodes" }),
+      whole("cluster.nodes", "Nodes", { twice: true }),
+      choice("cluster.device", "Device", start.devices, { value: (job) => job.cluster.device.name }),
+      whole("cluster.fabric.oversubscription", "Oversubscr.", { step: "any" }),
+    ]],
+    ["Training", [
+      choice("model", "Model", start.models, { value: (job) => job.model.name }),
+      choice("system", "System", start.systems, { value: (job) => job.system.name }),
+      whole("workload.sequence_length", "Sequence", { twice: true }),
+      whole("workload.global_batch", "Global batch", { twice: true }),
+      whole("workload.micro_batch", "Micro-batch", { twice: true }),
+      choice("workload.precision", "Precision", ["bf16", "fp16", "fp8", "fp8_block", "mxfp8", "nvfp4", "tf32", "fp32"]),
+    ]],
+    ["Strategy", [
+      whole("parallelism.tensor", "Tensor", { twice: true }),
+      whole("parallelism.pipeline", "Pipeline", { twice: true }),
+      whole("parallelism.virtual_pipeline", "Virtual", {}),
+      whole("parallelism.context", "Context", { twice: true, value: (job) => at(job, "parallelism.context.size") ?? job.parallelism.context }),
+      whole("parallelism.expert", "Expert", { twice: true }),
+      choice("parallelism.sharding", "Sharding", ["none", "zero1", "zero2", "zero3"]),
+      choice("parallelism.schedule", "Schedule", ["auto", ...start.schedules], { value: (job) => at(job, "parallelism.schedule.name") ?? job.parallelism.schedule }),
+      choice("memory.recompute", "Recompute", ["none", "selective", "full"], { value: (job) => said(job.memory.recompute) }),
+      choice("memory.offload", "Offload", ["none", "{optimizer: cpu}", "{activations: cpu}"], { value: (job) => said(job.memory.offload) }),
+    ]],
+  ];
+  const controls = groups.flatMap(([, list]) => list);
+  // A value of the job as an override would state it.
+  function said(value) {
+    if (value === null || typeof value !== "object") return String(value);
+    if (Array.isArray(value)) return `[${value.map(said).join(", ")}]`;
+    return `{${Object.entries(value).map(([k, v]) => `${k}: ${said(v)}`).join(", ")}}`;
+  }
+
+  const asked = new Map();      // key -> value, of the controls
+  let others = [];              // overrides in the address that no control has
+  let pinned = { set: [], report: null };
+  let report = null;            // the last one shown
+  const list = () => [...controls.filter((c) => asked.has(c.key)).map((c) => `${c.key}=${asked.get(c.key)}`), ...others];
+
+  function build() {
+    const form = $("controls");
+    const actions = document.createElement("div");
+    actions.id = "actions";
+    for (const [id, text, does] of [["pin", "Pin as baseline", pin], ["unpin", "Baseline: the job as given", unpin], ["reset", "Reset all", resetAll]]) {
+      const button = Object.assign(document.createElement("button"), { type: "button", id, textContent: text });
+      button.addEventListener("click", does);
+      actions.append(button);
+    }
+    form.append(actions);
+    for (const [name, members] of groups) {
+      const set = document.createElement("fieldset");
+      set.append(Object.assign(document.createElement("legend"), { textContent: name }));
+      for (const control of members) set.append(row(control));
+      form.append(set);
+    }
+    form.addEventListener("submit", (event) => event.preventDefault());
+  }
+
+  function row(control) {
+    const line = document.createElement("div");
+    line.className = "control";
+    const id = "c-" + control.key.replaceAll(".", "-");
+    const label = Object.assign(document.createElement("label"), { htmlFor: id, textContent: control.label, title: control.key });
+    const entry = document.createElement("div");
+    entry.className = "entry";
+    const input = document.createElement(control.kind === "select" ? "select" : "input");
+    input.id = id;
+    if (control.kind === "select") {
+      for (const option of control.options) input.append(new Option(option, option));
+      input.addEventListener("change", () => ask(control, input.value));
+    } else {
+      Object.assign(input, { type: "number", min: control.min, step: control.step || 1, inputMode: "decimal" });
+      let wait = 0;
+      input.addEventListener("input", () => {
+        clearTimeout(wait);
+        wait = setTimeout(() => input.value !== "" && ask(control, input.value), 200);
+      });
+      input.addEventListener("change", () => {
+        clearTimeout(wait);
+        if (input.value !== "") ask(control, input.value);
+      });
+    }
+    entry.append(input);
+    if (control.twice) {
+      for (const [text, times, name] of [["÷2", 0.5, "Half of"], ["×2", 2, "Twice"]]) {
+        const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+        button.setAttribute("aria-label", `${name} ${control.label}`);
+        button.addEventListener("click", () => {
+          const next = Number(input.value) * times;
+          if (Number.isInteger(next) && next >= control.min) ask(control, String((input.value = next)));
+        });
+        entry.append(button);
+      }
+    }
+    const reset = Object.assign(document.createElement("button"), { type: "button", className: "reset", textContent: "↺" });
+    reset.setAttribute("aria-label", `${control.label} as given`);
+    reset.addEventListener("click", () => {
+      asked.delete(control.key);
+      update();
+      input.focus();
+    });
+    line.append(label, entry, reset);
+    Object.assign(control, { line, input });
+    return line;
+  }
+
+  // What the page shows of the job: the last that was possible, below what is asked.
+  function fill() {
+    for (const control of controls) {
+      const set = asked.has(control.key);
+      control.line.classList.toggle("set", set);
+      const value = set ? asked.get(control.key) : report ? String(control.value(report.job) ?? "") : "";
+      if (control.kind === "select" && ![...control.input.options].some((o) => o.value === value)) {
+        control.input.append(new Option(value, value));
+      }
+      if (document.activeElement !== control.input || control.input.value === "") control.input.value = value;
+    }
+  }
+
+  function ask(control, value) {
+    const given = start.job && String(control.value(start.job) ?? "");
+    if (value === given) asked.delete(control.key);
+    else asked.set(control.key, value);
+    if (control.keeps && asked.has(control.key) && report && !asked.has(control.keeps)) {
+      asked.set(control.keeps, String(at(report.job, control.keeps)));
+    }
+    update();
+  }
+  function resetAll() {
+    asked.clear();
+    others = [];
+    update();
+  }
+  function pin() {
+    pinned = { set: list(), report };
+    update();
+  }
+  function unpin() {
+    pinned = { set: [], report: start.report };
+    update();
+  }
+
+  // ---- the address
+  function remember() {
+    const words = new URLSearchParams();
+    for (const one of list()) words.append("set", one);
+    for (const one of pinned.set) words.append("pin", one);
+    const hash = words.toString();
+    history.replaceState(null, "", hash ? "#" + hash : location.pathname);
+  }
+  function recall() {
+    const words = new URLSearchParams(location.hash.slice(1));
+    asked.clear();
+    others = [];
+    for (const one of words.getAll("set")) {
+      const equals = one.indexOf("=");
+      const control = controls.find((c) => c.key === one.slice(0, equals));
+      if (control) asked.set(control.key, one.slice(equals + 1));
+      else others.push(one);
+    }
+    const set = words.getAll("pin");
+    pinned = { set, report: set.length ? null : start.report };
+  }
+
+  // ---- asking. One forecast runs at a time; what is asked meanwhile is asked when it is done, and only the last.
+  let turn = 0, answered = 0, running = false;
+  const kPatience = 80;  // milliseconds, after which a bound is shown first
+  async function post(path, body) {
+    const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+    const timing = /dur=([\d.]+)/.exec(response.headers.get("Server-Timing") || "");
+    return { status: response.status, body: await response.json(), took: timing ? Number(timing[1]) : 0 };
+  }
+
+  function update() {
+    const mine = ++turn;
+    remember();
+    fill();
+    command();
+    setTimeout(() => bound(mine), kPatience);
+    pump();
+  }
+  async function pump() {
+    if (running) return;
+    running = true;
+    try {
+      while (answered !== turn) {
+        const mine = turn, set = list();
+        const baseline = pinned;
+        if (!baseline.report) {
+          const answer = await post("/forecast", { set: baseline.set });
+          baseline.report = answer.status === 200 ? answer.body : start.report;
+        }
+        const answer = await post("/forecast", { set });
+        if (mine === turn) {
+          answered = mine;
+          show(answer, false);
+          if (answer.status === 200 && !answer.body.memory.fits) advise(mine, set);
+        }
+      }
+    } catch (error) {
+      answered = turn;
+      fail([{ key: "", message: "The server does not answer; is simulate serve still running?" }]);
+    } finally {
+      running = false;
+    }
+  }
+  async function bound(mine) {
+    if (mine !== turn || answered === turn) return;
+    $("results").classList.add("waiting");
+    try {
+      const answer = await post("/forecast", { set: list(), fidelity: "bound" });
+      if (mine === turn && answered !== turn && answer.status === 200) show(answer, true);
+    } catch {
+      // the forecast itself says so
+    }
+  }
+  async function advise(mine, set) {
+    $("advice").textContent = "Looking for what makes it fit …";
+    const answer = await post("/advice", { set });
+    if (mine !== turn || answer.status !== 200) return;
+    const box = $("advice");
+    box.textContent = "";
+    const found = answer.body.advice;
+    if (found.length === 0) {
+      box.textContent = answer.body.notes.at(-1) || "";
+      return;
+    }
+    box.append(Object.assign(document.createElement("h3"), { textContent: "What makes it fit, cheapest first" }));
+    const wide = Object.assign(document.createElement("div"), { className: "wide" });
+    const table = document.createElement("table");
+    head(table, [["change", "t"], ["peak"], ["step time"], ["", "t"]]);
+    const body = table.createTBody();
+    for (const one of found) {
+      const tr = body.insertRow();
+      cell(tr, one.change, "t");
+      cell(tr, gib(one.peak));
+      cell(tr, time(one.step_time));
+      const button = Object.assign(document.createElement("button"), { type: "button", textContent: "Try" });
+      button.addEventListener("click", () => {
+        for (const change of one.change.match(/[\w.]+=(\{.*?\}\}?|\S+)/g) || []) {
+          const equals = change.indexOf("=");
+          const key = change.slice(0, equals), value = change.slice(equals + 1);
+          if (controls.some((c) => c.key === key)) asked.set(key, value);
+          else others = [...others.filter((o) => !o.startsWith(key + "=")), change];
+        }
+        update();
+      });
+      cell(tr, "", "t").append(button);
+    }
+    wide.append(table);
+    box.append(wide);
+  }
+
+  // ---- showing
+  const digits = (value, n = 4) => (value === 0 ? "0" : Number(value.toPrecision(n)).toLocaleString("en-US", { maximumSignificantDigits: n }));
+  const time = (s) => (s >= 1 || s === 0 ? `${digits(s)} s` : s >= 1e-3 ? `${digits(s * 1e3)} ms` : `${digits(s * 1e6)} µs`);
+  const gib = (bytes) => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  const percent = (x, n = 1) => `${(100 * x).toFixed(n)} %`;
+  const kTime = [["compute", "compute"], ["recompute", "recompute"], ["slowdown", "slowdown"], ["exposed.tensor", "tensor"], ["exposed.pipeline", "pipeline"],
+    ["exposed.data", "data"], ["exposed.context", "context"], ["exposed.expert", "expert"], ["exposed.offload", "offload"], ["exposed.other", "other"],
+    ["optimizer", "optimizer"], ["host", "host"], ["stall", "stall"], ["bubble", "bubble"]];
+  const kMemory = [["parameters", "parameters"], ["gradients", "gradients"], ["optimizer", "optimizer"], ["activations", "activations"], ["communication", "communication"],
+    ["workspace", "workspace"], ["other", "other"], ["cached", "cached by the allocator"], ["outside", "outside the allocator"]];
+  const memoryOf = (stage) => ({ ...stage, cached: stage.peak.reserved - stage.peak.allocated, outside: stage.peak.process - stage.peak.reserved });
+  const mean = (stages, path) => stages.reduce((sum, s) => sum + at(s, path), 0) / Math.max(1, stages.length);
+
+  function head(table, columns) {
+    const tr = table.createTHead().insertRow();
+    for (const [name, kind] of columns) tr.append(Object.assign(document.createElement("th"), { scope: "col", textContent: name, className: kind || "" }));
+  }
+  function cell(tr, text, kind = "") {
+    const td = tr.insertCell();
+    td.textContent = text;
+    td.className = kind;
+    return td;
+  }
+  function bar(parts, total, rule) {
+    const make = (name, attributes) => {
+      const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+      for (const [k, v] of Object.entries(attributes)) node.setAttribute(k, v);
+      return node;
+    };
+    const svg = make("svg", { class: "bar", viewBox: "0 0 1000 10", preserveAspectRatio: "none", "aria-hidden": "true" });
+    let x = 0;
+    for (const [kind, value, hint] of parts) {
+      const width = (Math.max(0, value) / total) * 1000;
+      if (width >= 0.05) {
+        const rect = make("rect", { class: "k-" + kind, x: x.toFixed(1), width: Math.min(width, 1000 - x).toFixed(1), height: 10 });
+        const title = make("title", {});
+        title.textContent = hint;
+        rect.append(title);
+        svg.append(rect);
+      }
+      x += width;
+    }
+    if (rule !== undefined) svg.append(make("path", { class: "mark", d: `M${((rule / total) * 1000).toFixed(1)} 0V10` }));
+    return svg;
+  }
+  function addRow(box, name, svg, figure, kind = "") {
+    for (const [part, className] of [[name, "name"], [null, "drawn"], [figure, "figure"]]) {
+      const span = Object.assign(document.createElement("span"), { className: `${className} ${kind}` });
+      if (part === null) span.append(svg);
+      else span.textContent = part;
+      box.append(span);
+    }
+  }
+  function legend(box, kinds, prefix, shares) {
+    box.textContent = "";
+    const ul = Object.assign(document.createElement("ul"), { className: "legend" });
+    kinds.forEach(([path, name], i) => {
+      if (shares[i] <= 0) return;
+      const li = document.createElement("li");
+      li.innerHTML = `<svg viewBox="0 0 12 12" aria-hidden="true"><rect class="k-${prefix}${path.split(".").pop()}" width="12" height="12" rx="2"/></svg>`;
+      li.append(name + " ");
+      li.append(Object.assign(document.createElement("b"), { textContent: percent(shares[i]) }));
+      ul.append(li);
+    });
+    box.append(ul);
+  }
+
+  function fail(faults) {
+    const box = $("faults");
+    box.textContent = "";
+    for (const fault of faults) {
+      const p = document.createElement("p");
+      const control = controls.find((c) => c.key === fault.key);
+      if (control) {
+        control.input.setAttribute("aria-invalid", "true");
+        control.input.setAttribute("aria-describedby", "faults");
+      }
+      if (fault.key) p.append(Object.assign(document.createElement("b"), { textContent: control ? control.label : fault.key }), ": ");
+      p.append(fault.message);
+      box.append(p);
+    }
+    $("results").classList.remove("waiting");
+    $("results").classList.add("stale");
+    $("pulse").textContent = report ? "Not possible so; below is the last job that was." : "Not possible so.";
+  }
+
+  function show(answer, isBound) {
+    for (const control of controls) {
+      control.input.removeAttribute("aria-invalid");
+      control.input.removeAttribute("aria-describedby");
+    }
+    $("results").classList.remove("stale");
+    if (!isBound) $("advice").textContent = "";
+    if (answer.status !== 200) {
+      fail(answer.body.faults || [{ key: "", message: `The server answered ${answer.status}.` }]);
+      return;
+    }
+    $("faults").textContent = "";
+    const now = answer.body;
+    report = now;
+    fill();
+    $("results").classList.toggle("waiting", isBound);
+    tiles(now, isBound);
+    bars(now, isBound);
+    pulse(now, isBound, answer.took);
+    const notes = $("notes");
+    notes.textContent = "";
+    for (const note of now.notes) notes.append(Object.assign(document.createElement("li"), { textContent: note }));
+    document.documentElement.dataset.shown = `${now.engine.fidelity} ${turn}`;
+  }
+
+  function pulse(now, isBound, took) {
+    const box = $("pulse");
+    box.textContent = "";
+    const job = now.job, gpus = now.engine.ranks;
+    box.append(Object.assign(document.createElement("b"), { textContent: `${isBound ? "at least " : ""}${time(now.step_time.value)}` }));
+    box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${now.memory.fits ? "fits" : "does not fit"} · ${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
+    box.append(isBound ? " · lower bound, simulating …" : took ? ` · simulated in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms` : "");
+  }
+
+  const same = (now) => !pinned.report || JSON.stringify(pinned.report.job) === JSON.stringify(now.job);
+  // `better`: the sign of a good change; 0: neither.
+  function tiles(now, isBound) {
+    const base = same(now) ? null : pinned.report;
+    const box = $("tiles");
+    box.textContent = "";
+    const range = (e, f) => (isBound ? "bound" : `${f(e.low)} to ${f(e.high)}`);
+    const rate = (x) => digits(x), tera = (x) => `${digits(x / 1e12)}`;
+    const make = (name, figure, path, value, below, better, bad) => {
+      const tile = document.createElement("div");
+      tile.className = "tile" + (bad ? " bad" : "");
+      tile.dataset.figure = figure;
+      const exact = at(now, path), before = base && at(base, path);
+      tile.dataset.value = exact;
+      tile.append(Object.assign(document.createElement("dt"), { textContent: name }));
+      tile.append(Object.assign(document.createElement("dd"), { textContent: value }));
+      tile.append(Object.assign(document.createElement("dd"), { className: "range", textContent: below }));
+      if (before) {
+        const change = exact / before - 1;
+        const kind = Math.abs(change) < 5e-5 || !better ? "same" : change * better > 0 ? "better" : "worse";
+        const text = Math.abs(change) < 5e-5 ? "as the baseline" : `${change > 0 ? "+" : "−"}${Math.abs(100 * change).toFixed(1)} %`;
+        tile.append(Object.assign(document.createElement("dd"), { className: `range against ${kind}`, textContent: text }));
+      }
+      box.append(tile);
+    };
+    make("Step time", "step_time", "step_time.value", time(now.step_time.value), range(now.step_time, time), -1);
+    make("Tokens/s/GPU", "tokens_per_second_per_gpu", "tokens_per_second_per_gpu.value", rate(now.tokens_per_second_per_gpu.value), range(now.tokens_per_second_per_gpu, rate), 1);
+    make("Model TFLOP/s/GPU", "model_flops_per_gpu", "model_flops_per_gpu.value", tera(now.model_flops_per_gpu.value), range(now.model_flops_per_gpu, tera), 1);
+    make("MFU", "mfu", "mfu.value", percent(now.mfu.value), range(now.mfu, (x) => percent(x)), 1);
+    make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}${now.memory.fits ? "" : ": does not fit"}`, -1, !now.memory.fits);
+    make("Pipeline bubble", "bubble_fraction", "bubble_fraction", percent(now.bubble_fraction, 2), "of the step", -1);
+  }
+
+  function bars(now, isBound) {
+    const base = same(now) ? null : pinned.report;
+    const step = now.step_time.value;
+    const total = Math.max(step, base ? base.step_time.value : 0);
+    const box = $("breakdown");
+    box.textContent = "";
+    box.classList.toggle("many", now.breakdown.length > 12);
+    const parts = (of, whole) => kTime.map(([path, name]) => [path.split(".").pop(), of(path), `${name}: ${time(of(path))}, ${percent(of(path) / whole)}`]);
+    if (base) addRow(box, "baseline", bar(parts((p) => mean(base.breakdown, p), base.step_time.value), total), time(base.step_time.value), "pinned");
+    if (now.breakdown.length === 0) addRow(box, "step", bar([["compute", step, `at least ${time(step)}`]], total), `${isBound ? "at least " : ""}${time(step)}`);
+    for (const stage of now.breakdown) {
+      addRow(box, `stage ${stage.stage}`, bar(parts((p) => at(stage, p), step), total), time(step));
+    }
+    legend($("breakdown-legend"), kTime, "", kTime.map(([path]) => mean(now.breakdown, path) / step));
+
+    const stages = now.memory.stages.map(memoryOf), capacity = now.memory.capacity;
+    const most = Math.max(capacity, ...stages.map((s) => s.peak.process)) * 1.02;
+    const rows = $("memory-rows");
+    rows.textContent = "";
+    rows.classList.toggle("many", stages.length > 12);
+    for (const stage of stages) {
+      const drawn = kMemory.map(([key, name]) => ["m-" + key, stage[key], `${name}: ${gib(stage[key])}`]);
+      addRow(rows, `stage ${stage.stage}`, bar(drawn, most, capacity), gib(stage.peak.process));
+    }
+    const full = stages.reduce((a, b) => (b.peak.process > a.peak.process ? b : a), stages[0]);
+    legend($("memory-legend"), kMemory, "m-", kMemory.map(([key]) => (full ? full[key] / full.peak.process : 0)));
+    table(now, stages);
+  }
+
+  function table(now, stages) {
+    const box = $("table");
+    box.textContent = "";
+    const used = kTime.filter(([path]) => mean(now.breakdown, path) > 0);
+    head(box, [["stage"], ...used.map(([, name]) => [name + ", ms"]), ["peak, GiB"]]);
+    const body = box.createTBody();
+    now.breakdown.forEach((stage, i) => {
+      const tr = body.insertRow();
+      cell(tr, stage.stage);
+      for (const [path] of used) cell(tr, digits(at(stage, path) * 1e3)).dataset.value = at(stage, path);
+      cell(tr, stages[i] ? (stages[i].peak.process / 2 ** 30).toFixed(1) : "");
+    });
+  }
+
+  function command() {
+    const quote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+    const words = ["simulate", "--config", start.config];
+    for (const one of [...start.set, ...list()]) words.push("--set", one);
+    $("line").textContent = words.map(quote).join(" ");
+    $("copied").textContent = "";
+    $("pin").disabled = !report;
+    $("reset").disabled = list().length === 0;
+    $("unpin").hidden = pinned.set.length === 0;
+  }
+
+  $("copy").addEventListener("click", async () => {
+    try {
+      await navigator.clipboard.writeText($("line").textContent);
+      $("copied").textContent = "copied";
+    } catch {  // not allowed here: select it instead
+      getSelection().selectAllChildren($("line"));
+      $("copied").textContent = "selected: copy it with your keyboard";
+    }
+  });
+  addEventListener("hashchange", () => {
+    recall();
+    update();
+  });
+
+  async function begin() {
+    build();
+    try {
+      const answer = await post("/forecast", { set: [] });
+      start.report = answer.body;
+      start.job = answer.body.job;
+    } catch {
+      fail([{ key: "", message: "The server does not answer." }]);
+      return;
+    }
+    report = start.report;
+    recall();
+    update();
+  }
+  begin();
+})();

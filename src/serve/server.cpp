@@ -1,0 +1,150 @@
+// The answers over HTTP, by cpp-httplib: a thread a connection, no TLS.
+#include <fmt/format.h>
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "answers.h"
+#include "page.h"
+#include "request.h"
+#include "stepcast/serve/serve.h"
+
+namespace stepcast::serve {
+namespace {
+
+constexpr std::size_t kLargestBody = std::size_t{64} << 10;
+constexpr std::size_t kConnections = 16;
+constexpr int kIdleSeconds = 2;  // that a connection without requests is kept: stop() waits for it
+constexpr int kPatienceSeconds = 5;  // for the rest of a request, and for a reader of an answer
+
+void send(httplib::Response& response, const Answer& answer) {
+  response.status = answer.status;
+  response.set_header("Server-Timing", fmt::format("forecast;dur={:.1f}", answer.milliseconds));
+  response.set_content(answer.json, "application/json");
+}
+
+// Nothing, or why a request is not for us to answer.
+std::string stranger(const httplib::Request& request, const std::string& address) {
+  const std::string host = request.get_header_value("Host");
+  if (request.get_header_value_count("Host") != 1 || !is_our_host(host, address)) {
+    return fmt::format("the Host header names '{}'; expected this address in figures or localhost",
+                       host);
+  }
+  if (request.has_header("Origin") && request.get_header_value("Origin") != "http://" + host) {
+    return "asked by a page of another site; expected one of this server";
+  }
+  return "";
+}
+
+}  // namespace
+
+bool available() { return true; }
+
+struct Server::State {
+  explicit State(const Options& o) : options(o), answers(o), page(page_text(o, answers.title())) {}
+  Options options;
+  Answers answers;
+  std::string page;
+  httplib::Server http;
+  int port = 0;
+
+  void prepare();
+  void listen();
+};
+
+void Server::State::prepare() {
+  http.new_task_queue = [] { return new httplib::ThreadPool(kConnections); };
+  http.set_payload_max_length(kLargestBody);
+  http.set_keep_alive_timeout(kIdleSeconds);
+  http.set_read_timeout(kPatienceSeconds);
+  http.set_write_timeout(kPatienceSeconds);
+  http.set_tcp_nodelay(true);
+  // Not SO_REUSEPORT, by which a second server could share the port unseen.
+  http.set_socket_options([](socket_t socket) {
+    const int yes = 1;
+    ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+  });
+  http.set_default_headers({{"X-Content-Type-Options", "nosniff"},
+                            {"X-Frame-Options", "DENY"},
+                            {"Referrer-Policy", "no-referrer"},
+                            {"Cross-Origin-Resource-Policy", "same-origin"},
+                            {"Cache-Control", "no-store"}});
+  http.set_pre_routing_handler(
+      [this](const httplib::Request& request, httplib::Response& response) {
+        const std::string why = stranger(request, options.address);
+        if (why.empty()) {
+          return httplib::Server::HandlerResponse::Unhandled;
+        }
+        send(response, refusal(403, "request", why));
+        return httplib::Server::HandlerResponse::Handled;
+      });
+  http.Get("/", [this](const httplib::Request&, httplib::Response& response) {
+    response.set_content(page, "text/html; charset=utf-8");
+  });
+  const auto post = [this](const char* path, Answer (Answers::*answer)(const std::string&)) {
+    http.Post(path, [this, answer](const httplib::Request& request, httplib::Response& response) {
+      // A form of another site cannot declare JSON without asking first, and is not allowed to.
+      if (!request.get_header_value("Content-Type").starts_with("application/json")) {
+        send(response, refusal(415, "request", "expected Content-Type: application/json"));
+        return;
+      }
+      send(response, (answers.*answer)(request.body));
+    });
+  };
+  post("/forecast", &Answers::forecast);
+  post("/advice", &Answers::advice);
+  http.set_exception_handler(
+      [](const httplib::Request&, httplib::Response& response, std::exception_ptr error) {
+        try {
+          std::rethrow_exception(error);
+        } catch (const std::exception& known) {
+          send(response, refusal(500, "simulate", known.what()));
+        } catch (...) {
+          send(response, refusal(500, "simulate", "failed"));
+        }
+      });
+  http.set_error_handler([](const httplib::Request&, httplib::Response& response) {
+    if (response.body.empty()) {
+      send(response, refusal(response.status, "request",
+                             response.status == 404   ? "there is no such page"
+                             : response.status == 413 ? "more than 64 KiB"
+                                                      : "cannot be read"));
+    }
+  });
+}
+
+void Server::State::listen() {
+  errno = 0;
+  if (options.port == 0) {
+    port = http.bind_to_any_port(options.address);
+  } else if (http.bind_to_port(options.address, options.port)) {
+    port = options.port;
+  } else {
+    port = -1;
+  }
+  if (port <= 0) {
+    throw InputError(
+        Fault{{"--port", 0, 0},
+              fmt::format("cannot listen on {} port {}: {}", options.address, options.port,
+                          errno != 0 ? std::strerror(errno) : "no such address")});
+  }
+}
+
+Server::Server(const Options& options) : state_(std::make_unique<State>(options)) {
+  state_->prepare();
+  state_->listen();
+}
+Server::~Server() = default;
+
+int Server::port() const { return state_->port; }
+std::string Server::url() const {
+  const bool six = state_->options.address.find(':') != std::string::npos;
+  return fmt::format("http://{}{}{}:{}/", six ? "[" : "", state_->options.address, six ? "]" : "",
+                     state_->port);
+}
+void Server::run() { state_->http.listen_after_bind(); }
+void Server::stop() { state_->http.stop(); }
+
+}  // namespace stepcast::serve

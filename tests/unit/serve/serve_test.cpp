@@ -1,0 +1,220 @@
+// The what-if server over loopback: what it answers, and what it refuses.
+#include "stepcast/serve/serve.h"
+
+#include <fmt/format.h>
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "serve/request.h"
+#include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/report/report.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+using nlohmann::json;
+
+namespace {
+
+serve::Options options_of(int port = 0) {
+  serve::Options options;
+  options.config = "llama8b-fsdp";
+  options.data = text::data_directory();
+  options.port = port;
+  return options;
+}
+
+// One server for all tests.
+class Served {
+ public:
+  Served() : server_(options_of()), thread_([this] { server_.run(); }) {
+    httplib::Client client("127.0.0.1", server_.port());
+    while (!client.Get("/")) {  // until it listens
+      std::this_thread::yield();
+    }
+  }
+  ~Served() {
+    server_.stop();
+    thread_.join();
+  }
+  int port() const { return server_.port(); }
+
+ private:
+  serve::Server server_;
+  std::thread thread_;
+};
+
+int port() {
+  static Served served;
+  return served.port();
+}
+
+httplib::Result post(const std::string& path, const std::string& body,
+                     const httplib::Headers& headers = {},
+                     const std::string& type = "application/json") {
+  httplib::Client client("127.0.0.1", port());
+  client.set_read_timeout(120);
+  return client.Post(path, headers, body, type);
+}
+
+httplib::Result ask(const std::vector<std::string>& overrides) {
+  return post("/forecast", json{{"set", overrides}}.dump());
+}
+
+// As `simulate --json -` writes it.
+std::string as_written(const std::vector<std::string>& overrides, forecast::Fidelity fidelity) {
+  forecast::Forecaster forecaster(text::data_directory());
+  const auto loaded = config::load("llama8b-fsdp", overrides);
+  forecast::Options options;
+  options.fidelity = fidelity;
+  auto report = std::get<result::Report>(forecaster.forecast(loaded.job, options));
+  report.job_json = config::to_json(loaded.job);
+  return report::json(report);
+}
+
+}  // namespace
+
+TEST_CASE("A forecast is the report of the command line, byte by byte") {
+  const auto given = post("/forecast", "{}");
+  REQUIRE(given);
+  CHECK(given->status == 200);
+  CHECK(given->body == as_written({}, forecast::Fidelity::folded));
+  const std::vector<std::string> sets = {"cluster.nodes=2", "workload.global_batch=32"};
+  CHECK(ask(sets)->body == as_written(sets, forecast::Fidelity::folded));
+  CHECK(post("/forecast", json{{"set", sets}, {"fidelity", "bound"}}.dump())->body ==
+        as_written(sets, forecast::Fidelity::bound));
+}
+
+TEST_CASE("Equal requests have equal bytes, however many come at once") {
+  const std::vector<std::vector<std::string>> asked = {
+      {"workload.micro_batch=1"}, {"memory.recompute=none"}, {"workload.global_batch=32"}, {"model=none"}};
+  std::vector<std::string> alone;
+  for (const auto& one : asked) {
+    alone.push_back(one.front() == "model=none" ? ask(one)->body
+                                                : as_written(one, forecast::Fidelity::folded));
+  }
+  constexpr int kThreads = 8;
+  std::vector<int> wrong(kThreads, 0);
+  std::vector<std::thread> threads;
+  const int at = port();
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      httplib::Client client("127.0.0.1", at);
+      client.set_read_timeout(120);
+      for (std::size_t i = 0; i < 8; ++i) {
+        const std::size_t which = (i + static_cast<std::size_t>(t)) % asked.size();
+        const auto answer =
+            client.Post("/forecast", json{{"set", asked[which]}}.dump(), "application/json");
+        wrong[static_cast<std::size_t>(t)] += !answer || answer->body != alone[which] ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  CHECK(wrong == std::vector<int>(kThreads, 0));
+}
+
+TEST_CASE("A job that cannot be is refused with the key at fault") {
+  const auto unknown = ask({"parallelism.tensr=2"});
+  CHECK(unknown->status == 400);
+  const json faults = json::parse(unknown->body).at("faults");
+  REQUIRE(faults.size() == 1);
+  CHECK(faults[0].at("key") == "parallelism.tensr");
+  CHECK_THAT(faults[0].at("message").get<std::string>(), ContainsSubstring("tensor"));
+
+  const auto impossible = ask({"system=pytorch-fsdp2", "parallelism.zeropp.weights=int8"});
+  CHECK(impossible->status == 422);
+  CHECK_THAT(json::parse(impossible->body).at("faults")[0].at("key").get<std::string>(),
+             ContainsSubstring("zeropp"));
+}
+
+TEST_CASE("What does not fit is told what would") {
+  const std::vector<std::string> sets = {"workload.micro_batch=2", "memory.recompute=none",
+                                         "workload.sequence_length=32768"};
+  const json plain = json::parse(ask(sets)->body);
+  REQUIRE_FALSE(plain.at("memory").at("fits").get<bool>());
+  CHECK(plain.at("advice").empty());
+  json advised = json::parse(post("/advice", json{{"set", sets}}.dump())->body);
+  REQUIRE_FALSE(advised.at("advice").empty());
+  for (const json& one : advised.at("advice")) {
+    CHECK(one.at("peak").get<double>() <= plain.at("memory").at("capacity").get<double>());
+  }
+  advised["advice"] = json::array();
+  CHECK(advised == plain);
+}
+
+TEST_CASE("No override reads a file of this machine") {
+  for (const char* one :
+       {"model=/etc/passwd", "model={use: ../../etc/passwd}", "model=secret.json",
+        "model={use: SECRET.JSON}", "cluster=site.yaml", "cluster.device=/dev/zero", "system=./x",
+        "cluster.node={use: a/b, nics: 8}", "parallelism.schedule=order.csv",
+        "parallelism={schedule: {name: a.csv}}", "calibration=secrets", "calibration=[auto, mine]",
+        "model=~root", "use=C:\\\\x", "model=\"/etc/pass\\x77d\""}) {
+    const auto answer = ask({one});
+    INFO(one);
+    CHECK(answer->status == 400);
+    CHECK_THAT(answer->body, ContainsSubstring("command line"));
+  }
+  CHECK(ask({"cluster.node.nic=25 GB/s"})->status == 200);  // a rate is no path
+}
+
+TEST_CASE("What is no request is refused") {
+  for (const char* body : {"", "[]", "{\"set\": \"a=b\"}", "{\"set\": [1]}", "{\"sets\": []}",
+                           "{\"fidelity\": \"full\"}", "{\"set\": [", "\xff\xfe"}) {
+    INFO(body);
+    const auto answer = post("/forecast", body);
+    CHECK(answer->status == 400);
+    CHECK(json::parse(answer->body).at("faults").size() == 1);
+  }
+  CHECK(ask(std::vector<std::string>(65, "seed=1"))->status == 400);
+  CHECK(ask({"model=" + std::string(600, 'x')})->status == 400);
+  CHECK(post("/forecast", std::string(70'000, ' '))->status == 413);
+  httplib::Client client("127.0.0.1", port());
+  CHECK(client.Get("/etc/passwd")->status == 404);
+  CHECK(client.Get("/../../etc/passwd")->status == 404);
+  CHECK(client.Get("/forecast")->status == 404);
+}
+
+TEST_CASE("A page of another site cannot ask through a reader's browser") {
+  const std::string own = fmt::format("127.0.0.1:{}", port());
+  CHECK(post("/forecast", "{}", {{"Origin", "http://" + own}})->status == 200);
+  CHECK(post("/forecast", "{}", {{"Origin", "http://evil.example"}})->status == 403);
+  CHECK(post("/forecast", "{}", {{"Origin", "null"}})->status == 403);
+  CHECK(post("/forecast", "{}", {}, "text/plain")->status == 415);  // what a form may send unasked
+  CHECK(post("/forecast", "set=1", {}, "application/x-www-form-urlencoded")->status == 415);
+  httplib::Client client("127.0.0.1", port());
+  CHECK(client.Get("/", {{"Host", fmt::format("localhost:{}", port())}})->status == 200);
+  for (const char* host :
+       {"evil.example", "localhost.evil.example", "127.0.0.1.evil.example", ""}) {
+    INFO(host);
+    CHECK(client.Get("/", {{"Host", host}})->status == 403);
+  }
+  const auto page = client.Get("/");
+  CHECK(page->get_header_value("X-Frame-Options") == "DENY");
+  CHECK_FALSE(page->has_header("Access-Control-Allow-Origin"));
+}
+
+TEST_CASE("A host is ours in figures, as localhost, or by the name that it was given") {
+  for (const char* host : {"127.0.0.1", "127.0.0.1:80", "[::1]:8421", "LOCALHOST", "10.0.0.7:1"}) {
+    CHECK(serve::is_our_host(host, "127.0.0.1"));
+  }
+  for (const char* host : {"", ":80", "[evil]", "[]", "[::1", "1.2.3", "1.2.3.4.5", "node7"}) {
+    CHECK_FALSE(serve::is_our_host(host, "127.0.0.1"));
+  }
+  CHECK(serve::is_our_host("Node7:80", "node7"));
+}
+
+TEST_CASE("An address or a job that does not do is a fault before anything is served") {
+  CHECK_THROWS_AS(serve::Server(options_of(port())), InputError);  // taken
+  serve::Options far = options_of();
+  far.address = "192.0.2.1";  // nobody's (RFC 5737)
+  CHECK_THROWS_AS(serve::Server(far), InputError);
+  serve::Options none = options_of();
+  none.config = "no-such-job";
+  CHECK_THROWS_AS(serve::Server(none), InputError);
+}
