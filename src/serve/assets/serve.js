@@ -33,7 +33,7 @@
       choice("parallelism.sharding", "Sharding", ["none", "zero1", "zero2", "zero3"]),
       choice("parallelism.schedule", "Schedule", ["auto", ...start.schedules], { value: (job) => at(job, "parallelism.schedule.name") ?? job.parallelism.schedule }),
       choice("memory.recompute", "Recompute", ["none", "selective", "full"], { value: (job) => said(job.memory.recompute) }),
-      choice("memory.offload", "Offload", ["none", "{optimizer: cpu}", "{activations: cpu}"], { value: (job) => said(job.memory.offload) }),
+      choice("memory.offload", "Offload", ["none", "{optimizer: cpu}", "{activations: cpu}"], { value: (job) => offloaded(job.memory.offload) }),
     ]],
   ];
   const controls = groups.flatMap(([, list]) => list);
@@ -42,6 +42,11 @@
     if (value === null || typeof value !== "object") return String(value);
     if (Array.isArray(value)) return `[${value.map(said).join(", ")}]`;
     return `{${Object.entries(value).map(([k, v]) => `${k}: ${said(v)}`).join(", ")}}`;
+  }
+  // What is kept elsewhere, and where; how it moves is left to the job.
+  function offloaded(offload) {
+    const kinds = ["optimizer", "parameters", "gradients", "activations"].filter((k) => offload[k] && offload[k] !== "none");
+    return kinds.length ? `{${kinds.map((k) => `${k}: ${offload[k]}`).join(", ")}}` : "none";
   }
 
   const asked = new Map();      // key -> value, of the controls
