@@ -102,13 +102,14 @@ void add_timeline(Page& page, const result::Report& report) {
   if (rows.tasks == 0) {
     return;
   }
-  page.section("timeline", "Timeline",
-               fmt::format("One step, {} tasks on {} stages, the busiest rank of each{}. What a "
-                           "compute stream leaves free is bubble or exposed communication.",
-                           thousands(rows.tasks), rows.stages,
-                           rows.left_out > 0
-                               ? fmt::format("; {} stages between them left out", rows.left_out)
-                               : ""));
+  page.section(
+      "timeline", "Timeline",
+      fmt::format("One step, {} tasks on {} {}, the busiest rank of each{}. What a "
+                  "compute stream leaves free is bubble or exposed communication.",
+                  thousands(rows.tasks), rows.stages, rows.stages == 1 ? "stage" : "stages",
+                  rows.left_out > 0
+                      ? fmt::format("; {} stages between them left out", rows.left_out)
+                      : ""));
   std::set<std::string> colours;  // that occur
   for (const TimelineRow& row : rows.rows) {
     const program::Program& p = trace.world.programs[trace.world.ranks[row.rank].program];
@@ -154,7 +155,7 @@ void add_timeline(Page& page, const result::Report& report) {
            figure(timeline_still(trace, rows, told),
                   "Compute streams; runs shorter than a thousandth of the step are joined.") +
            "</div>\n");
-  page.add(legend(marks));
+  page.add("<p class=\"keys\">Kinds of work and of communication:</p>" + legend(marks));
   page.add(embedded_json("timeline-data", timeline_json(trace, rows)));
 }
 

@@ -177,6 +177,19 @@ TimelineRows timeline_rows(const result::Report::Trace& trace) {
                         static_cast<std::uint8_t>(std::get<2>(key)), std::move(slices)});
   }
   out.stages = static_cast<int>(kept.size());
+  if (out.tasks > kMostTasks) {
+    std::vector<std::int64_t> arrivals;
+    for (const TimelineRow& row : out.rows) {
+      for (const std::uint32_t i : row.slices) {
+        arrivals.push_back(trace.timeline.slices[i].arrive);
+      }
+    }
+    const auto last = arrivals.begin() + kMostTasks;
+    std::nth_element(arrivals.begin(), last, arrivals.end());
+    out.until = std::max<std::int64_t>(1, *last);
+    out.tasks = std::count_if(arrivals.begin(), arrivals.end(),
+                              [&](std::int64_t t) { return t < out.until; });
+  }
   return out;
 }
 
@@ -186,20 +199,29 @@ std::string timeline_json(const result::Report::Trace& trace, const TimelineRows
   std::vector<KindKey> listed;
   std::string bytes;
   nlohmann::json out;
-  std::int64_t from = 0, to = trace.timeline.period / kNano;
-  out["step"] = to;
+  std::int64_t from = 0, to = rows.until == 0 ? trace.timeline.period / kNano : 0;
+  out["step"] = trace.timeline.period / kNano;
   for (const TimelineRow& row : rows.rows) {
     const program::Program& p = program_of(trace, row.rank);
     const auto alike = trace.world.multiplicity.empty() ? 1 : trace.world.multiplicity[row.rank];
+    const auto end_of =
+        std::partition_point(row.slices.begin(), row.slices.end(), [&](std::uint32_t i) {
+          return rows.until == 0 || trace.timeline.slices[i].arrive < rows.until;
+        });
+    const auto count = static_cast<std::size_t>(end_of - row.slices.begin());
+    if (count == 0) {
+      continue;
+    }
     out["rows"].push_back({{"stage", row.stage},
                            {"stream", row.stream == 0 ? "compute" : p.streams[row.stream].name},
                            {"alike", alike},
-                           {"tasks", row.slices.size()}});
+                           {"tasks", count}});
     // Kinds of one program are few; its tasks are many.
     std::map<std::tuple<std::uint32_t, Category, std::uint8_t, std::uint32_t, bool>, std::uint32_t>
         known;
     std::int64_t time = 0, batch = 0;
-    for (const std::uint32_t i : row.slices) {
+    for (std::size_t n = 0; n < count; ++n) {
+      const std::uint32_t i = row.slices[n];
       const Slice& s = trace.timeline.slices[i];
       const Task& task = p.tasks[s.task];
       const std::uint32_t price = task.kind == TaskKind::exchange ? s.task : task.price;

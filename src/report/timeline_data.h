@@ -15,7 +15,8 @@ PassKind pass_of(const program::Task& task, const std::string& label);
 const char* colour_of(const program::Task& task, PassKind pass);
 
 // One rank a stage, the busiest; every stage of few, evenly spread ones where all would be more
-// tasks than a page should carry. Slices by stage, stream and time.
+// tasks than a page should carry; of one stage with more the step's beginning. Slices by stage,
+// stream and time.
 struct TimelineRow {
   int stage = 0;
   std::uint32_t rank = 0;
@@ -25,7 +26,8 @@ struct TimelineRow {
 struct TimelineRows {
   std::vector<TimelineRow> rows;
   int stages = 0, left_out = 0;
-  std::int64_t tasks = 0;
+  std::int64_t tasks = 0;  // that the page carries
+  std::int64_t until = 0;  // picoseconds: where those arrive; 0: all of the step's
 };
 TimelineRows timeline_rows(const result::Report::Trace& trace);
 

@@ -46,6 +46,7 @@ const stepcast = {};
       return "value" in cell.dataset ? Number(cell.dataset.value) : cell.textContent;
     };
     heads.forEach((head, column) => {
+      if (!head.textContent.trim()) return;  // of bars
       const button = document.createElement("button");
       button.type = "button";
       button.append(...head.childNodes);

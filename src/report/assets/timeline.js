@@ -13,7 +13,7 @@ stepcast.timeline = (function () {
   const facts = place.querySelector(".facts");
   const whole = { from: data.from, to: data.to };
   let view = { ...whole };
-  let mode = "micro-batch";
+  let mode = rows.some((r) => r.batch.some((b) => b > 0)) ? "micro-batch" : "kind";  // one alone needs no colour
   let streams = rows.length * 14 < 1600;
   let shown = [];      // rows with their place: {row, y, height}
   let chosen = null;   // {row, task}
@@ -66,8 +66,15 @@ stepcast.timeline = (function () {
   }
 
   // ---------------------------------------------------------------- drawing
+  let filled = "";
+  function fill(paint, x, y, w, h) {  // browsers parse a colour anew each time that it is set
+    if (paint !== filled) pen.fillStyle = filled = paint;
+    pen.fillRect(x, y, w, h);
+  }
+
   function draw() {
     queued = false;
+    filled = "";
     const ratio = window.devicePixelRatio || 1;
     const width = canvas.clientWidth, height = canvas.clientHeight;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -111,16 +118,13 @@ stepcast.timeline = (function () {
 
   function drawRow({ row, y, height }, width) {
     const left = gutter(), pixels = scale();
-    pen.fillStyle = theme.bubble;
     const from = Math.max(left, xOf(Math.min(0, row.start[0])));
     const to = Math.min(width, xOf(data.step));
-    if (height > 10 && to > from) pen.fillRect(from, y, to - from, height);
+    if (height > 10 && to > from) fill(theme.bubble, from, y, to - from, height);
+    const alone = height > 10 ? 1.5 : 3;  // pixels from which a task is drawn by itself
     let pixel = -1, best = 0, paint = "", runFrom = -1, runTo = -1, runPaint = "";
     const flush = () => {
-      if (runPaint) {
-        pen.fillStyle = runPaint;
-        pen.fillRect(runFrom, y, runTo - runFrom, height);
-      }
+      if (runPaint) fill(runPaint, runFrom, y, runTo - runFrom, height);
       runPaint = "";
     };
     const emit = () => {
@@ -143,7 +147,7 @@ stepcast.timeline = (function () {
       const x0 = Math.max(left, left + (row.start[i] - view.from) * pixels);
       const x1 = Math.min(width, left + (row.end[last] - view.from) * pixels);
       const wide = x1 - x0;
-      if (wide >= 1.5) {
+      if (wide >= alone) {
         emit();
         flush();
         drawTask(row, task, x0, x1, y, height);
@@ -167,23 +171,21 @@ stepcast.timeline = (function () {
 
   function drawTask(row, i, x0, x1, y, height) {
     const wide = x1 - x0 > 4 ? x1 - x0 - 0.7 : x1 - x0;
-    pen.fillStyle = colour(row, i);
-    pen.fillRect(x0, y, wide, height);
+    fill(colour(row, i), x0, y, wide, height);
     const kind = data.kinds[row.kind[i]];
     if (height <= 10) return;
     if (kind.pass === 3 && wide > 3) {  // recomputed: a rule through it, for those who see no colour
-      pen.fillStyle = theme.paper;
-      pen.fillRect(x0, y + height - 4, wide, 1.5);
+      fill(theme.paper, x0, y + height - 4, wide, 1.5);
     }
     const waited = (row.begin[i] - row.start[i]) * scale();
     if (waited > 2) {
-      pen.fillStyle = theme.bubble;
-      pen.fillRect(x0, y, Math.min(waited, x1 - x0), height);
+      fill(theme.bubble, x0, y, Math.min(waited, x1 - x0), height);
     }
     if (wide > 34) {
       const text = row.batch[i] >= 0 && wide < 90 ? String(row.batch[i]) : data.names[kind.name];
       if (pen.measureText(text).width < wide - 8) {
         pen.fillStyle = kind.pass === 2 || mode === "kind" ? "#ffffff" : "#101418";
+        filled = "";
         pen.fillText(text, x0 + 4, y + height / 2 + 0.5);
       }
     }
@@ -333,8 +335,10 @@ stepcast.timeline = (function () {
 
   const buttons = { in: () => zoom(0.6, centre()), out: () => zoom(1 / 0.6, centre()), all: () => look(whole.from, whole.to) };
   place.querySelectorAll("button[data-do]").forEach((b) => b.addEventListener("click", buttons[b.dataset.do]));
-  place.querySelector("select").addEventListener("change", (event) => {
-    mode = event.target.value;
+  const select = place.querySelector("select");
+  select.value = mode;
+  select.addEventListener("change", () => {
+    mode = select.value;
     request();
   });
   const box = place.querySelector("input");

@@ -1,0 +1,126 @@
+#!/usr/bin/env python3
+"""usage: reports.py SIMULATE ROWS [--shots FOLDER]
+Opens every kind of HTML report in headless Chromium: no console errors, no requests, no sideways scrolling at desktop and
+phone width, dark and light, readable without scripts; then what each kind is about (forecast.py).
+ROWS: rows of published data for the validation page. A new kind: a line in `kinds`."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import browser
+import forecast
+
+DESKTOP, PHONE = (1440, 900), (390, 844)
+MOST_BYTES = 5_000_000
+ONE_NODE = ["--config", "llama70b", "--set", "cluster.nodes=1", "--set", "parallelism.pipeline=1", "--set",
+            "parallelism.virtual_pipeline=1"]
+
+
+def kinds(rows):
+    """Name, arguments of simulate without --html, whether it has --json of its own, its own checks (page, JSON)."""
+    return [
+        ("forecast", ["--config", "llama70b", "--set", "workload.global_batch=64"], True, forecast.check),
+        ("largest", ["--config", "llama405b"], True, forecast.check),
+        ("sharded", ["--config", "llama8b-fsdp"], True, forecast.check),
+        ("full", [*ONE_NODE, "--set", "workload.global_batch=16"], True, forecast.check),
+        ("long", [*ONE_NODE, "--set", "workload.global_batch=256"], True, forecast.check_headline),  # only its beginning is carried
+        ("bound", ["--config", "llama70b", "--fidelity", "bound"], True, forecast.check_headline),
+        ("validation", ["validate", rows], True, check_validation),
+    ]
+
+
+def check_validation(page, report):
+    """The summary's figures are those of --json."""
+    shown = page.script("""return [...document.querySelectorAll('#sources tbody tr')].map(r =>
+        [r.cells[0].textContent, r.cells[1].textContent, ...[5, 6, 7].map(i => Number(r.cells[i].dataset.value))])""")
+    told = [[pathlib.Path(s["file"]).stem, s["metric"], s["median"], s["mean"], s["bias"]] for s in report["summary"]]
+    assert len(shown) == len(told) > 0
+    for a, b in zip(shown, told):
+        assert a[:2] == b[:2] and all(forecast.same(x, y) for x, y in zip(a[2:], b[2:])), (a, b)
+    # A click on a heading sorts.
+    page.script("document.querySelectorAll('#sources th button')[5].click()")
+    medians = page.script("return [...document.querySelectorAll('#sources tbody tr')].map(r => Number(r.cells[5].dataset.value))")
+    assert medians == sorted(medians) and len(medians) == len(told)
+
+
+def check_anywhere(page, url, name, shots):
+    for size in (DESKTOP, PHONE):
+        for dark in (False, True):
+            page.open(url, *size, dark=dark)
+            page.wait(lambda: page.script("return document.readyState === 'complete'"), "the page")
+            assert page.script("return matchMedia('(max-width: 600px)').matches") == (size == PHONE)
+            wide = page.script("return document.documentElement.scrollWidth")
+            assert wide <= size[0], f"{name}: {wide} pixels wide on {size[0]}"
+            paper = page.script("return getComputedStyle(document.body).backgroundColor")
+            brightness = sum(int(x) for x in paper.strip("rgba()").split(",")[:3])
+            assert (brightness < 200) == dark, f"{name}: paper is {paper}"
+            problems = [e["message"] for e in page.log("browser")]
+            assert not problems, f"{name}: {problems}"
+            assert not page.requests(), f"{name}: asks for {page.requests()}"
+            if shots:
+                page.screenshot(f"{shots}/{name}-{size[0]}-{'dark' if dark else 'light'}.png")
+    for tag in ("header", "main", "h1", "footer"):
+        assert page.script("return document.getElementsByTagName(arguments[0]).length", tag) == 1, tag
+    unnamed = page.script("""return [...document.querySelectorAll('section, [role=img], canvas, button')].filter(e =>
+        !e.getAttribute('aria-label') && !e.textContent.trim() &&
+        !document.getElementById(e.getAttribute('aria-labelledby'))).map(e => e.outerHTML.slice(0, 200))""")
+    assert not unnamed, f"{name}: without a name: {unnamed}"
+    # The button changes the scheme against the system's.
+    page.open(url, *DESKTOP)
+    before = page.script("return getComputedStyle(document.body).backgroundColor")
+    page.script("document.getElementById('theme').click()")
+    assert page.script("return getComputedStyle(document.body).backgroundColor") != before
+    page.script("try { localStorage.clear(); } catch { }")
+
+
+def main():
+    if (lacks := browser.missing()) is not None:
+        print("SKIPPED:", lacks)
+        return
+    simulate, rows = sys.argv[1:3]
+    shots = sys.argv[4] if len(sys.argv) > 4 else None
+    with tempfile.TemporaryDirectory(prefix="stepcast-reports-") as folder:
+        page = browser.Browser()
+        try:
+            for name, arguments, has_json, check in kinds(rows):
+                file = pathlib.Path(folder, name + ".html")
+                out = pathlib.Path(folder, name + ".json")
+                command = [simulate, *arguments, "--html", str(file), *(["--json", str(out)] if has_json else [])]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                assert done.returncode in (0, 1), f"{command}: {done.stderr}"
+                assert file.stat().st_size < MOST_BYTES, f"{name}: {file.stat().st_size} bytes"
+                check_anywhere(page, file.as_uri(), name, shots)
+                page.open(file.as_uri(), *DESKTOP)
+                check(page, json.loads(out.read_text()) if has_json else None)
+                assert not page.log("browser") and not page.requests(), name
+                page.open(file.as_uri(), *DESKTOP, scripts=False)
+                check_without_scripts(page, name)
+                print(f"{name}: {file.stat().st_size} bytes, as it should be", flush=True)
+        finally:
+            page.close()
+
+
+def check_without_scripts(page, name):
+    """Figures stand in the page's text; what only scripts can draw gives way to its still."""
+    # Scripts being off, the tree is read through the DevTools.
+    root = page.devtools("DOM.getDocument", depth=0)["root"]["nodeId"]  # asked again, it forgets the nodes
+
+    def all_of(selector):
+        return page.devtools("DOM.querySelectorAll", nodeId=root, selector=selector)["nodeIds"]
+
+    def drawn(node):
+        try:
+            return page.devtools("DOM.getBoxModel", nodeId=node)["model"]["height"] > 0
+        except RuntimeError:  # it has no box
+            return False
+    assert not all_of("html.js"), f"{name}: scripts ran"
+    figures = all_of(".tile dd") + all_of("main > section > .wide td")
+    assert figures and all(drawn(n) for n in figures[:40]), f"{name}: figures are hidden without scripts"
+    assert not any(drawn(n) for n in all_of(".live")), f"{name}: a dead canvas is shown"
+    assert all(drawn(n) for n in all_of(".still svg")), f"{name}: the still is hidden"
+
+
+if __name__ == "__main__":
+    main()
