@@ -271,8 +271,9 @@ Run add_search(CLI::App& app) {
   app.add_option(
          "--algorithm", given->algorithms.names,
          "searches side by side, each answer forecast by the engine: all, or some of exact, "
-         "ahp, alpa, nnscaler, flexflow, evolutionary, annealing")
-      ->type_name("NAME");
+         "ahp, alpa, nnscaler, flexflow, evolutionary, annealing, with commas between")
+      ->delimiter(',')
+      ->type_name("NAMES");
   app.add_option("--degrees", given->algorithms.degrees,
                  "how ahp searches degrees: auto | exact | evolutionary | annealing")
       ->type_name("NAME");

@@ -37,8 +37,8 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
                        const job::Job& base, const search::JobLoader& loader,
                        const std::string& title, Outputs& outputs) {
   search::AlgorithmRequest asked;
-  asked.names =
-      given.names == std::vector<std::string>{"all"} ? search::algorithm_names() : given.names;
+  const bool all = std::find(given.names.begin(), given.names.end(), "all") != given.names.end();
+  asked.names = all ? search::algorithm_names() : given.names;
   if (!given.seed.empty()) {
     asked.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }

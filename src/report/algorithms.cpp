@@ -64,6 +64,35 @@ void write_steps(JsonWriter& json, const AlgorithmAnswer& x) {
   json.close();
 }
 
+const char* proof(result::Proof p) {
+  return p == result::Proof::proven ? "yes" : p == result::Proof::open ? "no" : "";
+}
+
+// Where own estimates and forecasts differ: seconds of a step, of the same strategy.
+std::string parts(const Algorithms& a, const Paint& paint, int width) {
+  TextTable table({{"own / forecast, s", TextTable::Align::left},
+                   {"compute"},
+                   {"recompute"},
+                   {"communication"},
+                   {"waiting"},
+                   {"optimizer, host"}});
+  bool any = false;
+  for (const AlgorithmAnswer& x : a.answers) {
+    if (!x.found || x.own.step <= 0) {
+      continue;
+    }
+    any = true;
+    const auto& s = x.strategy;
+    const auto both = [](double own, Time forecast) {
+      return fmt::format("{:.2f} / {:.2f}", own, to_seconds(forecast));
+    };
+    table.row({x.name, both(x.own.compute, s.compute), both(x.own.recompute, s.recompute),
+               both(x.own.communication, s.exposed), both(x.own.waiting, s.bubble),
+               fmt::format("- / {:.2f}", to_seconds(s.other))});
+  }
+  return any ? table.text(paint, std::max(width, 1)) : "";
+}
+
 }  // namespace
 
 std::string terminal(const Algorithms& a, bool colour, int width) {
@@ -79,27 +108,40 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
   TextTable table({{"algorithm", Align::left},
                    {"forecast"},
                    {"to best"},
-                   {"its own"},
-                   {"peak GiB"},
+                   {"own"},
+                   {"GiB"},
+                   {"own"},
                    {"fits"},
+                   {"proven"},
+                   {"took"},
                    {"strategy", Align::left}});
   for (const AlgorithmAnswer& x : a.answers) {
-    const std::string own = x.predicted > 0 ? duration(x.predicted) : "";
+    const double estimate = x.own.step > 0 ? x.own.step : x.predicted;
+    const std::string own = estimate > 0 ? duration(estimate) : "";
+    const std::string took = fmt::format("{:.0f} s", x.seconds);
     if (!x.found) {
-      table.row({x.name, "none", "", own, "", "", x.why_not});
+      table.row({x.name, "none", "", own, "", "", "", "", took, x.why_not});
       continue;
     }
     const auto& s = x.strategy;
     table.row({x.name, duration(s.step_time.value),
                best > 0 ? fmt::format("{:+.1f} %", 100 * (s.objective / best - 1)) : "", own,
-               gibibytes(s.peak.value), s.fits ? "yes" : "no", brief(s.overrides)});
+               gibibytes(s.peak.value), x.own.memory > 0 ? gibibytes(x.own.memory) : "",
+               s.fits ? "yes" : "no", proof(x.proof), took, brief(s.overrides)});
   }
   out += table.text(paint, std::max(width, 1));
+  out += parts(a, paint, width);
   for (const AlgorithmAnswer& x : a.answers) {
     std::string text = fmt::format("{}: {} {}", x.name, thousands(x.tried), x.tried_unit);
     text += x.plan.empty() ? "" : "; " + x.plan;
+    if (x.own.step > 0 && x.predicted > 0 && !x.losses.empty()) {
+      text += "; free, by its own estimate, " + duration(x.predicted);
+    }
     for (const std::string& loss : x.losses) {
       text += "; as a job: " + loss;
+    }
+    for (const std::string& note : x.notes) {
+      text += "; " + note;
     }
     out += "  " + wrap(text, width, 4) + "\n";
     out += steps_text(x, paint, width);
@@ -117,6 +159,20 @@ std::string json(const Algorithms& a) {
     json.key("name").text(x.name).key("found").boolean(x.found);
     json.key("tried").integer(x.tried).key("tried_unit").text(x.tried_unit);
     json.key("plan").text(x.plan).key("own_step_time").number(x.predicted);
+    if (x.proof != result::Proof::none) {
+      json.key("proven").boolean(x.proof == result::Proof::proven);
+    }
+    if (x.own.step > 0) {
+      json.key("own").object().key("step_time").number(x.own.step);
+      json.key("compute").number(x.own.compute).key("recompute").number(x.own.recompute);
+      json.key("communication").number(x.own.communication);
+      json.key("waiting").number(x.own.waiting).key("memory").number(x.own.memory).close();
+    }
+    json.key("notes").array(true);
+    for (const std::string& note : x.notes) {
+      json.text(note);
+    }
+    json.close();
     json.key("losses").array(true);
     for (const std::string& loss : x.losses) {
       json.text(loss);
@@ -131,6 +187,11 @@ std::string json(const Algorithms& a) {
       json.close();
       json.key("objective").number(s.objective).key("step_time").number(s.step_time.value);
       json.key("peak").number(s.peak.value).key("fits").boolean(s.fits).key("mfu").number(s.mfu);
+      json.key("breakdown").object().key("compute").number(to_seconds(s.compute));
+      json.key("recompute").number(to_seconds(s.recompute));
+      json.key("communication").number(to_seconds(s.exposed));
+      json.key("waiting").number(to_seconds(s.bubble)).key("other").number(to_seconds(s.other));
+      json.close();
     } else {
       json.key("why_not").text(x.why_not);
     }

@@ -43,9 +43,7 @@ class Runner {
     } else if (name == "evolutionary" || name == "annealing") {
       degrees(out);
     } else {
-      answer_on_graph(
-          request_, algorithms_, base_, loader_, data_,
-          [this](const auto& o, std::string& why) { return forecast(o, why); }, out);
+      answer_on_graph(request_, algorithms_, base_, loader_, data_, forecaster_, out);
     }
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return out;
@@ -62,6 +60,7 @@ class Runner {
     out.tried_unit = "candidates bounded";
     if (found.found) {
       out.strategy = found.best;
+      out.proof = found.gap > 0 ? result::Proof::open : result::Proof::proven;
       out.plan = found.gap > 0 ? fmt::format("gap {:.2f} %", 100 * found.gap) : "optimal";
     }
   }

@@ -4,27 +4,186 @@
 
 #include <algorithm>
 
+#include "../explain.h"
 #include "plans.h"
 
 namespace stepcast::search {
 namespace {
 
 using result::AlgorithmAnswer;
+using result::Strategy;
 
 // nnScaler's default (max_pipeline_bubble_ratio).
 constexpr double kBubble = 0.2;
+// Plans in a row that the engine may find too large.
+constexpr int kRounds = 12;
+// Of the memory, left free beside what the forecast of a plan that did not fit held too much.
+constexpr double kSpare = 0.005;
+constexpr double kGiB = 1024.0 * 1024 * 1024;
 
 class GraphAnswerer {
  public:
   GraphAnswerer(const Request& request, const AlgorithmRequest& algorithms, const job::Job& base,
                 const JobLoader& loader, const std::filesystem::path& data,
-                const ForecastOf& forecast)
+                forecast::Forecaster& forecaster, AlgorithmAnswer& out)
       : request_(request),
         algorithms_(algorithms),
         base_(base),
         loader_(loader),
-        data_(data),
-        forecast_(forecast) {}
+        forecaster_(forecaster),
+        out_(out),
+        model_(base, data, allowed()),
+        frame_(frame()) {}
+
+  void answer() {
+    out_.tried_unit = out_.name == "flexflow" ? "moves" : "stages priced";
+    const GraphPlan free = plan(nullptr);
+    if (free.stages.empty()) {
+      out_.why_not = "no cut of the graph fits in memory";
+      return;
+    }
+    out_.predicted = free.latency;
+    out_.plan = text_of(free);
+    out_.proof = proof_of(free);
+    const std::vector<Form> forms = forms_of(request_.space, base_, loader_);
+    if (!held(forms)) {
+      nearest(free);
+      return;
+    }
+    const double loss = out_.own.step / free.latency - 1;
+    if (loss > kSame) {
+      for (const std::string& what : represent(base_, free).losses) {
+        out_.losses.push_back(what);
+      }
+      out_.losses.push_back(
+          fmt::format("held to what a job says, {:+.1f} % by its own estimate", 100 * loss));
+    }
+  }
+
+ private:
+  static constexpr double kSame = 1e-3;
+
+  GraphPlan plan(const std::vector<Form>* forms) {
+    GraphPlan found;
+    if (out_.name == "flexflow") {
+      Walk walk;
+      walk.seed = algorithms_.seed;
+      found = plan_by_walk(model_, frame_, walk, forms);
+    } else {
+      StageSearch search;
+      if (out_.name == "nnscaler") {
+        search.latency = StageProblem::Latency::slowest;
+        search.most_bubble = kBubble;
+      }
+      found = plan_by_ilp(model_, frame_, search, forms);
+    }
+    out_.tried += found.solved;
+    return found;
+  }
+
+  result::Proof proof_of(const GraphPlan& p) const {
+    return out_.name == "flexflow" ? result::Proof::none
+           : p.proven              ? result::Proof::proven
+                                   : result::Proof::open;
+  }
+
+  // Plans of one of the forms until the engine finds that one fits. False: there is none at all.
+  bool held(const std::vector<Form>& forms) {
+    for (int round = 0; round < kRounds; ++round) {
+      const GraphPlan p = plan(&forms);
+      if (p.stages.empty()) {
+        if (round > 0) {
+          out_.notes.push_back("with so much left free, nothing fits in the graph");
+        }
+        return out_.found;
+      }
+      std::vector<std::string> overrides = p.form->overrides;
+      add_layers(p, overrides);
+      auto strategy = forecast(overrides);
+      if (!strategy) {
+        return out_.found;
+      }
+      out_.found = true;
+      out_.why_not.clear();
+      out_.strategy = std::move(*strategy);
+      out_.own = own_estimate(p);
+      out_.proof = proof_of(p);
+      if (out_.strategy.fits) {
+        return true;
+      }
+      const auto capacity = static_cast<double>(out_.strategy.capacity.count());
+      const double over = out_.strategy.peak.value - capacity;
+      const double reserve = capacity - out_.own.memory + over + kSpare * capacity;
+      out_.notes.push_back(
+          fmt::format("{} needs {:.1f} GiB by the engine, {:.1f} by the graph, of {:.1f}: planned "
+                      "again with {:.1f} left free",
+                      text_of(p), out_.strategy.peak.value / kGiB, out_.own.memory / kGiB,
+                      capacity / kGiB, reserve / kGiB));
+      frame_.reserve = std::max(reserve, frame_.reserve + kSpare * capacity);
+    }
+    return true;
+  }
+
+  // The job nearest to a plan that no job says.
+  void nearest(const GraphPlan& p) {
+    Represented job = represent(base_, p);
+    out_.losses = std::move(job.losses);
+    std::vector<std::string> overrides;
+    for (const std::string& text : job.overrides) {
+      const std::string key = text.substr(0, text.find('='));
+      if (request_.space.find(key) != nullptr || key == "parallelism.layers_per_stage") {
+        overrides.push_back(text);
+      }
+    }
+    if (auto strategy = forecast(overrides)) {
+      out_.found = true;
+      out_.strategy = std::move(*strategy);
+    }
+  }
+
+  std::optional<Strategy> forecast(const std::vector<std::string>& overrides) {
+    auto loaded = loader_(overrides);
+    if (const auto* no = std::get_if<Infeasible>(&loaded)) {
+      out_.why_not = no->reason;
+      return std::nullopt;
+    }
+    const auto& job = std::get<job::Job>(loaded);
+    const auto outcome = forecaster_.forecast(job);
+    if (const auto* no = std::get_if<Infeasible>(&outcome)) {
+      out_.why_not = no->reason;
+      return std::nullopt;
+    }
+    return strategy_of(std::get<result::Report>(outcome), job, overrides, request_.objective, true);
+  }
+
+  static void add_layers(const GraphPlan& p, std::vector<std::string>& overrides) {
+    const int first = p.stages.front().layers;
+    std::string layers;
+    bool even = true;
+    for (const GraphStage& s : p.stages) {
+      layers += fmt::format("{}{}", layers.empty() ? "" : ", ", s.layers);
+      even = even && s.layers == first;
+    }
+    if (!even) {
+      overrides.push_back(fmt::format("parallelism.layers_per_stage=[{}]", layers));
+    }
+  }
+
+  static result::OwnEstimate own_estimate(const GraphPlan& p) {
+    result::OwnEstimate out;
+    out.step = p.latency;
+    const double each = p.micro_batches / static_cast<double>(p.stages.size());
+    double busy = 0;
+    for (const GraphStage& s : p.stages) {
+      out.compute += each * s.compute;
+      out.recompute += each * s.recompute;
+      busy += each * s.time;
+      out.memory = std::max(out.memory, s.memory);
+    }
+    out.communication = busy - out.compute - out.recompute;
+    out.waiting = p.latency - busy;
+    return out;
+  }
 
   Frame frame() const {
     Frame out;
@@ -36,18 +195,6 @@ class GraphAnswerer {
             text::Value{text::Value::Kind::scalar, d->origin, text, false, {}, {}}));
       }
     }
-    const auto redo_of = [](const job::Recompute& r) -> std::optional<Redo> {
-      switch (r.kind) {
-        case job::Recompute::Kind::none:
-          return Redo::none;
-        case job::Recompute::Kind::selective:
-          return Redo::selective;
-        case job::Recompute::Kind::full:
-          return Redo::full;
-        default:
-          return std::nullopt;  // what the graph has no word for
-      }
-    };
     const auto values = [&](const char* key, auto&& take) {
       const Dimension* d = request_.space.find(key);
       if (d == nullptr) {
@@ -74,57 +221,25 @@ class GraphAnswerer {
     return out;
   }
 
-  // Operators may be cut as the space allows jobs to be.
-  Allowed allowed() const {
-    const bool context = request_.space.find("parallelism.context") != nullptr;
-    const bool expert = request_.space.find("parallelism.expert") != nullptr;
-    return [context, expert](const model::Operator& op, const Splits& splits, const View&) {
-      return std::none_of(splits.begin(), splits.end(), [&](Split s) {
-        return (!context && op.attention && s == Split::sequence) ||
-               (!expert && s == Split::expert);
-      });
-    };
+  // Whether the space has it, or the job itself, and its system runs it.
+  bool runs(const std::string& feature, const char* key, int own) const {
+    const auto& cannot = base_.system.cannot;
+    const bool refused = std::any_of(cannot.begin(), cannot.end(),
+                                     [&](const auto& rule) { return rule.first == feature; });
+    return !refused && (request_.space.find(key) != nullptr || own > 1);
   }
 
-  void answer(AlgorithmAnswer& out) {
-    GraphModel model(base_, data_, allowed());
-    const Frame frame = this->frame();
-    GraphPlan plan;
-    if (out.name == "flexflow") {
-      Walk walk;
-      walk.seed = algorithms_.seed;
-      plan = plan_by_walk(model, frame, walk);
-      out.tried_unit = "moves";
-    } else {
-      StageSearch search;
-      if (out.name == "nnscaler") {
-        search.latency = StageProblem::Latency::slowest;
-        search.most_bubble = kBubble;
-      }
-      plan = plan_by_ilp(model, frame, search);
-      out.tried_unit = "stages priced";
-    }
-    out.tried = plan.solved;
-    if (plan.stages.empty()) {
-      out.why_not = "no cut of the graph fits in memory";
-      return;
-    }
-    out.predicted = plan.latency;
-    out.plan = text_of(plan);
-    Represented job = represent(base_, plan);
-    out.losses = std::move(job.losses);
-    std::vector<std::string> overrides;
-    for (const std::string& text : job.overrides) {
-      const std::string key = text.substr(0, text.find('='));
-      if (request_.space.find(key) != nullptr || key == "parallelism.layers_per_stage") {
-        overrides.push_back(text);
-      }
-    }
-    auto strategy = forecast_(overrides, out.why_not);
-    if (strategy) {
-      out.found = true;
-      out.strategy = std::move(*strategy);
-    }
+  // Operators may be cut as the space allows jobs to be: without context parallelism, tokens of a
+  // sample come together wherever weights or other tokens are needed.
+  Allowed allowed() const {
+    const bool context = runs("context", "parallelism.context", base_.parallelism.context);
+    const bool expert = runs("expert", "parallelism.expert", base_.parallelism.expert);
+    return [context, expert](const model::Operator& op, const Splits& splits, const View&) {
+      const bool product = op.gemm || op.attention || op.kind == model::OpKind::embedding;
+      return std::none_of(splits.begin(), splits.end(), [&](Split s) {
+        return (!context && product && s == Split::sequence) || (!expert && s == Split::expert);
+      });
+    };
   }
 
   static std::string text_of(const GraphPlan& plan) {
@@ -149,17 +264,19 @@ class GraphAnswerer {
   const AlgorithmRequest& algorithms_;
   const job::Job& base_;
   const JobLoader& loader_;
-  const std::filesystem::path& data_;
-  const ForecastOf& forecast_;
+  forecast::Forecaster& forecaster_;
+  AlgorithmAnswer& out_;
+  GraphModel model_;
+  Frame frame_;
 };
 
 }  // namespace
 
 void answer_on_graph(const Request& request, const AlgorithmRequest& algorithms,
                      const job::Job& base, const JobLoader& loader,
-                     const std::filesystem::path& data_directory, const ForecastOf& forecast,
+                     const std::filesystem::path& data_directory, forecast::Forecaster& forecaster,
                      AlgorithmAnswer& out) {
-  GraphAnswerer(request, algorithms, base, loader, data_directory, forecast).answer(out);
+  GraphAnswerer(request, algorithms, base, loader, data_directory, forecaster, out).answer();
 }
 
 }  // namespace stepcast::search

@@ -3,24 +3,19 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
-#include <optional>
-#include <string>
-#include <vector>
 
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/result/algorithms.h"
 #include "stepcast/search/algorithms.h"
 
 namespace stepcast::search {
 
-// The job of these overrides by the engine; nullopt, with the reason: it is refused.
-using ForecastOf = std::function<std::optional<result::Strategy>(
-    const std::vector<std::string>& overrides, std::string& why)>;
-
-// `out.name`: alpa, nnscaler or flexflow.
+// `out.name`: alpa, nnscaler or flexflow. The algorithm plans twice: free, and held to forms that a
+// job can say (forms.h); the second is forecast, and planned again with more memory left free while
+// the engine finds that it does not fit. Where no form is possible, the job nearest to the first.
 void answer_on_graph(const Request& request, const AlgorithmRequest& algorithms,
                      const job::Job& base, const JobLoader& loader,
-                     const std::filesystem::path& data_directory, const ForecastOf& forecast,
+                     const std::filesystem::path& data_directory, forecast::Forecaster& forecaster,
                      result::AlgorithmAnswer& out);
 
 }  // namespace stepcast::search

@@ -30,6 +30,15 @@ strategy::DataComm comm_of(job::Sharding sharding) {
   return strategy::DataComm::all_reduce;
 }
 
+bool has_roles(const std::array<RoleSet, 2>& roles, const StageAsk& ask) {
+  for (std::size_t a = 0; a < 2; ++a) {
+    if (ask.view.ranks[a] > 1 && !contains(roles[a], ask.roles[a])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Part of a stage that repeats: so many layers of one kind, one after the other.
 struct Unit {
   std::shared_ptr<const PricedGraph> graph;
@@ -84,8 +93,12 @@ GraphModel::~GraphModel() = default;
 
 const job::Job& GraphModel::job() const { return state_->job; }
 
-double GraphModel::memory_limit() const {
-  return kUsable * static_cast<double>(state_->cost->capacity().count());
+double GraphModel::capacity() const {
+  return static_cast<double>(state_->cost->capacity().count());
+}
+
+double GraphModel::memory_limit(double reserve) const {
+  return reserve < 0 ? kUsable * capacity() : std::max(0.0, capacity() - reserve);
 }
 
 StageGraph GraphModel::stage(const StageAsk& ask) {
@@ -120,7 +133,7 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
 
   StageGraph out;
   std::vector<int> entry, exit;  // node of each unit's input; of its result
-  std::vector<const PricedOperator*> operators;
+  double transient = 0;          // of what runs at one time
   const auto edge = [&](int from, int to, bool other_input, double bytes, int times) {
     const auto f = static_cast<std::size_t>(from);
     const auto t = static_cast<std::size_t>(to);
@@ -147,10 +160,13 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
     Meaning stream{"input", model::OpKind::elementwise, 0, 0, {}};
     ChoiceNode kept;
     const bool full = u.layer && ask.redo == Redo::full;
-    for (const auto& [splits, share] : u.graph->streams) {
-      stream.options.push_back({splits, job::Sharding::none});
+    for (const auto& way : u.graph->streams) {
+      if (!has_roles(way.roles, ask)) {
+        continue;
+      }
+      stream.options.push_back({way.splits, job::Sharding::none, 0, 0});
       kept.cost.push_back(0);
-      kept.memory.push_back(full ? u.graph->stream_bytes * share * u.times * ask.in_flight : 0);
+      kept.memory.push_back(full ? u.graph->stream_bytes * way.share * u.times * ask.in_flight : 0);
     }
     out.meanings.push_back(std::move(stream));
     out.problem.nodes.push_back(std::move(kept));
@@ -158,7 +174,11 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
       Meaning m{op.name, op.kind, op.flops * u.times, op.parameters * u.times, {}};
       ChoiceNode n;
       const bool again = u.layer && (full || (ask.redo == Redo::selective && op.core));
+      transient = std::max(transient, op.transient);
       for (const PricedOption& o : op.options) {
+        if (!has_roles(o.roles, ask)) {
+          continue;
+        }
         const bool several = o.sync_ranks > 1 && o.parameters > 0;
         for (const job::Sharding sharding :
              several ? ask.shardings : std::vector<job::Sharding>{job::Sharding::none}) {
@@ -172,14 +192,19 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
               lower::state_bytes(s.job, several ? comm_of(sharding) : strategy::DataComm::none,
                                  ranks, static_cast<std::int64_t>(o.parameters));
           // A layer that is recomputed whole keeps its activations for the moment of its backward.
-          const double sets = full    ? 1.0
-                              : again ? 0.0
-                                      : static_cast<double>(u.times) * ask.in_flight;
-          m.options.push_back({o.splits, sharding});
+          const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask.in_flight;
+          // Parameters that are gathered: of the layer at work, and of the next one.
+          const double gathered = several && sharding == job::Sharding::zero3
+                                      ? std::min(2, u.times) * o.parameters *
+                                            job::bytes_per_element(s.job.memory.dtypes.parameters)
+                                      : 0;
+          m.options.push_back({o.splits, sharding,
+                               u.times * (o.kernels_forward + o.kernels_backward),
+                               again ? u.times * o.kernels_forward : 0.0});
           n.cost.push_back(cost * u.times);
           n.memory.push_back(
               static_cast<double>(state.parameters + state.gradients + state.optimizer) * u.times +
-              o.saved * sets);
+              o.saved * sets + gathered);
         }
       }
       out.meanings.push_back(std::move(m));
@@ -195,7 +220,7 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
     edge(exit[static_cast<std::size_t>(pair.first)], entry[static_cast<std::size_t>(pair.second)],
          false, units[static_cast<std::size_t>(pair.second)].graph->stream_bytes, times);
   }
-  out.problem.memory_limit = memory_limit();
+  out.problem.memory_limit = memory_limit(ask.reserve) - transient / ask.view.devices();
   return out;
 }
 

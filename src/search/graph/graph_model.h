@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "choice.h"
+#include "roles.h"
 #include "splits.h"
 #include "stepcast/job/job.h"
 
@@ -39,11 +40,15 @@ struct StageAsk {
   int in_flight = 1;      // micro-batches whose activations a device keeps at most
   Redo redo = Redo::none;
   std::vector<job::Sharding> shardings = {job::Sharding::none};  // that parameters may have
+  Roles roles{};        // of the view's axes; any: each operator is cut by itself
+  double reserve = -1;  // bytes of a device that stay free; below 0: the rest that kUsable leaves
 };
 
 struct Option {
   Splits splits{};
   job::Sharding sharding = job::Sharding::none;
+  double compute = 0;    // of its cost, kernels
+  double recompute = 0;  // of its cost, kernels of what is made again
 };
 
 // What a node of the choice problem stands for.
@@ -81,7 +86,8 @@ class GraphModel {
   StageGraph stage(const StageAsk& ask);
   std::vector<Analysed> analyse() const;
   const job::Job& job() const;
-  double memory_limit() const;  // bytes of a device
+  double capacity() const;                         // bytes of a device
+  double memory_limit(double reserve = -1) const;  // of them, what is left for the graph
 
  private:
   struct State;

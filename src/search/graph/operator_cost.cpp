@@ -38,6 +38,15 @@ double share_beside(const View& view, const Cuts& cuts, std::size_t a) {
 
 Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) { return {of(splits[0]), of(splits[1])}; }
 
+// Its result and its input's gradient stand beside what it works in.
+double transient_of(const Operator& op) {
+  const auto result = static_cast<double>(op.forward_output.count());
+  const double forward = result + static_cast<double>(op.forward_temporary.count());
+  const double input = op.input_gradient ? static_cast<double>(op.input_gradient->count()) : result;
+  const double own = op.gradient == Operator::Gradient::own ? input : 0;
+  return std::max(forward, result + own + static_cast<double>(op.backward_temporary.count()));
+}
+
 Bytes bytes_of(double b) { return Bytes(std::max<std::int64_t>(1, std::llround(b))); }
 
 }  // namespace
@@ -259,7 +268,8 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
     }
   };
   each(stream, [&](const Splits& s) {
-    out.streams.push_back({s, share_of(view, cuts_of(s, input_of))});
+    out.streams.push_back(
+        {s, share_of(view, cuts_of(s, input_of)), {roles_of_stream(s[0]), roles_of_stream(s[1])}});
   });
   std::set<std::uint32_t> stored;
   for (const Operator& op : graph.operators) {
@@ -268,6 +278,7 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
                      op.module == model::Module::core_attention,
                      op.forward.count(),
                      static_cast<double>(op.parameters),
+                     transient_of(op),
                      {}};
     double saved = 0;  // of tensors that no operator before it lists
     for (const auto& t : op.saved) {
@@ -283,6 +294,9 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
       const Timed c = inside(op, view, splits);
       o.forward = k.forward + c.forward;
       o.backward = k.backward + c.backward;
+      o.kernels_forward = k.forward;
+      o.kernels_backward = k.backward;
+      o.roles = {roles_of(op, splits[0]), roles_of(op, splits[1])};
       o.parameters = p.parameters;
       for (std::size_t a = 0; a < 2; ++a) {
         o.parameters /= divides_parameters(splits[a]) ||

@@ -1,6 +1,7 @@
 // Prices of operators cut over a mesh, and of what travels between differently cut ones.
 #pragma once
 
+#include <array>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -18,10 +19,13 @@ struct PricedOption {
   Splits splits{};
   double forward = 0;  // seconds a micro-batch, collectives included
   double backward = 0;
-  double parameters = 0;  // elements on each rank
-  int sync_ranks = 1;     // that sum its gradients
-  int sync_axes = 0;      // bit k: axis k is among them
-  double saved = 0;       // bytes from forward to backward
+  double parameters = 0;       // elements on each rank
+  int sync_ranks = 1;          // that sum its gradients
+  int sync_axes = 0;           // bit k: axis k is among them
+  double saved = 0;            // bytes from forward to backward
+  double kernels_forward = 0;  // of `forward`, without collectives
+  double kernels_backward = 0;
+  std::array<RoleSet, 2> roles{};  // that each axis may have
 };
 
 struct PricedOperator {
@@ -30,6 +34,7 @@ struct PricedOperator {
   bool core = false;  // of core attention: what selective recomputation redoes
   double flops = 0;
   double parameters = 0;
+  double transient = 0;  // bytes, of all ranks, that live while it runs at most
   std::vector<PricedOption> options;
 };
 
@@ -44,7 +49,12 @@ struct PricedGraph {
   std::vector<PricedOperator> operators;
   std::vector<PricedEdge> edges;
   // Ways to cut the stream that enters, and the share that a rank holds.
-  std::vector<std::pair<Splits, double>> streams;
+  struct Stream {
+    Splits splits{};
+    double share = 1;
+    std::array<RoleSet, 2> roles{};
+  };
+  std::vector<Stream> streams;
   double stream_bytes = 0;
 };
 

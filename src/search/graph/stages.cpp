@@ -23,10 +23,16 @@ class Planner {
     // No more stages than blocks, nor than the smallest shapes that the devices hold.
     const int smallest = *std::min_element(p.shapes.begin(), p.shapes.end());
     most_ = std::min({p.blocks, p.devices / smallest, p.most_stages});
+    if (p.stages > 0) {
+      most_ = p.stages <= most_ ? p.stages : 0;
+    }
     fill();
   }
 
   StagePlan best() {
+    if (most_ == 0) {
+      return {};
+    }
     std::vector<double> caps = times_;
     std::erase_if(caps, [](double t) { return std::isinf(t); });
     std::sort(caps.begin(), caps.end());
@@ -37,7 +43,7 @@ class Planner {
         break;  // the slowest stage alone takes longer
       }
       solve(cap);
-      for (int s = 1; s <= most_; ++s) {
+      for (int s = std::max(1, p_.stages); s <= most_; ++s) {
         const double sum = at(s, 0, units_).sum;
         if (std::isinf(sum)) {
           continue;
@@ -75,8 +81,9 @@ class Planner {
           // Every stage in front holds a block and a device more, and so does every one behind.
           const int front = first > 0 ? 1 : 0;
           const int behind = last < p_.blocks ? 1 : 0;
-          for (int later = behind; later <= std::min(p_.blocks - last, most_ - 1 - front);
-               ++later) {
+          // The first of so many has all the others behind it.
+          const int least = p_.stages > 0 && first == 0 ? p_.stages - 1 : behind;
+          for (int later = least; later <= std::min(p_.blocks - last, most_ - 1 - front); ++later) {
             times_[time_index(first, last, static_cast<int>(n), later)] =
                 p_.time(first, last, static_cast<int>(n), later);
             if (last == p_.blocks) {
@@ -148,10 +155,10 @@ double latency_of(const StageProblem& problem, const std::vector<PlannedStage>& 
     sum += s.time;
     slowest = std::max(slowest, s.time);
   }
-  const auto others = static_cast<double>(problem.micro_batches - 1);
-  return problem.latency == StageProblem::Latency::slowest
-             ? slowest * (others + static_cast<double>(stages.size()))
-             : sum + others * slowest;
+  const double waited = problem.latency == StageProblem::Latency::slowest
+                            ? slowest * (static_cast<double>(stages.size()) - 1)
+                            : sum - slowest;
+  return problem.micro_batches * slowest + waited / problem.virtual_stages;
 }
 
 StagePlan plan_stages(const StageProblem& problem) { return Planner(problem).best(); }

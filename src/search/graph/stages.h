@@ -5,7 +5,8 @@
 //      the forward and backward of stage i for one micro-batch. For each cap t_max on a stage,
 //      f[s, i, d] = min over j, sub-mesh n of t(i..j, n) + f[s - 1, j, d - n], t <= t_max: the
 //      least sum of s stages that hold blocks i.. on d devices. nnScaler (Lin et al., OSDI 2024):
-//      step = (B - 1 + s) max_i t_i.
+//      step = (B - 1 + s) max_i t_i. With v virtual stages, what is waited for is 1 / v of that
+//      (Narayanan et al., SC 2021): B max_i t_i + (sum_i t_i - max_i t_i) / v.
 #pragma once
 
 #include <functional>
@@ -21,6 +22,8 @@ struct StageProblem {
   int micro_batches = 1;    // B
   enum class Latency { sum_and_slowest, slowest } latency = Latency::sum_and_slowest;
   int most_stages = std::numeric_limits<int>::max();
+  int stages = 0;          // exactly so many; 0: any number
+  int virtual_stages = 1;  // interleaved: what stages wait for each other shrinks by so much
   // Seconds of blocks first..last-1 on shapes[shape] with so many stages behind it; infinity: does
   // not fit. Called once for each.
   std::function<double(int first, int last, int shape, int later)> time;

@@ -1,0 +1,196 @@
+#include "stage_planner.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "stepcast/model/operators.h"
+
+namespace stepcast::search {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+// Blocks of layers that stages are made of (Alpa's layer clustering).
+constexpr int kBlocks = 16;
+// A stage's share of the layers over its share of the devices, and the inverse, at most: nnScaler's
+// unbalance of one half; Alpa's auto_stage_imbalance_tolerance cuts the same.
+constexpr double kImbalance = 2;
+
+// First layers of the blocks: as many of a stage as of any other where the layers allow it, and cut
+// where the user's stages may be.
+std::vector<int> block_starts(int layers, const Setting& s) {
+  int blocks = std::max(kBlocks, s.stages);
+  if (s.stages > 0 && layers % s.stages == 0) {
+    const int of_stage = layers / s.stages;
+    int cuts = std::min(of_stage, std::max(1, kBlocks / s.stages));
+    while (of_stage % cuts != 0) {
+      ++cuts;
+    }
+    blocks = cuts * s.stages;
+  }
+  blocks = std::min(blocks, layers);
+  std::set<int> starts;
+  for (int b = 0; b <= blocks; ++b) {
+    starts.insert(static_cast<int>(static_cast<std::int64_t>(layers) * b / blocks));
+  }
+  for (const LayersAt& at : s.layers_at) {
+    starts.insert({at.first, at.last + 1});
+  }
+  return {starts.begin(), starts.end()};
+}
+
+}  // namespace
+
+StagePlanner::StagePlanner(GraphModel& model, const Setting& setting)
+    : model_(model), setting_(setting), limit_(kNever) {
+  const job::Job& job = model.job();
+  starts_ = block_starts(model::layer_count(job.model), setting);
+  const int ranks = job.cluster.ranks();
+  if (setting.form) {
+    shapes_ = {setting.view.devices()};
+    return;
+  }
+  const int node = job.cluster.node.gpus;
+  for (int n = 1; n < node; n *= 2) {
+    shapes_.push_back(n);
+  }
+  for (int n = 1; n <= job.cluster.nodes; ++n) {
+    if (job.cluster.nodes % n == 0) {
+      shapes_.push_back(n * node);
+    }
+  }
+  // A shape that is too small for any block is none.
+  const int blocks = static_cast<int>(starts_.size()) - 1;
+  std::erase_if(shapes_, [&](int n) { return kImbalance * n * blocks < ranks; });
+}
+
+GraphPlan StagePlanner::plan(const StageSearch& search, double limit) {
+  limit_ = limit;
+  StageProblem p;
+  p.blocks = static_cast<int>(starts_.size()) - 1;
+  p.devices = model_.job().cluster.ranks();
+  p.shapes = shapes_;
+  p.stages = setting_.stages;
+  p.virtual_stages = setting_.virtual_stages;
+  p.micro_batches = setting_.micro_batches;
+  p.latency = search.latency;
+  p.most_stages = most_stages(search, setting_.micro_batches);
+  p.time = [&](int first, int last, int shape, int later) {
+    const Solved* s = best_view(first, last, shape, later);
+    return s == nullptr ? kNever : s->time;
+  };
+  const StagePlan found = plan_stages(p);
+  GraphPlan out;
+  out.latency = found.latency;
+  out.micro_batches = setting_.micro_batches;
+  out.redo = setting_.redo;
+  for (std::size_t i = 0; i < found.stages.size(); ++i) {
+    const PlannedStage& s = found.stages[i];
+    const int later = static_cast<int>(found.stages.size() - 1 - i);
+    const Solved* solved = best_view(s.first, s.last, s.shape, later);
+    const StageAsk ask = ask_of(s.first, s.last, solved->view, later);
+    out.stages.push_back(stage_of(model_, ask, solved->choice));
+  }
+  out.solved = solved_;
+  return out;
+}
+
+StageAsk StagePlanner::ask_of(int first, int last, const View& view, int later) const {
+  const int begin = starts_[static_cast<std::size_t>(first)];
+  const int end = starts_[static_cast<std::size_t>(last)];
+  return stage_ask(setting_, begin, end - begin, starts_.back(), view, later);
+}
+
+StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
+  Solved out{ask.view, kNever, 0, 0, 0, {}};
+  StageGraph g = model_.stage(ask);
+  out.memory_limit = g.problem.memory_limit;
+  double least_memory = 0, least_time = 0;
+  for (const ChoiceNode& n : g.problem.nodes) {
+    if (n.size() == 0) {
+      return out;
+    }
+    least_memory += *std::min_element(n.memory.begin(), n.memory.end());
+    least_time += *std::min_element(n.cost.begin(), n.cost.end());
+  }
+  if (least_memory > out.memory_limit || least_time * setting_.micro_batches >= limit_) {
+    return out;
+  }
+  Chosen c;
+  if (!limited) {
+    g.problem.memory_limit = kNever;
+    if (auto free = choose_by_elimination(g.problem)) {
+      c = std::move(*free);
+    } else {
+      c = choose_by_ilp(g.problem);
+    }
+  } else if (auto relaxed = choose_by_relaxation(g.problem)) {
+    c = std::move(relaxed->chosen);
+  } else {
+    c = choose_by_ilp(g.problem);
+  }
+  ++solved_;
+  if (!c.feasible) {
+    return out;
+  }
+  out.time = c.cost;
+  out.memory = c.memory;
+  out.choice = std::move(c.choice);
+  return out;
+}
+
+// The fastest choice whatever its memory; that it needs with more in flight grows by as much for
+// each.
+const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask, const std::string& key) {
+  const auto [at, fresh] = free_.try_emplace({key, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
+  if (fresh) {
+    StageAsk one = ask;
+    one.in_flight = 1;
+    at->second = solve(one, false);
+    if (!at->second.choice.empty()) {
+      one.in_flight = 2;
+      at->second.memory_of_each =
+          memory_of(model_.stage(one).problem, at->second.choice) - at->second.memory;
+    }
+  }
+  return at->second;
+}
+
+const StagePlanner::Solved* StagePlanner::best_view(int first, int last, int shape, int later) {
+  const int devices = shapes_[static_cast<std::size_t>(shape)];
+  const job::Job& job = model_.job();
+  const StageAsk any = ask_of(first, last, setting_.view, later);
+  if (!holds(setting_, any, later)) {
+    return nullptr;
+  }
+  const double share = static_cast<double>(any.layers) / starts_.back() * job.cluster.ranks() / devices;
+  if (setting_.layers_at.empty() && (share > kImbalance || share < 1 / kImbalance)) {
+    return nullptr;
+  }
+  const auto key = std::make_tuple(content_of(job.model, any), devices, any.in_flight);
+  const auto [at, fresh] = best_.try_emplace(key, Solved{any.view, kNever, 0, 0, 0, {}});
+  if (fresh) {
+    const auto views =
+        setting_.form ? std::vector<View>{setting_.view} : views_of(job, devices);
+    for (const View& view : views) {
+      const StageAsk ask = ask_of(first, last, view, later);
+      Solved s = unlimited(ask, std::get<0>(key));
+      if (s.time >= at->second.time) {
+        continue;  // not even without a limit
+      }
+      s.memory += (ask.in_flight - 1) * s.memory_of_each;
+      if (s.memory > s.memory_limit) {
+        if (s.time * setting_.micro_batches >= limit_) {
+          continue;  // too slow even without a limit
+        }
+        s = solve(ask, true);
+      }
+      if (s.time < at->second.time) {
+        at->second = std::move(s);
+      }
+    }
+  }
+  return std::isinf(at->second.time) ? nullptr : &at->second;
+}
+
+}  // namespace stepcast::search
