@@ -280,6 +280,10 @@ Run add_search(CLI::App& app) {
   app.add_option("--schedule-file", given->algorithms.schedule_file,
                  "ahp may answer with an order of passes of its own, written here (.csv)")
       ->type_name("FILE");
+  app.add_option("--constraints", given->algorithms.constraints,
+                 "rules that plans of alpa, nnscaler and flexflow keep to (op_trans, op_assign, "
+                 "op_order)")
+      ->type_name("FILE");
   app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
       ->type_name("N");
   app.footer(

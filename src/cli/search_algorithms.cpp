@@ -58,6 +58,14 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
     }
     order.emplace("--schedule-file", given.schedule_file);
   }
+  const bool on_graph = std::any_of(asked.names.begin(), asked.names.end(), [](const auto& name) {
+    return name == "alpa" || name == "nnscaler" || name == "flexflow";
+  });
+  if (!given.constraints.empty() && !on_graph) {
+    throw option_fault("--constraints",
+                       "is of --algorithm alpa, nnscaler or flexflow; expected one of them");
+  }
+  asked.constraints = given.constraints;
   result::Algorithms answers =
       search::run_algorithms(request, asked, base, loader, text::data_directory());
   answers.title = title;

@@ -15,6 +15,7 @@ struct AlgorithmOptions {
   std::string degrees;             // of ahp
   std::string schedule_file;       // likewise
   std::vector<std::string> fixed;  // overrides that the user gave
+  std::string constraints;
 };
 
 // The exit status; what --json and --html name in `outputs` is filled and finished.

@@ -135,6 +135,7 @@ result::Algorithms run_algorithms(const Request& request, const AlgorithmRequest
           name));
     }
   }
+  check_constraints(algorithms, base, data_directory);
   Runner runner(request, algorithms, base, loader, data_directory);
   result::Algorithms out;
   out.objective = to_string(request.objective);

@@ -43,15 +43,17 @@ std::vector<Choice<int>> sizes(const Space& space, const char* key, int own) {
   }
   std::vector<Choice<int>> out;
   for (const std::string& text : d->values) {
-    out.push_back({text, static_cast<int>(text::to_integer(
-                             text::Value{text::Value::Kind::scalar, d->origin, text, false, {}, {}}))});
+    out.push_back({text, static_cast<int>(text::to_integer(text::Value{
+                             text::Value::Kind::scalar, d->origin, text, false, {}, {}}))});
   }
   return out;
 }
 
 Role tensor_role(const job::Parallelism& p) {
   using Use = Role::Use;
-  return {p.tensor == 1 ? Use::any : p.sequence_parallel ? Use::sequence : Use::tensor,
+  return {p.tensor == 1         ? Use::any
+          : p.sequence_parallel ? Use::sequence
+                                : Use::tensor,
           Role::Experts::alike};
 }
 
@@ -87,8 +89,7 @@ bool place_experts(const job::Parallelism& p, Form& form) {
       continue;  // alike: products are cut by columns and rows
     }
     if (left == 1) {
-      form.roles[k].experts =
-          a == 1 && tensor_inner ? Role::Experts::whole : Role::Experts::alike;
+      form.roles[k].experts = a == 1 && tensor_inner ? Role::Experts::whole : Role::Experts::alike;
     } else if (left % ranks == 0) {
       form.roles[k].experts = Role::Experts::spread;
       left /= ranks;
@@ -136,14 +137,13 @@ class FormLister {
     pipelines_ = sizes(space, "parallelism.pipeline", own.pipeline);
     experts_ = sizes(space, "parallelism.expert", own.expert);
     micro_ = sizes(space, "workload.micro_batch", static_cast<int>(base.workload.micro_batch));
-    scattered_ =
-        choices<bool>(space, "parallelism.sequence_parallel", base, loader,
-                      [](const job::Job& j) { return j.parallelism.sequence_parallel; });
+    scattered_ = choices<bool>(space, "parallelism.sequence_parallel", base, loader,
+                               [](const job::Job& j) { return j.parallelism.sequence_parallel; });
     shardings_ = choices<job::Sharding>(space, "parallelism.sharding", base, loader,
                                         [](const job::Job& j) { return j.parallelism.sharding; });
-    redos_ = choices<std::optional<Redo>>(
-        space, "memory.recompute", base, loader,
-        [](const job::Job& j) { return redo_of(j.memory.recompute); });
+    redos_ =
+        choices<std::optional<Redo>>(space, "memory.recompute", base, loader,
+                                     [](const job::Job& j) { return redo_of(j.memory.recompute); });
   }
 
   std::vector<Form> list() {

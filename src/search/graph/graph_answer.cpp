@@ -6,6 +6,7 @@
 
 #include "../explain.h"
 #include "plans.h"
+#include "user_rules.h"
 
 namespace stepcast::search {
 namespace {
@@ -21,32 +22,45 @@ constexpr int kRounds = 12;
 constexpr double kSpare = 0.005;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 
+UserRules rules_of(const AlgorithmRequest& algorithms, const job::Job& base,
+                   const std::filesystem::path& data) {
+  if (algorithms.constraints.empty()) {
+    return {};
+  }
+  return read_rules(text::read_yaml(algorithms.constraints), base,
+                    GraphModel(base, data).analyse());
+}
+
 class GraphAnswerer {
  public:
   GraphAnswerer(const Request& request, const AlgorithmRequest& algorithms, const job::Job& base,
-                const JobLoader& loader, const std::filesystem::path& data,
+                const JobLoader& loader, const std::filesystem::path& data, UserRules rules,
                 forecast::Forecaster& forecaster, AlgorithmAnswer& out)
       : request_(request),
         algorithms_(algorithms),
         base_(base),
         loader_(loader),
+        data_(data),
+        rules_(std::move(rules)),
         forecaster_(forecaster),
         out_(out),
-        model_(base, data, allowed()),
-        frame_(frame()) {}
+        model_(base, data, allowed(rules_)),
+        frame_(frame(rules_)) {}
 
   void answer() {
     out_.tried_unit = out_.name == "flexflow" ? "moves" : "stages priced";
     const GraphPlan free = plan(nullptr);
     if (free.stages.empty()) {
-      out_.why_not = "no cut of the graph fits in memory";
+      out_.why_not = rules_.size() > 0 ? to_relax() : "no cut of the graph fits in memory";
       return;
     }
     out_.predicted = free.latency;
     out_.plan = text_of(free);
     out_.proof = proof_of(free);
-    const std::vector<Form> forms = forms_of(request_.space, base_, loader_);
-    if (!held(forms)) {
+    if (!held(forms(rules_, frame_))) {
+      if (rules_.size() > 0) {
+        out_.losses.push_back("no job says a plan under the rules: the nearest does not keep them");
+      }
       nearest(free);
       return;
     }
@@ -63,22 +77,55 @@ class GraphAnswerer {
  private:
   static constexpr double kSame = 1e-3;
 
-  GraphPlan plan(const std::vector<Form>* forms) {
+  GraphPlan plan(const std::vector<Form>* forms) { return plan(model_, frame_, forms); }
+
+  GraphPlan plan(GraphModel& model, const Frame& frame, const std::vector<Form>* forms) {
     GraphPlan found;
     if (out_.name == "flexflow") {
       Walk walk;
       walk.seed = algorithms_.seed;
-      found = plan_by_walk(model_, frame_, walk, forms);
+      found = plan_by_walk(model, frame, walk, forms);
     } else {
       StageSearch search;
       if (out_.name == "nnscaler") {
         search.latency = StageProblem::Latency::slowest;
         search.most_bubble = kBubble;
       }
-      found = plan_by_ilp(model_, frame_, search, forms);
+      found = plan_by_ilp(model, frame, search, forms);
     }
     out_.tried += found.solved;
     return found;
+  }
+
+  std::vector<Form> forms(const UserRules& rules, const Frame& frame) const {
+    std::vector<Form> out = forms_of(request_.space, base_, loader_, overrides_of(rules));
+    const auto& counts = frame.counts_of_micro_batches;
+    std::erase_if(out, [&](const Form& f) {
+      return !counts.empty() &&
+             std::find(counts.begin(), counts.end(), f.micro_batches) == counts.end();
+    });
+    return out;
+  }
+
+  // The rules that stand in the way of any plan, one by one.
+  std::string to_relax() {
+    std::string out;
+    for (std::size_t i = 0; i < rules_.size(); ++i) {
+      const UserRules others = rules_.without(i);
+      GraphModel model(base_, data_, allowed(others));
+      const Frame frame = this->frame(others);
+      const auto said = forms(others, frame);
+      GraphPlan p = plan(model, frame, &said);
+      if (p.stages.empty()) {
+        p = plan(model, frame, nullptr);
+      }
+      if (!p.stages.empty()) {
+        out += fmt::format("{}{} ({:.3g} s by its own estimate)", out.empty() ? "" : ", or ",
+                           rules_.text(i), p.latency);
+      }
+    }
+    return out.empty() ? "no plan under the rules, nor without any one of them"
+                       : "no plan under the rules; relax " + out;
   }
 
   result::Proof proof_of(const GraphPlan& p) const {
@@ -128,7 +175,7 @@ class GraphAnswerer {
   void nearest(const GraphPlan& p) {
     Represented job = represent(base_, p);
     out_.losses = std::move(job.losses);
-    std::vector<std::string> overrides;
+    std::vector<std::string> overrides = overrides_of(rules_);
     for (const std::string& text : job.overrides) {
       const std::string key = text.substr(0, text.find('='));
       if (request_.space.find(key) != nullptr || key == "parallelism.layers_per_stage") {
@@ -185,8 +232,9 @@ class GraphAnswerer {
     return out;
   }
 
-  Frame frame() const {
+  Frame frame(const UserRules& rules) const {
     Frame out;
+    apply(rules, out);
     out.micro_batches = {base_.workload.micro_batch};
     if (const Dimension* d = request_.space.find("workload.micro_batch")) {
       out.micro_batches.clear();
@@ -231,10 +279,14 @@ class GraphAnswerer {
 
   // Operators may be cut as the space allows jobs to be: without context parallelism, tokens of a
   // sample come together wherever weights or other tokens are needed.
-  Allowed allowed() const {
+  Allowed allowed(const UserRules& rules) const {
     const bool context = runs("context", "parallelism.context", base_.parallelism.context);
     const bool expert = runs("expert", "parallelism.expert", base_.parallelism.expert);
-    return [context, expert](const model::Operator& op, const Splits& splits, const View&) {
+    return [context, expert, rules](const model::Operator& op, const Splits& splits,
+                                    const View& view) {
+      if (!allows(rules, op, splits, view)) {
+        return false;
+      }
       const bool product = op.gemm || op.attention || op.kind == model::OpKind::embedding;
       return std::none_of(splits.begin(), splits.end(), [&](Split s) {
         return (!context && product && s == Split::sequence) || (!expert && s == Split::expert);
@@ -264,6 +316,8 @@ class GraphAnswerer {
   const AlgorithmRequest& algorithms_;
   const job::Job& base_;
   const JobLoader& loader_;
+  const std::filesystem::path& data_;
+  const UserRules rules_;
   forecast::Forecaster& forecaster_;
   AlgorithmAnswer& out_;
   GraphModel model_;
@@ -276,7 +330,14 @@ void answer_on_graph(const Request& request, const AlgorithmRequest& algorithms,
                      const job::Job& base, const JobLoader& loader,
                      const std::filesystem::path& data_directory, forecast::Forecaster& forecaster,
                      AlgorithmAnswer& out) {
-  GraphAnswerer(request, algorithms, base, loader, data_directory, forecaster, out).answer();
+  GraphAnswerer(request, algorithms, base, loader, data_directory,
+                rules_of(algorithms, base, data_directory), forecaster, out)
+      .answer();
+}
+
+void check_constraints(const AlgorithmRequest& algorithms, const job::Job& base,
+                       const std::filesystem::path& data_directory) {
+  rules_of(algorithms, base, data_directory);
 }
 
 }  // namespace stepcast::search

@@ -18,4 +18,8 @@ void answer_on_graph(const Request& request, const AlgorithmRequest& algorithms,
                      const std::filesystem::path& data_directory, forecast::Forecaster& forecaster,
                      result::AlgorithmAnswer& out);
 
+// Throws InputError where the file that `algorithms` names is none of user_rules.h.
+void check_constraints(const AlgorithmRequest& algorithms, const job::Job& base,
+                       const std::filesystem::path& data_directory);
+
 }  // namespace stepcast::search

@@ -70,9 +70,8 @@ std::string content_of(const job::Model& model, const StageAsk& ask) {
 bool holds(const Setting& s, const StageAsk& ask, int later) {
   const int end = ask.first_layer + ask.layers;
   return std::all_of(s.layers_at.begin(), s.layers_at.end(), [&](const LayersAt& at) {
-    return s.stages - 1 - later == at.stage
-               ? ask.first_layer <= at.first && at.last < end
-               : at.last < ask.first_layer || at.first >= end;
+    return s.stages - 1 - later == at.stage ? ask.first_layer <= at.first && at.last < end
+                                            : at.last < ask.first_layer || at.first >= end;
   });
 }
 
@@ -125,7 +124,8 @@ std::vector<int> counts_of_micro_batches(const job::Job& job, const Frame& frame
   out.erase(std::unique(out.begin(), out.end()), out.end());
   const auto& asked = frame.counts_of_micro_batches;
   if (!asked.empty()) {
-    std::erase_if(out, [&](int n) { return std::find(asked.begin(), asked.end(), n) == asked.end(); });
+    std::erase_if(out,
+                  [&](int n) { return std::find(asked.begin(), asked.end(), n) == asked.end(); });
   }
   return out;
 }

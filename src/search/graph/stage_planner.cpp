@@ -20,7 +20,9 @@ constexpr double kImbalance = 2;
 // where the user's stages may be.
 std::vector<int> block_starts(int layers, const Setting& s) {
   int blocks = std::max(kBlocks, s.stages);
-  if (s.stages > 0 && layers % s.stages == 0) {
+  if (s.form && s.virtual_stages > 1) {
+    blocks = s.stages;  // virtual stages are cut evenly
+  } else if (s.stages > 0 && layers % s.stages == 0) {
     const int of_stage = layers / s.stages;
     int cuts = std::min(of_stage, std::max(1, kBlocks / s.stages));
     while (of_stage % cuts != 0) {
@@ -142,7 +144,8 @@ StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
 // The fastest choice whatever its memory; that it needs with more in flight grows by as much for
 // each.
 const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask, const std::string& key) {
-  const auto [at, fresh] = free_.try_emplace({key, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
+  const auto [at, fresh] =
+      free_.try_emplace({key, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
   if (fresh) {
     StageAsk one = ask;
     one.in_flight = 1;
@@ -163,15 +166,15 @@ const StagePlanner::Solved* StagePlanner::best_view(int first, int last, int sha
   if (!holds(setting_, any, later)) {
     return nullptr;
   }
-  const double share = static_cast<double>(any.layers) / starts_.back() * job.cluster.ranks() / devices;
+  const double share =
+      static_cast<double>(any.layers) / starts_.back() * job.cluster.ranks() / devices;
   if (setting_.layers_at.empty() && (share > kImbalance || share < 1 / kImbalance)) {
     return nullptr;
   }
   const auto key = std::make_tuple(content_of(job.model, any), devices, any.in_flight);
   const auto [at, fresh] = best_.try_emplace(key, Solved{any.view, kNever, 0, 0, 0, {}});
   if (fresh) {
-    const auto views =
-        setting_.form ? std::vector<View>{setting_.view} : views_of(job, devices);
+    const auto views = setting_.form ? std::vector<View>{setting_.view} : views_of(job, devices);
     for (const View& view : views) {
       const StageAsk ask = ask_of(first, last, view, later);
       Solved s = unlimited(ask, std::get<0>(key));
