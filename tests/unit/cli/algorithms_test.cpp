@@ -1,0 +1,132 @@
+// `simulate search --algorithm` from outside: algorithms side by side on one graph and cost model.
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "catch.hpp"
+#include "support/folder.h"
+#include "unit/cli/run.h"
+
+namespace {
+
+using nlohmann::json;
+
+using stepcast::test::Folder;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+// Eight layers on two nodes.
+const std::string kSmall =
+    "search --config mixtral-8x7b --set cluster.nodes=2 --set model.layers=8 "
+    "--set workload.global_batch=32 --vary micro_batch=1,2 --vary sharding=zero1 "
+    "--vary virtual_pipeline=1 --vary context=1 --vary recompute=none,full ";
+
+bool has_solver() {
+  return run(kSmall + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler").err.find(
+             "no solver") == std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or one by one") {
+  const std::string graph = has_solver() ? "alpa,nnscaler,flexflow" : "flexflow";
+  const Result r = run(kSmall + "--algorithm exact," + graph + " --algorithm annealing --json -");
+  REQUIRE(r.status == 0);
+  const json found = json::parse(r.out);
+  double best = 0;
+  for (const json& a : found.at("algorithms")) {
+    const std::string name = a.at("name");
+    INFO(name);
+    REQUIRE(a.at("found") == true);
+    CHECK(a.at("fits") == true);
+    CHECK(a.at("step_time") > 0.0);
+    if (name == "exact") {
+      best = a.at("objective");
+      CHECK(a.at("proven") == true);
+      continue;
+    }
+    // What it answers with is of the space that the exact search proves its optimum for, unless its
+    // stages are uneven.
+    bool uneven = false;
+    for (const json& text : a.at("overrides")) {
+      uneven = uneven || text.get<std::string>().find("layers_per_stage") != std::string::npos;
+    }
+    if (!uneven) {
+      CHECK(a.at("objective").get<double>() >= best * (1 - 1e-9));
+    }
+    if (name == "annealing") {
+      continue;
+    }
+    // The same strategy by its own cost model: its parts add up, and a free plan is no slower.
+    const json& own = a.at("own");
+    const double step = own.at("step_time");
+    CHECK(own.at("compute").get<double>() + own.at("recompute").get<double>() +
+              own.at("communication").get<double>() + own.at("waiting").get<double>() ==
+          Approx(step).epsilon(1e-9));
+    if (name != "flexflow") {
+      CHECK(a.at("own_step_time").get<double>() <= step * (1 + 1e-9));
+      CHECK(a.contains("proven"));
+    }
+    CHECK(std::abs(step / a.at("step_time").get<double>() - 1) < 0.35);
+  }
+  CHECK(found.at("algorithms").size() == (has_solver() ? 5U : 3U));
+  const Result text = run(kSmall + "--algorithm flexflow");
+  CHECK_THAT(text.out, ContainsSubstring("own / forecast, s") && ContainsSubstring("took"));
+}
+
+TEST_CASE("a plan that is said to fit does, by the engine, on shipped jobs") {
+  for (const char* config : {"gpt3-175b", "llama70b", "mixtral-8x7b"}) {
+    const Result r =
+        run(std::string("search --config ") + config + " --algorithm flexflow --json -");
+    INFO(config);
+    REQUIRE(r.status == 0);
+    const json a = json::parse(r.out).at("algorithms")[0];
+    CHECK(a.at("found") == true);
+    CHECK(a.at("fits") == true);
+  }
+}
+
+TEST_CASE("rules of the user are kept, and what is wrong with them is said line by line") {
+  const Folder folder;
+  const auto file = folder.write("rules.yaml",
+                                 "op_trans:\n"
+                                 "  - {op: attention.qkv, split: hidden, axis: tensor}\n"
+                                 "op_assign:\n"
+                                 "  - {layers: 0..5, stage: 0}\n"
+                                 "op_order: {schedule: gpipe}\n");
+  const Result r = run(kSmall + "--algorithm flexflow --json - --constraints " + file);
+  REQUIRE(r.status == 0);
+  const json a = json::parse(r.out).at("algorithms")[0];
+  CHECK(a.at("overrides").dump().find("parallelism.schedule=gpipe") != std::string::npos);
+  const auto wrong = folder.write("wrong.yaml",
+                                  "op_trans:\n"
+                                  "  - {op: attention.qvk, split: hidden}\n"
+                                  "  - {op: mlp_norm, split: experts}\n"
+                                  "op_assgn: []\n"
+                                  "op_assign:\n"
+                                  "  - {layers: 0..3, stage: 1}\n"
+                                  "  - {layers: 2..5, stage: 0}\n"
+                                  "op_order: {schedule: interleaved_1f1b}\n");
+  const Result bad = run(kSmall + "--algorithm flexflow --constraints " + wrong);
+  CHECK(bad.status == 2);
+  CHECK_THAT(bad.err, ContainsSubstring("wrong.yaml:2:") && ContainsSubstring("did you mean") &&
+                          ContainsSubstring("wrong.yaml:3:") && ContainsSubstring("op_assgn") &&
+                          ContainsSubstring("wrong.yaml:7:") &&
+                          ContainsSubstring("contradicts line 6") &&
+                          ContainsSubstring("needs virtual stages"));
+  CHECK(run(kSmall + "--algorithm exact --constraints " + file).status == 2);
+  // Layers of so many stages that the ranks do not divide: the rule to relax is named.
+  const auto tight = folder.write("tight.yaml",
+                                  "op_assign:\n"
+                                  "  - {layers: 0..2, stage: 0}\n"
+                                  "  - {layers: 3..3, stage: 7}\n");
+  const Result none = run(kSmall + "--algorithm flexflow --constraints " + tight);
+  CHECK(none.status == 1);
+  CHECK_THAT(none.out, ContainsSubstring("relax"));
+}
+
+TEST_CASE("faulty algorithms end with status 2") {
+  const Result unknown = run(kSmall + "--algorithm alpa,nnscalar");
+  CHECK(unknown.status == 2);
+  CHECK_THAT(unknown.err, ContainsSubstring("did you mean 'nnscaler'"));
+}
