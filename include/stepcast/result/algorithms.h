@@ -41,17 +41,17 @@ enum class Proof { none, open, proven };  // open: a better answer was not ruled
 struct AlgorithmAnswer {
   std::string name;  // "alpa"
   bool found = false;
-  Strategy strategy;                // the nearest job, forecast by the engine
-  double predicted = 0;             // seconds of a step by the algorithm's own cost model; 0: none of its own
-  std::string plan;                 // in its own terms: "8 stages of 128 GPUs"
-  OwnEstimate own;                  // of the strategy that is forecast; `predicted` is of the plan, job or none
-  Proof proof = Proof::none;        // of each stage's cut, or of the whole answer (exact)
-  std::vector<std::string> notes;   // how the strategy was come by: plans that did not fit
-  std::vector<std::string> losses;  // what a job cannot say of that
-  std::int64_t tried = 0;           // programs solved, moves, candidates
-  std::string tried_unit;           // "integer programs"
-  double seconds = 0;               // that it took; of this machine, in no saved answer
-  std::string why_not;              // nothing found: why
+  Strategy strategy;                        // the nearest job, forecast by the engine
+  double predicted = 0;                     // seconds of a step by the algorithm's own cost model; 0: none of its own
+  std::string plan;                         // in its own terms: "8 stages of 128 GPUs"
+  OwnEstimate own;                          // of the strategy that is forecast; `predicted` is of the plan, job or none
+  Proof proof = Proof::none;                // of each stage's cut, or of the whole answer (exact)
+  std::vector<std::string> notes;           // how the strategy was come by: plans that did not fit
+  std::vector<std::string> losses;          // what a job cannot say of that
+  std::int64_t tried = 0;                   // programs solved, moves, candidates
+  std::string tried_unit;                   // "integer programs"
+  double seconds = 0;                       // that it took; of this machine, in no saved answer
+  std::string why_not;                      // nothing found: why
   std::vector<AlgorithmStep> steps;         // of ahp
   std::vector<AnalysedOperator> operators;  // of ahp's first step
   std::string schedule;                     // of ahp's last: the generated order as CSV; empty: none

@@ -19,7 +19,7 @@ struct AlgorithmRequest {
   enum class Degrees { automatic, exact, evolutionary, annealing } degrees = Degrees::automatic;
   std::vector<std::string> fixed;
   std::string schedule_file;
-  std::string constraints;         // file of rules for plans of alpa, nnscaler and flexflow; empty: none
+  std::string constraints;  // file of rules for plans of alpa, nnscaler and flexflow; empty: none
 };
 
 // In the order of tables: exact, ahp, alpa, nnscaler, flexflow, evolutionary, annealing.

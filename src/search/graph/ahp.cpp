@@ -221,9 +221,9 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
           return tried ? std::optional(std::move(tried->strategy)) : std::nullopt;
         });
     out.tried = run.evaluated;
-    how = fmt::format("{} over {:.4g} combinations, {} bounded, {} simulated",
-                      walks ? "simulated annealing" : "evolution", all, run.evaluated,
-                      run.simulated);
+    how =
+        fmt::format("{} over {:.4g} combinations, {} bounded, {} simulated",
+                    walks ? "simulated annealing" : "evolution", all, run.evaluated, run.simulated);
     if (run.best) {
       found = run.best->overrides;
     } else {
@@ -268,10 +268,10 @@ result::AlgorithmStep Ahp::sharding() {
     }
     const auto& job = std::get<job::Job>(loaded);
     const auto least = bound_of(job);
-    std::string text = least ? fmt::format("{}: at least {}, {}", kNames[i],
-                                           seconds_text(to_seconds(least->step)),
-                                           gib_text(static_cast<double>(least->memory.count())))
-                             : std::string(kNames[i]);
+    std::string text =
+        least ? fmt::format("{}: at least {}, {}", kNames[i], seconds_text(to_seconds(least->step)),
+                            gib_text(static_cast<double>(least->memory.count())))
+              : std::string(kNames[i]);
     const double rate = per_second(request_.objective, job.cluster);
     std::string why;
     if (i == now) {

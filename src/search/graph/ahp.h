@@ -1,8 +1,8 @@
-// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article): six steps, each decided by the cost
-// models that the other searches use, the engine having the last word.
-//   1 graph analysis        2 hardware            3 degrees: data, tensor, pipeline and what goes with them
-//   4 split of each layer's operators by dynamic programming
-//   5 sharding of optimizer states                6 layers of each stage, and the order of passes as a task graph
+// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article): six steps, each
+// decided by the cost models that the other searches use, the engine having the last word.
+//   1 graph analysis        2 hardware            3 degrees: data, tensor, pipeline and what goes
+//   with them 4 split of each layer's operators by dynamic programming 5 sharding of optimizer
+//   states                6 layers of each stage, and the order of passes as a task graph
 #pragma once
 
 #include <filesystem>
@@ -62,7 +62,8 @@ class Ahp {
   const std::filesystem::path& data_;
   forecast::Forecaster& forecaster_;
   std::optional<Tried> best_;
-  // Other degrees that run, of other numbers of stages: on unlike devices uneven layers may turn the order.
+  // Other degrees that run, of other numbers of stages: on unlike devices uneven layers may turn
+  // the order.
   std::vector<std::vector<std::string>> alternatives_;
   int simulated_ = 0;
 };

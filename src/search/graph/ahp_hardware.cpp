@@ -129,8 +129,7 @@ void Ahp::analyse(result::AlgorithmAnswer& out) const {
         "{} x {}: {} operators, {:.4g} M parameters, {:.4g} TFLOP forward, {:.4g} FLOP a byte, {} "
         "kept; longest path {} of {} by roofline",
         u.times, u.name, u.graph.operators.size(), parameters / 1e6, forward / 1e12,
-        moved > 0 ? forward / moved : 0.0, gib_text(saved), seconds_text(path),
-        seconds_text(sum)));
+        moved > 0 ? forward / moved : 0.0, gib_text(saved), seconds_text(path), seconds_text(sum)));
   }
   step.decision = fmt::format("{} operators, {:.0f} of them products; {:.4g} TFLOP a micro-batch",
                               operators, products, all / 1e12);
@@ -145,8 +144,8 @@ result::AlgorithmStep Ahp::hardware() const {
                               c.overrides.empty() ? "" : ", of unlike devices");
   step.details.push_back(device_text(c.device, type));
   for (const auto& o : c.overrides) {
-    step.details.push_back(
-        fmt::format("nodes {} to {}: {}", o.first, o.first + o.count - 1, device_text(o.device, type)));
+    step.details.push_back(fmt::format("nodes {} to {}: {}", o.first, o.first + o.count - 1,
+                                       device_text(o.device, type)));
   }
   const job::Node& n = c.node;
   constexpr const char* kIntra[] = {"NVSwitch", "an NVLink mesh", "PCIe"};
@@ -164,11 +163,11 @@ result::AlgorithmStep Ahp::hardware() const {
         "a host has {} cores, {} memory at {}{}", n.cpu_cores,
         gib_text(static_cast<double>(n.host_memory.count())),
         rate_text(n.host_memory_bandwidth.count(), "B"),
-        n.nvme.count() > 0 ? fmt::format(", drives of {} at {} read, {} written",
-                                         gib_text(static_cast<double>(n.nvme.count())),
-                                         rate_text(n.nvme_read.count(), "B"),
-                                         rate_text(n.nvme_write.count(), "B"))
-                           : ""));
+        n.nvme.count() > 0
+            ? fmt::format(", drives of {} at {} read, {} written",
+                          gib_text(static_cast<double>(n.nvme.count())),
+                          rate_text(n.nvme_read.count(), "B"), rate_text(n.nvme_write.count(), "B"))
+            : ""));
   }
   return step;
 }

@@ -58,7 +58,8 @@ class List {
 
  private:
   struct Rank {
-    std::vector<double> forward_at, input_at;  // when a micro-batch's input, output gradient is here
+    std::vector<double> forward_at,
+        input_at;  // when a micro-batch's input, output gradient is here
     std::size_t forwards = 0, inputs = 0, weights = 0;  // done
     double free = 0, live = 0, peak = 0, ahead = 1;
     std::vector<schedule::Slot> slots;

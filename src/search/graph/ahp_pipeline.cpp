@@ -98,12 +98,12 @@ std::vector<int> Ahp::planned_layers(const Tried& even) {
     problem.ends.push_back(end ? std::max(0.0, whole - now[s] * layer[s]) : 0.0);
     // Bytes that grow with layers; at the ends some of them do not, which the engine sees.
     const result::StageMemory& m = even.report.memory[s];
-    const auto growing = static_cast<double>(
-        (m.parameters + m.gradients + m.optimizer + m.activations).count());
+    const auto growing =
+        static_cast<double>((m.parameters + m.gradients + m.optimizer + m.activations).count());
     const double each = growing / std::max(1, now[s]);
     const double room = capacity - static_cast<double>(m.process.count());
-    problem.most.push_back(
-        std::max(problem.grain, now[s] + static_cast<int>(std::floor(each > 0 ? room / each : all))));
+    problem.most.push_back(std::max(
+        problem.grain, now[s] + static_cast<int>(std::floor(each > 0 ? room / each : all))));
   }
   return cut_layers(problem).layers;
 }
@@ -179,8 +179,8 @@ result::AlgorithmStep Ahp::layers() {
       if (!tried) {
         continue;  // the system, or the schedule, wants them even
       }
-      if (tried->strategy.fits && (!start->strategy.fits ||
-                                   tried->strategy.objective < start->strategy.objective)) {
+      if (tried->strategy.fits &&
+          (!start->strategy.fits || tried->strategy.objective < start->strategy.objective)) {
         start = std::move(tried);
       }
     }
@@ -196,8 +196,8 @@ result::AlgorithmStep Ahp::layers() {
   const std::vector<int> now = layers_of(best_->job);
   const bool even = std::adjacent_find(now.begin(), now.end(), std::not_equal_to<>()) == now.end();
   step.decision = best_->job.parallelism.pipeline == 1 ? "one stage"
-                  : even                               ? fmt::format("{} layers a stage", now.front())
-                                                       : "layers " + list_text(now);
+                  : even ? fmt::format("{} layers a stage", now.front())
+                         : "layers " + list_text(now);
   return step;
 }
 
@@ -226,9 +226,10 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
     if (!runs.empty() && std::find(runs.begin(), runs.end(), name) == runs.end()) {
       continue;
     }
-    const int chunks = entry.chunks > 0                ? entry.chunks
-                       : name.find("1f1b") == 0 || name == "gpipe" ? 1
-                                                       : found.parallelism.virtual_pipeline;
+    const int chunks = entry.chunks > 0 ? entry.chunks
+                       : name.find("1f1b") == 0 || name == "gpipe"
+                           ? 1
+                           : found.parallelism.virtual_pipeline;
     std::vector<std::string> changes = {fmt::format("{}={}", kScheduleKey, name),
                                         fmt::format("parallelism.virtual_pipeline={}", chunks)};
     std::string why;
@@ -264,7 +265,8 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
   shard.sequences = job.workload.micro_batch;
   shard.sequence_length = job.workload.sequence_length;
   const auto kind = model::layer_kind(job.model, job.model.layers / 2);
-  for (const auto& op : model::build_layer(job.model, kind, shard, model::style_of(job)).operators) {
+  for (const auto& op :
+       model::build_layer(job.model, kind, shard, model::style_of(job)).operators) {
     again += job.memory.recompute.kind == job::Recompute::Kind::full ? op.forward.count() : 0;
     input += op.input_grad.count();
     weight += op.weight_grad.count();
@@ -304,23 +306,21 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
     other.parallelism.schedule.emplace();
     other.parallelism.schedule->name =
         algorithms_.schedule_file.empty() ? "ahp.csv" : algorithms_.schedule_file;
-    other.parallelism.schedule->table =
-        schedule::to_csv(made.order, static_cast<int>(pipeline));
+    other.parallelism.schedule->table = schedule::to_csv(made.order, static_cast<int>(pipeline));
     if (!allowed) {
       other.system.schedules.clear();
     }
     std::vector<std::string> overrides = from.strategy.overrides;
     std::erase_if(overrides, [](const auto& text) { return text.starts_with(kScheduleKey); });
-    overrides.push_back(
-        fmt::format("{}={}", kScheduleKey, other.parallelism.schedule->name));
+    overrides.push_back(fmt::format("{}={}", kScheduleKey, other.parallelism.schedule->name));
     std::string why;
     const std::string table = other.parallelism.schedule->table;
     auto tried = simulate(std::move(other), overrides, why);
-    step.details.push_back(fmt::format(
-        "list-scheduled graph of {} tasks, backward {}: {} by its own times; {}",
-        pipeline * static_cast<std::size_t>(problem.micro_batches) * (splits ? 3 : 2),
-        splits ? "split" : "whole", seconds_text(made.makespan),
-        tried ? outcome_text(tried->strategy, before) : why));
+    step.details.push_back(
+        fmt::format("list-scheduled graph of {} tasks, backward {}: {} by its own times; {}",
+                    pipeline * static_cast<std::size_t>(problem.micro_batches) * (splits ? 3 : 2),
+                    splits ? "split" : "whole", seconds_text(made.makespan),
+                    tried ? outcome_text(tried->strategy, before) : why));
     if (tried && tried->strategy.fits &&
         (!fastest || tried->strategy.objective < fastest->strategy.objective)) {
       fastest = std::move(tried);
@@ -333,8 +333,9 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
   out.schedule = csv;
   const bool better = fastest->strategy.objective < best_->strategy.objective;
   if (!allowed) {
-    step.details.push_back(fmt::format("{} runs no order of its own making: {}", job.system.name,
-                                       better ? "a runtime that does would be faster" : "none lost"));
+    step.details.push_back(
+        fmt::format("{} runs no order of its own making: {}", job.system.name,
+                    better ? "a runtime that does would be faster" : "none lost"));
   } else if (algorithms_.schedule_file.empty()) {
     step.details.push_back("name a file with --schedule-file to take and keep that order");
   } else if (free(kScheduleKey, algorithms_.schedule_file)) {

@@ -1,5 +1,6 @@
-// Step 4: how each operator of a layer is cut over the ranks of a stage, by dynamic programming (elimination on the
-// operator graph, whose tables are what each split costs and what re-cutting between two costs).
+// Step 4: how each operator of a layer is cut over the ranks of a stage, by dynamic programming
+// (elimination on the operator graph, whose tables are what each split costs and what re-cutting
+// between two costs).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,19 +13,6 @@ namespace stepcast::search {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-
-std::optional<Redo> redo_of(const job::Recompute& r) {
-  switch (r.kind) {
-    case job::Recompute::Kind::none:
-      return Redo::none;
-    case job::Recompute::Kind::selective:
-      return Redo::selective;
-    case job::Recompute::Kind::full:
-      return Redo::full;
-    default:
-      return std::nullopt;  // what the graph has no word for
-  }
-}
 
 // What the job's degrees make of the axes: data and context, then tensor and experts.
 bool as_degrees(const Splits& splits, bool context) {
@@ -111,8 +99,7 @@ result::AlgorithmStep Ahp::split() {
   ChoiceProblem bound_to = graph.problem;
   for (std::size_t i = 0; i < graph.meanings.size(); ++i) {
     for (std::size_t j = 0; j < graph.meanings[i].options.size(); ++j) {
-      if (p.tensor > 1 &&
-          !as_degrees(graph.meanings[i].options[j].splits, p.context > 1)) {
+      if (p.tensor > 1 && !as_degrees(graph.meanings[i].options[j].splits, p.context > 1)) {
         bound_to.nodes[i].cost[j] = kNever;
       }
     }
@@ -130,8 +117,9 @@ result::AlgorithmStep Ahp::split() {
   GraphPlan plan;
   plan.micro_batches = ask.micro_batches;
   plan.redo = ask.redo;
-  plan.stages.assign(static_cast<std::size_t>(p.pipeline),
-                     {0, ask.layers, ask.view, chosen.cost, chosen.memory, graph.meanings, chosen.choice});
+  plan.stages.assign(
+      static_cast<std::size_t>(p.pipeline),
+      {0, ask.layers, ask.view, chosen.cost, chosen.memory, graph.meanings, chosen.choice});
   const Represented said = represent(job, plan);
   for (const std::string& loss : said.losses) {
     step.details.push_back("as a job: " + loss);

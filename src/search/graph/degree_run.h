@@ -1,4 +1,5 @@
-// A random search of degrees with the bound as prediction model, and the engine on what it likes best.
+// A random search of degrees with the bound as prediction model, and the engine on what it likes
+// best.
 #pragma once
 
 #include <functional>

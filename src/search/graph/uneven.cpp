@@ -93,7 +93,8 @@ class Cutter {
   // The least sum with no stage above the cap; empty: there is none.
   std::vector<int> solve(double cap) const {
     // least[s][n]: stages 0..s-1 hold the first n units; took: units of the last of them.
-    std::vector<std::vector<double>> least(at(stages_ + 1), std::vector<double>(at(units_ + 1), kNever));
+    std::vector<std::vector<double>> least(at(stages_ + 1),
+                                           std::vector<double>(at(units_ + 1), kNever));
     std::vector<std::vector<int>> took(at(stages_ + 1), std::vector<int>(at(units_ + 1), 0));
     least[0][0] = 0;
     for (int s = 0; s < stages_; ++s) {

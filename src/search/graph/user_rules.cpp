@@ -13,8 +13,8 @@ namespace {
 
 using text::Value;
 
-constexpr const char* kModules[] = {"embedding", "attention",     "core_attention", "mlp",
-                                    "moe",       "shared_expert", "head"};
+constexpr const char* kModules[] = {"embedding",     "attention", "core_attention", "mlp", "moe",
+                                    "shared_expert", "head"};
 
 std::string module_of(const model::Operator& op) { return kModules[static_cast<int>(op.module)]; }
 
@@ -198,11 +198,12 @@ class RuleReader {
     std::sort(ways.begin(), ways.end());
     ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
     if (!found) {
-      fault(v.find("op")->origin, fmt::format("the model has no operator '{}'; expected one of {}{}",
-                                              cut.op, fmt::join(names, ", "), hint(cut.op, names)));
+      fault(v.find("op")->origin,
+            fmt::format("the model has no operator '{}'; expected one of {}{}", cut.op,
+                        fmt::join(names, ", "), hint(cut.op, names)));
     } else if (!possible) {
-      fault(v.find("split")->origin, fmt::format("{} is never split so; expected {}", cut.op,
-                                                 fmt::join(ways, ", ")));
+      fault(v.find("split")->origin,
+            fmt::format("{} is never split so; expected {}", cut.op, fmt::join(ways, ", ")));
     }
   }
 
@@ -216,10 +217,9 @@ class RuleReader {
       return error == std::errc() && at == end && to >= 0;
     };
     const std::string_view all = text;
-    const bool read = dots == std::string::npos
-                          ? number(all, out.first) && number(all, out.last)
-                          : number(all.substr(0, dots), out.first) &&
-                                number(all.substr(dots + 2), out.last);
+    const bool read = dots == std::string::npos ? number(all, out.first) && number(all, out.last)
+                                                : number(all.substr(0, dots), out.first) &&
+                                                      number(all.substr(dots + 2), out.last);
     if (!read || out.last < out.first) {
       fault(v.origin, fmt::format("is '{}'; expected layers as FIRST..LAST, from 0", text));
       return false;
@@ -275,9 +275,8 @@ class RuleReader {
         const std::vector<std::string> known = {"1f1b", "gpipe", "interleaved_1f1b"};
         out.schedule = text::to_string(e.value);
         if (std::find(known.begin(), known.end(), out.schedule) == known.end()) {
-          fault(e.value.origin,
-                fmt::format("unknown schedule '{}'; expected {}{}", out.schedule,
-                            fmt::join(known, ", "), hint(out.schedule, known)));
+          fault(e.value.origin, fmt::format("unknown schedule '{}'; expected {}{}", out.schedule,
+                                            fmt::join(known, ", "), hint(out.schedule, known)));
         }
       }
     });
@@ -336,9 +335,8 @@ class RuleReader {
         return std::any_of(c.splits.begin(), c.splits.end(),
                            [&](const auto& name) { return is_split(name, s); });
       };
-      const bool together = std::any_of(ways.begin(), ways.end(), [&](Split s) {
-        return is_any(a, s) && is_any(b, s);
-      });
+      const bool together = std::any_of(ways.begin(), ways.end(),
+                                        [&](Split s) { return is_any(a, s) && is_any(b, s); });
       if (!together) {
         return &one;
       }

@@ -18,9 +18,9 @@ namespace stepcast::search {
 struct UserRules {
   struct Cut {
     Origin origin;
-    std::string op;                  // "attention.qkv", "qkv", or a whole module: "attention"
+    std::string op;                   // "attention.qkv", "qkv", or a whole module: "attention"
     std::vector<std::string> splits;  // any of them
-    int axis = -1;                   // 0: data, the outer one; 1: tensor, the nearest ranks; -1: both
+    int axis = -1;  // 0: data, the outer one; 1: tensor, the nearest ranks; -1: both
   };
   struct Assign {
     Origin origin;

@@ -15,22 +15,33 @@ using stepcast::test::Folder;
 using stepcast::test::Result;
 using stepcast::test::run;
 
-// Eight layers on two nodes.
-const std::string kSmall =
-    "search --config mixtral-8x7b --set cluster.nodes=2 --set model.layers=8 "
-    "--set workload.global_batch=32 --vary micro_batch=1,2 --vary sharding=zero1 "
-    "--vary virtual_pipeline=1 --vary context=1 --vary recompute=none,full ";
+// Eight layers with experts on two nodes.
+std::string small(const Folder& folder) {
+  return "search --config " +
+         folder.write("job.yaml",
+                      "model: {layers: 8, hidden: 2048, heads: 16, ffn: 4096, gated_mlp: true, "
+                      "vocab: 32000, positions: rotary, norm: rms, moe: {experts: 8, topk: 2}}\n"
+                      "cluster: {use: dgx-a100, nodes: 2}\n"
+                      "system: megatron-lm\n"
+                      "workload: {sequence_length: 2048, global_batch: 32, micro_batch: 1}\n"
+                      "parallelism: {sequence_parallel: true}\n") +
+         " --vary micro_batch=1,2 --vary sharding=zero1 --vary virtual_pipeline=1 "
+         "--vary context=1 --vary recompute=none,full ";
+}
 
-bool has_solver() {
-  return run(kSmall + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler").err.find(
-             "no solver") == std::string::npos;
+bool has_solver(const std::string& small) {
+  return run(small + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler")
+             .err.find("no solver") == std::string::npos;
 }
 
 }  // namespace
 
 TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or one by one") {
-  const std::string graph = has_solver() ? "alpa,nnscaler,flexflow" : "flexflow";
-  const Result r = run(kSmall + "--algorithm exact," + graph + " --algorithm annealing --json -");
+  const Folder folder;
+  const std::string job = small(folder);
+  const bool solver = has_solver(job);
+  const std::string graph = solver ? "alpa,nnscaler,flexflow" : "flexflow";
+  const Result r = run(job + "--algorithm exact," + graph + " --algorithm annealing --json -");
   REQUIRE(r.status == 0);
   const json found = json::parse(r.out);
   double best = 0;
@@ -69,8 +80,8 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
     }
     CHECK(std::abs(step / a.at("step_time").get<double>() - 1) < 0.35);
   }
-  CHECK(found.at("algorithms").size() == (has_solver() ? 5U : 3U));
-  const Result text = run(kSmall + "--algorithm flexflow");
+  CHECK(found.at("algorithms").size() == (solver ? 5U : 3U));
+  const Result text = run(job + "--algorithm flexflow");
   CHECK_THAT(text.out, ContainsSubstring("own / forecast, s") && ContainsSubstring("took"));
 }
 
@@ -88,13 +99,14 @@ TEST_CASE("a plan that is said to fit does, by the engine, on shipped jobs") {
 
 TEST_CASE("rules of the user are kept, and what is wrong with them is said line by line") {
   const Folder folder;
+  const std::string job = small(folder);
   const auto file = folder.write("rules.yaml",
                                  "op_trans:\n"
                                  "  - {op: attention.qkv, split: hidden, axis: tensor}\n"
                                  "op_assign:\n"
                                  "  - {layers: 0..5, stage: 0}\n"
                                  "op_order: {schedule: gpipe}\n");
-  const Result r = run(kSmall + "--algorithm flexflow --json - --constraints " + file);
+  const Result r = run(job + "--algorithm flexflow --json - --constraints " + file);
   REQUIRE(r.status == 0);
   const json a = json::parse(r.out).at("algorithms")[0];
   CHECK(a.at("overrides").dump().find("parallelism.schedule=gpipe") != std::string::npos);
@@ -107,26 +119,27 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
                                   "  - {layers: 0..3, stage: 1}\n"
                                   "  - {layers: 2..5, stage: 0}\n"
                                   "op_order: {schedule: interleaved_1f1b}\n");
-  const Result bad = run(kSmall + "--algorithm flexflow --constraints " + wrong);
+  const Result bad = run(job + "--algorithm flexflow --constraints " + wrong);
   CHECK(bad.status == 2);
   CHECK_THAT(bad.err, ContainsSubstring("wrong.yaml:2:") && ContainsSubstring("did you mean") &&
                           ContainsSubstring("wrong.yaml:3:") && ContainsSubstring("op_assgn") &&
                           ContainsSubstring("wrong.yaml:7:") &&
                           ContainsSubstring("contradicts line 6") &&
                           ContainsSubstring("needs virtual stages"));
-  CHECK(run(kSmall + "--algorithm exact --constraints " + file).status == 2);
+  CHECK(run(job + "--algorithm exact --constraints " + file).status == 2);
   // Layers of so many stages that the ranks do not divide: the rule to relax is named.
   const auto tight = folder.write("tight.yaml",
                                   "op_assign:\n"
                                   "  - {layers: 0..2, stage: 0}\n"
                                   "  - {layers: 3..3, stage: 7}\n");
-  const Result none = run(kSmall + "--algorithm flexflow --constraints " + tight);
+  const Result none = run(job + "--algorithm flexflow --constraints " + tight);
   CHECK(none.status == 1);
   CHECK_THAT(none.out, ContainsSubstring("relax"));
 }
 
 TEST_CASE("faulty algorithms end with status 2") {
-  const Result unknown = run(kSmall + "--algorithm alpa,nnscalar");
+  const Folder folder;
+  const Result unknown = run(small(folder) + "--algorithm alpa,nnscalar");
   CHECK(unknown.status == 2);
   CHECK_THAT(unknown.err, ContainsSubstring("did you mean 'nnscaler'"));
 }

@@ -108,7 +108,8 @@ void check(const OrderProblem& p, const MadeOrder& made) {
   CHECK(std::holds_alternative<schedule::Played>(played));
 }
 
-TEST_CASE("an order with memory as 1F1B's and whole backwards is as long as 1F1B: (m + p - 1)(F + B)") {
+TEST_CASE(
+    "an order with memory as 1F1B's and whole backwards is as long as 1F1B: (m + p - 1)(F + B)") {
   for (const int stages : {1, 2, 4, 8}) {
     for (const int m : {8, 13}) {
       OrderProblem p = alike(stages, m, stages);
@@ -139,7 +140,8 @@ TEST_CASE("weight gradients fill the bubble down to ZB-H1 and, with twice the me
   CHECK(tight.makespan > first.makespan);
 }
 
-TEST_CASE("an order for unlike stages is no shorter than its slowest stage, and no longer than 1F1B's") {
+TEST_CASE(
+    "an order for unlike stages is no shorter than its slowest stage, and no longer than 1F1B's") {
   std::mt19937_64 random(3);
   for (int trial = 0; trial < 50; ++trial) {
     const int stages = 2 + static_cast<int>(random() % 5);

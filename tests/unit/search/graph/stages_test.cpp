@@ -14,7 +14,7 @@ namespace {
 void all_cuts(const StageProblem& p, int first, int devices, std::vector<PlannedStage>& stages,
               double& best) {
   if (first == p.blocks) {
-    if (devices != 0) {
+    if (devices != 0 || (p.stages > 0 && static_cast<int>(stages.size()) != p.stages)) {
       return;
     }
     std::vector<PlannedStage> timed = stages;
@@ -48,6 +48,8 @@ TEST_CASE("stages of small chains are the best of all cuts") {
     p.micro_batches = 1 + static_cast<int>(random() % 32);
     p.latency =
         round % 2 == 0 ? StageProblem::Latency::sum_and_slowest : StageProblem::Latency::slowest;
+    p.stages = round % 3 == 0 ? 1 + static_cast<int>(random() % 4) : 0;
+    p.virtual_stages = round % 4 == 0 ? 2 : 1;
     std::map<std::tuple<int, int, int>, double> times;
     for (int i = 0; i < p.blocks; ++i) {
       for (int j = i + 1; j <= p.blocks; ++j) {
@@ -87,6 +89,19 @@ TEST_CASE("stages of small chains are the best of all cuts") {
   }
   CHECK(infeasible > 0);
   CHECK(several > 50);
+}
+
+TEST_CASE("virtual stages shorten what stages wait for each other") {
+  // Three stages of 2, 3, 1 s and 4 micro-batches: 4 x 3 + (6 - 3) / v; by the slowest alone
+  // 4 x 3 + 2 x 3 / v.
+  StageProblem p;
+  p.micro_batches = 4;
+  const std::vector<PlannedStage> stages = {{0, 1, 0, 2}, {1, 2, 0, 3}, {2, 3, 0, 1}};
+  CHECK(latency_of(p, stages) == 15);
+  p.virtual_stages = 3;
+  CHECK(latency_of(p, stages) == 13);
+  p.latency = StageProblem::Latency::slowest;
+  CHECK(latency_of(p, stages) == 14);
 }
 
 }  // namespace

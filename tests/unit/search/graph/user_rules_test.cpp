@@ -68,11 +68,11 @@ TEST_CASE("rules hold in plans, and no rule makes a plan faster") {
         for (std::size_t a = 0; a < 2; ++a) {
           const std::string name = to_string(cut[a]);
           if (s.view.ranks[a] > 1) {
-            CHECK((std::string(split) == "batch"      ? name == "batch"
-                   : std::string(split) == "none"     ? name == "replicate"
-                   : std::string(split) == "sequence" ? name == "sequence"
-                                                      : name.starts_with("column") ||
-                                                            name.starts_with("row")));
+            CHECK((std::string(split) == "batch"  ? name == "batch"
+                   : std::string(split) == "none" ? name == "replicate"
+                   : std::string(split) == "sequence"
+                       ? name == "sequence"
+                       : name.starts_with("column") || name.starts_with("row")));
           }
         }
       }
@@ -129,8 +129,8 @@ TEST_CASE("under rules, a small graph's answer is that of brute force over what 
       const auto is = [&](std::initializer_list<const char*> names) {
         return std::any_of(names.begin(), names.end(), [&](const char* n) { return cut == n; });
       };
-      const bool norm = name == "attention_norm" || name == "attention_residual" ||
-                        name == "mlp_norm";
+      const bool norm =
+          name == "attention_norm" || name == "attention_residual" || name == "mlp_norm";
       const bool light = name == "rotary" || name == "activation" || name == "core_attention";
       const bool first = name == "qkv" || name == "fc1";
       if ((norm && !is({"batch"})) || (light && !is({"batch", "feature"})) ||
