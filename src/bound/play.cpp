@@ -67,13 +67,13 @@ class Play {
 
   struct Lane {
     std::size_t next = 0;
-    std::int64_t now = 0;                         // of the compute stream
-    std::int64_t sends = 0;                       // blocking: what the slot before it still sends
-    std::int64_t wire = 0;                        // of data-parallel traffic beside it
-    std::int64_t late = 0;                        // gradients that go when all is done
-    std::int64_t same[2] = {kNotYet, kNotYet};    // the end of the last slot of that direction
-    std::vector<char> whole;                      // by chunk: parameters are gathered
-    std::vector<int> backwards_left;              // by chunk
+    std::int64_t now = 0;                       // of the compute stream
+    std::int64_t sends = 0;                     // blocking: what the slot before it still sends
+    std::int64_t wire = 0;                      // of data-parallel traffic beside it
+    std::int64_t late = 0;                      // gradients that go when all is done
+    std::int64_t same[2] = {kNotYet, kNotYet};  // the end of the last slot of that direction
+    std::vector<char> whole;                    // by chunk: parameters are gathered
+    std::vector<int> backwards_left;            // by chunk
   };
 
   std::size_t chunk(int r, int c) const {
@@ -124,8 +124,7 @@ class Play {
     if (ready == kNotYet) {
       return false;
     }
-    const bool turns =
-        lane.next > 0 && (slots[lane.next - 1].pass == Kind::forward) != forward;
+    const bool turns = lane.next > 0 && (slots[lane.next - 1].pass == Kind::forward) != forward;
     receive(r, receives ? where_[static_cast<std::size_t>(before)] : r, ready, forward, turns);
     const Pass& of = passes_[r][slot.chunk];
     const std::int64_t start = lane.now;
@@ -149,9 +148,9 @@ class Play {
 
   std::int64_t hop(int from, int to, bool forward) const {
     const bool loop = plan_.order.placement == schedule::Placement::loop;
-    return from == to                        ? 0
-           : (loop ? forward : from < to)    ? messages_.forward[from].count()
-                                             : messages_.backward[to].count();
+    return from == to                     ? 0
+           : (loop ? forward : from < to) ? messages_.forward[from].count()
+                                          : messages_.backward[to].count();
   }
 
   // As lower/pipeline.cpp posts messages.
@@ -215,7 +214,7 @@ class Play {
   int ranks_;
   int stages_ = 0;
   bool travels_ = false;
-  std::vector<int> where_;                        // rank of a stage
+  std::vector<int> where_;                       // rank of a stage
   std::vector<std::int64_t> gathers_, reduces_;  // by rank and chunk
   std::vector<Lane> lanes_;
   std::vector<std::int64_t> made_[2];  // what a stage passes on, by micro-batch; forward, backward

@@ -13,7 +13,7 @@ job::Job job_of(const job::Job& base, const Candidate& c, int expert_tensor) {
   p.tensor = c.tensor;
   p.pipeline = c.pipeline;
   p.virtual_pipeline = c.virtual_pipeline;
-  p.data = c.data;
+  p.data = c.data > 0 ? std::optional(c.data) : std::nullopt;
   p.context = c.context;
   p.sequence_parallel = c.sequence_parallel;
   p.sharding = c.sharding;
@@ -34,7 +34,8 @@ job::Job job_of(const job::Job& base, const Candidate& c, int expert_tensor) {
 
 Refined Bound::refine(const Candidate& c) {
   Refined out;
-  out.step = evaluate(c).step;
+  const Result least = evaluate(c);
+  out.step = least.step;
   State& s = *state_;
   auto resolved = strategy::resolve(job_of(s.base, c, s.expert_tensor(c)));
   if (auto* why = std::get_if<Infeasible>(&resolved)) {
@@ -42,7 +43,7 @@ Refined Bound::refine(const Candidate& c) {
     return out;
   }
   const auto& plan = std::get<strategy::Plan>(resolved);
-  if (!can_play(plan)) {
+  if (!least.feasible || !can_play(plan)) {
     return out;
   }
   const Placed& placed = s.placed[s.placed_id(c)];

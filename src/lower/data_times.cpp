@@ -57,8 +57,7 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
   const bool with_stages = plan.grid.pipeline > 1 && !system.overlap_with_pipeline;
   reduce_beside = !with_stages && (p.overlap.grad_reduce || (wraps && system.zero3_overlaps));
   gather_beside = p.overlap.param_gather || (wraps && system.zero3_overlaps);
-  sends_as_it_goes =
-      reduce_beside || p.reduce_each || plan.data_comm == DataComm::shard_grads;
+  sends_as_it_goes = reduce_beside || p.reduce_each || plan.data_comm == DataComm::shard_grads;
   shards_states = !wraps && (plan.data_comm == DataComm::shard_states ||
                              plan.data_comm == DataComm::shard_grads);
   drops_after_forward = plan.data_comm == DataComm::shard_all && p.reshard_after_forward;
@@ -69,8 +68,8 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
       return nullptr;
     }
     const int stride = expert ? plan.shard.expert * plan.shard.expert_tensor : 0;
-    const std::array<int, 7> key{plan.grid.tensor, plan.grid.context, plan.grid.data,
-                                 plan.grid.pipeline, stride, count, 0};
+    const std::array<int, 7> key{
+        plan.grid.tensor, plan.grid.context, plan.grid.data, plan.grid.pipeline, stride, count, 0};
     auto at = shapes.find(key);
     if (at == shapes.end()) {
       at = shapes.emplace(key, topology.shape(sharing_ranks(plan, expert, count))).first;
@@ -93,8 +92,8 @@ Time DataTimes::price(Collective op, double bytes, bool expert) const {
 
 Time DataTimes::reduce(std::int64_t dense, std::int64_t expert) const {
   const double each = wide(plan_.job.memory.dtypes.reduce);
-  const Collective op = plan_.data_comm == DataComm::all_reduce ? Collective::all_reduce
-                                                                : Collective::reduce_scatter;
+  const Collective op =
+      plan_.data_comm == DataComm::all_reduce ? Collective::all_reduce : Collective::reduce_scatter;
   return price(op, static_cast<double>(dense) * each, false) +
          price(op, static_cast<double>(expert) * each, true);
 }
@@ -126,9 +125,9 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
   const bool loops = plan.order.barriers == 0 && !strategy::pairs_passes(plan.job) &&
                      (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
   using Form = StageMessages::Form;
-  out.form = loops && !plan.interleaved                              ? Form::blocking
+  out.form = loops && !plan.interleaved                       ? Form::blocking
              : loops && plan.job.parallelism.overlap.pipeline ? Form::overlapped
-                                                                     : Form::beside;
+                                                              : Form::beside;
   out.batched = plan.job.system.batched_p2p;
   const Bytes bytes(message_bytes(plan));
   for (int r = 0; r < p; ++r) {

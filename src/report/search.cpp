@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "format.h"
 #include "json_writer.h"
@@ -15,37 +16,75 @@ namespace {
 using result::Search;
 using result::Strategy;
 
-// What all strategies of a table have alike: it says nothing there.
-std::vector<std::string> alike_in(const std::vector<Strategy>& all) {
-  std::vector<std::string> out;
-  if (all.size() < 2) {
-    return out;
-  }
-  for (const std::string& text : all.front().overrides) {
-    if (std::all_of(all.begin(), all.end(), [&](const Strategy& s) {
-          return std::find(s.overrides.begin(), s.overrides.end(), text) != s.overrides.end();
-        })) {
-      out.push_back(text);
+// "parallelism.tensor=8": its key, its value, and how a table heads it.
+std::string key_of(const std::string& text) { return text.substr(0, text.find('=')); }
+
+std::string value_of(const Strategy& s, const std::string& key) {
+  for (const std::string& text : s.overrides) {
+    if (text.size() > key.size() && text[key.size()] == '=' && text.starts_with(key)) {
+      return text.substr(key.size() + 1);
     }
   }
-  return out;
+  return "";
 }
 
-// "tensor=8 pipeline=4": keys without their section where the last part tells, and without what is
-// alike everywhere.
-std::string brief(const std::vector<std::string>& overrides,
-                  const std::vector<std::string>& alike) {
-  std::string out;
-  for (const std::string& text : overrides) {
-    if (std::find(alike.begin(), alike.end(), text) != alike.end()) {
-      continue;
+std::string short_name(const std::string& key) {
+  constexpr std::pair<const char*, const char*> kKnown[] = {
+      {"parallelism.tensor", "tp"},
+      {"parallelism.pipeline", "pp"},
+      {"parallelism.virtual_pipeline", "vpp"},
+      {"parallelism.data", "dp"},
+      {"parallelism.context", "cp"},
+      {"parallelism.expert", "ep"},
+      {"parallelism.expert_tensor", "etp"},
+      {"workload.micro_batch", "mbs"},
+      {"parallelism.sequence_parallel", "sp"}};
+  for (const auto& [whole, brief] : kKnown) {
+    if (key == whole) {
+      return brief;
     }
-    const std::size_t equals = text.find('=');
-    const std::size_t dot = text.rfind('.', equals);
-    out += (out.empty() ? "" : " ") + text.substr(dot == std::string::npos ? 0 : dot + 1);
   }
-  return out;
+  return key.substr(key.rfind('.') + 1);
 }
+
+// The keys of which the strategies of a table differ: a column each. What all have alike stands
+// above it, once.
+class Keys {
+ public:
+  explicit Keys(const std::vector<Strategy>& all) {
+    if (all.empty()) {
+      return;
+    }
+    for (const std::string& text : all.front().overrides) {
+      const std::string key = key_of(text);
+      const std::string value = value_of(all.front(), key);
+      const bool alike = std::all_of(all.begin(), all.end(),
+                                     [&](const Strategy& s) { return value_of(s, key) == value; });
+      if (alike) {
+        common_ += (common_.empty() ? "" : " ") + text;
+      } else {
+        columns_.push_back(key);
+      }
+    }
+  }
+  std::vector<TextTable::Column> headed(std::vector<TextTable::Column> first) const {
+    for (const std::string& key : columns_) {
+      first.push_back({short_name(key), TextTable::Align::left});
+    }
+    return first;
+  }
+  std::vector<std::string> row(std::vector<std::string> first, const Strategy& s) const {
+    for (const std::string& key : columns_) {
+      first.push_back(value_of(s, key));
+    }
+    return first;
+  }
+  const std::string& common() const { return common_; }
+
+ private:
+  std::string common_;
+  std::vector<std::string> columns_;
+};
 
 std::string objective_text(const Search& s, double objective) {
   return s.objective == "cost"     ? fmt::format("{} GPU-s", significant(objective, 4))
@@ -106,7 +145,12 @@ std::string terminal(const Search& search, bool colour, int width) {
   if (search.stopped) {
     line("stopped by the time limit: another run may answer differently");
   }
-  using Align = TextTable::Align;
+  const auto head = [&](const char* title, const Keys& keys) {
+    out += "\n" + paint("1", title) + "\n";
+    if (!keys.common().empty()) {
+      line("all: " + keys.common());
+    }
+  };
   if (!search.found) {
     if (!search.stopped) {
       line("no strategy of this space runs within memory");
@@ -121,13 +165,14 @@ std::string terminal(const Search& search, bool colour, int width) {
                      duration(search.best.step_time.value), gibibytes(search.best.peak.value),
                      gibibytes(static_cast<double>(search.best.capacity.count()))));
     line(counts_line(search.counts, true));
-    const auto alike = alike_in(search.ranking);
-    TextTable ranking({{"at least"}, {"to best"}, {"least GiB"}, {"strategy", Align::left}});
+    const Keys keys(search.ranking);
+    TextTable ranking(keys.headed({{"at least"}, {"to best"}, {"least GiB"}}));
     for (const Strategy& s : search.ranking) {
-      ranking.row({objective_text(search, s.objective), slower(search, s), gibibytes(s.peak.value),
-                   brief(s.overrides, alike)});
+      ranking.row(keys.row(
+          {objective_text(search, s.objective), slower(search, s), gibibytes(s.peak.value)}, s));
     }
-    return out + "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
+    head("Ranking", keys);
+    return out + ranking.text(paint, width);
   }
   line(fmt::format("{} a step ({} to {}), MFU {}, {} GiB of {} GiB",
                    duration(search.best.step_time.value), duration(search.best.step_time.low),
@@ -140,27 +185,29 @@ std::string terminal(const Search& search, bool colour, int width) {
            : std::string("optimal within the space"));
   line(counts_line(search.counts));
 
-  const auto alike = alike_in(search.ranking);
-  TextTable ranking({{"objective"},
-                     {"to best"},
-                     {"MFU"},
-                     {"peak GiB"},
-                     {"exposed"},
-                     {"bubble"},
-                     {"strategy", Align::left}});
+  const Keys keys(search.ranking);
+  TextTable ranking(
+      keys.headed({{"objective"}, {"to best"}, {"MFU"}, {"peak GiB"}, {"exposed"}, {"bubble"}}));
   for (const Strategy& s : search.ranking) {
     const auto share = [&](Time t) { return percent(to_seconds(t) / s.step_time.value); };
-    ranking.row({objective_text(search, s.objective), slower(search, s), percent(s.mfu),
-                 gibibytes(s.peak.value), share(s.exposed), share(s.bubble),
-                 brief(s.overrides, alike)});
+    ranking.row(keys.row({objective_text(search, s.objective), slower(search, s), percent(s.mfu),
+                          gibibytes(s.peak.value), share(s.exposed), share(s.bubble)},
+                         s));
   }
-  out += "\n" + paint("1", "Ranking") + "\n" + ranking.text(paint, width);
-  TextTable front({{"memory GiB"}, {"objective"}, {"to best"}, {"strategy", Align::left}});
+  head("Ranking", keys);
+  out += ranking.text(paint, width);
+  std::vector<Strategy> fronts;
   for (const result::FrontPoint& p : search.front) {
-    front.row({gibibytes(p.best.peak.value), objective_text(search, p.best.objective),
-               slower(search, p.best), brief(p.best.overrides, {})});
+    fronts.push_back(p.best);
   }
-  out += "\n" + paint("1", "Time against memory") + "\n" + front.text(paint, width);
+  const Keys front_keys(fronts);
+  TextTable front(front_keys.headed({{"memory GiB"}, {"objective"}, {"to best"}}));
+  for (const Strategy& s : fronts) {
+    front.row(front_keys.row(
+        {gibibytes(s.peak.value), objective_text(search, s.objective), slower(search, s)}, s));
+  }
+  head("Time against memory", front_keys);
+  out += front.text(paint, width);
   if (!search.why.empty()) {
     out += "\n";
     line(search.why);

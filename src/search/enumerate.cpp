@@ -18,6 +18,23 @@ void trim(Enumerated& e) {
   e.items.resize(kKept);
 }
 
+// Why nothing of a space can be made, of as many combinations as a second or two allow.
+void say_why(Enumerated& e, Refusals& refusals) {
+  constexpr int kMost = 10'000;
+  int asked = 0;
+  for (std::size_t f = 0; f < e.families.size(); ++f) {
+    const Family& family = e.families[f];
+    each_layout(family.inner, static_cast<int>(family.gpus),
+                [&](std::uint64_t, const bound::Candidate& c) {
+                  if (asked++ < kMost) {
+                    if (const auto why = e.bounds[f].of.refine(c).refused) {
+                      refusals.add(*why, 1);
+                    }
+                  }
+                });
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> Enumerated::overrides(const Item& item) const {
@@ -74,6 +91,9 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
   each_family(request, loader, forecaster, out.counts, refusals, add);
   trim(out);
   std::sort(out.items.begin(), out.items.end());
+  if (out.items.empty() && out.counts.memory_pruned == 0) {
+    say_why(out, refusals);
+  }
   out.refusals = refusals.sorted();
   return out;
 }

@@ -12,14 +12,17 @@ using namespace stepcast;
 TEST_CASE("Rank 0's groups are those of all groups that hold it", "[lower]") {
   std::mt19937 random(8);
   const auto one_of = [&](const std::vector<const char*>& texts) {
-    return std::string(texts[std::uniform_int_distribution<std::size_t>(0, texts.size() - 1)(random)]);
+    return std::string(
+        texts[std::uniform_int_distribution<std::size_t>(0, texts.size() - 1)(random)]);
   };
   int plans = 0;
   for (int n = 0; n < 300; ++n) {
     const auto parsed = config::parse(
-        "model: {layers: 4, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: 8000, "
+        "model: {layers: 4, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: "
+        "8000, "
         "moe: {experts: 8, topk: 2, ffn: 1024}}\ncluster: {use: dgx-h100, nodes: 8}\n"
-        "system: megatron-lm\nworkload: {sequence_length: 1024, global_batch: 64, micro_batch: 1}\n",
+        "system: megatron-lm\nworkload: {sequence_length: 1024, global_batch: 64, micro_batch: "
+        "1}\n",
         "job",
         {"parallelism.tensor=" + one_of({"1", "2", "4"}),
          "parallelism.context=" + one_of({"1", "2", "{size: 4, kind: hierarchical, inner: 2}"}),
