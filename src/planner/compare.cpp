@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <exception>
 
+#include "exposed.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::planner {
@@ -63,16 +64,6 @@ std::string recompute_name(const job::Recompute& r) {
       return "optimal";
   }
   return "";
-}
-
-// Mean over stages of the communication that nothing hides.
-double exposed_seconds(const result::Report& report) {
-  double sum = 0;
-  for (const auto& s : report.breakdown) {
-    const Time all = s.tensor + s.pipeline + s.data + s.context + s.expert + s.offload + s.other;
-    sum += static_cast<double>(all.count()) * 1e-12;
-  }
-  return report.breakdown.empty() ? 0 : sum / static_cast<double>(report.breakdown.size());
 }
 
 void fill(ComparedSystem& row, const result::Report& report) {

@@ -2,12 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <cstdlib>
-#include <exception>
+#include <memory>
 #include <utility>
 
 #include "explain.h"
+#include "stepcast/store/payload.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::search {
@@ -15,30 +15,15 @@ namespace {
 
 using result::Estimate;
 using result::Strategy;
-
-// Infinities have no JSON: every number that is none stands as text.
-std::string number(double value) {
-  return std::isfinite(value) ? fmt::format("{}", value) : fmt::format("\"{}\"", value);
-}
-
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      out += fmt::format("\\u{:04x}", static_cast<int>(c));
-    } else {
-      out += c;
-    }
-  }
-  return out + "\"";
-}
+using store::count_of;
+using store::field;
+using store::json_number;
+using store::json_text;
+using store::number_of;
 
 std::string estimate(const Estimate& e) {
   const auto& [value, low, high] = e;
-  return fmt::format("[{}, {}, {}]", number(value), number(low), number(high));
+  return fmt::format("[{}, {}, {}]", json_number(value), json_number(low), json_number(high));
 }
 
 // The bindings name every field: one that is added must be written too, or this does not compile.
@@ -49,38 +34,28 @@ std::string strategy(const Strategy& s) {
       "{{\"step_time\": {}, \"peak\": {}, \"capacity\": {}, \"mfu\": {}, \"gpus\": {}, "
       "\"objective\": {}, \"bubble_fraction\": {}, \"fits\": {}, \"compute\": {}, "
       "\"recompute\": {}, \"exposed\": {}, \"bubble\": {}, \"other\": {}}}",
-      estimate(step_time), estimate(peak), capacity.count(), number(mfu), number(gpus),
-      number(objective), number(bubble_fraction), fits, compute.count(), recompute.count(),
-      exposed.count(), bubble.count(), other.count());
+      estimate(step_time), estimate(peak), capacity.count(), json_number(mfu), json_number(gpus),
+      json_number(objective), json_number(bubble_fraction), fits, compute.count(),
+      recompute.count(), exposed.count(), bubble.count(), other.count());
 }
-
-const text::Value& field(const text::Value& v, const char* key) {
-  if (const text::Value* found = v.find(key)) {
-    return *found;
-  }
-  throw InputError(Fault{v.origin, fmt::format("lacks '{}'", key)});
-}
-
-double to_double(const text::Value& v) { return std::strtod(v.scalar.c_str(), nullptr); }
-std::int64_t to_count(const text::Value& v) { return std::strtoll(v.scalar.c_str(), nullptr, 10); }
 
 Estimate to_estimate(const text::Value& v) {
   if (v.items.size() != 3) {
     throw InputError(Fault{v.origin, "expected three numbers"});
   }
-  return {to_double(v.items[0]), to_double(v.items[1]), to_double(v.items[2])};
+  return {number_of(v.items[0]), number_of(v.items[1]), number_of(v.items[2])};
 }
 
 Strategy to_strategy(const text::Value& v, const std::vector<std::string>& overrides) {
-  const auto time = [&](const char* key) { return Time{to_count(field(v, key))}; };
+  const auto time = [&](const char* key) { return Time{count_of(field(v, key))}; };
   return {overrides,
           to_estimate(field(v, "step_time")),
           to_estimate(field(v, "peak")),
-          Bytes(to_count(field(v, "capacity"))),
-          to_double(field(v, "mfu")),
-          to_double(field(v, "gpus")),
-          to_double(field(v, "objective")),
-          to_double(field(v, "bubble_fraction")),
+          Bytes(count_of(field(v, "capacity"))),
+          number_of(field(v, "mfu")),
+          number_of(field(v, "gpus")),
+          number_of(field(v, "objective")),
+          number_of(field(v, "bubble_fraction")),
           text::to_bool(field(v, "fits")),
           time("compute"),
           time("recompute"),
@@ -95,41 +70,77 @@ bool Evaluation::enough(double limit, double memory) const {
   return impossible || exact || (rule && (rule->objective >= limit || least_peak() > memory));
 }
 
-Answer evaluate(const Order& order, Objective objective, const JobLoader& loader,
-                forecast::Forecaster& forecaster) {
-  Answer out;
-  out.id = order.id;
-  Evaluation& e = out.found;
-  try {
-    auto loaded = loader(order.overrides);
-    if (auto* why = std::get_if<Infeasible>(&loaded)) {
-      e.impossible = *why;
-      return out;
-    }
-    const auto& job = std::get<job::Job>(loaded);
-    while (!e.enough(order.limit, order.memory)) {
-      const bool exact = order.replay_only || e.ran();
-      forecast::Options options;
-      options.allocator = exact ? forecast::Allocator::replay : forecast::Allocator::rule;
-      auto outcome = forecaster.forecast(job, options);
-      if (auto* why = std::get_if<Infeasible>(&outcome)) {
-        e = {};
-        e.impossible = *why;
-        return out;
-      }
-      (exact ? e.exact : e.rule) =
-          strategy_of(std::get<result::Report>(outcome), job, order.overrides, objective, exact);
-    }
-  } catch (const std::exception& error) {
-    out.error = error.what();
+std::string packed(const Order& o) {
+  std::string out = fmt::format("{} {} {}", o.limit, o.memory, o.replay_only ? 1 : 0);
+  for (const std::string& text :
+       o.overrides) {  // texts of the command line: none holds a zero byte
+    out += '\0' + text;
   }
   return out;
 }
 
+Order order_of(const std::string& text) {
+  Order o;
+  char* next = nullptr;
+  o.limit = std::strtod(text.c_str(), &next);
+  o.memory = std::strtod(next, &next);
+  o.replay_only = std::strtol(next, nullptr, 10) == 1;
+  for (std::size_t at = text.find('\0'); at != std::string::npos;) {
+    const std::size_t end = text.find('\0', ++at);
+    o.overrides.push_back(text.substr(at, end - at));
+    at = end;
+  }
+  return o;
+}
+
+Evaluation evaluate(const Order& order, Objective objective, const JobLoader& loader,
+                    forecast::Forecaster& forecaster) {
+  Evaluation e;
+  auto loaded = loader(order.overrides);
+  if (auto* why = std::get_if<Infeasible>(&loaded)) {
+    e.impossible = *why;
+    return e;
+  }
+  const auto& job = std::get<job::Job>(loaded);
+  while (!e.enough(order.limit, order.memory)) {
+    const bool exact = order.replay_only || e.ran();
+    forecast::Options options;
+    options.allocator = exact ? forecast::Allocator::replay : forecast::Allocator::rule;
+    auto outcome = forecaster.forecast(job, options);
+    if (auto* why = std::get_if<Infeasible>(&outcome)) {
+      e = {};
+      e.impossible = *why;
+      return e;
+    }
+    (exact ? e.exact : e.rule) =
+        strategy_of(std::get<result::Report>(outcome), job, order.overrides, objective, exact);
+  }
+  return e;
+}
+
+MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory) {
+  return [loader, data_directory](const std::string& start) -> Work {
+    const auto objective = static_cast<Objective>(std::strtol(start.c_str(), nullptr, 10));
+    auto forecaster = std::make_shared<forecast::Forecaster>(data_directory);
+    return [=](const std::string& order) {
+      return to_json(evaluate(order_of(order), objective, loader, *forecaster));
+    };
+  };
+}
+
+std::string start_of(Objective objective) { return fmt::format("{}", static_cast<int>(objective)); }
+
+void follow(World& world, int threads, const JobLoader& loader,
+            const std::filesystem::path& data_directory) {
+  if (world.size() > 1) {
+    serve(world, threads > 0 ? threads : threads_of(&world), evaluator(loader, data_directory));
+  }
+}
+
 std::string to_json(const Evaluation& e) {
   if (e.impossible) {
-    return fmt::format("{{\"key\": {}, \"reason\": {}}}", quoted(e.impossible->key),
-                       quoted(e.impossible->reason));
+    return fmt::format("{{\"key\": {}, \"reason\": {}}}", json_text(e.impossible->key),
+                       json_text(e.impossible->reason));
   }
   std::string out;
   for (const auto& [name, s] : {std::pair{"rule", &e.rule}, std::pair{"exact", &e.exact}}) {

@@ -2,7 +2,7 @@
 // anywhere, in any order, and kept.
 #pragma once
 
-#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string>
@@ -10,6 +10,7 @@
 
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/search/search.h"
+#include "stepcast/search/workers.h"
 
 namespace stepcast::search {
 
@@ -30,7 +31,6 @@ struct Evaluation {
 };
 
 struct Order {
-  std::uint64_t id = 0;
   std::vector<std::string> overrides;
   // The replay is wanted of what the rule says is faster and not larger.
   double limit = std::numeric_limits<double>::infinity();
@@ -38,14 +38,16 @@ struct Order {
   bool replay_only = false;  // what the rule says is known
 };
 
-struct Answer {
-  std::uint64_t id = 0;
-  Evaluation found;
-  std::string error;  // our bug: what was thrown
-};
+std::string packed(const Order& order);
+Order order_of(const std::string& text);
 
-Answer evaluate(const Order& order, Objective objective, const JobLoader& loader,
-                forecast::Forecaster& forecaster);
+Evaluation evaluate(const Order& order, Objective objective, const JobLoader& loader,
+                    forecast::Forecaster& forecaster);
+
+// What those do who evaluate: packed orders in, evaluations as JSON out. Starts with
+// start_of(objective).
+MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory);
+std::string start_of(Objective objective);
 
 // As JSON and back, to the last bit. The overrides are not part of it.
 std::string to_json(const Evaluation& e);

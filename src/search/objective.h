@@ -8,6 +8,4 @@ namespace stepcast::search {
 // By how much the objective grows with a second of the step on this cluster.
 double per_second(Objective objective, const job::Cluster& cluster);
 
-const char* to_string(Objective objective);
-
 }  // namespace stepcast::search

@@ -27,7 +27,8 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
       start_(Clock::now()),
       forecaster_(data),
       all_(enumerate(request, loader, forecaster_, kMoreMemory)),
-      workers_(request.world, threads_each(request), request.objective, loader, data),
+      workers_(request.world, threads_each(request), start_of(request.objective),
+               evaluator(loader, data)),
       reported_(Clock::now()) {
   began_ = reported_;
   refined_.bound.assign(all_.items.size(), -1);
@@ -72,7 +73,7 @@ void Runner::order(std::size_t i, double limit, double memory) {
       !flying_.insert(i).second) {
     return;
   }
-  workers_.submit({i, all_.overrides(all_.items[i]), limit, memory, e != nullptr});
+  workers_.submit(i, packed({all_.overrides(all_.items[i]), limit, memory, e != nullptr}));
 }
 
 // Keeps all workers busy with what is likely needed next.
@@ -88,7 +89,7 @@ void Runner::look_ahead(double limit, double memory) {
   }
 }
 
-void Runner::accept(Answer answer) {
+void Runner::accept(const Answer& answer) {
   const auto i = static_cast<std::size_t>(answer.id);
   flying_.erase(i);
   ++computed_;
@@ -96,15 +97,16 @@ void Runner::accept(Answer answer) {
     broken_[i] = answer.error;
     return;
   }
+  Evaluation found = evaluation_of(answer.text, all_.overrides(all_.items[i]));
   Evaluation& e = known_[i];
-  if (answer.found.impossible) {
-    e = {std::move(answer.found.impossible), {}, {}};
+  if (found.impossible) {
+    e = {std::move(found.impossible), {}, {}};
   }
-  if (answer.found.rule) {
-    e.rule = std::move(answer.found.rule);
+  if (found.rule) {
+    e.rule = std::move(found.rule);
   }
-  if (answer.found.exact) {
-    e.exact = std::move(answer.found.exact);
+  if (found.exact) {
+    e.exact = std::move(found.exact);
   }
   if (request_.store != nullptr) {
     const char* status = e.impossible ? "impossible" : e.exact ? "exact" : "rule";
@@ -128,7 +130,7 @@ const Evaluation* Runner::need(std::size_t i, double limit, double memory) {
     order(i, limit, memory);
     look_ahead(limit, memory);
     if (auto answer = workers_.take()) {
-      accept(std::move(*answer));
+      accept(*answer);
     }
     report();
   }

@@ -14,9 +14,9 @@
 #include <unordered_map>
 
 #include "enumerate.h"
+#include "evaluation.h"
 #include "queue.h"
 #include "stepcast/store/store.h"
-#include "workers.h"
 
 namespace stepcast::search {
 
@@ -52,7 +52,7 @@ class Runner {
   void order(std::size_t i, double limit, double memory);
   void look_ahead(double limit, double memory);
   const Evaluation* need(std::size_t i, double limit, double memory);
-  void accept(Answer answer);
+  void accept(const Answer& answer);
   void report();
   Progress progress() const;
 

@@ -152,7 +152,8 @@ Dimension read_dimension(const std::string& name, const Origin& origin, const Va
   return out;
 }
 
-// Whether one key lies inside the other, or both are one.
+}  // namespace
+
 bool overlap(std::string_view a, std::string_view b) {
   const auto within = [](std::string_view inner, std::string_view outer) {
     return inner == outer ||
@@ -160,8 +161,6 @@ bool overlap(std::string_view a, std::string_view b) {
   };
   return within(a, b) || within(b, a);
 }
-
-}  // namespace
 
 const Dimension* Space::find(const std::string& key) const {
   const auto at = std::find_if(dimensions.begin(), dimensions.end(),

@@ -1,12 +1,12 @@
 #include "threads.h"
 
 #include <exception>
+#include <utility>
 
 namespace stepcast::search {
 
-Threads::Threads(int count, Objective objective, const JobLoader& loader,
-                 const std::filesystem::path& data_directory)
-    : objective_(objective), loader_(loader), data_(data_directory) {
+Threads::Threads(int count, std::string start, MakeWork make)
+    : start_(std::move(start)), make_(std::move(make)) {
   for (int i = 0; i < count; ++i) {
     threads_.emplace_back([this] { work(); });
   }
@@ -23,10 +23,10 @@ Threads::~Threads() {
   }
 }
 
-void Threads::submit(Order order) {
+void Threads::submit(std::uint64_t id, std::string order) {
   {
     const std::lock_guard lock(mutex_);
-    orders_.push_back(std::move(order));
+    orders_.push_back({id, std::move(order)});
   }
   ordered_.notify_one();
 }
@@ -43,7 +43,7 @@ std::optional<Answer> Threads::take(std::chrono::microseconds patience) {
 }
 
 void Threads::work() {
-  std::optional<forecast::Forecaster> forecaster;
+  Work mine;
   for (;;) {
     Order order;
     {
@@ -55,14 +55,14 @@ void Threads::work() {
       order = std::move(orders_.front());
       orders_.pop_front();
     }
-    Answer answer;
+    Answer answer{order.id, {}, {}};
     try {
-      if (!forecaster) {
-        forecaster.emplace(data_);
+      if (!mine) {
+        mine = make_(start_);
       }
-      answer = evaluate(order, objective_, loader_, *forecaster);
-    } catch (const std::exception& error) {  // the data directory cannot be read
-      answer = {order.id, {}, error.what()};
+      answer.text = mine(order.text);
+    } catch (const std::exception& error) {
+      answer.error = error.what();
     }
     {
       const std::lock_guard lock(mutex_);

@@ -1,37 +1,39 @@
-// Evaluates on the threads of one process.
+// Works on the threads of one process.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <deque>
-#include <filesystem>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
 #include <vector>
 
-#include "evaluation.h"
+#include "stepcast/search/workers.h"
 
 namespace stepcast::search {
 
 class Threads {
  public:
-  Threads(int count, Objective objective, const JobLoader& loader,
-          const std::filesystem::path& data_directory);
-  // Waits for the evaluations that run, and drops the others.
+  Threads(int count, std::string start, MakeWork make);
+  // Waits for the orders that are begun, and drops the others.
   ~Threads();
   Threads(const Threads&) = delete;
   Threads& operator=(const Threads&) = delete;
 
-  void submit(Order order);
+  void submit(std::uint64_t id, std::string order);
   // One that is finished; waits for it at most so long.
   std::optional<Answer> take(std::chrono::microseconds patience);
 
  private:
+  struct Order {
+    std::uint64_t id = 0;
+    std::string text;
+  };
   void work();
-  Objective objective_;
-  JobLoader loader_;  // its own: threads that are left behind outlast the caller's
-  std::filesystem::path data_;
+  std::string start_;
+  MakeWork make_;  // its own: threads that are left behind outlast the caller's
   std::mutex mutex_;
   std::condition_variable ordered_, finished_;
   std::deque<Order> orders_;

@@ -1,12 +1,13 @@
-#include "workers.h"
+#include "stepcast/search/workers.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
-#include <map>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "messages.h"
 #include "threads.h"
@@ -22,72 +23,32 @@ constexpr auto kIdleNap = 2ms;  // of those who have nothing to evaluate
 // Orders beyond its threads that another process holds, so that none waits for a message.
 constexpr int kAhead = 1;
 
-// Texts that hold no zero byte, one behind the other.
-std::string packed(const std::vector<std::string>& texts) {
-  std::string out;
-  for (const std::string& text : texts) {
-    out += text;
-    out += '\0';
-  }
-  return out;
+// A message's head, and the text behind it.
+std::string headed(const std::string& head, const std::string& text) { return head + '\0' + text; }
+
+std::pair<std::string, std::string> parted(const std::string& text) {
+  const std::size_t at = text.find('\0');
+  return {text.substr(0, at), text.substr(at + 1)};
 }
 
-std::vector<std::string> unpacked(const std::string& text) {
-  std::vector<std::string> out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = text.find('\0', at);
-    out.push_back(text.substr(at, end - at));
-    at = end + 1;
-  }
-  return out;
-}
-
-std::string packed(const Order& o) {
-  std::vector<std::string> texts = {fmt::format("{}", o.id), fmt::format("{}", o.limit),
-                                    fmt::format("{}", o.memory), o.replay_only ? "1" : "0"};
-  texts.insert(texts.end(), o.overrides.begin(), o.overrides.end());
-  return packed(texts);
-}
-
-Order order_of(const std::string& text) {
-  const auto texts = unpacked(text);
-  Order o;
-  o.id = std::strtoull(texts.at(0).c_str(), nullptr, 10);
-  o.limit = std::strtod(texts.at(1).c_str(), nullptr);
-  o.memory = std::strtod(texts.at(2).c_str(), nullptr);
-  o.replay_only = texts.at(3) == "1";
-  o.overrides.assign(texts.begin() + 4, texts.end());
-  return o;
-}
-
-std::string packed(const Answer& a) {
-  return packed(std::vector<std::string>{fmt::format("{}", a.id), a.error,
-                                         a.error.empty() ? to_json(a.found) : ""});
-}
+std::uint64_t id_of(const std::string& text) { return std::strtoull(text.c_str(), nullptr, 10); }
 
 }  // namespace
 
 struct Workers::State {
-  State(World* w, int count, Objective objective, const JobLoader& loader,
-        const std::filesystem::path& data)
-      : world(w), threads(count, objective, loader, data), slots{count} {
+  State(const World* world, int count, const std::string& start, const MakeWork& make)
+      : threads(count, start, make), slots{count} {
     const int size = world == nullptr ? 1 : world->size();
     slots.resize(static_cast<std::size_t>(size),
                  0);  // of others: when they say that they are ready
     busy.resize(static_cast<std::size_t>(size), 0);
     for (int to = 1; to < size; ++to) {
-      send(to, Tag::start, fmt::format("{}", static_cast<int>(objective)));
+      send(to, Tag::start, start);
     }
   }
 
-  World* world;
   Threads threads;
   std::vector<int> slots, busy;  // of each rank
-  struct Sent {
-    int to = 0;
-    std::vector<std::string> overrides;
-  };
-  std::map<std::uint64_t, Sent> away;
   int in_flight = 0;
 
   Answer finished(int rank, Answer answer) {
@@ -105,22 +66,18 @@ struct Workers::State {
       slots[static_cast<std::size_t>(message->from)] = std::atoi(message->text.c_str()) + kAhead;
       return std::nullopt;
     }
-    const auto texts = unpacked(message->text);
-    Answer answer;
-    answer.id = std::strtoull(texts.at(0).c_str(), nullptr, 10);
-    const auto sent = away.extract(answer.id);
-    if (!texts.at(1).empty()) {
-      answer.error = fmt::format("rank {}: {}", message->from, texts.at(1));
-    } else {
-      answer.found = evaluation_of(texts.at(2), sent.mapped().overrides);
+    const auto [id, rest] = parted(message->text);
+    auto [error, text] = parted(rest);
+    Answer answer{id_of(id), std::move(text), std::move(error)};
+    if (!answer.error.empty()) {
+      answer.error = fmt::format("rank {}: {}", message->from, answer.error);
     }
     return finished(message->from, std::move(answer));
   }
 };
 
-Workers::Workers(World* world, int threads, Objective objective, const JobLoader& loader,
-                 const std::filesystem::path& data_directory)
-    : state_(std::make_unique<State>(world, threads, objective, loader, data_directory)) {}
+Workers::Workers(World* world, int threads, const std::string& start, const MakeWork& make)
+    : state_(std::make_unique<State>(world, threads, start, make)) {}
 
 Workers::~Workers() = default;
 
@@ -134,7 +91,7 @@ int Workers::capacity() const {
 
 int Workers::in_flight() const { return state_->in_flight; }
 
-void Workers::submit(Order order) {
+void Workers::submit(std::uint64_t id, std::string order) {
   State& s = *state_;
   std::size_t to = 0;
   for (std::size_t r = 1; r < s.slots.size(); ++r) {
@@ -145,11 +102,10 @@ void Workers::submit(Order order) {
   ++s.busy[to];
   ++s.in_flight;
   if (to == 0) {
-    s.threads.submit(std::move(order));
+    s.threads.submit(id, std::move(order));
     return;
   }
-  send(static_cast<int>(to), Tag::order, packed(order));
-  s.away[order.id] = {static_cast<int>(to), std::move(order.overrides)};
+  send(static_cast<int>(to), Tag::order, headed(fmt::format("{}", id), order));
 }
 
 std::optional<Answer> Workers::take() {
@@ -175,8 +131,7 @@ std::optional<Answer> Workers::take() {
   return std::nullopt;
 }
 
-void follow(World& world, int threads_wanted, const JobLoader& loader,
-            const std::filesystem::path& data_directory) {
+void serve(World& world, int count, const MakeWork& make) {
   if (world.size() == 1) {
     return;
   }
@@ -189,7 +144,8 @@ void follow(World& world, int threads_wanted, const JobLoader& loader,
         std::this_thread::sleep_for(kIdleNap);
       } else if (auto answer = threads->take(kNap)) {
         --busy;
-        send(0, Tag::answer, packed(*answer));
+        send(0, Tag::answer,
+             headed(fmt::format("{}", answer->id), headed(answer->error, answer->text)));
       }
       continue;
     }
@@ -199,12 +155,11 @@ void follow(World& world, int threads_wanted, const JobLoader& loader,
       return;
     }
     if (message->tag == Tag::start) {
-      const int count = threads_wanted > 0 ? threads_wanted : threads_of(&world);
-      threads = std::make_unique<Threads>(
-          count, static_cast<Objective>(std::atoi(message->text.c_str())), loader, data_directory);
+      threads = std::make_unique<Threads>(count, message->text, make);
       send(0, Tag::ready, fmt::format("{}", count));
     } else {
-      threads->submit(order_of(message->text));
+      auto [id, text] = parted(message->text);
+      threads->submit(id_of(id), std::move(text));
       ++busy;
     }
   }

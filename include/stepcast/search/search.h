@@ -26,6 +26,8 @@ enum class Objective {
   energy,  // joules of a step: all GPUs at their devices' rated power, busy or not
 };
 
+const char* to_string(Objective objective);
+
 class World;
 
 struct Progress {

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
@@ -33,6 +34,9 @@ Space read_space(const text::Value& document, const job::Job& job);
 
 // One more dimension as typed, "parallelism.tensor=1,2,4" or "tensor=divisors": it takes the place of one of that key.
 void vary(Space& space, const std::string& option, const std::string& text, const job::Job& job);
+
+// Whether one key lies inside the other ("memory", "memory.recompute"), or both are one.
+bool overlap(std::string_view a, std::string_view b);
 
 // Drops dimensions whose key, or a key around or inside it, is among `overrides`: what the user sets is fixed.
 void fix(Space& space, const std::vector<std::string>& overrides);

@@ -1,0 +1,20 @@
+#include "stepcast/search/jobs.h"
+
+#include "stepcast/config/config.h"
+
+namespace stepcast::search {
+
+JobLoader jobs_of(const std::string& config, const std::vector<std::string>& overrides) {
+  return [=](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
+    std::vector<std::string> all = overrides;
+    all.insert(all.end(), more.begin(), more.end());
+    try {
+      return config::load(config, all).job;
+    } catch (const InputError& error) {
+      const Fault& first = error.faults().front();
+      return Infeasible{to_string(first.where), first.message};
+    }
+  };
+}
+
+}  // namespace stepcast::search
