@@ -29,6 +29,7 @@ Run add_schedule(CLI::App& app);
 Run add_schema(CLI::App& app);
 Run add_search(CLI::App& app);
 Run add_serve(CLI::App& app);
+Run add_sweep(CLI::App& app);
 Run add_systems(CLI::App& app);
 Run add_compare(CLI::App& app);
 

@@ -11,6 +11,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
+#include "search_options.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/forecast/link_use.h"
@@ -40,22 +41,6 @@ struct Options {
   bool show_job = false;
   bool list = false;
 };
-
-forecast::Fidelity fidelity_of(const std::string& name) {
-  if (name == "bound") {
-    return forecast::Fidelity::bound;
-  }
-  if (name == "folded") {
-    return forecast::Fidelity::folded;
-  }
-  if (name == "full") {
-    return forecast::Fidelity::full;
-  }
-  const std::string near = nearest(name, {"bound", "folded", "full"});
-  throw option_fault("--fidelity",
-                     fmt::format("unknown fidelity '{}'; expected bound, folded or full{}", name,
-                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
-}
 
 int print_lists() {
   std::string text;

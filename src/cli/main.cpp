@@ -38,6 +38,7 @@ constexpr Subcommand subcommands[] = {
     {"systems", "what each training system runs, beside the survey's marks", add_systems},
     {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
     {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
+    {"sweep", "one job over all combinations of nodes, devices, or any of its keys", add_sweep},
     {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
     {"export", "a job as a job file, or as a training system is launched with it", add_export},
     {"compare", "forecast one job under many training systems", add_compare},
@@ -102,7 +103,8 @@ int main(int argc, char** argv) {
   try {
     return run(arguments);
   } catch (const InputError& error) {
-    if (!arguments.empty() && arguments[0] == "search" && search::launched_rank() > 0) {
+    const bool many = !arguments.empty() && (arguments[0] == "search" || arguments[0] == "sweep");
+    if (many && search::launched_rank() > 0) {
       return done;  // rank 0 reads the same arguments and speaks for all
     }
     for (const Fault& fault : error.faults()) {

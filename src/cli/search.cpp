@@ -16,11 +16,14 @@
 #include "export.h"
 #include "outputs.h"
 #include "search_algorithms.h"
+#include "search_options.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
+#include "stepcast/search/jobs.h"
 #include "stepcast/search/world.h"
+#include "stepcast/store/payload.h"
 #include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
 
@@ -83,42 +86,6 @@ void write_exports(const Options& given, const result::Search& answer,
   write_stderr(notes);
 }
 
-search::Objective objective_of(const std::string& name) {
-  if (name == "time") {
-    return search::Objective::time;
-  }
-  if (name == "cost") {
-    return search::Objective::cost;
-  }
-  if (name == "energy") {
-    return search::Objective::energy;
-  }
-  throw option_fault("--objective",
-                     fmt::format("unknown objective '{}'; expected time, cost or energy", name));
-}
-
-// A path, or a name in configs/spaces.
-std::filesystem::path space_file(const std::string& name) {
-  const std::filesystem::path preset =
-      text::data_directory() / "configs" / "spaces" / (name + ".yaml");
-  return std::filesystem::exists(preset) ? preset : std::filesystem::path(name);
-}
-
-// What a stored result is of: the job as resolved, which of its keys were written where, since
-// overrides may act differently on a default, and the calibration files that it names.
-std::string store_key(const config::Loaded& base) {
-  std::string all = config::to_json(base.job);
-  for (const auto& [key, where] : base.origins) {
-    all += fmt::format("{} {}\n", key, std::filesystem::path(where.file).filename().string());
-  }
-  for (const std::string& file : base.job.calibration) {
-    if (std::filesystem::is_regular_file(file)) {
-      all += text::read_text(file);
-    }
-  }
-  return store::digest(all);
-}
-
 // By lower bounds alone; how fast goes to standard error.
 result::Search by_bounds(const search::Request& request, const search::JobLoader& loader,
                          bool exhaustive) {
@@ -167,12 +134,12 @@ int search_and_print(const Options& given, search::World& world, int threads,
   if (!given.store.empty()) {
     store.emplace("--store", given.store, store::model_version(text::data_directory()));
     request.store = &*store;
-    request.store_key = store_key(base);
+    request.store_key = store::job_key(base);
   }
   if (world.without_mpi()) {
     write_stderr("simulate: this build has no MPI: the first process searches alone\n");
   }
-  say_when_ended(given.store, world.size());
+  say_when_ended("search", given.store, world.size());
   SearchProgress progress(request.store);
   request.progress = [&](const search::Progress& p) { progress.show(p); };
   const std::string title = fmt::format("{} on {} x {}", base.job.model.name,
@@ -207,17 +174,7 @@ int search_and_print(const Options& given, search::World& world, int threads,
 
 int run(const Options& given) {
   const int threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
-  const auto loader =
-      [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
-    std::vector<std::string> overrides = given.overrides;
-    overrides.insert(overrides.end(), more.begin(), more.end());
-    try {
-      return config::load(given.config, overrides).job;
-    } catch (const InputError& error) {
-      const Fault& first = error.faults().front();
-      return Infeasible{to_string(first.where), first.message};
-    }
-  };
+  const auto loader = search::jobs_of(given.config, given.overrides);
   auto world = std::make_unique<search::World>();
   if (world->rank() == 0) {
     return search_and_print(given, *world, threads, loader);

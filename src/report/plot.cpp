@@ -70,6 +70,13 @@ std::vector<double> ticks(double most) {
   return out;
 }
 
+const char* plot_colour(std::size_t i) {
+  // Okabe and Ito's palette, without black and yellow.
+  constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73",
+                                   "#cc79a7", "#56b4e9", "#e69f00"};
+  return kColours[i % kColours.size()];
+}
+
 std::string power_of_two(int power) {
   constexpr std::array kUnits = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
   const int unit = std::clamp(power / 10, 0, static_cast<int>(kUnits.size()) - 1);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 
 #include "bus.h"
@@ -19,12 +18,6 @@ using result::CollectiveTable;
 // Pixels.
 constexpr double kLeft = 72, kTop = 64, kWidth = 720, kHeight = 360, kRight = 24, kBelow = 56;
 constexpr double kLegendRow = 20, kLegendColumn = 248;
-
-// Distinguishable in both themes and with red-green blindness (Okabe and Ito's palette, without
-// black and yellow).
-constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
-
-const char* colour_of(std::size_t table) { return kColours[table % kColours.size()]; }
 
 struct Scale {
   double least_log = 0, most_log = 1;  // log2 of bytes
@@ -204,7 +197,7 @@ std::string legend(const std::vector<CollectiveTable>& tables, double top) {
     entry(i,
           fmt::format("<line x1=\"0\" y1=\"0\" x2=\"22\" y2=\"0\" stroke=\"{}\" "
                       "stroke-width=\"3\"/>",
-                      colour_of(i)),
+                      plot_colour(i)),
           tables[i].op + ", " + placement(tables[i]));
   }
   entry(i++, "<rect class=\"band\" x=\"0\" y=\"-6\" width=\"22\" height=\"12\"/>",
@@ -228,10 +221,10 @@ std::string svg(const std::vector<CollectiveTable>& tables) {
       fmt::format("<text class=\"title\" x=\"16\" y=\"26\">{}</text>\n", xml_text(title(tables)));
   out += axes(s);
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    out += curve(tables[i], s, colour_of(i));
+    out += curve(tables[i], s, plot_colour(i));
   }
   for (std::size_t i = 0; i < tables.size(); ++i) {
-    out += dots(tables[i], s, colour_of(i));
+    out += dots(tables[i], s, plot_colour(i));
   }
   return out + legend(tables, legend_top) + "</svg>\n";
 }

@@ -1,0 +1,80 @@
+#include "progress_line.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <csignal>
+
+#include "output.h"
+
+namespace stepcast::cli {
+namespace {
+
+// On no terminal, a line each so much of the time that has passed: a short search says what it
+// does, a long one does not fill a log.
+constexpr double kShare = 0.05;
+
+// For the handler, which may do little more than write them.
+std::string& last_words() {
+  static std::string one;
+  return one;
+}
+
+void ended(int signal) {
+  const std::string& text = last_words();
+  static_cast<void>(!::write(STDERR_FILENO, text.data(), text.size()));
+  std::signal(signal, SIG_DFL);
+  ::raise(signal);
+}
+
+}  // namespace
+
+std::string brief(double seconds) {
+  if (seconds < 90) {
+    return fmt::format("{:.0f} s", seconds);
+  }
+  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60)
+                        : fmt::format("{:.1f} h", seconds / 3600);
+}
+
+ProgressLine::ProgressLine(const char* what, store::Store* store)
+    : what_(what), store_(store), terminal_(::isatty(STDERR_FILENO) == 1) {}
+
+void ProgressLine::tell_trouble() {
+  if (store_ != nullptr && !told_trouble_ && !store_->trouble().empty()) {
+    told_trouble_ = true;
+    write_stderr(
+        fmt::format("{}--store: error: {}; the {} goes on, and what it evaluates waits in memory\n",
+                    terminal_ ? "\r\x1b[K" : "", store_->trouble(), what_));
+  }
+}
+
+void ProgressLine::show(double seconds, const std::string& line) {
+  tell_trouble();
+  if (terminal_) {
+    write_stderr("\r\x1b[K" + line);
+  } else if (seconds >= next_) {
+    write_stderr(line + "\n");
+    next_ = seconds * (1 + kShare);
+  }
+}
+
+void ProgressLine::finish(const std::string& line) {
+  tell_trouble();
+  write_stderr((terminal_ ? "\r\x1b[K" : "") + line);
+}
+
+void say_when_ended(const char* what, const std::string& store, int processes) {
+  const std::string who = processes > 1 ? "stopped, or a process died" : "stopped";
+  last_words() = fmt::format(
+      "simulate: the {} was {}: {}\n", what, who,
+      store.empty()
+          ? "nothing is kept without --store"
+          : fmt::format("what was evaluated is in '{}', and the same command goes on from it",
+                        store));
+  std::signal(SIGINT, ended);
+  std::signal(SIGTERM, ended);
+  std::signal(SIGXFSZ, SIG_IGN);
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,265 @@
+// simulate sweep: one job over all combinations of values.
+#include "stepcast/planner/sweep.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "progress_line.h"
+#include "search_options.h"
+#include "stepcast/report/sweep.h"
+#include "stepcast/search/world.h"
+#include "stepcast/store/store.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::vector<std::string> vary;
+  std::string fidelity = "folded";
+  bool optimize = false;
+  std::string space;
+  std::string objective;
+  std::string threads;
+  std::string store;
+  std::string json, csv, svg, plot;
+  bool columns = false;
+};
+
+planner::SweepRequest request_of(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  if (given.vary.empty()) {
+    throw option_fault("--vary", "missing; expected one such as cluster.nodes=8..64*2");
+  }
+  planner::SweepRequest request;
+  request.config = given.config;
+  request.overrides = given.overrides;
+  request.axes = planner::sweep_axes("--vary", given.vary);
+  request.fidelity = fidelity_of(given.fidelity);
+  if (given.optimize) {
+    const std::string space = given.space.empty() ? "default" : given.space;
+    request.optimize = {text::read_yaml(space_file(space)),
+                        objective_of(given.objective.empty() ? "time" : given.objective)};
+  } else if (!given.space.empty() || !given.objective.empty()) {
+    throw option_fault(given.space.empty() ? "--objective" : "--space",
+                       "is of searches; expected --optimize beside it");
+  }
+  request.threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
+  return request;
+}
+
+std::optional<report::SweepPlot> plot_named(const std::string& name) {
+  using report::SweepPlot;
+  constexpr std::pair<const char*, SweepPlot> kPlots[] = {{"scaling", SweepPlot::scaling},
+                                                          {"heatmap", SweepPlot::heatmap},
+                                                          {"pareto", SweepPlot::pareto}};
+  if (name.empty()) {
+    return std::nullopt;
+  }
+  for (const auto& [known, plot] : kPlots) {
+    if (name == known) {
+      return plot;
+    }
+  }
+  throw option_fault("--plot",
+                     fmt::format("unknown plot '{}'; expected scaling, heatmap or pareto", name));
+}
+
+// Where the result goes, opened before anything is computed. One of them may be standard output.
+class Outputs {
+ public:
+  explicit Outputs(const Options& given) : plot_(plot_named(given.plot)) {
+    if (plot_ && given.svg.empty()) {
+      throw option_fault("--plot", "names a picture; expected --svg FILE beside it");
+    }
+    add("--json", given.json, [](const result::Sweep& s) { return report::json(s); });
+    add("--csv", given.csv, [columns = given.columns](const result::Sweep& s) {
+      return columns ? report::csv_columns(s) : report::csv(s);
+    });
+    add("--svg", given.svg, [plot = plot_](const result::Sweep& s) {
+      return report::svg(s, plot ? *plot : report::plot_of(s));
+    });
+  }
+
+  // A picture that these axes do not have is refused before the work.
+  void check(const std::vector<result::SweepAxis>& axes) const {
+    result::Sweep shape;
+    shape.axes = axes;
+    const std::string why = plot_ ? report::lacks(shape, *plot_) : "";
+    if (!why.empty()) {
+      throw option_fault("--plot", why);
+    }
+  }
+
+  void write(const result::Sweep& sweep, bool piped) {
+    for (const Output& out : outputs_) {
+      if (out.file) {
+        out.file->write(out.text(sweep));
+      }
+    }
+    write_stdout("sweep", standard_
+                              ? standard_(sweep)
+                              : report::terminal(sweep, !piped && terminal_colour(),
+                                                 std::max(piped ? 0 : terminal_width(), kWidth)));
+    for (const Output& out : outputs_) {
+      if (out.file) {
+        out.file->commit();
+      }
+    }
+  }
+
+ private:
+  static constexpr int kWidth = 150;
+  using Writer = std::function<std::string(const result::Sweep&)>;
+  struct Output {
+    Writer text;
+    std::unique_ptr<OutputFile> file;
+  };
+
+  void add(const char* option, const std::string& target, Writer text) {
+    if (target.empty()) {
+      return;
+    }
+    if (target != "-") {
+      outputs_.push_back({std::move(text), std::make_unique<OutputFile>(option, target)});
+      return;
+    }
+    if (standard_) {
+      throw option_fault(option, "standard output is another option's; expected a file");
+    }
+    standard_ = std::move(text);
+  }
+
+  std::optional<report::SweepPlot> plot_;
+  std::vector<Output> outputs_;
+  Writer standard_;
+};
+
+std::string line_of(const planner::SweepProgress& p) {
+  std::string out = fmt::format("{:.1f} s: {} of {} points", p.seconds, p.done, p.points);
+  if (p.without > 0) {
+    out += fmt::format(", {} without a forecast", p.without);
+  }
+  return p.seconds_left < 0 ? out : out + fmt::format(" ({} left)", brief(p.seconds_left));
+}
+
+std::string last_line(const planner::SweepProgress& p) {
+  return fmt::format(
+      "{} points in {:.2f} s: {} computed, {:.0f} a second, {} more from the store\n", p.points,
+      p.seconds, p.computed, static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
+}
+
+int sweep_and_print(const Options& given, planner::SweepRequest request) {
+  Outputs outputs(given);
+  outputs.check(request.axes);
+  std::optional<store::Store> store;
+  if (!given.store.empty()) {
+    store.emplace("--store", given.store, store::model_version(text::data_directory()));
+    request.store = &*store;
+  }
+  if (request.world->without_mpi()) {
+    write_stderr("simulate: this build has no MPI: the first process works alone\n");
+  }
+  say_when_ended("sweep", given.store, request.world->size());
+  ProgressLine line("sweep", request.store);
+  request.progress = [&](const planner::SweepProgress& p) {
+    p.finished ? line.finish(last_line(p)) : line.show(p.seconds, line_of(p));
+  };
+  const result::Sweep sweep = planner::sweep(request, text::data_directory());
+  outputs.write(sweep, search::launched());
+  if (store) {
+    store->flush();
+    if (!store->trouble().empty()) {
+      write_stderr(
+          fmt::format("--store: error: {}; it lacks what waited in memory\n", store->trouble()));
+      return bad_input;
+    }
+  }
+  const bool any = std::any_of(sweep.points.begin(), sweep.points.end(),
+                               [](const result::SweepPoint& p) { return p.fits; });
+  return any ? done : cannot_run;
+}
+
+int run(const Options& given) {
+  planner::SweepRequest request = request_of(given);
+  auto world = std::make_unique<search::World>();
+  request.world = world.get();
+  if (world->rank() == 0) {
+    return sweep_and_print(given, std::move(request));
+  }
+  planner::follow_sweep(request, text::data_directory());
+  world.reset();
+  std::_Exit(done);  // without waiting for points that nobody asks for any more
+}
+
+void add_outputs(CLI::App& app, Options& given) {
+  app.add_option("--store", given.store,
+                 "keep each point in this file as it comes; the same sweep goes on from it")
+      ->type_name("FILE");
+  app.add_option("--json", given.json, "write the sweep as JSON (- is standard output)")
+      ->type_name("FILE");
+  app.add_option("--csv", given.csv, "write a line a point (- is standard output)")
+      ->type_name("FILE");
+  app.add_flag("--columns", given.columns,
+               "with --csv: write the columns' names, types and units instead");
+  app.add_option("--svg", given.svg, "draw it (- is standard output)")->type_name("FILE");
+  app.add_option("--plot", given.plot,
+                 "scaling | heatmap | pareto; by itself what suits what is varied")
+      ->type_name("NAME");
+}
+
+}  // namespace
+
+Run add_sweep(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/")
+      ->type_name("NAME");
+  app.add_option("--vary", given->vary,
+                 "values of a key: 1,2,4, a range 8..1024*2, 1..9+2, 1..9; keys that change "
+                 "together: a,b=1:2,2:4")
+      ->type_name("KEY=VALUES")
+      ->allow_extra_args(false);
+  app.add_option("--set", given->overrides, "override a key of all points")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  app.add_option("--fidelity", given->fidelity, "bound | folded | full")
+      ->type_name("NAME")
+      ->capture_default_str();
+  app.add_flag("--optimize", given->optimize, "the best strategy of each point");
+  app.add_option("--space", given->space,
+                 "what --optimize searches: a path, or a name in configs/spaces (default)")
+      ->type_name("FILE");
+  app.add_option("--objective", given->objective, "of --optimize: time | cost | energy (time)")
+      ->type_name("NAME");
+  app.add_option("--threads", given->threads,
+                 "threads of each process; the result does not depend on it")
+      ->type_name("N");
+  add_outputs(app, *given);
+  app.footer(
+      "Examples:\n"
+      "  simulate sweep --config llama70b --vary cluster.nodes=8..1024*2 --svg scaling.svg\n"
+      "  simulate sweep --config llama70b --vary cluster.nodes=16..256*2 --vary "
+      "cluster.use=dgx-h100,dgx-b200 --optimize --store sweep.db\n"
+      "  mpirun -n 64 simulate sweep --config llama405b --vary parallelism.pipeline=4,8,16 --csv "
+      "-\n"
+      "A point that is impossible or does not fit is a row with its reason.\n"
+      "Exit status: 0 at least one point fits; 1 none does; 2 bad input, or the store lacks "
+      "points.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

@@ -1,0 +1,175 @@
+// Throughput of each GPU over two axes, a panel for each combination of the others.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "format.h"
+#include "plot.h"
+#include "sweep_axes.h"
+#include "sweep_plot.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::Sweep;
+using result::SweepPoint;
+
+// Pixels.
+constexpr double kTop = 64, kPanelHead = 30, kRowName = 110, kColumnNames = 46, kBar = 54;
+constexpr double kWidest = 860;
+
+struct Colour {
+  double r = 0, g = 0, b = 0;
+};
+// Viridis at five places (matplotlib, CC0): even steps of lightness, which the colour-blind see.
+constexpr std::array<Colour, 5> kViridis = {
+    {{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}};
+
+Colour viridis(double share) {
+  const double place = std::clamp(share, 0.0, 1.0) * (kViridis.size() - 1);
+  const auto i = std::min(static_cast<std::size_t>(place), kViridis.size() - 2);
+  const double f = place - static_cast<double>(i);
+  const Colour &a = kViridis[i], &b = kViridis[i + 1];
+  return {a.r + f * (b.r - a.r), a.g + f * (b.g - a.g), a.b + f * (b.b - a.b)};
+}
+
+std::string hex(const Colour& c) {
+  return fmt::format("#{:02x}{:02x}{:02x}", std::lround(c.r), std::lround(c.g), std::lround(c.b));
+}
+
+// Text that is read on it.
+const char* ink(const Colour& c) {
+  return 0.3 * c.r + 0.59 * c.g + 0.11 * c.b > 140 ? "#111111" : "#ffffff";
+}
+
+struct Map {
+  const Sweep& sweep;
+  std::size_t rows = 0, columns = 0;  // axes
+  double cell_width = 0, cell_height = 0;
+  double least = 0, most = 1;
+  double share(double value) const { return most > least ? (value - least) / (most - least) : 1; }
+};
+
+std::string cell(const Map& m, const SweepPoint& p, double left, double top) {
+  const double x = left + m.cell_width * static_cast<double>(p.at[m.columns]);
+  const double y = top + m.cell_height * static_cast<double>(p.at[m.rows]);
+  const double value = p.tokens_per_second_per_gpu.value;
+  const Colour c = viridis(m.share(value));
+  const std::string fill = p.fits ? fmt::format("fill=\"{}\"", hex(c)) : "class=\"band\"";
+  std::string out = fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}><title>{}"
+      "</title></rect>",
+      x, y, m.cell_width - 1, m.cell_height - 1, fill, xml_text(told(p, m.sweep)));
+  constexpr double kReadable = 34;
+  if (m.cell_width >= kReadable) {
+    const std::string style = p.fits ? fmt::format(" style=\"fill:{}\"", ink(c)) : "";
+    out += fmt::format(
+        "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"11\" "
+        "pointer-events=\"none\"{}>{}</text>",
+        x + m.cell_width / 2, y + m.cell_height / 2 + 4, style,
+        p.fits  ? short_number(value)
+        : p.ran ? "memory"
+                : "–");
+  }
+  return out + "\n";
+}
+
+std::string names(const Map& m, double left, double top) {
+  const auto& rows = m.sweep.axes[m.rows];
+  const auto& columns = m.sweep.axes[m.columns];
+  std::string out;
+  const double all = m.cell_height * static_cast<double>(rows.values.size());
+  constexpr double kLine = 14;
+  double last = -kLine;
+  for (std::size_t i = 0; i < rows.values.size(); ++i) {
+    const double y = m.cell_height * (static_cast<double>(i) + 0.5);
+    if (y - last >= kLine) {
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
+                         left - 6, top + y + 4, xml_text(shorten(axis_label(rows, i), 15)));
+      last = y;
+    }
+  }
+  constexpr double kLetter = 7;
+  last = -1e9;
+  for (std::size_t i = 0; i < columns.values.size(); ++i) {
+    const std::string text = shorten(axis_label(columns, i), 14);
+    const double x = m.cell_width * (static_cast<double>(i) + 0.5);
+    const double half = kLetter * static_cast<double>(text.size()) / 2;
+    if (x - half >= last) {
+      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+                         left + x, top + all + 16, xml_text(text));
+      last = x + half;
+    }
+  }
+  const double middle = left + m.cell_width * static_cast<double>(columns.values.size()) / 2;
+  return out + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
+                           middle, top + all + 34, xml_text(axis_name(columns)));
+}
+
+std::string bar(const Map& m, double left, double top) {
+  std::string out;
+  constexpr int kSteps = 48;
+  constexpr double kStep = 5;
+  for (int i = 0; i < kSteps; ++i) {
+    out +=
+        fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"12\" fill=\"{}\"/>",
+                    left + kStep * i, top, kStep + 0.5, hex(viridis((i + 0.5) / kSteps)));
+  }
+  return out + fmt::format(
+                   "\n<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>"
+                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>"
+                   "<text x=\"{:.1f}\" y=\"{:.1f}\">tokens/s of each GPU</text>\n",
+                   left, top + 28, short_number(m.least), left + kSteps * kStep, top + 28,
+                   short_number(m.most), left + kSteps * kStep + 12, top + 11);
+}
+
+Map map_of(const Sweep& sweep) {
+  const auto axes = other_axes(sweep, {});
+  Map m{sweep, axes[0], axes[1]};
+  const auto columns = static_cast<double>(sweep.axes[m.columns].values.size());
+  const auto rows = static_cast<double>(sweep.axes[m.rows].values.size());
+  m.cell_width = std::clamp((kWidest - kRowName) / columns, 5.0, 96.0);
+  m.cell_height = std::clamp(480 / rows, 5.0, 34.0);
+  std::vector<double> values;
+  for (const SweepPoint& p : sweep.points) {
+    if (p.fits) {
+      values.push_back(p.tokens_per_second_per_gpu.value);
+    }
+  }
+  if (!values.empty()) {
+    m.least = *std::min_element(values.begin(), values.end());
+    m.most = *std::max_element(values.begin(), values.end());
+  }
+  return m;
+}
+
+}  // namespace
+
+std::string heatmap_svg(const Sweep& sweep) {
+  const Map m = map_of(sweep);
+  const auto panels = groups_of(sweep, other_axes(sweep, {m.rows, m.columns}));
+  const double high = m.cell_height * static_cast<double>(sweep.axes[m.rows].values.size());
+  const double wide = m.cell_width * static_cast<double>(sweep.axes[m.columns].values.size());
+  const double each = kPanelHead + high + kColumnNames;
+  const double width = std::max(kRowName + wide + 24, 480.0);
+  const double height = kTop + each * static_cast<double>(panels.size()) + kBar;
+  std::string out = plot_head(width, height);
+  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
+  out += fmt::format("<text x=\"16\" y=\"50\">rows: {}</text>\n",
+                     xml_text(axis_name(sweep.axes[m.rows])));
+  double top = kTop;
+  for (const PlotGroup& panel : panels) {
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kRowName, top + 20,
+                       xml_text(panel.name));
+    for (const SweepPoint* p : panel.points) {
+      out += cell(m, *p, kRowName, top + kPanelHead);
+    }
+    out += names(m, kRowName, top + kPanelHead);
+    top += each;
+  }
+  return out + bar(m, kRowName, top + 10) + "</svg>\n";
+}
+
+}  // namespace stepcast::report
