@@ -5,13 +5,14 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <functional>
 #include <memory>
 #include <optional>
 
 #include "command_line.h"
 #include "commands.h"
+#include "job_options.h"
 #include "output.h"
+#include "outputs.h"
 #include "progress_line.h"
 #include "search_options.h"
 #include "stepcast/report/sweep.h"
@@ -23,8 +24,7 @@ namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::vector<std::string> vary;
   std::string fidelity = "folded";
   bool optimize = false;
@@ -37,17 +37,13 @@ struct Options {
 };
 
 planner::SweepRequest request_of(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
+  require_config(given.job);
   if (given.vary.empty()) {
     throw option_fault("--vary", "missing; expected one such as cluster.nodes=8..64*2");
   }
   planner::SweepRequest request;
-  request.config = given.config;
-  request.overrides = given.overrides;
+  request.config = given.job.config;
+  request.overrides = given.job.overrides;
   request.axes = planner::sweep_axes("--vary", given.vary);
   request.fidelity = fidelity_of(given.fidelity);
   if (given.optimize) {
@@ -79,75 +75,35 @@ std::optional<report::SweepPlot> plot_named(const std::string& name) {
                      fmt::format("unknown plot '{}'; expected scaling, heatmap or pareto", name));
 }
 
-// Where the result goes, opened before anything is computed. One of them may be standard output.
-class Outputs {
- public:
-  explicit Outputs(const Options& given) : plot_(plot_named(given.plot)) {
-    if (plot_ && given.svg.empty()) {
-      throw option_fault("--plot", "names a picture; expected --svg FILE beside it");
-    }
-    add("--json", given.json, [](const result::Sweep& s) { return report::json(s); });
-    add("--csv", given.csv, [columns = given.columns](const result::Sweep& s) {
-      return columns ? report::csv_columns(s) : report::csv(s);
-    });
-    add("--svg", given.svg, [plot = plot_](const result::Sweep& s) {
-      return report::svg(s, plot ? *plot : report::plot_of(s));
-    });
+// A picture that these axes do not have is refused before the work.
+void check_plot(const Options& given, const std::optional<report::SweepPlot>& plot,
+                const std::vector<result::SweepAxis>& axes) {
+  result::Sweep shape;
+  shape.axes = axes;
+  if (plot && given.svg.empty()) {
+    throw option_fault("--plot", "names a picture; expected --svg FILE beside it");
   }
-
-  // A picture that these axes do not have is refused before the work.
-  void check(const std::vector<result::SweepAxis>& axes) const {
-    result::Sweep shape;
-    shape.axes = axes;
-    const std::string why = plot_ ? report::lacks(shape, *plot_) : "";
-    if (!why.empty()) {
-      throw option_fault("--plot", why);
-    }
+  if (const std::string why = plot ? report::lacks(shape, *plot) : ""; !why.empty()) {
+    throw option_fault("--plot", why);
   }
-
-  void write(const result::Sweep& sweep, bool piped) {
-    for (const Output& out : outputs_) {
-      if (out.file) {
-        out.file->write(out.text(sweep));
-      }
-    }
-    write_stdout("sweep", standard_
-                              ? standard_(sweep)
-                              : report::terminal(sweep, !piped && terminal_colour(),
-                                                 std::max(piped ? 0 : terminal_width(), kWidth)));
-    for (const Output& out : outputs_) {
-      if (out.file) {
-        out.file->commit();
-      }
-    }
+  if (given.columns && given.csv.empty()) {
+    throw option_fault("--columns", "describes a table; expected --csv FILE beside it");
   }
+}
 
- private:
-  static constexpr int kWidth = 150;
-  using Writer = std::function<std::string(const result::Sweep&)>;
-  struct Output {
-    Writer text;
-    std::unique_ptr<OutputFile> file;
-  };
-
-  void add(const char* option, const std::string& target, Writer text) {
-    if (target.empty()) {
-      return;
-    }
-    if (target != "-") {
-      outputs_.push_back({std::move(text), std::make_unique<OutputFile>(option, target)});
-      return;
-    }
-    if (standard_) {
-      throw option_fault(option, "standard output is another option's; expected a file");
-    }
-    standard_ = std::move(text);
-  }
-
-  std::optional<report::SweepPlot> plot_;
-  std::vector<Output> outputs_;
-  Writer standard_;
-};
+void write(Outputs& outputs, const Options& given, const std::optional<report::SweepPlot>& plot,
+           const result::Sweep& sweep) {
+  outputs.give("--json", [&] { return report::json(sweep); });
+  outputs.give("--csv",
+               [&] { return given.columns ? report::csv_columns(sweep) : report::csv(sweep); });
+  outputs.give("--svg", [&] { return report::svg(sweep, plot ? *plot : report::plot_of(sweep)); });
+  constexpr int kWidth = 150;
+  const bool piped = search::launched();
+  outputs.finish("sweep", [&] {
+    return report::terminal(sweep, !piped && terminal_colour(),
+                            std::max(piped ? 0 : terminal_width(), kWidth));
+  });
+}
 
 std::string line_of(const planner::SweepProgress& p) {
   std::string out = fmt::format("{:.1f} s: {} of {} points", p.seconds, p.done, p.points);
@@ -164,8 +120,12 @@ std::string last_line(const planner::SweepProgress& p) {
 }
 
 int sweep_and_print(const Options& given, planner::SweepRequest request) {
-  Outputs outputs(given);
-  outputs.check(request.axes);
+  const auto plot = plot_named(given.plot);
+  check_plot(given, plot, request.axes);
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--csv", given.csv);
+  outputs.add("--svg", given.svg);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
     store.emplace("--store", given.store, store::model_version(text::data_directory()));
@@ -180,14 +140,9 @@ int sweep_and_print(const Options& given, planner::SweepRequest request) {
     p.finished ? line.finish(last_line(p)) : line.show(p.seconds, line_of(p));
   };
   const result::Sweep sweep = planner::sweep(request, text::data_directory());
-  outputs.write(sweep, search::launched());
-  if (store) {
-    store->flush();
-    if (!store->trouble().empty()) {
-      write_stderr(
-          fmt::format("--store: error: {}; it lacks what waited in memory\n", store->trouble()));
-      return bad_input;
-    }
+  write(outputs, given, plot, sweep);
+  if (store && !store->trouble().empty()) {  // told when it began
+    return bad_input;
   }
   const bool any = std::any_of(sweep.points.begin(), sweep.points.end(),
                                [](const result::SweepPoint& p) { return p.fits; });
@@ -226,15 +181,11 @@ void add_outputs(CLI::App& app, Options& given) {
 
 Run add_sweep(CLI::App& app) {
   auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
+  add_job_options(app, given->job);
   app.add_option("--vary", given->vary,
                  "values of a key: 1,2,4, a range 8..1024*2, 1..9+2, 1..9; keys that change "
                  "together: a,b=1:2,2:4")
       ->type_name("KEY=VALUES")
-      ->allow_extra_args(false);
-  app.add_option("--set", given->overrides, "override a key of all points")
-      ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
   app.add_option("--fidelity", given->fidelity, "bound | folded | full")
       ->type_name("NAME")

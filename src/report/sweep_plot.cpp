@@ -57,7 +57,7 @@ std::vector<double> ticks(const PlotScale& s) {
   if (!s.log) {
     const double step = ticks(s.most - s.least).at(1);
     for (double n = std::ceil(s.least / step - 1e-9); n * step <= s.most; ++n) {
-      out.push_back(n * step);
+      out.push_back(n == 0 ? 0 : n * step);
     }
     return out;
   }

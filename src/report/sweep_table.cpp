@@ -86,7 +86,6 @@ void write(JsonWriter& json, const SweepPoint& p) {
   json.close();
 }
 
-// Values of the axes, and of one figure.
 std::vector<std::string> cells_of(const Sweep& sweep, const SweepPoint& p) {
   std::vector<std::string> out;
   for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
@@ -95,33 +94,57 @@ std::vector<std::string> cells_of(const Sweep& sweep, const SweepPoint& p) {
   return out;
 }
 
-std::string note_of(const SweepPoint& p, const Sweep& sweep) {
-  std::string out = p.reason.empty() ? "" : fmt::format("{}: {}", p.key, p.reason);
-  if (sweep.objective.empty() || p.strategy.empty()) {
+// What stands behind a row, and why rows do not run or fit: each reason once, under the table.
+class Notes {
+ public:
+  std::string of(const SweepPoint& p) {
+    std::string out;
+    if (!p.reason.empty()) {
+      const std::string text = fmt::format("{}: {}", p.key, p.reason);
+      auto at = std::find_if(reasons_.begin(), reasons_.end(),
+                             [&](const auto& known) { return known.first == text; });
+      at = at == reasons_.end() ? reasons_.insert(at, {text, 0}) : at;
+      ++at->second;
+      out = fmt::format("[{}]", at - reasons_.begin() + 1);
+    }
+    for (const std::string& text : p.strategy) {
+      out += (out.empty() ? "" : " ") + text.substr(text.find('.') + 1);
+    }
     return out;
   }
-  for (const std::string& text : p.strategy) {
-    out += (out.empty() ? "" : " ") + text.substr(text.find('.') + 1);
-  }
-  return out;
-}
 
-void add_row(TextTable& table, const Sweep& sweep, const SweepPoint& p) {
-  std::vector<std::string> cells = cells_of(sweep, p);
-  if (!p.ran) {
-    cells.resize(cells.size() + 11);
-    cells.push_back(note_of(p, sweep));
-    table.row(std::move(cells));
-    return;
+  std::string text(int width) const {
+    constexpr std::size_t kMost = 20;
+    std::string out;
+    for (std::size_t i = 0; i < std::min(kMost, reasons_.size()); ++i) {
+      const auto& [reason, rows] = reasons_[i];
+      const std::string many = rows > 1 ? fmt::format(" ({} rows)", rows) : "";
+      out += "  " + wrap(fmt::format("[{}] {}{}", i + 1, reason, many), width, 6) + "\n";
+    }
+    return reasons_.size() > kMost
+               ? out + fmt::format("  and {} other reasons\n", reasons_.size() - kMost)
+               : out;
   }
-  cells.insert(
-      cells.end(),
-      {thousands(p.gpus), duration(p.step_time.value),
-       significant(p.tokens_per_second_per_gpu.value), percent(p.mfu.value),
-       significant(p.tokens_per_second), p.efficiency ? percent(*p.efficiency) : "",
-       gibibytes(p.peak.value), p.fits ? "yes" : "NO", percent(p.exposed / p.step_time.value),
-       percent(p.bubble_fraction),
-       significant(p.gpu_hours_per_gigatoken) + (p.on_front ? " *" : "  "), note_of(p, sweep)});
+
+ private:
+  std::vector<std::pair<std::string, int>> reasons_;
+};
+
+void add_row(TextTable& table, Notes& notes, const Sweep& sweep, const SweepPoint& p) {
+  std::vector<std::string> cells = cells_of(sweep, p);
+  constexpr std::size_t kFigures = 11;
+  if (p.ran) {
+    cells.insert(cells.end(),
+                 {thousands(p.gpus), duration(p.step_time.value),
+                  significant(p.tokens_per_second_per_gpu.value), percent(p.mfu.value),
+                  significant(p.tokens_per_second), p.efficiency ? percent(*p.efficiency) : "",
+                  gibibytes(p.peak.value), p.fits ? "yes" : "NO",
+                  percent(p.exposed / p.step_time.value), percent(p.bubble_fraction),
+                  significant(p.gpu_hours_per_gigatoken) + (p.on_front ? " *" : "  ")});
+  } else {
+    cells.resize(cells.size() + kFigures, "-");
+  }
+  cells.push_back(notes.of(p));
   table.row(std::move(cells));
 }
 
@@ -217,18 +240,20 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
     out += fmt::format("; each the best strategy in {}", sweep.objective);
   }
   TextTable table = table_of(sweep);
+  Notes notes;
   for (std::size_t i = 0; i < std::min(kRows, sweep.points.size()); ++i) {
-    add_row(table, sweep, sweep.points[i]);
+    add_row(table, notes, sweep, sweep.points[i]);
   }
-  out += "\n\n" + table.text(paint, width);
+  out += "\n\n" + table.text(paint, width) + notes.text(width);
   if (sweep.points.size() > kRows) {
     out += fmt::format("  and {} more: --csv FILE has all of them\n",
                        thousands(static_cast<std::int64_t>(sweep.points.size() - kRows)));
     TextTable front = table_of(sweep);
+    Notes none;  // what is on the front runs and fits
     std::size_t rows = 0;
     for (const SweepPoint& p : sweep.points) {
       if (p.on_front && rows++ < kRows) {
-        add_row(front, sweep, p);
+        add_row(front, none, sweep, p);
       }
     }
     out += "\n" + paint("1", "Front of time against cost") + "\n" + front.text(paint, width);

@@ -1,6 +1,5 @@
 // `simulate search` on several threads and processes, with a store, and killed in the middle:
 // always the same answer.
-#include <fcntl.h>
 #include <signal.h>
 #include <sqlite3.h>
 
@@ -11,14 +10,22 @@
 
 #include "catch.hpp"
 #include "support/folder.h"
+#include "unit/cli/program.h"
 #include "unit/cli/run.h"
 
 namespace {
 
 using stepcast::test::check_refused;
 using stepcast::test::Folder;
+using stepcast::test::kBinary;
+using stepcast::test::points;
+using stepcast::test::Program;
 using stepcast::test::Result;
 using stepcast::test::run;
+#ifdef STEPCAST_MPIEXEC
+using stepcast::test::mpirun;
+using stepcast::test::under_mpi;
+#endif
 
 // About forty candidates are run of 324, each in some milliseconds.
 const char* const kSpace =
@@ -35,59 +42,6 @@ struct Job {
       folder.write("space.yaml", kSpace);
   std::string stored = arguments + " --store " + folder.file("a.db");
 };
-
-// A started program and what it says.
-class Program {
- public:
-  Program(const Folder& folder, const std::string& command) : err_(folder / "err") {
-    pid_ = ::fork();
-    if (pid_ == 0) {
-      ::setpgid(0, 0);
-      const int out = ::open("/dev/null", O_WRONLY);
-      const int err = ::open(err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
-      ::dup2(out, STDOUT_FILENO);
-      ::dup2(err, STDERR_FILENO);
-      if (::chdir(STEPCAST_SOURCE_DIR) == 0) {
-        ::execl("/bin/sh", "sh", "-c", ("exec " + command).c_str(), nullptr);
-      }
-      ::_exit(127);
-    }
-  }
-  pid_t pid() const { return pid_; }
-  bool running() { return status_ == kRunning && ::waitpid(pid_, &status_, WNOHANG) == 0; }
-  int wait() {
-    while (running()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    return status_;
-  }
-  std::string said() const {
-    std::ostringstream text;
-    text << std::ifstream(err_).rdbuf();
-    return text.str();
-  }
-
- private:
-  static constexpr int kRunning = -1;
-  std::filesystem::path err_;
-  pid_t pid_ = 0;
-  int status_ = kRunning;
-};
-
-// Points on file now; 0 while there is no table yet.
-int points(const std::string& file) {
-  sqlite3* db = nullptr;
-  sqlite3_stmt* s = nullptr;
-  int count = 0;
-  if (sqlite3_open_v2(file.c_str(), &db, SQLITE_OPEN_READWRITE, nullptr) == SQLITE_OK &&
-      sqlite3_prepare_v2(db, "SELECT count(*) FROM points", -1, &s, nullptr) == SQLITE_OK &&
-      sqlite3_step(s) == SQLITE_ROW) {
-    count = sqlite3_column_int(s, 0);
-  }
-  sqlite3_finalize(s);
-  sqlite3_close(db);
-  return count;
-}
 
 void forget(const Job& job) {
   for (const char* name : {"a.db", "a.db-wal", "a.db-shm"}) {
@@ -124,30 +78,7 @@ bool killed_of_some(const Job& job, const std::string& command,
   return false;
 }
 
-const std::string kBinary = "'" STEPCAST_BINARY "' ";
-
 #ifdef STEPCAST_MPIEXEC
-// What starts so many processes here, whoever runs the tests and on however few cores.
-std::string mpirun(int processes) {
-  return "env TERM=xterm OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 "
-         "OMPI_MCA_rmaps_base_oversubscribe=1 PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe "
-         "ASAN_OPTIONS=detect_leaks=0 " STEPCAST_MPIEXEC " -n " +
-         std::to_string(processes) + " ";
-}
-
-Result under_mpi(int processes, const Job& job, const std::string& arguments) {
-  const std::string out = job.folder.file("out"), err = job.folder.file("err");
-  const int status = std::system(("cd '" STEPCAST_SOURCE_DIR "' && " + mpirun(processes) + kBinary +
-                                  arguments + " >" + out + " 2>" + err)
-                                     .c_str());
-  const auto text = [](const std::string& file) {
-    std::ostringstream all;
-    all << std::ifstream(file).rdbuf();
-    return all.str();
-  };
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, text(out), text(err)};
-}
-
 // A process below `of` whose environment says that it is rank 1; 0: none.
 pid_t rank_one(pid_t of) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
@@ -248,15 +179,15 @@ TEST_CASE("A search answers the same on 1, 2 and 4 processes, with a store and w
   for (const int processes : {1, 2, 4}) {
     INFO(processes);
     forget(job);
-    const Result r = under_mpi(processes, job, job.arguments);
+    const Result r = under_mpi(processes, job.folder, job.arguments);
     INFO(r.err);
     CHECK(r.status == 0);
     CHECK(r.out == alone.out);
-    CHECK(under_mpi(processes, job, job.stored).out == alone.out);
-    const Result again = under_mpi(processes, job, job.stored + " --threads 1");
+    CHECK(under_mpi(processes, job.folder, job.stored).out == alone.out);
+    const Result again = under_mpi(processes, job.folder, job.stored + " --threads 1");
     CHECK(again.out == alone.out);
     CHECK_THAT(again.err, ContainsSubstring("simulated; 0 evaluations"));
-    CHECK(under_mpi(processes, job, text).out == table);
+    CHECK(under_mpi(processes, job.folder, text).out == table);
   }
 }
 
@@ -279,7 +210,7 @@ TEST_CASE("When a worker dies the run ends with one line, and the next goes on f
                                "evaluated is in '" +
                                job.folder.file("a.db") + "'"));
   CHECK(points(job.folder.file("a.db")) >= 4);
-  CHECK(under_mpi(2, job, job.stored).out == whole.out);
+  CHECK(under_mpi(2, job.folder, job.stored).out == whole.out);
 }
 
 TEST_CASE("Of several processes one says what is wrong") {
@@ -287,7 +218,7 @@ TEST_CASE("Of several processes one says what is wrong") {
   for (const std::string wrong : {"search --config nowhere", "search --nonsense",
                                   "search --config llama8b-fsdp --store /proc/a.db"}) {
     INFO(wrong);
-    const Result r = under_mpi(3, job, wrong);
+    const Result r = under_mpi(3, job.folder, wrong);
     INFO(r.err);
     CHECK(r.status == 2);
     CHECK(r.out.empty());

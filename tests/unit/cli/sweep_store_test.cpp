@@ -1,0 +1,138 @@
+// A sweep's store outlives kills, full disks and folders that cannot be written to.
+#include <unistd.h>
+
+#include <random>
+#include <regex>
+
+#include "catch.hpp"
+#include "unit/cli/program.h"
+
+namespace {
+
+using stepcast::test::Folder;
+using stepcast::test::kBinary;
+using stepcast::test::points;
+using stepcast::test::Program;
+using stepcast::test::Result;
+using stepcast::test::run;
+
+constexpr int kPoints = 10'000;
+// A bound costs a fraction of a millisecond.
+const std::string kMany =
+    "sweep --config llama8b-fsdp --fidelity bound --vary workload.sequence_length=1024..50524+500 "
+    "--vary workload.global_batch=8..800+8 ";
+
+// How many the last run computed, and had of the store.
+std::pair<int, int> computed_and_reused(const std::string& said) {
+  std::smatch found;
+  const std::regex line("points in [0-9.]+ s: ([0-9]+) computed, [0-9]+ a second, ([0-9]+) more");
+  REQUIRE(std::regex_search(said, found, line));
+  return {std::stoi(found[1]), std::stoi(found[2])};
+}
+
+std::string text(const std::filesystem::path& file) {
+  std::ostringstream all;
+  all << std::ifstream(file).rdbuf();
+  return all.str();
+}
+
+}  // namespace
+
+TEST_CASE("Ten thousand points outlive twenty kills, none lost and none computed twice") {
+  const Folder folder;
+  const std::string whole = folder.file("whole.json"), resumed = folder.file("resumed.json");
+  REQUIRE(run(kMany + "--json " + whole).status == 0);
+  const std::string db = folder.file("a.db");
+  const std::string stored = kMany + "--store " + db + " --json " + resumed;
+  std::mt19937 random(20);
+  int on_file = 0;
+  for (int kill = 0; kill < 20; ++kill) {
+    // Twenty of them leave some for the last run, wherever the kill falls behind its point.
+    constexpr int kMost = 400;
+    const int until = on_file + 1 + static_cast<int>(random() % kMost);
+    Program program(folder, kBinary + stored);
+    while (program.running() && points(db) < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    INFO(program.said());
+    REQUIRE(program.running());
+    ::kill(program.pid(), SIGKILL);
+    program.wait();
+    const int now = points(db);
+    CHECK(now >= until);
+    CHECK(now < kPoints);
+    on_file = now;
+    CHECK_FALSE(std::filesystem::exists(resumed));
+  }
+  const Result last = run(stored);
+  CHECK(last.status == 0);
+  CHECK(computed_and_reused(last.err) == std::pair{kPoints - on_file, on_file});
+  CHECK(points(db) == kPoints);
+  CHECK(text(resumed) == text(whole));
+}
+
+TEST_CASE("A full disk is one clear error, and the store goes on once there is room") {
+  const Folder folder;
+  const std::string few =
+      "sweep --config llama8b-fsdp --fidelity bound --vary workload.global_batch=8..2400+8 --json ";
+  const std::string db = folder.file("a.db");
+  const std::string alone = run(few + "-").out;
+  const std::string command = "cd '" STEPCAST_SOURCE_DIR "' && ulimit -f 128 && " + kBinary + few +
+                              "- --store " + db + " >/dev/null 2>" +
+                              folder.file("err");
+  const int status = std::system(command.c_str());
+  const std::string said = text(folder / "err");
+  INFO(said);
+  CHECK(WEXITSTATUS(status) == 2);
+  const std::string line = "--store: error: cannot write '" + db + "'";
+  REQUIRE_THAT(said, ContainsSubstring(line));
+  CHECK(said.find(line) == said.rfind(line));
+  const int kept = points(db);
+  CHECK(kept < 300);
+  const Result again = run(few + "- --store " + db);
+  CHECK(again.out == alone);
+  CHECK(computed_and_reused(again.err) == std::pair{300 - kept, kept});
+  CHECK(points(db) == 300);
+}
+
+TEST_CASE("A folder that cannot be written to is one line, and its store still opens elsewhere") {
+  const Folder folder;
+  const std::string few =
+      "sweep --config llama8b-fsdp --fidelity bound --vary workload.global_batch=8,16 --json - "
+      "--store ";
+  REQUIRE(run(few + folder.file("a.db")).status == 0);
+  std::filesystem::permissions(
+      folder.path(), std::filesystem::perms::owner_read | std::filesystem::perms::owner_exec);
+  // Root writes everywhere, unless that is taken from it.
+  const std::string bounded = ::geteuid() == 0
+                                  ? "setpriv --bounding-set -dac_override,-dac_read_search "
+                                    "--inh-caps -dac_override,-dac_read_search "
+                                  : "";
+  for (const char* name : {"a.db", "new.db"}) {
+    const Folder out;
+    const std::string command = "cd '" STEPCAST_SOURCE_DIR "' && " + bounded + kBinary + few +
+                                folder.file(name) + " >" + out.file("out") + " 2>" +
+                                out.file("err");
+    const int status = std::system(command.c_str());
+    const std::string said = text(out / "err");
+    INFO(said);
+    CHECK(WEXITSTATUS(status) == 2);
+    CHECK(said.starts_with("--store: error: '" + folder.file(name) + "' can"));
+    CHECK(std::count(said.begin(), said.end(), '\n') == 1);
+  }
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::owner_all);
+  const Result again = run(few + folder.file("a.db"));
+  CHECK(again.status == 0);
+  CHECK(computed_and_reused(again.err) == std::pair{0, 2});
+}
+
+TEST_CASE("A sweep with more values takes those that it has from the store") {
+  const Folder folder;
+  const std::string store = " --json - --store " + folder.file("a.db");
+  const std::string sweep =
+      "sweep --config llama8b-fsdp --fidelity bound --vary workload.global_batch=8..";
+  REQUIRE(run(sweep + "40+8" + store).status == 0);
+  const Result more = run(sweep + "80+8" + store);
+  CHECK(computed_and_reused(more.err) == std::pair{5, 5});
+  CHECK(more.out == run(sweep + "80+8 --json -").out);
+}
