@@ -18,7 +18,7 @@ using result::SweepPoint;
 
 // Pixels.
 constexpr double kTop = 64, kPanelHead = 30, kRowName = 110, kColumnNames = 46, kBar = 54;
-constexpr double kWidest = 860;
+constexpr double kWidest = 900, kLeast = 480;
 
 struct Colour {
   double r = 0, g = 0, b = 0;
@@ -127,10 +127,12 @@ std::string bar(const Map& m, double left, double top) {
 
 Map map_of(const Sweep& sweep) {
   const auto axes = other_axes(sweep, {});
+  // Several panels stand side by side: narrower cells.
+  const double widest_cell = axes.size() > 2 ? 60 : 96;
   Map m{sweep, axes[0], axes[1]};
   const auto columns = static_cast<double>(sweep.axes[m.columns].values.size());
   const auto rows = static_cast<double>(sweep.axes[m.rows].values.size());
-  m.cell_width = std::clamp((kWidest - kRowName) / columns, 5.0, 96.0);
+  m.cell_width = std::clamp((kWidest - kRowName) / columns, 5.0, widest_cell);
   m.cell_height = std::clamp(480 / rows, 5.0, 34.0);
   std::vector<double> values;
   for (const SweepPoint& p : sweep.points) {
@@ -152,24 +154,29 @@ std::string heatmap_svg(const Sweep& sweep) {
   const auto panels = groups_of(sweep, other_axes(sweep, {m.rows, m.columns}));
   const double high = m.cell_height * static_cast<double>(sweep.axes[m.rows].values.size());
   const double wide = m.cell_width * static_cast<double>(sweep.axes[m.columns].values.size());
-  const double each = kPanelHead + high + kColumnNames;
-  const double width = std::max(kRowName + wide + 24, 480.0);
-  const double height = kTop + each * static_cast<double>(panels.size()) + kBar;
-  std::string out = plot_head(width, height);
+  const double across = kRowName + wide, down = kPanelHead + high + kColumnNames;
+  const auto columns = std::max<std::size_t>(1, static_cast<std::size_t>(kWidest / across));
+  const auto count = std::min(columns, panels.size());
+  const std::size_t lines = (panels.size() + columns - 1) / columns;
+  constexpr double kLetter = 9;  // of the title, pixels
+  const double width = std::max({across * static_cast<double>(count) + 24, kLeast,
+                                 32 + kLetter * static_cast<double>(sweep.title.size())});
+  const double bottom = kTop + down * static_cast<double>(lines);
+  std::string out = plot_head(width, bottom + kBar);
   out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
   out += fmt::format("<text x=\"16\" y=\"50\">rows: {}</text>\n",
                      xml_text(axis_name(sweep.axes[m.rows])));
-  double top = kTop;
-  for (const PlotGroup& panel : panels) {
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", kRowName, top + 20,
-                       xml_text(panel.name));
-    for (const SweepPoint* p : panel.points) {
-      out += cell(m, *p, kRowName, top + kPanelHead);
+  for (std::size_t i = 0; i < panels.size(); ++i) {
+    const double left = kRowName + across * static_cast<double>(i % columns);
+    const double top = kTop + down * static_cast<double>(i / columns);
+    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", left, top + 20,
+                       xml_text(panels[i].name));
+    for (const SweepPoint* p : panels[i].points) {
+      out += cell(m, *p, left, top + kPanelHead);
     }
-    out += names(m, kRowName, top + kPanelHead);
-    top += each;
+    out += names(m, left, top + kPanelHead);
   }
-  return out + bar(m, kRowName, top + 10) + "</svg>\n";
+  return out + bar(m, kRowName, bottom + 10) + "</svg>\n";
 }
 
 }  // namespace stepcast::report

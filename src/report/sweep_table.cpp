@@ -54,7 +54,9 @@ void write(JsonWriter& json, const char* key, const Estimate& e) {
 
 void write_figures(JsonWriter& json, const SweepPoint& p) {
   json.key("nodes").integer(p.nodes).key("gpus").integer(p.gpus);
-  write(json, "step_time", p.step_time);
+  const Estimate& t = p.step_time;
+  json.key("step_time").object(true).key("value").fixed_seconds(t.value);
+  json.key("low").fixed_seconds(t.low).key("high").fixed_seconds(t.high).close();
   json.key("tokens_per_second").number(p.tokens_per_second);
   write(json, "tokens_per_second_per_gpu", p.tokens_per_second_per_gpu);
   write(json, "model_flops_per_gpu", p.model_flops_per_gpu);
