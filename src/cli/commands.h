@@ -25,6 +25,7 @@ Run add_calibrate_runs(CLI::App& app);
 Run add_goodput(CLI::App& app);
 Run add_kernels(CLI::App& app);
 Run add_memory(CLI::App& app);
+Run add_plan(CLI::App& app);
 Run add_schedule(CLI::App& app);
 Run add_schema(CLI::App& app);
 Run add_search(CLI::App& app);

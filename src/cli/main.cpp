@@ -39,6 +39,8 @@ constexpr Subcommand subcommands[] = {
     {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
     {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
     {"sweep", "one job over all combinations of nodes, devices, or any of its keys", add_sweep},
+    {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
+    {"plan", "which clusters of a catalogue meet a deadline, a budget, a power", add_plan},
     {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
     {"export", "a job as a job file, or as a training system is launched with it", add_export},
     {"compare", "forecast one job under many training systems", add_compare},

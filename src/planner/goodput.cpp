@@ -371,16 +371,21 @@ result::Goodput simulate_runs(const Operations& o, const Campaign& c,
   return out;
 }
 
-result::Goodput goodput(const job::Job& job, const result::Report& report, const Operations& o,
-                        const GoodputRequest& request) {
-  const int ranks = job.cluster.ranks();
+Campaign campaign_of(const job::Job& job, Seconds step) {
   Campaign c;
-  c.step = Seconds(report.step_time.value);
-  c.gpus = ranks;
+  c.step = step;
+  c.gpus = job.cluster.ranks();
   c.nodes = job.cluster.nodes;
   c.nics = job.cluster.nodes * std::max(1, job.cluster.node.nics);
   c.checkpoint = checkpoint_bytes(job);
-  result::Goodput out = simulate_runs(o, c, request);
+  return c;
+}
+
+result::Goodput goodput(const job::Job& job, const result::Report& report, const Operations& o,
+                        const GoodputRequest& request) {
+  const int ranks = job.cluster.ranks();
+  result::Goodput out =
+      simulate_runs(o, campaign_of(job, Seconds(report.step_time.value)), request);
   out.title = fmt::format("{} on {} x {}", job.model.name, job.cluster.nodes, job.cluster.name);
   const auto& t = report.tokens_per_second_per_gpu;
   const double all = ranks * kDay;

@@ -1,12 +1,9 @@
 // configs/operations: what fails how often, and what that costs.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
-#include <cmath>
-#include <functional>
 #include <map>
 
+#include "file_reader.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/planner/goodput.h"
 #include "stepcast/text/document.h"
@@ -16,92 +13,25 @@ namespace {
 
 using text::Value;
 
-class Reader {
- public:
-  using Fields = std::map<std::string, std::function<void(const Value&)>>;
-
-  void map(const Value& v, const std::string& what, const Fields& fields) {
-    if (v.kind != Value::Kind::map) {
-      fault(v.origin, fmt::format("{}: expected a map", what));
-      return;
-    }
-    for (const auto& entry : v.entries) {
-      const auto at = fields.find(entry.key);
-      if (at == fields.end()) {
-        std::vector<std::string> names;
-        for (const auto& [name, read] : fields) {
-          names.push_back(name);
-        }
-        fault(entry.origin, fmt::format("unknown key '{}' of {}; expected {}", entry.key, what,
-                                        fmt::join(names, ", ")));
-        continue;
-      }
-      try {
-        at->second(entry.value);
-      } catch (const InputError& error) {
-        faults_.insert(faults_.end(), error.faults().begin(), error.faults().end());
-      } catch (const std::invalid_argument& error) {
-        fault(entry.value.origin, fmt::format("{}: {}", entry.key, error.what()));
-      }
-    }
-  }
-
-  double number(const Value& v, double least, const char* what) {
-    const double x = text::to_number(v);
-    if (!(x >= least)) {
-      fault(v.origin, fmt::format("{} is {}; expected at least {}", what, x, least));
-    }
-    return x;
-  }
-
-  Seconds time(const Value& v) {
-    const double s = to_seconds(parse_time(text::to_string(v)));
-    if (s < 0) {
-      fault(v.origin, fmt::format("'{}' is below zero", v.scalar));
-    }
-    return Seconds(s);
-  }
-
-  Bandwidth bandwidth(const Value& v) {
-    const Bandwidth b = parse_bandwidth(text::to_string(v));
-    if (!(b.count() > 0)) {
-      fault(v.origin, fmt::format("'{}'; expected a bandwidth above zero", v.scalar));
-    }
-    return b;
-  }
-
-  Component component(const Value& v) {
-    const std::map<std::string, Component> names = {{"gpu", Component::gpu},
-                                                    {"nic", Component::nic},
-                                                    {"node", Component::node},
-                                                    {"job", Component::job}};
-    const auto at = names.find(text::to_string(v));
-    if (at == names.end()) {
-      fault(v.origin,
+Component component(FileReader& r, const Value& v) {
+  const std::map<std::string, Component> names = {{"gpu", Component::gpu},
+                                                  {"nic", Component::nic},
+                                                  {"node", Component::node},
+                                                  {"job", Component::job}};
+  const auto at = names.find(text::to_string(v));
+  if (at == names.end()) {
+    r.fault(v.origin,
             fmt::format("'{}' is no component; expected gpu, nic, node or job", v.scalar));
-      return Component::job;
-    }
-    return at->second;
+    return Component::job;
   }
-
-  void fault(const Origin& where, std::string message) {
-    faults_.push_back({where, std::move(message)});
-  }
-  void done() {
-    if (!faults_.empty()) {
-      throw InputError(std::move(faults_));
-    }
-  }
-
- private:
-  std::vector<Fault> faults_;
-};
+  return at->second;
+}
 
 }  // namespace
 
 Operations read_operations(const std::filesystem::path& file) {
   const Value all = text::read_yaml(file);
-  Reader r;
+  FileReader r;
   Operations o;
   o.name = file.stem().string();
   const auto failure = [&](const Value& v) {
@@ -109,7 +39,7 @@ Operations read_operations(const std::filesystem::path& file) {
     bool sourced = false;
     r.map(v, "a failure",
           {{"name", [&](const Value& x) { f.name = text::to_string(x); }},
-           {"of", [&](const Value& x) { f.of = r.component(x); }},
+           {"of", [&](const Value& x) { f.of = component(r, x); }},
            {"per_hour", [&](const Value& x) { f.per_hour = r.number(x, 0, "per_hour"); }},
            {"source", [&](const Value& x) { sourced = !text::to_string(x).empty(); }}});
     if (f.name.empty() || !sourced) {
@@ -118,13 +48,7 @@ Operations read_operations(const std::filesystem::path& file) {
     o.failures.push_back(std::move(f));
   };
   r.map(all, "operations",
-        {{"failures",
-          [&](const Value& v) {
-            if (v.kind != Value::Kind::sequence) {
-              r.fault(v.origin, "failures: expected a list");
-            }
-            std::for_each(v.items.begin(), v.items.end(), failure);
-          }},
+        {{"failures", [&](const Value& v) { r.list(v, "failures", failure); }},
          {"detection", [&](const Value& v) { o.detection = r.time(v); }},
          {"restart", [&](const Value& v) { o.restart = r.time(v); }},
          {"repair", [&](const Value& v) { o.repair = r.time(v); }},

@@ -65,6 +65,7 @@ struct Campaign {
   int gpus = 1, nodes = 1, nics = 0;
   double checkpoint = 0;  // bytes
 };
+Campaign campaign_of(const job::Job& job, Seconds step);
 
 struct CheckpointTimes {
   Seconds pause{0};    // training stands

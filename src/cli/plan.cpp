@@ -1,0 +1,202 @@
+// simulate plan: which clusters of a catalogue train a job in time, within a budget and a power.
+#include "stepcast/planner/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "command_line.h"
+#include "commands.h"
+#include "output.h"
+#include "stepcast/base/number.h"
+#include "stepcast/config/config.h"
+#include "stepcast/report/plan.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string tokens, deadline, budget, power, start;
+  std::string catalogue = "default";
+  std::string space = "plan";
+  std::string objective = "cost";
+  std::string operations = "default";
+  std::string runs = "60";
+  std::string threads;
+  std::string json, csv;
+};
+
+// A path, or a name in configs/KIND.
+std::filesystem::path preset(const char* kind, const std::string& name) {
+  const std::filesystem::path file = text::data_directory() / "configs" / kind / (name + ".yaml");
+  return std::filesystem::exists(file) ? file : std::filesystem::path(name);
+}
+
+// What `read` makes of an option that is given: above zero, or a fault that names it.
+template <class Read>
+double above_zero(const char* option, const std::string& text, const char* example,
+                  const Read& read) {
+  if (text.empty()) {
+    return 0;
+  }
+  try {
+    const double value = read(text);
+    if (value > 0) {
+      return value;
+    }
+  } catch (const std::invalid_argument& error) {
+    throw option_fault(option, error.what());
+  }
+  throw option_fault(option, fmt::format("'{}'; expected one above zero, such as {}", text, example));
+}
+
+planner::PlanObjective objective_of(const std::string& name) {
+  using planner::PlanObjective;
+  std::vector<std::string> names;
+  for (const auto o : {PlanObjective::cost, PlanObjective::time, PlanObjective::energy,
+                       PlanObjective::carbon}) {
+    if (name == planner::to_string(o)) {
+      return o;
+    }
+    names.emplace_back(planner::to_string(o));
+  }
+  const std::string near = nearest(name, names);
+  throw option_fault("--objective",
+                     fmt::format("'{}'; expected cost, time, energy or carbon{}", name,
+                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+}
+
+planner::PlanRequest request_of(const Options& given) {
+  if (given.config.empty()) {
+    throw option_fault("--config",
+                       "missing; expected a job file or the name of one in configs/ "
+                       "(simulate --list shows the names)");
+  }
+  planner::PlanRequest request;
+  request.config = given.config;
+  request.overrides = given.overrides;
+  const auto number = [](const std::string& text) { return parse_number(text); };
+  request.tokens = above_zero("--tokens", given.tokens, "15e12", number);
+  request.limits.days = above_zero("--deadline", given.deadline, "60d", [](const std::string& t) {
+                          return planner::parse_duration(t).count() / 86400;
+                        });
+  request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
+  request.limits.watts = above_zero("--power", given.power, "10MW", [](const std::string& t) {
+    return parse_power(t).count();
+  });
+  request.objective = objective_of(given.objective);
+  request.start = given.start;
+  if (!given.start.empty()) {
+    try {
+      planner::parse_date(given.start);
+    } catch (const std::invalid_argument& error) {
+      throw option_fault("--start", error.what());
+    }
+  }
+  request.engine_runs = integer_option("--runs", given.runs, 1);
+  request.threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
+  const job::Job job = config::load(given.config, given.overrides).job;
+  if (request.tokens == 0) {
+    if (!job.workload.tokens) {
+      throw option_fault("--tokens",
+                         "missing; expected how many the run takes, such as 15e12 (the job states "
+                         "no workload.tokens)");
+    }
+    request.tokens = *job.workload.tokens;
+  }
+  request.catalogue = planner::read_catalogue(preset("catalogue", given.catalogue));
+  request.space = text::read_yaml(preset("spaces", given.space));
+  return request;
+}
+
+int run(const Options& given) {
+  if (given.csv == "-" && given.json == "-") {
+    throw option_fault("--csv", "standard output is --json's; expected a file");
+  }
+  planner::PlanRequest request = request_of(given);
+  std::optional<planner::Operations> operations;
+  if (given.operations != "none") {
+    operations = planner::read_operations(preset("operations", given.operations));
+    request.operations = &*operations;
+  }
+  std::vector<std::unique_ptr<OutputFile>> files;
+  const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
+    if (target.empty() || target == "-") {
+      return nullptr;
+    }
+    files.push_back(std::make_unique<OutputFile>(option, target));
+    return files.back().get();
+  };
+  OutputFile* json_file = prepare("--json", given.json);
+  OutputFile* csv_file = prepare("--csv", given.csv);
+  request.progress = [](const result::PlannedCluster& c, int done, int all) {
+    const std::string what =
+        c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
+        : c.simulated ? c.shortfalls.front().text
+                      : "no strategy runs";
+    write_stderr(fmt::format("{}/{} {}: {}, {} engine runs\n", done, all, c.name, what,
+                             c.engine_runs));
+  };
+  const result::Plan plan = planner::plan(request, text::data_directory());
+  if (json_file != nullptr) {
+    json_file->write(report::json(plan));
+  }
+  if (csv_file != nullptr) {
+    csv_file->write(report::csv(plan));
+  }
+  write_stdout("plan", given.json == "-"  ? report::json(plan)
+                       : given.csv == "-" ? report::csv(plan)
+                                          : report::terminal(plan, terminal_colour(),
+                                                             std::max(terminal_width(), 110)));
+  for (auto& file : files) {
+    file->commit();
+  }
+  const bool any = std::any_of(plan.clusters.begin(), plan.clusters.end(),
+                               [](const auto& c) { return c.meets; });
+  return any ? done : cannot_run;
+}
+
+}  // namespace
+
+Run add_plan(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  const auto option = [&](const char* name, std::string& into, const char* type,
+                          const std::string& help) {
+    return app.add_option(name, into, help)->type_name(type);
+  };
+  option("--config", given->config, "NAME", "job: a path, or a name in configs/");
+  app.add_option("--set", given->overrides, "override a key; what is set is not searched")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
+  option("--tokens", given->tokens, "N", "tokens of the whole run; left out: workload.tokens");
+  option("--deadline", given->deadline, "TIME", "wall clock at most: 60d");
+  option("--budget", given->budget, "MONEY", "cost at most, in the catalogue's currency");
+  option("--power", given->power, "POWER", "peak power at the meter at most: 10MW");
+  option("--start", given->start, "DATE",
+         "the deadline counts from here, also where a cluster comes later: 2025-06-01");
+  option("--catalogue", given->catalogue, "FILE", "a path, or a name in configs/catalogue")
+      ->capture_default_str();
+  option("--space", given->space, "FILE", "strategies: a path, or a name in configs/spaces")
+      ->capture_default_str();
+  option("--objective", given->objective, "NAME", "cost | time | energy | carbon")
+      ->capture_default_str();
+  option("--operations", given->operations, "FILE",
+         "what fails, as in simulate goodput; none: nothing does")
+      ->capture_default_str();
+  option("--runs", given->runs, "N", "engine runs of one cluster at most")->capture_default_str();
+  option("--threads", given->threads, "N", "the answer does not depend on it");
+  option("--json", given->json, "FILE", "write the plan as JSON (- is standard output)");
+  option("--csv", given->csv, "FILE", "write a line a cluster (- is standard output)");
+  app.footer(
+      "Examples:\n"
+      "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"
+      "  simulate plan --config llama70b --tokens 2e12 --deadline 30d --budget 5e6 --power 4MW\n"
+      "Exit status: 0 a cluster meets it; 1 none does (each says by how much); 2 bad input.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli

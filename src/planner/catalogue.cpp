@@ -1,0 +1,249 @@
+// configs/catalogue: what can be rented or bought, at what price and power.
+#include "stepcast/planner/catalogue.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include "file_reader.h"
+#include "stepcast/config/config.h"
+
+namespace stepcast::planner {
+namespace {
+
+using text::Value;
+
+// A figure is {value: NUMBER, source: TEXT}; `read` makes the number of the value.
+Figure figure(FileReader& r, const Value& v, const std::string& what,
+              const std::function<double(const Value&)>& read) {
+  Figure out;
+  bool stated = false;
+  r.map(v, what,
+        {{"value",
+          [&](const Value& x) {
+            out.value = read(x);
+            stated = true;
+          }},
+         {"source", [&](const Value& x) { out.source = text::to_string(x); }}});
+  if (v.kind == Value::Kind::map && (!stated || out.source.empty())) {
+    r.fault(v.origin, fmt::format("{} needs a value and a source", what));
+  }
+  return out;
+}
+
+class CatalogueReader {
+ public:
+  explicit CatalogueReader(const std::filesystem::path& file)
+      : all_(text::read_yaml(file)), clusters_(config::list("clusters")) {
+    out_.name = file.stem().string();
+  }
+
+  Catalogue read() {
+    r_.map(all_, "the catalogue",
+           {{"currency", [&](const Value& v) { out_.currency = text::to_string(v); }},
+            {"sites", [&](const Value& v) { sites(v); }},
+            {"devices", [&](const Value& v) { devices(v); }},
+            {"hosts", [&](const Value& v) { hosts(v); }},
+            {"offers",
+             [&](const Value& v) { r_.list(v, "offers", [&](const Value& x) { offer(x); }); }}});
+    if (all_.kind == Value::Kind::map && (out_.currency.empty() || out_.offers.empty())) {
+      r_.fault(all_.origin, "a catalogue needs a currency and offers");
+    }
+    for (const Offer& o : out_.offers) {
+      check(o);
+    }
+    r_.done();
+    return std::move(out_);
+  }
+
+ private:
+  Figure number(const Value& v, const std::string& what, double least) {
+    return figure(r_, v, what,
+                  [&](const Value& x) { return r_.number(x, least, what.c_str()); });
+  }
+  Figure watts(const Value& v, const std::string& what) {
+    return figure(r_, v, what,
+                  [](const Value& x) { return parse_power(text::to_string(x)).count(); });
+  }
+
+  void sites(const Value& v) {
+    r_.named(v, "sites", [&](const Value::Entry& e) {
+      Site& s = out_.sites[e.key];
+      r_.map(e.value, "a site",
+             {{"pue", [&](const Value& x) { s.pue = number(x, "pue", 1); }},
+              {"carbon", [&](const Value& x) { s.carbon = number(x, "carbon", 0); }},
+              {"electricity",
+               [&](const Value& x) { s.electricity = number(x, "electricity", 0); }}});
+      if (s.pue.source.empty()) {
+        r_.fault(e.origin, fmt::format("the site {} needs a pue", e.key));
+      }
+    });
+  }
+
+  void devices(const Value& v) {
+    const std::vector<std::string> known = config::list("devices");
+    r_.named(v, "devices", [&](const Value::Entry& e) {
+      if (std::find(known.begin(), known.end(), e.key) == known.end()) {
+        unknown(e.origin, "device", e.key, known);
+      }
+      DevicePower& d = out_.devices[e.key];
+      r_.map(e.value, "a device",
+             {{"idle", [&](const Value& x) { d.idle = watts(x, "idle"); }},
+              {"communicating",
+               [&](const Value& x) { d.communicating = watts(x, "communicating"); }},
+              {"load", [&](const Value& x) { d.load = watts(x, "load"); }}});
+      if (!(d.idle.value <= d.communicating.value && d.communicating.value <= d.load.value)) {
+        r_.fault(e.origin, fmt::format("power of {}: expected idle <= communicating <= load",
+                                       e.key));
+      }
+    });
+  }
+
+  void hosts(const Value& v) {
+    r_.named(v, "hosts", [&](const Value::Entry& e) {
+      HostPower& h = out_.hosts[e.key];
+      r_.map(e.value, "a host",
+             {{"idle", [&](const Value& x) { h.idle = watts(x, "idle"); }},
+              {"load", [&](const Value& x) { h.load = watts(x, "load"); }},
+              {"peak", [&](const Value& x) { h.peak = watts(x, "peak"); }},
+              {"network", [&](const Value& x) { h.network = watts(x, "network"); }}});
+      if (!(h.idle.value <= h.load.value && h.load.value <= h.peak.value)) {
+        r_.fault(e.origin, fmt::format("power of {}: expected idle <= load <= peak", e.key));
+      }
+    });
+  }
+
+  void offer(const Value& v) {
+    Offer o;
+    o.origin = v.origin;
+    r_.map(v, "an offer",
+           {{"name", [&](const Value& x) { o.name = text::to_string(x); }},
+            {"cluster", [&](const Value& x) { o.cluster = text::to_string(x); }},
+            {"site", [&](const Value& x) { o.site = text::to_string(x); }},
+            {"host", [&](const Value& x) { o.host = text::to_string(x); }},
+            {"available",
+             [&](const Value& x) {
+               o.available = text::to_string(x);
+               parse_date(o.available);
+             }},
+            {"nodes", [&](const Value& x) { o.nodes = nodes(x); }},
+            {"rent", [&](const Value& x) { o.rent = number(x, "rent", 0); }},
+            {"purchase", [&](const Value& x) { o.purchase = number(x, "purchase", 0); }},
+            {"fabric", [&](const Value& x) { o.fabric = number(x, "fabric", 0); }},
+            {"lifetime", [&](const Value& x) { o.lifetime = number(x, "lifetime", 0.1); }}});
+    out_.offers.push_back(std::move(o));
+  }
+
+  Figure nodes(const Value& v) {
+    return figure(r_, v, "nodes", [&](const Value& x) {
+      const std::int64_t n = text::to_integer(x);
+      if (n < 1 || n > 1'000'000) {
+        r_.fault(x.origin, fmt::format("nodes is {}; expected 1 to 1000000", n));
+      }
+      return static_cast<double>(n);
+    });
+  }
+
+  // What an offer names must be there, and what it costs must follow.
+  void check(const Offer& o) {
+    if (o.name.empty() || !names_.insert(o.name).second) {
+      r_.fault(o.origin, o.name.empty() ? "an offer needs a name"
+                                        : fmt::format("the offer {} stands twice", o.name));
+    }
+    if (o.nodes.source.empty()) {
+      r_.fault(o.origin, fmt::format("the offer {} needs nodes", o.name));
+    }
+    if (o.rent.has_value() == o.purchase.has_value()) {
+      r_.fault(o.origin, fmt::format("the offer {} needs either a rent or a purchase", o.name));
+    }
+    if (o.purchase && !o.lifetime) {
+      r_.fault(o.origin, fmt::format("the offer {} is bought and needs a lifetime", o.name));
+    }
+    if (!o.purchase && (o.lifetime || o.fabric)) {
+      r_.fault(o.origin,
+               fmt::format("the offer {} is rented; expected neither lifetime nor fabric", o.name));
+    }
+    const auto site = out_.sites.find(o.site);
+    if (site == out_.sites.end()) {
+      unknown(o.origin, "site", o.site, keys(out_.sites));
+    } else if (o.purchase && !site->second.electricity) {
+      r_.fault(o.origin, fmt::format("the offer {} is bought: its site {} needs electricity",
+                                     o.name, o.site));
+    }
+    if (out_.hosts.find(o.host) == out_.hosts.end()) {
+      unknown(o.origin, "host", o.host, keys(out_.hosts));
+    }
+    if (std::find(clusters_.begin(), clusters_.end(), o.cluster) == clusters_.end()) {
+      unknown(o.origin, "cluster", o.cluster, clusters_);
+      return;
+    }
+    std::string device;
+    try {
+      device = config::network(o.cluster, 1, {}, o.name).cluster.device.name;
+    } catch (const InputError& error) {
+      r_.fault(o.origin, error.faults().front().message);
+      return;
+    }
+    if (out_.devices.find(device) == out_.devices.end()) {
+      r_.fault(o.origin, fmt::format("the offer {}: devices says nothing of {}", o.name, device));
+    }
+  }
+
+  template <class T>
+  static std::vector<std::string> keys(const std::map<std::string, T>& all) {
+    std::vector<std::string> out;
+    for (const auto& [name, value] : all) {
+      out.push_back(name);
+    }
+    return out;
+  }
+
+  void unknown(const Origin& where, const char* what, const std::string& name,
+               const std::vector<std::string>& known) {
+    const std::string near = nearest(name, known);
+    r_.fault(where, fmt::format("there is no {} '{}'{}", what, name,
+                                near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+  }
+
+  Value all_;
+  std::vector<std::string> clusters_;
+  FileReader r_;
+  Catalogue out_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+Catalogue read_catalogue(const std::filesystem::path& file) { return CatalogueReader(file).read(); }
+
+long parse_date(const std::string& text) {
+  const auto digits = [&](std::size_t at, std::size_t count) {
+    int out = 0;
+    for (std::size_t i = at; i < at + count; ++i) {
+      const char c = i < text.size() ? text[i] : ' ';
+      if (c < '0' || c > '9') {
+        return -1;
+      }
+      out = 10 * out + (c - '0');
+    }
+    return out;
+  };
+  const bool whole = text.size() == 10 && text[7] == '-';
+  if ((whole || text.size() == 7) && text[4] == '-') {
+    const int year = digits(0, 4), month = digits(5, 2), day = whole ? digits(8, 2) : 1;
+    if (year >= 0 && month >= 0 && day >= 0) {
+      const std::chrono::year_month_day date{
+          std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+          std::chrono::day(static_cast<unsigned>(day))};
+      if (date.ok()) {
+        return std::chrono::sys_days(date).time_since_epoch().count();
+      }
+    }
+  }
+  throw std::invalid_argument(
+      fmt::format("'{}' is no date; expected one such as 2025-06-01 or 2025-06", text));
+}
+
+}  // namespace stepcast::planner

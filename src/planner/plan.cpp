@@ -1,0 +1,101 @@
+#include "stepcast/planner/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "plan_cluster.h"
+#include "stepcast/config/config.h"
+
+namespace stepcast::planner {
+namespace {
+
+using result::PlannedCluster;
+
+// Those that meet the limits, the best first; then by how little they miss them; then what does
+// not run.
+bool before(const PlannedCluster& a, const PlannedCluster& b, const result::PlanLimits& limits) {
+  const auto misses = [&](const PlannedCluster& c) {
+    double out = 0;
+    for (const result::Shortfall& s : c.shortfalls) {
+      const double limit = s.limit == "deadline" ? limits.days
+                           : s.limit == "budget" ? limits.budget
+                           : s.limit == "power"  ? limits.watts
+                                                 : static_cast<double>(c.capacity.count());
+      out = std::max(out, limit > 0 ? s.by / limit : 0);
+    }
+    return out;
+  };
+  const auto key = [&](const PlannedCluster& c) {
+    const double miss = misses(c);
+    return std::tuple(!c.meets, !c.simulated, !c.fits, miss, c.objective, c.name);
+  };
+  return key(a) < key(b);
+}
+
+}  // namespace
+
+result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
+  const job::Job job = config::load(request.config, request.overrides).job;
+  search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
+  const std::vector<Offer>& offers = request.catalogue.offers;
+  result::Plan out;
+  out.title = fmt::format("{}, {} sequences of {} tokens a step", job.model.name,
+                          job.workload.global_batch, job.workload.sequence_length);
+  out.objective = to_string(request.objective);
+  out.catalogue = request.catalogue.name;
+  out.currency = request.catalogue.currency;
+  out.operations = request.operations != nullptr ? request.operations->name : "";
+  out.start = request.start;
+  out.tokens = request.tokens;
+  out.limits = request.limits;
+  out.clusters.resize(offers.size());
+
+  std::atomic<std::size_t> next{0};
+  std::mutex telling;
+  int done = 0;
+  std::vector<std::exception_ptr> errors(offers.size());
+  const auto work = [&] {
+    forecast::Forecaster forecaster(data_directory);
+    for (std::size_t n = next++; n < offers.size(); n = next++) {
+      try {
+        out.clusters[n] = plan_cluster(request, offers[n], forecaster, data_directory);
+      } catch (...) {
+        errors[n] = std::current_exception();
+        continue;
+      }
+      const std::lock_guard lock(telling);
+      ++done;
+      if (request.progress) {
+        request.progress(out.clusters[n], done, static_cast<int>(offers.size()));
+      }
+    }
+  };
+  const auto wanted = request.threads > 0
+                          ? static_cast<std::size_t>(request.threads)
+                          : std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (std::size_t n = 1; n < std::min(wanted, offers.size()); ++n) {
+    threads.emplace_back(work);
+  }
+  work();
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  for (const std::exception_ptr& error : errors) {
+    if (error) {
+      std::rethrow_exception(error);
+    }
+  }
+  std::stable_sort(out.clusters.begin(), out.clusters.end(),
+                   [&](const PlannedCluster& a, const PlannedCluster& b) {
+                     return before(a, b, request.limits);
+                   });
+  return out;
+}
+
+}  // namespace stepcast::planner
