@@ -60,8 +60,7 @@ class CatalogueReader {
 
  private:
   Figure number(const Value& v, const std::string& what, double least) {
-    return figure(r_, v, what,
-                  [&](const Value& x) { return r_.number(x, least, what.c_str()); });
+    return figure(r_, v, what, [&](const Value& x) { return r_.number(x, least, what.c_str()); });
   }
   Figure watts(const Value& v, const std::string& what) {
     return figure(r_, v, what,
@@ -71,11 +70,11 @@ class CatalogueReader {
   void sites(const Value& v) {
     r_.named(v, "sites", [&](const Value::Entry& e) {
       Site& s = out_.sites[e.key];
-      r_.map(e.value, "a site",
-             {{"pue", [&](const Value& x) { s.pue = number(x, "pue", 1); }},
-              {"carbon", [&](const Value& x) { s.carbon = number(x, "carbon", 0); }},
-              {"electricity",
-               [&](const Value& x) { s.electricity = number(x, "electricity", 0); }}});
+      r_.map(
+          e.value, "a site",
+          {{"pue", [&](const Value& x) { s.pue = number(x, "pue", 1); }},
+           {"carbon", [&](const Value& x) { s.carbon = number(x, "carbon", 0); }},
+           {"electricity", [&](const Value& x) { s.electricity = number(x, "electricity", 0); }}});
       if (s.pue.source.empty()) {
         r_.fault(e.origin, fmt::format("the site {} needs a pue", e.key));
       }
@@ -89,14 +88,14 @@ class CatalogueReader {
         unknown(e.origin, "device", e.key, known);
       }
       DevicePower& d = out_.devices[e.key];
-      r_.map(e.value, "a device",
-             {{"idle", [&](const Value& x) { d.idle = watts(x, "idle"); }},
-              {"communicating",
-               [&](const Value& x) { d.communicating = watts(x, "communicating"); }},
-              {"load", [&](const Value& x) { d.load = watts(x, "load"); }}});
+      r_.map(
+          e.value, "a device",
+          {{"idle", [&](const Value& x) { d.idle = watts(x, "idle"); }},
+           {"communicating", [&](const Value& x) { d.communicating = watts(x, "communicating"); }},
+           {"load", [&](const Value& x) { d.load = watts(x, "load"); }}});
       if (!(d.idle.value <= d.communicating.value && d.communicating.value <= d.load.value)) {
-        r_.fault(e.origin, fmt::format("power of {}: expected idle <= communicating <= load",
-                                       e.key));
+        r_.fault(e.origin,
+                 fmt::format("power of {}: expected idle <= communicating <= load", e.key));
       }
     });
   }
@@ -234,9 +233,9 @@ long parse_date(const std::string& text) {
   if ((whole || text.size() == 7) && text[4] == '-') {
     const int year = digits(0, 4), month = digits(5, 2), day = whole ? digits(8, 2) : 1;
     if (year >= 0 && month >= 0 && day >= 0) {
-      const std::chrono::year_month_day date{
-          std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
-          std::chrono::day(static_cast<unsigned>(day))};
+      const std::chrono::year_month_day date{std::chrono::year(year),
+                                             std::chrono::month(static_cast<unsigned>(month)),
+                                             std::chrono::day(static_cast<unsigned>(day))};
       if (date.ok()) {
         return std::chrono::sys_days(date).time_since_epoch().count();
       }

@@ -23,8 +23,8 @@ Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty) {
   const HostPower& h = rates.host;
   const double pue = rates.site.pue.value;
   const double rest = 1 - duty.busy - duty.communicating;
-  const double gpu = d.load.value * duty.busy + d.communicating.value * duty.communicating +
-                     d.idle.value * rest;
+  const double gpu =
+      d.load.value * duty.busy + d.communicating.value * duty.communicating + d.idle.value * rest;
   const double working = gpus_per_node * gpu + h.load.value + h.network.value;
   const double waiting = gpus_per_node * d.idle.value + h.idle.value + h.network.value;
 
@@ -33,8 +33,7 @@ Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty) {
   const double seconds = out.wall.count();
   out.gpu_hours = seconds / kHour * nodes * gpus_per_node;
   out.average_power = nodes * (duty.active * working + (1 - duty.active) * waiting) * pue;
-  out.peak_power =
-      nodes * (gpus_per_node * d.load.value + h.peak.value + h.network.value) * pue;
+  out.peak_power = nodes * (gpus_per_node * d.load.value + h.peak.value + h.network.value) * pue;
   out.energy = out.average_power * seconds;
   const double kilowatt_hours = out.energy / kKilowattHour;
   out.rent = out.gpu_hours * value_of(rates.offer.rent);

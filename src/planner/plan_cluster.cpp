@@ -7,8 +7,9 @@
 #include <map>
 #include <queue>
 
+#include "plan_rank.h"
+#include "plan_words.h"
 #include "stepcast/config/config.h"
-#include "stepcast/model/count.h"
 #include "stepcast/search/search.h"
 
 namespace stepcast::planner {
@@ -21,17 +22,8 @@ using result::Report;
 constexpr double kDay = 86400;
 // Strategies of one node count that are listed by their bounds.
 constexpr int kListed = 300;
-// Runs that give a strategy's effective time; their mean scatters around the renewal formula, by
-// which bounds count it, by less than kScatter.
+// Simulated runs that give a strategy's effective time.
 constexpr int kRuns = 40;
-constexpr double kScatter = 0.005;
-
-// What a strategy does to the clock.
-struct Pace {
-  Estimate step;       // seconds
-  Estimate effective;  // share of the wall clock
-  double active = 1, busy = 1, communicating = 0;
-};
 
 // Something that may hold the answer: all strategies of a node count, one of them, or what its list
 // left out.
@@ -56,23 +48,6 @@ struct Found {
   Pace pace;
 };
 
-double seconds_of(Time t) { return to_seconds(t); }
-
-// Means over the stages of a step.
-void shares_of(const Report& report, Pace& pace) {
-  double busy = 0, communicating = 0, all = 0;
-  for (const auto& s : report.breakdown) {
-    const double kernels = seconds_of(s.compute + s.recompute + s.slowdown + s.optimizer);
-    const double waits =
-        seconds_of(s.tensor + s.pipeline + s.data + s.context + s.expert + s.offload + s.other);
-    busy += kernels;
-    communicating += waits;
-    all += kernels + waits + seconds_of(s.bubble + s.host + s.stall);
-  }
-  pace.busy = all > 0 ? busy / all : 1;
-  pace.communicating = all > 0 ? communicating / all : 0;
-}
-
 class ClusterSearch {
  public:
   ClusterSearch(const PlanRequest& request, const Offer& offer, forecast::Forecaster& forecaster,
@@ -81,11 +56,8 @@ class ClusterSearch {
         offer_(offer),
         forecaster_(forecaster),
         data_(data_directory),
-        job_(config::load(request.config, request.overrides).job) {
-    job_.cluster = config::network(offer.cluster, 1, {}, offer.name).cluster;
-    const Catalogue& c = request.catalogue;
-    rates_ = {c.devices.at(job_.cluster.device.name), c.hosts.at(offer.host),
-              c.sites.at(offer.site), offer};
+        ranking_(request, offer, stated(request, offer)),
+        job_(ranking_.job()) {
     fixed_ = request.overrides;
     fixed_.push_back("cluster.use=" + offer.cluster);
     cut_stages_anew();
@@ -93,7 +65,7 @@ class ClusterSearch {
   }
 
   PlannedCluster run() {
-    if (request_.objective == PlanObjective::carbon && !rates_.site.carbon) {
+    if (request_.objective == PlanObjective::carbon && !ranking_.rates().site.carbon) {
       out_.shortfalls.push_back(
           {"strategy", 0, fmt::format("the site {} states no carbon intensity", offer_.site)});
       return std::move(out_);
@@ -113,6 +85,13 @@ class ClusterSearch {
   }
 
  private:
+  // The job on one node of the offer's cluster.
+  static job::Job stated(const PlanRequest& request, const Offer& offer) {
+    job::Job out = config::load(request.config, request.overrides).job;
+    out.cluster = config::network(offer.cluster, 1, {}, offer.name).cluster;
+    return out;
+  }
+
   // A list of layers is of one number of stages. Where others are tried, embedding and head count
   // as layers if the sum has the larger power of two.
   void cut_stages_anew() {
@@ -120,15 +99,13 @@ class ClusterSearch {
     const search::Space space = space_of(1);
     if ((p.layers_per_stage.empty() && p.layout.empty()) ||
         space.find("parallelism.layers_per_stage") != nullptr ||
-        std::any_of(fixed_.begin(), fixed_.end(), [](const std::string& text) {
-          return text.starts_with("parallelism.lay");
-        })) {
+        std::any_of(fixed_.begin(), fixed_.end(),
+                    [](const std::string& text) { return text.starts_with("parallelism.lay"); })) {
       return;
     }
     const auto layers = static_cast<unsigned>(job_.model.layers);
     const bool ends = std::countr_zero(layers + 2) > std::countr_zero(layers);
-    fixed_.push_back(p.layout.empty() ? "parallelism.layers_per_stage=[]"
-                                      : "parallelism.layout=");
+    fixed_.push_back(p.layout.empty() ? "parallelism.layers_per_stage=[]" : "parallelism.layout=");
     for (const char* key : {"embedding_as_layer", "loss_as_layer"}) {
       fixed_.push_back(fmt::format("parallelism.{}={}", key, ends));
     }
@@ -142,38 +119,11 @@ class ClusterSearch {
     out_.available = offer_.available;
     out_.nodes_offered = static_cast<int>(offer_.nodes.value);
     out_.bought = offer_.purchase.has_value();
-    if (!request_.start.empty() && !offer_.available.empty()) {
-      const long wait = parse_date(offer_.available) - parse_date(request_.start);
-      out_.wait_days = static_cast<double>(std::max(0L, wait));
-    }
-    const auto add = [&](const char* name, const Figure& f, const std::string& unit) {
-      out_.figures.push_back({name, f.value, unit, f.source});
-    };
-    const auto maybe = [&](const char* name, const std::optional<Figure>& f,
-                           const std::string& unit) {
-      if (f) {
-        add(name, *f, unit);
-      }
-    };
-    const std::string& currency = request_.catalogue.currency;
-    add("nodes", offer_.nodes, "");
-    maybe("rent", offer_.rent, currency + "/GPU-hour");
-    maybe("purchase", offer_.purchase, currency + "/node");
-    maybe("fabric", offer_.fabric, currency + "/node");
-    maybe("lifetime", offer_.lifetime, "years");
-    add("GPU idle", rates_.device.idle, "W");
-    add("GPU communicating", rates_.device.communicating, "W");
-    add("GPU load", rates_.device.load, "W");
-    add("host idle", rates_.host.idle, "W");
-    add("host load", rates_.host.load, "W");
-    add("host peak", rates_.host.peak, "W");
-    add("network", rates_.host.network, "W/node");
-    add("PUE", rates_.site.pue, "");
-    maybe("carbon", rates_.site.carbon, "g/kWh");
-    maybe("electricity", rates_.site.electricity, currency + "/kWh");
+    out_.wait_days = ranking_.wait_days();
+    out_.figures = figures(ranking_.rates(), request_.catalogue.currency);
   }
 
-  int gpus() const { return job_.cluster.node.gpus; }
+  int gpus() const { return ranking_.gpus(); }
 
   // Sizes that are rules ("divisors") follow the ranks.
   search::Space space_of(int nodes) const {
@@ -184,82 +134,12 @@ class ClusterSearch {
     return space;
   }
 
-  double step_tokens() const {
-    return static_cast<double>(job_.workload.global_batch * job_.workload.sequence_length);
-  }
-
-  Duty duty_of(const Pace& pace, double step, double effective) const {
-    Duty d;
-    d.training = Seconds(request_.tokens / step_tokens() * step);
-    d.effective = effective;
-    d.active = pace.active;
-    d.busy = pace.busy;
-    d.communicating = pace.communicating;
-    return d;
-  }
-
-  double objective_of(const Bill& b) const {
-    switch (request_.objective) {
-      case PlanObjective::cost:
-        return b.cost();
-      case PlanObjective::time:
-        return b.wall.count() + out_.wait_days * kDay;
-      case PlanObjective::energy:
-        return b.energy;
-      case PlanObjective::carbon:
-        return b.carbon;
-    }
-    return 0;
-  }
-
-  Rank rank_of(const Bill& b, double misfit) const {
-    const result::PlanLimits& limits = request_.limits;
-    Rank out{misfit, 0, objective_of(b)};
-    const auto limit = [&](double value, double most) {
-      if (most > 0) {
-        out.violation = std::max(out.violation, value / most - 1);
-      }
-    };
-    limit(b.wall.count() / kDay + out_.wait_days, limits.days);
-    limit(b.cost(), limits.budget);
-    limit(b.peak_power, limits.watts);
-    return out;
-  }
-
-  // The least that a step of `step` seconds, or longer, comes to. Kernels are busy for at least
-  // `busy` seconds of it.
-  Rank least_rank(int nodes, double step, double busy) const {
-    Pace pace;
-    pace.busy = std::min(1.0, busy / step);
-    double effective = 1;
-    if (request_.operations != nullptr) {
-      job::Job job = job_;
-      job.cluster.nodes = nodes;
-      const Campaign c = campaign_of(job, Seconds(step));
-      effective = std::min(1.0, kScatter + expected_share(*request_.operations, c,
-                                                          best_interval(*request_.operations, c)));
-    }
-    pace.active = effective;
-    return rank_of(bill(rates_, nodes, gpus(), duty_of(pace, step, effective)), 0);
-  }
-
-  // A step with every GPU at its highest peak throughout.
-  double roof(int nodes) const {
-    double peak = 0;
-    for (const auto& [type, rate] : job_.cluster.device.peak) {
-      peak = std::max(peak, rate.count());
-    }
-    const Flops all =
-        model::training_flops(job_, static_cast<double>(job_.workload.global_batch));
-    return all.count() / (peak * nodes * gpus());
-  }
-
   void open_counts() {
     const int most = out_.nodes_offered;
     const auto wide = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
     for (const int nodes : node_counts(space_of(wide), job_, gpus(), most)) {
       ++out_.counts_possible;
-      open_.push({Open::Kind::count, least_rank(nodes, roof(nodes), roof(nodes)), nodes, 0});
+      open_.push({Open::Kind::count, ranking_.least_rank(nodes, ranking_.roof(nodes)), nodes, 0});
     }
     if (out_.counts_possible == 0) {
       why_ = fmt::format("no node count up to {} divides into the space's sizes", most);
@@ -294,14 +174,13 @@ class ClusterSearch {
     }
     auto& listed = listed_[nodes];
     for (const result::Strategy& s : found.ranking) {
-      open_.push({Open::Kind::strategy, least_rank(nodes, s.step_time.value, roof(nodes)), nodes,
+      open_.push({Open::Kind::strategy, ranking_.least_rank(nodes, s.step_time.value), nodes,
                   listed.size()});
       listed.push_back(s.overrides);
     }
     if (static_cast<int>(listed.size()) >= kListed) {
       const double last = found.ranking.back().step_time.value;
-      open_.push(
-          {Open::Kind::rest, least_rank(nodes, last, roof(nodes)), nodes, listed.size()});
+      open_.push({Open::Kind::rest, ranking_.least_rank(nodes, last), nodes, listed.size()});
     }
   }
 
@@ -309,8 +188,7 @@ class ClusterSearch {
     ++out_.engine_runs;
     const std::vector<std::string>& strategy = listed_[one.nodes][one.index];
     try {
-      const job::Job job =
-          config::load(request_.config, overrides_for(one.nodes, strategy)).job;
+      const job::Job job = config::load(request_.config, overrides_for(one.nodes, strategy)).job;
       // First with reserved memory by a rule: enough for what is too slow or far too large.
       for (const auto allocator : {forecast::Allocator::rule, forecast::Allocator::replay}) {
         forecast::Options options;
@@ -320,19 +198,20 @@ class ClusterSearch {
           why_ = fmt::format("{}: {}", why->key, why->reason);
           return;
         }
+        auto& report = std::get<Report>(outcome);
+        // Failures are simulated of what could be the best by their formula.
+        if (best_ && counts_.find(one.nodes) != counts_.end() &&
+            !(ranking_.least_rank(one.nodes, report.step_time.value) < best_->rank)) {
+          return;
+        }
         const bool exact = allocator == forecast::Allocator::replay;
-        Found found =
-            judged(job, std::get<Report>(std::move(outcome)), one.nodes, strategy, exact);
+        Found found = judged(job, std::move(report), one.nodes, strategy, exact);
         const bool better = !best_ || found.rank < best_->rank;
-        if (exact || found.rank.misfit > 0) {
+        if (exact || found.rank.misfit > 0 || !better) {
           note(found);
           if (better) {
             best_ = std::move(found);
           }
-          return;
-        }
-        if (!better) {
-          note(found);
           return;
         }
       }
@@ -361,18 +240,13 @@ class ClusterSearch {
       }
     }
     const double peak = exact ? report.peak.value : report.peak.low;
-    const double misfit =
-        std::max(0.0, peak / static_cast<double>(report.capacity.count()) - 1);
-    out.rank = rank_of(bill_of(out.pace, nodes), misfit);
+    const double misfit = std::max(0.0, peak / static_cast<double>(report.capacity.count()) - 1);
+    out.rank = ranking_.rank_of(ranking_.bill_of(out.pace, nodes), misfit);
     out.nodes = nodes;
     out.overrides = strategy;
     report.peak = {peak, report.peak.low, report.peak.high};
     out.report = std::move(report);
     return out;
-  }
-
-  Bill bill_of(const Pace& pace, int nodes) const {
-    return bill(rates_, nodes, gpus(), duty_of(pace, pace.step.value, pace.effective.value));
   }
 
   // The best of each node count, for curves of time and cost.
@@ -381,11 +255,10 @@ class ClusterSearch {
     if (at != counts_.end() && !(f.rank < at->second.first)) {
       return;
     }
-    const Bill b = bill_of(f.pace, f.nodes);
+    const Bill b = ranking_.bill_of(f.pace, f.nodes);
     counts_[f.nodes] = {f.rank,
-                        {f.nodes, f.rank.misfit == 0,
-                         f.rank.misfit == 0 && f.rank.violation == 0, b.wall.count() / kDay,
-                         b.cost(), b.energy, b.peak_power}};
+                        {f.nodes, f.rank.misfit == 0, f.rank.misfit == 0 && f.rank.violation == 0,
+                         b.wall.count() / kDay, b.cost(), b.energy, b.peak_power}};
   }
 
   // Ended before it is known that nothing is better.
@@ -405,12 +278,10 @@ class ClusterSearch {
       return std::move(out_);
     }
     const Found& f = *best_;
-    const Bill b = bill_of(f.pace, f.nodes);
+    const Bill b = ranking_.bill_of(f.pace, f.nodes);
     const Pace& p = f.pace;
-    const Bill low =
-        bill(rates_, f.nodes, gpus(), duty_of(p, p.step.low, p.effective.high));
-    const Bill high =
-        bill(rates_, f.nodes, gpus(), duty_of(p, p.step.high, p.effective.low));
+    const Bill low = ranking_.least_bill(p, f.nodes);
+    const Bill high = ranking_.most_bill(p, f.nodes);
     out_.simulated = true;
     out_.nodes = f.nodes;
     out_.gpus = f.nodes * gpus();
@@ -437,48 +308,21 @@ class ClusterSearch {
     out_.energy = {b.energy, low.energy, high.energy};
     out_.average_power = b.average_power;
     out_.peak_power = b.peak_power;
-    if (rates_.site.carbon) {
+    if (ranking_.rates().site.carbon) {
       out_.carbon = Estimate{b.carbon, low.carbon, high.carbon};
     }
     out_.objective = f.rank.objective;
     out_.meets = out_.fits && f.rank.violation == 0;
-    say_what_is_short();
+    out_.shortfalls = shortfalls(out_, request_.limits, request_.catalogue.currency);
     return std::move(out_);
-  }
-
-  void say_what_is_short() {
-    const result::PlanLimits& limits = request_.limits;
-    const auto add = [&](const char* limit, double by, std::string text) {
-      if (by > 0) {
-        out_.shortfalls.push_back({limit, by, std::move(text)});
-      }
-    };
-    if (!out_.fits) {
-      const double by = out_.peak_memory.value - static_cast<double>(out_.capacity.count());
-      add("memory", by,
-          fmt::format("does not fit: {:.1f} GiB too much on a GPU of {:.1f} GiB",
-                      by / 0x1p30, static_cast<double>(out_.capacity.count()) / 0x1p30));
-    }
-    const double late = limits.days > 0 ? out_.days.value + out_.wait_days - limits.days : 0;
-    add("deadline", late,
-        fmt::format("{:.1f} days over the deadline{}", late,
-                    out_.wait_days > 0
-                        ? fmt::format(", {:.0f} of them before it is available", out_.wait_days)
-                        : ""));
-    const double dear = limits.budget > 0 ? out_.cost.value - limits.budget : 0;
-    add("budget", dear,
-        fmt::format("{:.3g} million {} over the budget", dear * 1e-6,
-                    request_.catalogue.currency));
-    const double hot = limits.watts > 0 ? out_.peak_power - limits.watts : 0;
-    add("power", hot, fmt::format("{:.3g} MW over the power", hot * 1e-6));
   }
 
   const PlanRequest& request_;
   const Offer& offer_;
   forecast::Forecaster& forecaster_;
   std::filesystem::path data_;
-  job::Job job_;  // as stated, on one node of this cluster
-  Rates rates_;
+  Ranking ranking_;
+  const job::Job& job_;  // as stated, on one node of this cluster
   std::vector<std::string> fixed_;
   std::priority_queue<Open, std::vector<Open>, Later> open_;
   std::map<int, std::vector<std::vector<std::string>>> listed_;  // strategies by node count

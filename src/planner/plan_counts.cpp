@@ -8,8 +8,7 @@
 namespace stepcast::planner {
 namespace {
 
-std::vector<std::int64_t> values_of(const search::Space& space, const char* key,
-                                    std::int64_t now) {
+std::vector<std::int64_t> values_of(const search::Space& space, const char* key, std::int64_t now) {
   const search::Dimension* d = space.find(key);
   if (d == nullptr) {
     return {now};

@@ -1,0 +1,18 @@
+// What a planned cluster says of itself: the figures behind it, and what it lacks.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stepcast/planner/plan.h"
+
+namespace stepcast::planner {
+
+std::vector<result::PlanFigure> figures(const Rates& rates, const std::string& currency);
+
+// Memory first, then deadline, budget and power.
+std::vector<result::Shortfall> shortfalls(const result::PlannedCluster& cluster,
+                                          const result::PlanLimits& limits,
+                                          const std::string& currency);
+
+}  // namespace stepcast::planner
