@@ -10,6 +10,7 @@
 #include "job_options.h"
 #include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/planner/plan.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 
@@ -35,9 +36,9 @@ std::filesystem::path operations_file(const std::string& name) {
 
 planner::Seconds time_option(const char* option, const std::string& text) {
   try {
-    const double s = to_seconds(parse_time(text));
-    if (s > 0) {
-      return planner::Seconds(s);
+    const planner::Seconds time = planner::parse_duration(text);
+    if (time.count() > 0) {
+      return time;
     }
   } catch (const std::invalid_argument& error) {
     throw option_fault(option, error.what());

@@ -9,17 +9,17 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "job_options.h"
 #include "output.h"
+#include "outputs.h"
 #include "stepcast/base/number.h"
-#include "stepcast/config/config.h"
 #include "stepcast/report/plan.h"
 
 namespace stepcast::cli {
 namespace {
 
 struct Options {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string tokens, deadline, budget, power, start;
   std::string catalogue = "default";
   std::string space = "plan";
@@ -51,14 +51,15 @@ double above_zero(const char* option, const std::string& text, const char* examp
   } catch (const std::invalid_argument& error) {
     throw option_fault(option, error.what());
   }
-  throw option_fault(option, fmt::format("'{}'; expected one above zero, such as {}", text, example));
+  throw option_fault(option,
+                     fmt::format("'{}'; expected one above zero, such as {}", text, example));
 }
 
 planner::PlanObjective objective_of(const std::string& name) {
   using planner::PlanObjective;
   std::vector<std::string> names;
-  for (const auto o : {PlanObjective::cost, PlanObjective::time, PlanObjective::energy,
-                       PlanObjective::carbon}) {
+  for (const auto o :
+       {PlanObjective::cost, PlanObjective::time, PlanObjective::energy, PlanObjective::carbon}) {
     if (name == planner::to_string(o)) {
       return o;
     }
@@ -71,23 +72,18 @@ planner::PlanObjective objective_of(const std::string& name) {
 }
 
 planner::PlanRequest request_of(const Options& given) {
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
+  const job::Job job = load(given.job).job;
   planner::PlanRequest request;
-  request.config = given.config;
-  request.overrides = given.overrides;
+  request.config = given.job.config;
+  request.overrides = given.job.overrides;
   const auto number = [](const std::string& text) { return parse_number(text); };
   request.tokens = above_zero("--tokens", given.tokens, "15e12", number);
   request.limits.days = above_zero("--deadline", given.deadline, "60d", [](const std::string& t) {
-                          return planner::parse_duration(t).count() / 86400;
-                        });
-  request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
-  request.limits.watts = above_zero("--power", given.power, "10MW", [](const std::string& t) {
-    return parse_power(t).count();
+    return planner::parse_duration(t).count() / 86400;
   });
+  request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
+  request.limits.watts = above_zero("--power", given.power, "10MW",
+                                    [](const std::string& t) { return parse_power(t).count(); });
   request.objective = objective_of(given.objective);
   request.start = given.start;
   if (!given.start.empty()) {
@@ -99,7 +95,6 @@ planner::PlanRequest request_of(const Options& given) {
   }
   request.engine_runs = integer_option("--runs", given.runs, 1);
   request.threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
-  const job::Job job = config::load(given.config, given.overrides).job;
   if (request.tokens == 0) {
     if (!job.workload.tokens) {
       throw option_fault("--tokens",
@@ -114,47 +109,29 @@ planner::PlanRequest request_of(const Options& given) {
 }
 
 int run(const Options& given) {
-  if (given.csv == "-" && given.json == "-") {
-    throw option_fault("--csv", "standard output is --json's; expected a file");
-  }
   planner::PlanRequest request = request_of(given);
   std::optional<planner::Operations> operations;
   if (given.operations != "none") {
     operations = planner::read_operations(preset("operations", given.operations));
     request.operations = &*operations;
   }
-  std::vector<std::unique_ptr<OutputFile>> files;
-  const auto prepare = [&](const char* option, const std::string& target) -> OutputFile* {
-    if (target.empty() || target == "-") {
-      return nullptr;
-    }
-    files.push_back(std::make_unique<OutputFile>(option, target));
-    return files.back().get();
-  };
-  OutputFile* json_file = prepare("--json", given.json);
-  OutputFile* csv_file = prepare("--csv", given.csv);
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--csv", given.csv);
   request.progress = [](const result::PlannedCluster& c, int done, int all) {
-    const std::string what =
-        c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
-        : c.simulated ? c.shortfalls.front().text
-                      : "no strategy runs";
-    write_stderr(fmt::format("{}/{} {}: {}, {} engine runs\n", done, all, c.name, what,
-                             c.engine_runs));
+    const std::string what = c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
+                             : c.simulated ? c.shortfalls.front().text
+                                           : "no strategy runs";
+    write_stderr(
+        fmt::format("{}/{} {}: {}, {} engine runs\n", done, all, c.name, what, c.engine_runs));
   };
   const result::Plan plan = planner::plan(request, text::data_directory());
-  if (json_file != nullptr) {
-    json_file->write(report::json(plan));
-  }
-  if (csv_file != nullptr) {
-    csv_file->write(report::csv(plan));
-  }
-  write_stdout("plan", given.json == "-"  ? report::json(plan)
-                       : given.csv == "-" ? report::csv(plan)
-                                          : report::terminal(plan, terminal_colour(),
-                                                             std::max(terminal_width(), 110)));
-  for (auto& file : files) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(plan); });
+  outputs.give("--csv", [&] { return report::csv(plan); });
+  outputs.finish("plan", [&] {
+    constexpr int kWidth = 110;
+    return report::terminal(plan, terminal_colour(), std::max(terminal_width(), kWidth));
+  });
   const bool any = std::any_of(plan.clusters.begin(), plan.clusters.end(),
                                [](const auto& c) { return c.meets; });
   return any ? done : cannot_run;
@@ -168,10 +145,7 @@ Run add_plan(CLI::App& app) {
                           const std::string& help) {
     return app.add_option(name, into, help)->type_name(type);
   };
-  option("--config", given->config, "NAME", "job: a path, or a name in configs/");
-  app.add_option("--set", given->overrides, "override a key; what is set is not searched")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+  add_job_options(app, given->job);
   option("--tokens", given->tokens, "N", "tokens of the whole run; left out: workload.tokens");
   option("--deadline", given->deadline, "TIME", "wall clock at most: 60d");
   option("--budget", given->budget, "MONEY", "cost at most, in the catalogue's currency");

@@ -97,7 +97,9 @@ class ClusterSearch {
   void cut_stages_anew() {
     const job::Parallelism& p = job_.parallelism;
     const search::Space space = space_of(1);
-    if ((p.layers_per_stage.empty() && p.layout.empty()) ||
+    const bool varied = space.find("parallelism.pipeline") != nullptr ||
+                        space.find("parallelism.virtual_pipeline") != nullptr;
+    if (!varied || (p.layers_per_stage.empty() && p.layout.empty()) ||
         space.find("parallelism.layers_per_stage") != nullptr ||
         std::any_of(fixed_.begin(), fixed_.end(),
                     [](const std::string& text) { return text.starts_with("parallelism.lay"); })) {

@@ -19,7 +19,7 @@ using result::PlannedCluster;
 constexpr double kMegawattHour = 3.6e9;  // J
 
 std::string money(double value) {
-  return value >= 1e6 ? significant(value * 1e-6, 3) + " M"
+  return value >= 1e6   ? significant(value * 1e-6, 3) + " M"
          : value >= 1e3 ? significant(value * 1e-3, 3) + " k"
                         : significant(value, 3);
 }
@@ -81,11 +81,12 @@ std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width)
       lacks.push_back(s.text);
     }
     table.row({c.name, thousands(c.nodes), thousands(c.gpus), significant(c.days.value, 3),
-               money(c.cost.value), thousands(static_cast<std::int64_t>(
-                                        c.energy.value / kMegawattHour + 0.5)),
+               money(c.cost.value),
+               thousands(static_cast<std::int64_t>(c.energy.value / kMegawattHour + 0.5)),
                significant(c.peak_power * 1e-6, 3),
                c.carbon ? thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)) : "",
-               percent(c.mfu), meeting ? strategy_line(c) : fmt::format("{}", fmt::join(lacks, "; "))});
+               percent(c.mfu),
+               meeting ? strategy_line(c) : fmt::format("{}", fmt::join(lacks, "; "))});
     ++rows;
   }
   return rows > 0 ? table.text(paint, width) : "";
@@ -95,20 +96,19 @@ std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width)
 std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, int width) {
   std::string out = paint("1", c.name) + "\n";
   const auto line = [&](const std::string& text) { out += "  " + wrap(text, width, 2) + "\n"; };
-  line(fmt::format("{} nodes of {} ({} of {}{})", thousands(c.nodes), c.cluster,
-                   thousands(c.gpus), c.device,
-                   c.available.empty() ? "" : ", available since " + c.available));
+  line(fmt::format("{} nodes of {} ({} of {}{})", thousands(c.nodes), c.cluster, thousands(c.gpus),
+                   c.device, c.available.empty() ? "" : ", available since " + c.available));
   line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
-  line(fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute {} of it and wait in "
-                   "communication {}",
-                   duration(c.step_time.value), gibibytes(c.peak_memory.value),
-                   gibibytes(static_cast<double>(c.capacity.count())), percent(c.busy),
-                   percent(c.communicating)));
+  line(
+      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute {} of it and wait in "
+                  "communication {}",
+                  duration(c.step_time.value), gibibytes(c.peak_memory.value),
+                  gibibytes(static_cast<double>(c.capacity.count())), percent(c.busy),
+                  percent(c.communicating)));
   line(fmt::format("{}{}", span(c.days, 1, " days"),
-                   p.operations.empty()
-                       ? ", nothing fails"
-                       : fmt::format(", of which {} trains (operations: {})",
-                                     percent(c.effective.value), p.operations)));
+                   p.operations.empty() ? ", nothing fails"
+                                        : fmt::format(", of which {} trains (operations: {})",
+                                                      percent(c.effective.value), p.operations)));
   const std::string parts =
       c.bought ? fmt::format(": depreciation {}, electricity {}; bought for {}",
                              money(c.depreciation), money(c.electricity), money(c.capital))
@@ -133,9 +133,10 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
 std::string terminal(const Plan& p, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", p.title) + "\n";
-  out += "  " + wrap(fmt::format("{:.4g} tokens {}; the least {} first; prices and power: {}",
-                                 p.tokens, limits_line(p), p.objective, p.catalogue),
-                     width, 2) +
+  out += "  " +
+         wrap(fmt::format("{:.4g} tokens {}; the least {} first; prices and power: {}", p.tokens,
+                          limits_line(p), p.objective, p.catalogue),
+              width, 2) +
          "\n";
   const std::string meeting = table_of(p, true, paint, width);
   out += meeting.empty() ? "\n  no cluster of the catalogue meets the limits\n" : "\n" + meeting;
@@ -151,9 +152,8 @@ std::string terminal(const Plan& p, bool colour, int width) {
       out += "  " + wrap(c.name + ": " + c.shortfalls.front().text, width, 4) + "\n";
     }
   }
-  const auto open = std::count_if(p.clusters.begin(), p.clusters.end(), [](const auto& c) {
-    return c.simulated && !c.proven;
-  });
+  const auto open = std::count_if(p.clusters.begin(), p.clusters.end(),
+                                  [](const auto& c) { return c.simulated && !c.proven; });
   if (open > 0) {
     out += fmt::format("\n  {} of them not proven to be their cluster's best: more --runs\n", open);
   }

@@ -137,12 +137,12 @@ std::string csv(const Plan& p) {
     out += fmt::format("{},{},{},{},{},{},", cell(c.name), c.cluster, c.device, cell(c.site),
                        c.available, c.meets);
     if (c.simulated) {
-      out += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", c.nodes, c.gpus,
-                         c.step_time.value, c.mfu, c.fits, c.effective.value, c.days.value,
-                         c.days.low, c.days.high, c.gpu_hours.value, c.cost.value, c.cost.low,
-                         c.cost.high, c.energy.value / 3.6e9, c.average_power * 1e-6,
-                         c.peak_power * 1e-6,
-                         c.carbon ? fmt::format("{}", c.carbon->value * 1e-3) : "");
+      out +=
+          fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", c.nodes, c.gpus,
+                      c.step_time.value, c.mfu, c.fits, c.effective.value, c.days.value, c.days.low,
+                      c.days.high, c.gpu_hours.value, c.cost.value, c.cost.low, c.cost.high,
+                      c.energy.value / 3.6e9, c.average_power * 1e-6, c.peak_power * 1e-6,
+                      c.carbon ? fmt::format("{}", c.carbon->value * 1e-3) : "");
     } else {
       out += std::string(16, ',');
     }

@@ -1,0 +1,83 @@
+// Catalogues: faults have their places, and the one we ship is whole.
+#include "stepcast/planner/catalogue.h"
+
+#include "../../support/folder.h"
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/text/document.h"
+
+using namespace stepcast;
+
+TEST_CASE("faults of a catalogue have their places") {
+  const test::Folder folder;
+  const std::string path = folder.write(
+      "c.yaml",
+      "currency: USD\n"
+      "sites:\n"
+      "  here: {pue: {value: 0.9, source: me}}\n"
+      "devices:\n"
+      "  h100-sxm: {idle: {value: 70 W}, communicating: {value: 350 W, source: me},\n"
+      "             load: {value: hot, source: me}}\n"
+      "offers:\n"
+      "  - {name: a, cluster: dgx-h10, site: there, host: b, nodes: {value: 0, source: me}}\n"
+      "  - {name: a, prize: 1}\n");
+  std::vector<std::string> found;
+  try {
+    planner::read_catalogue(path);
+    FAIL("no fault");
+  } catch (const InputError& error) {
+    for (const Fault& f : error.faults()) {
+      found.push_back(std::to_string(f.where.line) + ": " + f.message);
+    }
+  }
+  const auto has = [&](const std::string& text) {
+    for (const std::string& f : found) {
+      if (f.find(text) == 0) {
+        return true;
+      }
+    }
+    return false;
+  };
+  CHECK(has("3: pue is 0.9; expected at least 1"));
+  CHECK(has("5: idle needs a value and a source"));
+  CHECK(has("6: value: 'hot' has no number; expected a power such as '700 W'"));
+  CHECK(has("8: nodes is 0; expected 1 to 1000000"));
+  CHECK(has("8: there is no cluster 'dgx-h10' (did you mean 'dgx-h100'?)"));
+  CHECK(has("8: there is no site 'there'"));
+  CHECK(has("8: the offer a needs either a rent or a purchase"));
+  CHECK(has("9: unknown key 'prize' of an offer"));
+  CHECK(has("9: the offer a stands twice"));
+}
+
+TEST_CASE("dates") {
+  CHECK(planner::parse_date("1970-01-02") == 1);
+  CHECK(planner::parse_date("2024-03") - planner::parse_date("2024-02") == 29);
+  for (const char* text : {"", "2024", "2024-13", "2024-02-30", "2024-2-3", "24-02-03", "soon"}) {
+    INFO(text);
+    CHECK_THROWS_AS(planner::parse_date(text), std::invalid_argument);
+  }
+}
+
+// The reader refuses figures without a source and names that nothing has; here: that every offer's
+// power is of its own device, and that the peak covers the load.
+TEST_CASE("the catalogue that we ship is whole") {
+  const auto c =
+      planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
+  CHECK(c.offers.size() >= 15);
+  bool rented = false, bought = false;
+  for (const planner::Offer& o : c.offers) {
+    INFO(o.name);
+    (o.rent ? rented : bought) = true;
+    const auto cluster = config::network(o.cluster, 1).cluster;
+    const planner::DevicePower& d = c.devices.at(cluster.device.name);
+    CHECK(d.load.value == cluster.device.power.count());  // the rated power in configs/devices
+    CHECK(d.idle.value > 0);
+    CHECK_FALSE(o.available.empty());
+    const planner::Figure& price = o.rent ? *o.rent : *o.purchase;
+    CHECK(price.value > 0);
+    CHECK(price.source.find("20") != std::string::npos);  // says of which year it is
+    CHECK(c.sites.at(o.site).carbon.has_value());
+  }
+  CHECK(rented);
+  CHECK(bought);
+}
