@@ -10,6 +10,7 @@
 
 #include "command_line.h"
 #include "commands.h"
+#include "discover.h"
 #include "output.h"
 #include "stepcast/search/world.h"
 
@@ -41,6 +42,7 @@ constexpr Subcommand subcommands[] = {
     {"sweep", "one job over all combinations of nodes, devices, or any of its keys", add_sweep},
     {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
     {"plan", "which clusters of a catalogue meet a deadline, a budget, a power", add_plan},
+    {"discover", "a cluster file from NCCL, nvidia-smi, Slurm or Kubernetes", add_discover},
     {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
     {"export", "a job as a job file, or as a training system is launched with it", add_export},
     {"compare", "forecast one job under many training systems", add_compare},

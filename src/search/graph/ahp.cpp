@@ -45,20 +45,18 @@ int pipeline_of(const std::vector<std::string>& overrides) {
 }
 
 // Of each other number of stages the best that was simulated, memory aside.
-std::vector<std::vector<std::string>> alternatives(const Runner& runner,
-                                                   const result::Strategy& best) {
+std::vector<std::vector<std::string>> alternatives(const std::vector<result::Strategy>& simulated,
+                                                   const std::vector<std::string>& best) {
   std::map<int, const result::Strategy*> of;
-  for (const auto& [strategy, why] : runner.taken()) {
-    if (strategy != nullptr && pipeline_of(strategy->overrides) > 1) {
-      auto& kept = of[pipeline_of(strategy->overrides)];
-      if (kept == nullptr || strategy->objective < kept->objective) {
-        kept = strategy;
-      }
+  for (const result::Strategy& strategy : simulated) {
+    if (const int stages = pipeline_of(strategy.overrides); stages > 1) {
+      auto& kept = of[stages];
+      kept = kept == nullptr || strategy.objective < kept->objective ? &strategy : kept;
     }
   }
   std::vector<std::vector<std::string>> out;
-  for (const auto& [pipeline, strategy] : of) {
-    if (pipeline != pipeline_of(best.overrides)) {
+  for (const auto& [stages, strategy] : of) {
+    if (stages != pipeline_of(best)) {
       out.push_back(strategy->overrides);
     }
   }
@@ -193,6 +191,7 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
   out.tried_unit = "candidates bounded";
   std::string how;
   std::vector<std::string> found;
+  std::vector<result::Strategy> seen;
   if (exact) {
     Runner runner(request_, loader_, data_);
     double left = 0;
@@ -202,8 +201,10 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
                       runner.taken().size());
     if (best != nullptr) {
       found = best->overrides;
-      if (!base_.cluster.overrides.empty()) {
-        alternatives_ = alternatives(runner, *best);
+      for (const auto& [strategy, reason] : runner.taken()) {
+        if (strategy != nullptr) {
+          seen.push_back(*strategy);
+        }
       }
       if (runner.stopped()) {
         how += fmt::format(", stopped with a gap of {:.2f} %", 100 * (1 - left / best->objective));
@@ -218,7 +219,11 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
         walks ? anneal : evolve, algorithms_.seed, request_, base_, loader_, forecaster_,
         [&](const auto& overrides, std::string& why) -> std::optional<result::Strategy> {
           auto tried = simulate(overrides, why);
-          return tried ? std::optional(std::move(tried->strategy)) : std::nullopt;
+          if (!tried) {
+            return std::nullopt;
+          }
+          seen.push_back(tried->strategy);
+          return std::move(tried->strategy);
         });
     out.tried = run.evaluated;
     how =
@@ -231,6 +236,9 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
     }
   }
   step.details.push_back(how);
+  if (!base_.cluster.overrides.empty()) {
+    alternatives_ = alternatives(seen, found);
+  }
   simulated_ = 0;
   std::string why;
   if (found.empty() || !take(simulate(found, why))) {

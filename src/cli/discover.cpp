@@ -1,0 +1,123 @@
+#include "discover.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "command_line.h"
+#include "output.h"
+#include "stepcast/interop/discover.h"
+
+namespace stepcast::cli {
+namespace {
+
+struct Options {
+  std::string nccl, smi, slurm, nodelist, kubernetes, device, nodes, output;
+};
+
+int run(const Options& given) {
+  if (!given.nodelist.empty() && given.slurm.empty()) {
+    throw option_fault("--nodelist", "names nodes of Slurm's; expected --slurm FILE beside it");
+  }
+  if (!given.slurm.empty() && !given.kubernetes.empty()) {
+    throw option_fault("--kubernetes", "lists nodes as --slurm does; expected one of them");
+  }
+  if (!given.nccl.empty() && !given.smi.empty()) {
+    throw option_fault("--nvidia-smi-topo",
+                       "shows a node as --nccl-topo does; expected one of them");
+  }
+  const bool listed = !given.slurm.empty() || !given.kubernetes.empty();
+  if (listed && !given.nodes.empty()) {
+    throw option_fault("--nodes", "the list of nodes counts them; expected one of the two");
+  }
+  std::optional<OutputFile> file;
+  if (!given.output.empty() && given.output != "-") {
+    file.emplace("--output", given.output);
+  }
+  interop::DiscoverRequest request;
+  request.device = given.device;
+  request.count = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  std::vector<std::string> sources;
+  if (!given.slurm.empty()) {
+    request.nodes = interop::read_slurm(given.slurm, given.nodelist);
+    sources.push_back(given.slurm);
+  } else if (!given.kubernetes.empty()) {
+    request.nodes = interop::read_kubernetes(given.kubernetes);
+    sources.push_back(given.kubernetes);
+  }
+  if (!given.nccl.empty()) {
+    request.shape = interop::read_nccl_topology(given.nccl);
+    sources.push_back(given.nccl);
+  } else if (!given.smi.empty()) {
+    request.shape = interop::read_nvidia_smi_topology(given.smi);
+    sources.push_back(given.smi);
+  } else {
+    request.shape = interop::ask_nvml();
+    if (!request.shape.nodes.empty()) {
+      sources.push_back("NVML of this host");
+    }
+  }
+  if (listed && request.nodes.nodes.empty()) {
+    std::string why = fmt::format("{}", fmt::join(request.nodes.notes, "; "));
+    throw InputError({{given.slurm.empty() ? given.kubernetes : given.slurm, 0, 0},
+                      "no node with GPUs that can run" + (why.empty() ? "" : ": " + why)});
+  }
+  request.sources = fmt::format("{}", fmt::join(sources, ", "));
+  if (!listed && request.shape.nodes.empty()) {
+    throw option_fault(
+        "discover",
+        fmt::format("{}; expected --nccl-topo, --nvidia-smi-topo, --slurm or --kubernetes",
+                    fmt::join(request.shape.notes, "; ")));
+  }
+  const interop::ClusterFile found = interop::cluster_file(request);
+  if (file) {
+    file->write(found.yaml);
+  } else {
+    write_stdout("--output", found.yaml);
+  }
+  for (const std::string& note : found.notes) {
+    write_stderr("discover: " + note + "\n");
+  }
+  if (file) {
+    file->commit();
+  }
+  return done;
+}
+
+}  // namespace
+
+Run add_discover(CLI::App& app) {
+  auto given = std::make_shared<Options>();
+  app.add_option("--nccl-topo", given->nccl, "a node: what NCCL_TOPO_DUMP_FILE names")
+      ->type_name("FILE");
+  app.add_option("--nvidia-smi-topo", given->smi, "a node: what nvidia-smi topo -m prints")
+      ->type_name("FILE");
+  app.add_option("--slurm", given->slurm, "nodes: scontrol show nodes, or sinfo -o '%N %G %t'")
+      ->type_name("FILE");
+  app.add_option("--nodelist", given->nodelist, "of Slurm's nodes these alone: $SLURM_NODELIST")
+      ->type_name("LIST");
+  app.add_option("--kubernetes", given->kubernetes, "nodes: kubectl get nodes -o json")
+      ->type_name("FILE");
+  app.add_option("--device", given->device, "of configs/devices, where no source names the GPUs")
+      ->type_name("NAME");
+  app.add_option("--nodes", given->nodes, "how many nodes, where no list counts them (1)")
+      ->type_name("N");
+  app.add_option("--output", given->output, "the cluster file (standard output)")
+      ->type_name("FILE");
+  app.footer(
+      "Without a topology file NVML is asked for this host's GPUs.\n"
+      "Examples:\n"
+      "  NCCL_TOPO_DUMP_FILE=topo.xml all_reduce_perf -g 8 && simulate discover --nccl-topo "
+      "topo.xml --nodes 16\n"
+      "  scontrol show nodes > nodes.txt && simulate discover --slurm nodes.txt --output "
+      "cluster.yaml\n"
+      "  simulate --config llama70b --set cluster=cluster.yaml\n"
+      "Exit status: 0 done; 2 bad input, or nothing found.");
+  return [given] { return run(*given); };
+}
+
+}  // namespace stepcast::cli
