@@ -38,9 +38,9 @@ const std::string kSmall =
     "--set workload.global_batch=32 --vary micro_batch=1,2 --vary sharding=zero1 "
     "--vary virtual_pipeline=1 --vary context=1 --vary recompute=none,full ";
 
-bool has_solver() {
-  return run(kSmall + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler").err.find(
-             "no solver") == std::string::npos;
+bool has_solver(const std::string& small) {
+  return run(small + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler")
+             .err.find("no solver") == std::string::npos;
 }
 
 }  // namespace
