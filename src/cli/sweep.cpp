@@ -16,6 +16,7 @@
 #include "progress_line.h"
 #include "search_options.h"
 #include "stepcast/report/sweep.h"
+#include "stepcast/report/sweep_page.h"
 #include "stepcast/search/world.h"
 #include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
@@ -32,7 +33,7 @@ struct Options {
   std::string objective;
   std::string threads;
   std::string store;
-  std::string json, csv, svg, plot;
+  std::string json, csv, svg, html, plot;
   bool columns = false;
 };
 
@@ -97,6 +98,7 @@ void write(Outputs& outputs, const Options& given, const std::optional<report::S
   outputs.give("--csv",
                [&] { return given.columns ? report::csv_columns(sweep) : report::csv(sweep); });
   outputs.give("--svg", [&] { return report::svg(sweep, plot ? *plot : report::plot_of(sweep)); });
+  outputs.give("--html", [&] { return report::html(sweep); });
   constexpr int kWidth = 150;
   const bool piped = search::launched();
   outputs.finish("sweep", [&] {
@@ -126,6 +128,7 @@ int sweep_and_print(const Options& given, planner::SweepRequest request) {
   outputs.add("--json", given.json);
   outputs.add("--csv", given.csv);
   outputs.add("--svg", given.svg);
+  outputs.add("--html", given.html);
   std::optional<store::Store> store;
   if (!given.store.empty()) {
     store.emplace("--store", given.store, store::model_version(text::data_directory()));
@@ -172,6 +175,8 @@ void add_outputs(CLI::App& app, Options& given) {
   app.add_flag("--columns", given.columns,
                "with --csv: write the columns' names, types and units instead");
   app.add_option("--svg", given.svg, "draw it (- is standard output)")->type_name("FILE");
+  app.add_option("--html", given.html, "write it as a page (- is standard output)")
+      ->type_name("FILE");
   app.add_option("--plot", given.plot,
                  "scaling | heatmap | pareto; by itself what suits what is varied")
       ->type_name("NAME");

@@ -15,12 +15,12 @@ import unittest
 import urllib.error
 import urllib.request
 
-from pages_browser import Browser, missing
+import browser
 
 BINARY, SOURCE = sys.argv[1:3]
 SHOTS = sys.argv[3] if len(sys.argv) > 3 else None
-if lacking := missing():
-    print(f"SKIPPED: {lacking} is not installed")
+if lacking := browser.missing():
+    print("SKIPPED:", lacking)
     sys.exit(0)
 WIDTHS = {"desktop": (1280, 900), "phone": (390, 844)}
 JOB = ["--config", "llama8b-fsdp"]
@@ -30,10 +30,28 @@ def simulate(*arguments, may_fail=False):
     return subprocess.run([BINARY, *arguments], cwd=SOURCE, capture_output=True, text=True, check=not may_fail)
 
 
+class Page(browser.Browser):
+    def open(self, url, width=1280, height=900):
+        self.call("POST", self.session + "/url", {"url": "about:blank"})  # an address that differs behind '#' alone would not load
+        super().open(url, width, height)
+
+    def run(self, script, *arguments):
+        return self.script(script, *arguments)
+
+    def until(self, condition):
+        """The first value of the expression that is true."""
+        return self.wait(lambda: self.script("return " + condition), condition)
+
+    def logs(self):
+        """What the console said, and the addresses that were asked for, since the last call."""
+        said = [entry["message"] for entry in self.log("browser") if entry["level"] in ("SEVERE", "WARNING")]
+        return said, self.requests()
+
+
 class WebCase(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.browser = Browser()
+        cls.browser = Page()
         cls.addClassCleanup(cls.browser.close)
         cls.folder = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.folder.cleanup)
@@ -112,6 +130,14 @@ class Pages(WebCase):
             self.near(row[0], one["peak"]["value"])
         refused = self.browser.run("return [...document.querySelectorAll('#refused tbody tr')].map(r => r.cells[0].textContent)")
         self.assertEqual(refused, [s["name"] for s in found["systems"] if not s["ran"]])
+
+    def test_sweep(self):
+        found = self.page("sweep", "sweep", *JOB, "--vary", "cluster.nodes=1..4*2", "--vary", "workload.micro_batch=1,2,3")
+        rows = self.numbers("points-table")
+        ran = [point for point in found["points"] if point["ran"]]
+        self.assertEqual(len(rows), len(ran))
+        for row, one in zip(rows, ran):
+            self.assertTrue(any(abs(value / one["step_time"]["value"] - 1) < 1e-9 for value in row if value))
 
 
 class Serve(WebCase):
