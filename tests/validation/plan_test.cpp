@@ -1,8 +1,9 @@
 // GPU-hours and energy of runs that were published, with the default catalogue's power and what
 // simulate goodput says fails. Nothing is fitted to them: each tolerance is the error that was
 // measured when the test was written, rounded up.
-#include "catch.hpp"
 #include "stepcast/planner/plan.h"
+
+#include "catch.hpp"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -22,8 +23,7 @@ result::PlannedCluster run_of(const std::string& config, const char* cluster, co
   r.objective = planner::PlanObjective::time;
   r.operations = &operations;
   r.space = text::parse_yaml("{}", "space");
-  r.catalogue =
-      planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
+  r.catalogue = planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
   r.catalogue.sites = {{"meter", {figure(1, "without the building"), {}, {}}}};
   planner::Offer o;
   o.name = o.cluster = cluster;
@@ -47,13 +47,15 @@ TEST_CASE("Llama 3.1 405B: its GPU-hours") {
   CHECK(run.gpu_hours.value == Approx(30.84e6).epsilon(0.10));
 }
 
-// Luccioni et al., Estimating the Carbon Footprint of BLOOM (arXiv 2211.02001): 1,082,990 GPU-hours on 48 nodes of 8
-// A100-80GB, 366e9 tokens; 433 MWh of the GPUs and 257 MWh of the rest of the nodes and the network, without the building.
+// Luccioni et al., Estimating the Carbon Footprint of BLOOM (arXiv 2211.02001): 1,082,990 GPU-hours
+// on 48 nodes of 8 A100-80GB, 366e9 tokens; 433 MWh of the GPUs and 257 MWh of the rest of the
+// nodes and the network, without the building.
 TEST_CASE("BLOOM: its GPU-hours, and energy a GPU-hour") {
   const auto run = run_of(
       (std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation/bloom-plan.yaml").string(),
       "jean-zay-a100", "a100-8", 48, 366e9);
-  // Simulated steps are 9 % short of the published 105 s; the rest of the gap is the time in which their run stood still.
+  // Simulated steps are 9 % short of the published 105 s; the rest of the gap is the time in which
+  // their run stood still.
   CHECK(run.gpu_hours.value == Approx(1082990).epsilon(0.20));
   const double watts = run.energy.value / (run.gpu_hours.value * 3600);
   CHECK(watts == Approx((433.196e6 + 256.646e6) / 1082990).epsilon(0.07));

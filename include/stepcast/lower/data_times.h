@@ -16,8 +16,7 @@ using ShapeCache = std::map<std::array<int, 7>, cluster::GroupShape>;
 // issue it.
 class DataTimes {
  public:
-  DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
-            ShapeCache& shapes);
+  DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, ShapeCache& shapes);
 
   // Nothing travels, or in a way that is not told here (quantised, in tiles, chunks, ticks, by
   // owners, to the host): all that follows says nothing then.
@@ -26,8 +25,8 @@ class DataTimes {
   bool each_pass = false;      // gradients leave behind every backward pass
   bool reduce_beside = false;  // else on the compute stream
   bool gather_beside = false;
-  bool sends_as_it_goes = false;    // else at the step's end
-  bool shards_states = false;       // parameters are gathered once a step
+  bool sends_as_it_goes = false;     // else at the step's end
+  bool shards_states = false;        // parameters are gathered once a step
   bool drops_after_forward = false;  // wraps: gathered again for the backward pass
   bool drops_after_backward = false;
   bool norm_joins = false;  // a barrier of all stages stands before the optimizer
@@ -53,10 +52,9 @@ class DataTimes {
 // How stages pass messages on.
 struct StageMessages {
   enum class Form { none, blocking, overlapped, beside } form = Form::none;
-  bool batched = false;               // blocking: where the pass changes both are posted together
+  bool batched = false;                 // blocking: where the pass changes both are posted together
   std::vector<Time> forward, backward;  // from stage r to r + 1 (round), and back from r + 1 to r
 };
-StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology,
-                             const Prices& prices);
+StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices);
 
 }  // namespace stepcast::lower

@@ -32,15 +32,6 @@ std::string small(const Folder& folder) {
 bool has_solver(const std::string& small) {
   return run(small + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler")
              .err.find("no solver") == std::string::npos;
-// Eight layers on two nodes.
-const std::string kSmall =
-    "search --config mixtral-8x7b --set cluster.nodes=2 --set model.layers=8 "
-    "--set workload.global_batch=32 --vary micro_batch=1,2 --vary sharding=zero1 "
-    "--vary virtual_pipeline=1 --vary context=1 --vary recompute=none,full ";
-
-bool has_solver(const std::string& small) {
-  return run(small + "--vary tensor=8 --vary pipeline=2 --algorithm nnscaler")
-             .err.find("no solver") == std::string::npos;
 }
 
 }  // namespace
@@ -51,8 +42,6 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
   const bool solver = has_solver(job);
   const std::string graph = solver ? "alpa,nnscaler,flexflow" : "flexflow";
   const Result r = run(job + "--algorithm exact," + graph + " --algorithm annealing --json -");
-  const std::string graph = has_solver() ? "alpa,nnscaler,flexflow" : "flexflow";
-  const Result r = run(kSmall + "--algorithm exact," + graph + " --algorithm annealing --json -");
   REQUIRE(r.status == 0);
   const json found = json::parse(r.out);
   double best = 0;
@@ -93,8 +82,6 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
   }
   CHECK(found.at("algorithms").size() == (solver ? 5U : 3U));
   const Result text = run(job + "--algorithm flexflow");
-  CHECK(found.at("algorithms").size() == (has_solver() ? 5U : 3U));
-  const Result text = run(kSmall + "--algorithm flexflow");
   CHECK_THAT(text.out, ContainsSubstring("own / forecast, s") && ContainsSubstring("took"));
 }
 
@@ -120,7 +107,6 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
                                  "  - {layers: 0..5, stage: 0}\n"
                                  "op_order: {schedule: gpipe}\n");
   const Result r = run(job + "--algorithm flexflow --json - --constraints " + file);
-  const Result r = run(kSmall + "--algorithm flexflow --json - --constraints " + file);
   REQUIRE(r.status == 0);
   const json a = json::parse(r.out).at("algorithms")[0];
   CHECK(a.at("overrides").dump().find("parallelism.schedule=gpipe") != std::string::npos);
@@ -134,7 +120,6 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
                                   "  - {layers: 2..5, stage: 0}\n"
                                   "op_order: {schedule: interleaved_1f1b}\n");
   const Result bad = run(job + "--algorithm flexflow --constraints " + wrong);
-  const Result bad = run(kSmall + "--algorithm flexflow --constraints " + wrong);
   CHECK(bad.status == 2);
   CHECK_THAT(bad.err, ContainsSubstring("wrong.yaml:2:") && ContainsSubstring("did you mean") &&
                           ContainsSubstring("wrong.yaml:3:") && ContainsSubstring("op_assgn") &&
@@ -142,14 +127,12 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
                           ContainsSubstring("contradicts line 6") &&
                           ContainsSubstring("needs virtual stages"));
   CHECK(run(job + "--algorithm exact --constraints " + file).status == 2);
-  CHECK(run(kSmall + "--algorithm exact --constraints " + file).status == 2);
   // Layers of so many stages that the ranks do not divide: the rule to relax is named.
   const auto tight = folder.write("tight.yaml",
                                   "op_assign:\n"
                                   "  - {layers: 0..2, stage: 0}\n"
                                   "  - {layers: 3..3, stage: 7}\n");
   const Result none = run(job + "--algorithm flexflow --constraints " + tight);
-  const Result none = run(kSmall + "--algorithm flexflow --constraints " + tight);
   CHECK(none.status == 1);
   CHECK_THAT(none.out, ContainsSubstring("relax"));
 }
@@ -157,7 +140,6 @@ TEST_CASE("rules of the user are kept, and what is wrong with them is said line 
 TEST_CASE("faulty algorithms end with status 2") {
   const Folder folder;
   const Result unknown = run(small(folder) + "--algorithm alpa,nnscalar");
-  const Result unknown = run(kSmall + "--algorithm alpa,nnscalar");
   CHECK(unknown.status == 2);
   CHECK_THAT(unknown.err, ContainsSubstring("did you mean 'nnscaler'"));
 }

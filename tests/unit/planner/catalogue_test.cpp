@@ -61,8 +61,7 @@ TEST_CASE("dates") {
 // The reader refuses figures without a source and names that nothing has; here: that every offer's
 // power is of its own device, and that the peak covers the load.
 TEST_CASE("the catalogue that we ship is whole") {
-  const auto c =
-      planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
+  const auto c = planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
   CHECK(c.offers.size() >= 15);
   bool rented = false, bought = false;
   for (const planner::Offer& o : c.offers) {

@@ -37,8 +37,8 @@ planner::Duty busy(double hours) {
 
 // Three offers of few nodes: dear and fast, cheap and slow, bought.
 planner::Catalogue small() {
-  planner::Catalogue c = planner::read_catalogue(text::data_directory() /
-                                                 "configs/catalogue/default.yaml");
+  planner::Catalogue c =
+      planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
   std::vector<planner::Offer> offers;
   for (const planner::Offer& o : c.offers) {
     if (o.name == "aws-p5" || o.name == "oci-a100" || o.name == "own-dgx-b200") {

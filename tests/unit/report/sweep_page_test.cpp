@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-
 #include "catch.hpp"
 
 using namespace stepcast;

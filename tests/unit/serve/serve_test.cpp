@@ -90,8 +90,10 @@ TEST_CASE("A forecast is the report of the command line, byte by byte") {
 }
 
 TEST_CASE("Equal requests have equal bytes, however many come at once") {
-  const std::vector<std::vector<std::string>> asked = {
-      {"workload.micro_batch=1"}, {"memory.recompute=none"}, {"workload.global_batch=32"}, {"model=none"}};
+  const std::vector<std::vector<std::string>> asked = {{"workload.micro_batch=1"},
+                                                       {"memory.recompute=none"},
+                                                       {"workload.global_batch=32"},
+                                                       {"model=none"}};
   std::vector<std::string> alone;
   for (const auto& one : asked) {
     alone.push_back(one.front() == "model=none" ? ask(one)->body
