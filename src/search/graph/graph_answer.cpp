@@ -287,7 +287,8 @@ class GraphAnswerer {
       if (!allows(rules, op, splits, view)) {
         return false;
       }
-      const bool product = op.gemm || op.attention || op.kind == model::OpKind::embedding;
+      // What sequence parallelism repeats or scatters may be cut by tokens all the same.
+      const bool product = op.attention || (op.gemm && op.tensor != model::TensorRole::none);
       return std::none_of(splits.begin(), splits.end(), [&](Split s) {
         return (!context && product && s == Split::sequence) || (!expert && s == Split::expert);
       });
