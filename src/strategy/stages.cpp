@@ -172,6 +172,15 @@ std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(
     return *why;
   }
   const auto& contents = std::get<Contents>(made);
+  for (int s = 0; s < stages; ++s) {  // it would hand on what it gets: no framework places one
+    if (contents[s].layers == 0 && !contents[s].embedding && !contents[s].head) {
+      return infeasible(
+          "parallelism.layers_per_stage",
+          fmt::format("leaves stage {} of {} empty; expected a layer, the embedding or the output "
+                      "layer on each",
+                      s, stages));
+    }
+  }
   std::vector<Chunk> by_stage;
   int first = 0;
   for (int s = 0; s < stages; ++s) {
