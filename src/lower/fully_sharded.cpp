@@ -313,7 +313,16 @@ void StageBuilder::wrap_before_backward(int chunk, std::size_t unit) {
   }
   fetch_ahead(index, true);
   prefetch_wraps(index, true);
-  if (!job_.system.gradients_in_parameters) {
+}
+
+// The pass that makes a wrap's weight gradients opens its last unit: of a split pass the second
+// half, since input gradients of later micro-batches may run in between.
+void StageBuilder::make_fresh_gradients(int chunk, std::size_t unit) {
+  if (!travels() || !wraps() || job_.system.gradients_in_parameters) {
+    return;
+  }
+  Wrap& w = data_parallel_.wraps[data_parallel_.wrap[chunk][unit]];
+  if (unit == w.last) {
     w.fresh = b_.allocate(
         round_512(static_cast<double>(reduced(w).total()) * width(plan_.style.dtype)),
         MemoryCategory::communication, context_.passes.labels->id("unsharded gradients"));

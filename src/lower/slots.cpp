@@ -58,6 +58,7 @@ bool StageBuilder::next_unit(Run& run) {
       open_forward(run);
       break;
     case Pass::weight_grad:
+      make_fresh_gradients(run.slot.chunk, run.unit);
       run.items = &units[run.unit].passes->weight_grad;
       run.temporary =
           b_.allocate(units[run.unit].passes->memory.weight_grad, MemoryCategory::activations,
@@ -107,13 +108,16 @@ void StageBuilder::open_backward(Run& run) {
   const int chunk = run.slot.chunk;
   const std::size_t u = run.unit;
   const Unit& unit = units_of(chunk, run.slot.micro_batch)[u];
+  const bool split = run.slot.pass == Pass::input_grad;
   before_backward(chunk, u);
+  if (!split) {
+    make_fresh_gradients(chunk, u);
+  }
   if (!unit.again.empty()) {
     recompute(chunk, unit, run.slot.micro_batch);
     before_second_use(chunk, u);
   }
   make_again(unit, kept_[chunk][u][run.slot.micro_batch]);
-  const bool split = run.slot.pass == Pass::input_grad;
   if (split) {
     kept_[chunk][u][run.slot.micro_batch].gradients =
         allocate_for_unit(unit.passes->memory.output_gradients, MemoryCategory::activations,

@@ -234,6 +234,7 @@ class StageBuilder {
   void wrap_before_forward(int chunk, std::size_t unit);
   void wrap_after_forward(int chunk, std::size_t unit);
   void wrap_before_backward(int chunk, std::size_t unit);
+  void make_fresh_gradients(int chunk, std::size_t unit);
   void wrap_after_backward(int chunk, std::size_t unit);
   void wrap_end_of_backward(int chunk);
   void reduce_wrap(Wrap& w);

@@ -125,8 +125,8 @@ void Plot::dot(double x, double y, std::string_view kind, std::string_view hint)
 
 void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind,
                std::string_view hint, std::string_view style) {
-  const auto [left, right] = std::minmax(px(x0), px(x1));
-  const auto [top, bottom] = std::minmax(py(y0), py(y1));
+  const auto [left, right] = std::minmax({px(x0), px(x1)});  // of values: references would dangle
+  const auto [top, bottom] = std::minmax({py(y0), py(y1)});
   drawing_ += fmt::format(
       "<rect class=\"{}\"{} x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">{}</rect>",
       kind, style.empty() ? "" : fmt::format(" style=\"{}\"", xml_text(style)), left, top,

@@ -93,6 +93,7 @@ TEST_CASE("Every form of data parallelism folds, ends, and gives its memory back
       text_of(free_fsdp, "{pipeline: 4, reshard_after_forward: false}"),
       text_of(free_fsdp, "{pipeline: 4, accumulation: {reduce: each}}"),
       text_of(free_fsdp, "{pipeline: 2, virtual_pipeline: 2, schedule: interleaved_1f1b}"),
+      text_of(free_fsdp, "{pipeline: 4, schedule: zb_h1}"),
       text_of("megatron-llama", "{pipeline: 2}"),
       text_of("megascale",
               "{tensor: 2, pipeline: 2, virtual_pipeline: 2, overlap: {tensor: false}}"),

@@ -67,7 +67,8 @@ TEST_CASE("The best strategy of each row is what a search says") {
   const Result r = run("sweep --config llama8b-fsdp --vary cluster.nodes=1,2 --optimize --space " +
                        space + " --json -");
   REQUIRE(r.status == 0);
-  for (const json& row : json::parse(r.out)["points"]) {
+  const json found = json::parse(r.out);
+  for (const json& row : found["points"]) {
     const Result one = run("search --config llama8b-fsdp --json - --space " + space + " --set " +
                            row["overrides"][0].get<std::string>());
     const json best = json::parse(one.out)["best"];
