@@ -20,13 +20,8 @@ class Groups {
     const int t = grid_.tensor;
     const int c = grid_.context;
     group(kTensor, t, [&](int i) { return rank(i, 0, 0, 0); });
-    if (plan_.job.parallelism.tensor_kind != job::TensorKind::one_d && plan_.shard.tensor > 1) {
-      const int side = plan_.shard.tensor;
-      const int depth = t / (side * side);
-      group(kTensorRow, side, [&](int i) { return rank(i, 0, 0, 0); });
-      group(kTensorColumn, side, [&](int i) { return rank(i * side, 0, 0, 0); });
-      group(kTensorDepth, depth, [&](int i) { return rank(i * side * side, 0, 0, 0); });
-    }
+    // Rows, columns and depth of 2-d and 3-d tensor parallelism are left out: bounds, who ask, have
+    // no side of such a grid.
     group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
     group(kContextInner, context_inner(plan_), [&](int i) { return rank(0, i, 0, 0); });
     if (plan_.job.model.moe) {
