@@ -56,9 +56,9 @@ int run(const Options& given) {
     request.shape = interop::read_nvidia_smi_topology(given.smi);
     sources.push_back(given.smi);
   } else {
-    request.shape = interop::ask_nvml();
+    request.shape = interop::ask_host();
     if (!request.shape.nodes.empty()) {
-      sources.push_back("NVML of this host");
+      sources.push_back(request.shape.nodes.front().where.file);
     }
   }
   if (listed && request.nodes.nodes.empty()) {
@@ -109,7 +109,8 @@ Run add_discover(CLI::App& app) {
   app.add_option("--output", given->output, "the cluster file (standard output)")
       ->type_name("FILE");
   app.footer(
-      "Without a topology file NVML is asked for this host's GPUs.\n"
+      "Without a topology file this host is asked: NVML or the CUDA driver for GPUs, Linux for "
+      "adapters.\n"
       "Examples:\n"
       "  NCCL_TOPO_DUMP_FILE=topo.xml all_reduce_perf -g 8 && simulate discover --nccl-topo "
       "topo.xml --nodes 16\n"

@@ -1,5 +1,5 @@
 // What other tools know of a cluster, as a cluster file: NCCL's topology dumps, nvidia-smi's matrix, Slurm's and Kubernetes'
-// lists of nodes, NVML on this host.
+// lists of nodes; this host, by NVML, CUDA and Linux.
 #pragma once
 
 #include <filesystem>
@@ -52,6 +52,13 @@ NodeList read_slurm(const std::filesystem::path& file, const std::string& only);
 NodeList read_kubernetes(const std::filesystem::path& file);
 // This host's GPUs by NVML, which is loaded when called; a note says why there are none.
 NodeList ask_nvml();
+// The same by the CUDA driver, for containers that have it alone: the GPUs that CUDA_VISIBLE_DEVICES leaves, without a count
+// of their links.
+NodeList ask_cuda();
+// What Linux says of this host beside its GPUs, below `root`: RDMA adapters and their rate, sockets, cores, memory.
+NodeFacts ask_linux(const std::filesystem::path& root);
+// This host: NVML, or else CUDA, and Linux. No node where neither knows a GPU.
+NodeList ask_host();
 
 // "dgx-[001-003,010],login" as names, leading zeros kept. Throws InputError at `where`, columns counted on.
 std::vector<std::string> expand_hostlist(const std::string& text, const Origin& where);
@@ -66,7 +73,7 @@ struct ClusterFile {
 
 struct DiscoverRequest {
   NodeList nodes;       // Slurm's, Kubernetes'; none: as many as `count` of `shape`
-  NodeList shape;       // of one node: NCCL, nvidia-smi, NVML; facts that the list leaves open
+  NodeList shape;       // of one node: NCCL, nvidia-smi, the host; facts that the list leaves open
   int count = 0;        // 0: those of the list, or 1
   std::string device;   // stated by the user
   std::string sources;  // for the file's first line

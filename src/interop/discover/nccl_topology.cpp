@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "nvlink.h"
 #include "stepcast/interop/discover.h"
 #include "stepcast/text/xml.h"
 
@@ -14,10 +15,6 @@ namespace stepcast::interop {
 namespace {
 
 using text::Element;
-
-// NVLink per link and direction: 20 GB/s on Pascal, 25 from Volta to Hopper, 50 from Blackwell on
-// (NVIDIA's data sheets: 160, 300, 600, 900, 1800 GB/s both ways over 4, 6, 12, 18, 18 links).
-Bandwidth per_link(double sm) { return Bandwidth(sm < 70 ? 20e9 : sm < 100 ? 25e9 : 50e9); }
 
 [[noreturn]] void fault(const Element& at, const std::string& message) {
   throw InputError({at.origin, message});
@@ -152,7 +149,7 @@ NodeList read_nccl_topology(const std::filesystem::path& file) {
     fewest = fewest < 0 ? all : std::min(fewest, all);
   }
   node.nvlinks = fewest;
-  node.nvlink = Bandwidth(fewest * per_link(reader.gpus.front().sm).count());
+  node.nvlink = Bandwidth(fewest * per_nvlink(reader.gpus.front().sm).count());
   if (!reader.speeds.empty()) {
     // Adapters that most have: a management port beside them is slower and alone.
     const auto most = std::max_element(

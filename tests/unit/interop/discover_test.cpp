@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "stepcast/config/config.h"
 #include "stepcast/text/xml.h"
+#include "support/folder.h"
 
 namespace stepcast::interop {
 namespace {
@@ -173,6 +174,38 @@ TEST_CASE("names of GPUs as tools print them are those of configs/devices") {
   }
   CHECK(device_of_product("GeForce GTX 1080").empty());
   CHECK(device_of_product("0x0000").empty());
+}
+
+TEST_CASE("Linux's files give adapters that are up, sockets, cores and memory") {
+  const test::Folder root;
+  const auto put = [&](const std::string& name, const std::string& text) {
+    std::filesystem::create_directories((root / name).parent_path());
+    root.write(name, text + "\n");
+  };
+  for (int i = 0; i < 10; ++i) {  // eight of 400 Gbit/s, one of storage, one that is down
+    const std::string port = "sys/class/infiniband/mlx5_" + std::to_string(i) + "/ports/1/";
+    put(port + "rate", i == 8 ? "200 Gb/sec (4X HDR)" : "400 Gb/sec (4X NDR)");
+    put(port + "state", i == 9 ? "1: DOWN" : "4: ACTIVE");
+  }
+  for (int cpu = 0; cpu < 8; ++cpu) {  // two sockets of two cores of two threads
+    const std::string at = "sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/topology/";
+    put(at + "physical_package_id", std::to_string(cpu / 2 % 2));
+    put(at + "core_id", std::to_string(cpu % 2));
+  }
+  put("sys/devices/system/cpu/online", "0-7");
+  put("proc/meminfo", "MemFree: 1 kB\nMemTotal:       2113461234 kB");
+  put("proc/cpuinfo", "processor\t: 0\nvendor_id\t: AuthenticAMD");
+  const NodeFacts node = ask_linux(root.path());
+  CHECK(node.nics == 8);
+  CHECK(node.nic == Bandwidth(50e9));
+  CHECK(node.sockets == 2);
+  CHECK(node.cores == 4);
+  CHECK(node.host_memory == Bytes(std::int64_t{2113461234} * 1024));
+  CHECK(node.amd_cpu == true);
+  const NodeFacts none = ask_linux(root / "nowhere");
+  CHECK(none.nics == 0);
+  CHECK(none.sockets == 0);
+  CHECK(!none.amd_cpu);
 }
 
 TEST_CASE("a fault names its file, line and column") {
