@@ -55,6 +55,29 @@ std::int64_t in_flight(const Sums& sums, int pipeline, int rank, std::int64_t mi
                                       2 * (pipeline - rank - 1) + (sums.chunks - 1) * pipeline + 1);
 }
 
+// Of any data-parallel rank: it lasts at least as long as those micro-batches would on the fastest
+// devices. 0: they do not add up to the batch.
+std::int64_t most_micro_batches(const job::Job& job, const Candidate& c) {
+  const std::int64_t per_step = c.micro_batch * c.data;
+  if (per_step <= 0) {
+    return 0;
+  }
+  if (job.workload.micro_batches.kind == job::MicroBatches::Kind::even) {
+    const std::int64_t batch = job.workload.global_batch;
+    return batch % per_step == 0 ? batch / per_step : 0;
+  }
+  const cluster::Grid grid{c.tensor,         c.context, c.data, c.pipeline, job.parallelism.expert,
+                           job.cluster.order};
+  if (grid.ranks() != job.cluster.ranks()) {
+    return 0;
+  }
+  job::Workload workload = job.workload;
+  workload.micro_batch = c.micro_batch;
+  const auto each = strategy::micro_batches_of(workload, job.cluster, grid);
+  const auto* found = std::get_if<std::vector<int>>(&each);
+  return found == nullptr ? 0 : *std::max_element(found->begin(), found->end());
+}
+
 }  // namespace
 
 Bound::Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices)
@@ -107,9 +130,8 @@ Candidate candidate_of(const strategy::Plan& plan) {
 const Bound::Layout* Bound::layout(const Candidate& c) {
   State& s = *state_;
   const job::Job& job = s.base;
-  const std::int64_t per_step = c.micro_batch * c.data;
-  if (per_step <= 0 || job.workload.global_batch % per_step != 0 ||
-      c.tensor * c.context * c.pipeline * c.data != job.cluster.ranks() ||
+  const std::int64_t micro_batches = most_micro_batches(job, c);
+  if (micro_batches <= 0 || c.tensor * c.context * c.pipeline * c.data != job.cluster.ranks() ||
       job.model.heads % c.tensor != 0 || (!job.model.mla && job.model.kv_heads % c.tensor != 0)) {
     return nullptr;
   }
@@ -121,7 +143,6 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   if (s.placed[place].stages.empty()) {
     return nullptr;
   }
-  const std::int64_t micro_batches = job.workload.global_batch / per_step;
   const std::uint32_t units = s.units_id(c, micro_batches);
   const Sums& sums = s.sums_of(units, place, c.recompute);
 

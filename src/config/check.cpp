@@ -451,7 +451,9 @@ class Checker {
     data_ = ranks / model_ranks;
     const job::Workload& w = j_.workload;
     const std::int64_t at_once = data_ * w.micro_batch;
-    if (w.global_batch % at_once != 0) {
+    if (w.micro_batches.kind != job::MicroBatches::Kind::even) {
+      micro_batches_ = 0;  // strategy counts them rank by rank
+    } else if (w.global_batch % at_once != 0) {
       no("workload.global_batch",
          "global_batch {} is not a multiple of data {} x micro_batch {}; expected a "
          "multiple of {}",

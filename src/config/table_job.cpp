@@ -215,6 +215,7 @@ const Table<Workload>& workload_table() {
               "Sequences per optimizer step."),
       integer("micro_batch", &Workload::micro_batch, 1, kManyBatches,
               "Sequences per micro-batch of a data-parallel rank."),
+      micro_batches(),
       choice("precision", &Workload::precision,
              formats({"bf16", "fp16", "fp32", "tf32", "fp8", "fp8_block", "mxfp8", "nvfp4"}),
              "Number format of the matrix products."),

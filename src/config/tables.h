@@ -15,7 +15,8 @@ const Table<job::Cluster>& cluster_table();
 const Table<job::System>& system_table();
 const Table<job::Parallelism>& parallelism_table();
 const Table<job::Memory>& memory_table();
-Field<job::Memory> offload();  // of memory_table
+Field<job::Memory> offload();          // of memory_table
+Field<job::Workload> micro_batches();  // of job_table's workload
 const Table<job::Job>& job_table();
 
 // The job's keys with everything below them: what merging and the schema need.

@@ -46,7 +46,8 @@ double recomputed_flops(const strategy::Plan& plan) {
       }
     }
   }
-  return sum * plan.shard.tensor * plan.shard.context * plan.micro_batches * plan.grid.data;
+  return sum * plan.shard.tensor * plan.shard.context *
+         static_cast<double>(plan.all_micro_batches());
 }
 
 UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,

@@ -4,8 +4,10 @@
 
 #include "groups.h"
 #include "host_prices.h"
+#include "kinds.h"
 #include "outside.h"
 #include "passes_loss.h"
+#include "play_order.h"
 #include "slowdown.h"
 #include "stage.h"
 #include "stepcast/lower/lower.h"
@@ -53,6 +55,7 @@ class WorldBuilder {
         topology_(topology),
         prices_(prices),
         options_(options),
+        kinds_(plan, topology),
         users_(topology.resources().size()),
         blends_(0) {}
 
@@ -76,40 +79,37 @@ class WorldBuilder {
 
  private:
   // ------------------------------------------------------------ programs
-  // Ranks of one stage on one kind of device run one program.
+  // Ranks of one stage and kind run one program.
   void make_programs() {
     for (const model::LayerKind kind : model::layer_kinds(plan_.job.model)) {
       layers_.emplace(kind, model::build_layer(plan_.job.model, kind, plan_.shard, plan_.style));
     }
     embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
     head_ = with_loss(model::build_head(plan_.job.model, plan_.shard, plan_.style), plan_);
-    for (int slot = 0; slot < topology_.devices(); ++slot) {
-      const job::Device& device = topology_.device(slot);
-      if (device_row_.emplace(device.name, static_cast<std::uint8_t>(devices_.size() + 1)).second) {
-        devices_.push_back(&device);
-      }
-      if (devices_.size() == 1 && plan_.job.cluster.overrides.empty()) {
-        break;
-      }
-    }
-    STEPCAST_CHECK(devices_.size() * kKernelKinds < 256, "too many kinds of devices");
+    STEPCAST_CHECK(kinds_.devices().size() * kKernelKinds < 256, "too many kinds of devices");
     book_.message(message_bytes(plan_));  // number 0: between stages
-    const OrderTimes times = play_order();
+    std::vector<OrderTimes> times;
+    for (const strategy::Plan& plan : kinds_.plans()) {
+      const job::Device* first = kinds_.devices().front();
+      times.push_back(play_order({&plan, prices_.kernels.at(first->name), &labels_, &book_, false},
+                                 {&layers_, &embedding_, &head_}));
+    }
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
-    for (const job::Device* device : devices_) {
+    for (const Kind& kind : kinds_.all()) {
+      const job::Device* device = kinds_.devices()[static_cast<std::size_t>(kind.device)];
+      const strategy::Plan& plan = kinds_.plans()[static_cast<std::size_t>(kind.batch)];
       for (int stage = 0; stage < plan_.grid.pipeline; ++stage) {
         StageContext c;
-        c.plan = &plan_;
+        c.plan = &plan;
         c.device = device;
-        c.passes = {&plan_, prices_.kernels.at(device->name), &labels_, &book_, options_.merge};
+        c.passes = {&plan, prices_.kernels.at(device->name), &labels_, &book_, options_.merge};
         c.layers = &layers_;
         c.embedding = &embedding_;
         c.head = &head_;
-        c.times = &times;
+        c.times = &times[static_cast<std::size_t>(kind.batch)];
         c.blends = &blends_;
-        c.slowdown_row =
-            static_cast<std::uint8_t>(1 + (device_row_.at(device->name) - 1) * kKernelKinds);
+        c.slowdown_row = static_cast<std::uint8_t>(1 + kind.device * kKernelKinds);
         Recomputed found;
         world_.programs.push_back(lower_stage(c, stage, found));
         if (options_.recomputed != nullptr) {
@@ -119,84 +119,15 @@ class WorldBuilder {
         }
       }
     }
+    if (kinds_.plans().size() > 1) {
+      check_collectives(world_.programs, static_cast<std::size_t>(plan_.grid.pipeline));
+    }
     make_slowdowns();
-  }
-
-  // The order played on the kernels of the first device.
-  OrderTimes play_order() {
-    struct Sums {
-      double forward = 0, input_grad = 0, weight_grad = 0;
-    };
-    const bool again = redoes_units(plan_.job.memory.recompute);
-    const PassContext context{&plan_, prices_.kernels.at(devices_.front()->name), &labels_, &book_,
-                              false};
-    const auto sums = [&](const model::OperatorGraph& graph, bool layer) {
-      const auto total = [](const std::vector<Item>& items) {
-        double sum = 0;
-        for (const Item& item : items) {
-          sum += item.kind == Item::Kind::kernel ? static_cast<double>(item.duration) : 0;
-        }
-        return sum;
-      };
-      const Passes passes =
-          build_passes(graph, context, layer ? redone_of(plan_.job, graph) : Redone());
-      return Sums{total(passes.forward),
-                  total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
-                  total(passes.weight_grad)};
-    };
-    std::map<model::LayerKind, Sums> layers;
-    for (const auto& [kind, graph] : layers_) {
-      layers[kind] = sums(graph, true);
-    }
-    const Sums embedding = sums(embedding_, false);
-    const Sums head = sums(head_, false);
-    const bool split = plan_.order.barriers > 0;
-    std::vector<std::vector<Sums>> chunks(plan_.stages.size());
-    for (std::size_t r = 0; r < plan_.stages.size(); ++r) {
-      for (const strategy::Chunk& chunk : plan_.stages[r]) {
-        Sums s;
-        const auto add = [&](const Sums& more) {
-          s.forward += more.forward;
-          s.input_grad += more.input_grad;
-          s.weight_grad += more.weight_grad;
-        };
-        for (int n = 0; n < chunk.layers; ++n) {
-          add(layers.at(model::layer_kind(plan_.job.model, chunk.first_layer + n)));
-        }
-        if (chunk.embedding && !split) {
-          add(embedding);
-        }
-        if (chunk.head && !split) {
-          add(head);
-        }
-        chunks[r].push_back(s);
-      }
-    }
-    const double rows = 1.0 / plan_.grid.pipeline;
-    return order_times(plan_, [&](int rank, int chunk, schedule::Pass pass) {
-      const Sums& s = chunks[rank][chunk];
-      const bool early = plan_.order.barriers == 1;  // the output layer's input gradient is in S
-      switch (pass) {
-        case schedule::Pass::forward:
-          return s.forward;
-        case schedule::Pass::input_grad:
-          return s.input_grad;
-        case schedule::Pass::weight_grad:
-          return s.weight_grad;
-        case schedule::Pass::backward:
-          return s.input_grad + s.weight_grad;
-        case schedule::Pass::vocabulary:
-          return rows * (head.forward + (early ? head.input_grad : 0));
-        case schedule::Pass::vocabulary_grad:
-          return rows * (head.weight_grad + (early ? 0 : head.input_grad));
-      }
-      return 0.0;
-    });
   }
 
   // One row per device and kind of kernel; only those in use are worked out.
   void make_slowdowns() {
-    world_.slowdowns.resize(1 + devices_.size() * kKernelKinds);
+    world_.slowdowns.resize(1 + kinds_.devices().size() * kKernelKinds);
     std::vector<char> used(world_.slowdowns.size(), 0);
     for (const program::Program& p : world_.programs) {
       for (const program::Task& t : p.tasks) {
@@ -210,7 +141,7 @@ class WorldBuilder {
         continue;
       }
       const int kind = static_cast<int>((row - 1) % kKernelKinds);
-      const job::Device& device = *devices_[(row - 1) / kKernelKinds];
+      const job::Device& device = *kinds_.devices()[(row - 1) / kKernelKinds];
       const cost::Overlap overlap = prices_.kernels.at(device.name)->overlap();
       auto curves = prices_.collectives->slowdown_curves();
       if (overlap.measured) {
@@ -233,9 +164,10 @@ class WorldBuilder {
     at_.resize(n);
     for (int r = 0; r < n; ++r) {
       at_[r] = cluster::coordinates(plan_.grid, r);
-      const int row = device_row_.at(topology_.device(r).name) - 1;
+      const std::size_t kind = kinds_.kind_of(r, at_[r].data);
       world_.ranks[r].program =
-          static_cast<program::ProgramId>(row * plan_.grid.pipeline + at_[r].pipeline);
+          static_cast<program::ProgramId>(kind * static_cast<std::size_t>(plan_.grid.pipeline) +
+                                          static_cast<std::size_t>(at_[r].pipeline));
       world_.ranks[r].first_communicator = static_cast<std::uint32_t>(r * kRoles);
       world_.ranks[r].first_channel = static_cast<std::uint32_t>(r * kChannelRoles);
     }
@@ -483,8 +415,8 @@ class WorldBuilder {
 
   // Of the device with the least: a price holds for groups of any.
   Bandwidth memory_bandwidth() const {
-    Bandwidth least = devices_.front()->memory_bandwidth;
-    for (const job::Device* d : devices_) {
+    Bandwidth least = kinds_.devices().front()->memory_bandwidth;
+    for (const job::Device* d : kinds_.devices()) {
       least = std::min(least, d->memory_bandwidth);
     }
     return least;
@@ -562,15 +494,15 @@ class WorldBuilder {
 
   void add_host_side() {
     std::vector<const cost::Kernels*> kernels;
-    for (const job::Device* device : devices_) {
+    for (const job::Device* device : kinds_.devices()) {
       kernels.push_back(prices_.kernels.at(device->name));
     }
     std::vector<int> rows;
     for (std::size_t r = 0; r < world_.ranks.size(); ++r) {
-      rows.push_back(device_row_.at(topology_.device(static_cast<int>(r)).name) - 1);
+      rows.push_back(kinds_.device_of(static_cast<int>(r)));
     }
-    host_curves_ = add_host(world_, plan_, topology_, book_, labels_, kernels, devices_, rows,
-                            static_cast<program::CurveId>(prices_.curves->curves().size()));
+    host_curves_ = add_host(world_, plan_, topology_, book_, labels_, kernels, kinds_.devices(),
+                            rows, static_cast<program::CurveId>(prices_.curves->curves().size()));
   }
 
   // ------------------------------------------------------------ memory outside the allocator
@@ -725,6 +657,7 @@ class WorldBuilder {
   const Topology& topology_;
   const Prices& prices_;
   const Options& options_;
+  Kinds kinds_;
   World world_;
   Labels labels_;
   PriceBook book_;
@@ -733,8 +666,6 @@ class WorldBuilder {
   Blends blends_;
   std::map<model::LayerKind, model::OperatorGraph> layers_;
   model::OperatorGraph embedding_, head_;
-  std::vector<const job::Device*> devices_;
-  std::map<std::string, std::uint8_t> device_row_;
   std::vector<cluster::Coordinates> at_;
   std::vector<Shape> shapes_;
   std::vector<Members> members_;

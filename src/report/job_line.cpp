@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -74,6 +75,25 @@ std::string grid(const json& parallelism, std::int64_t ranks) {
   return joined(parts, ", ");
 }
 
+// Micro-batches of a rank where not all run as many: by device, or of which to which number.
+std::string shares(const json& micro_batches) {
+  std::vector<std::string> parts;
+  if (micro_batches.is_object()) {
+    for (const auto& [device, number] : micro_batches.items()) {
+      parts.push_back(fmt::format("{} on {}", whole(number).value_or(0), device));
+    }
+  } else if (micro_batches.is_array() && !micro_batches.empty()) {
+    std::int64_t least = whole(micro_batches.front()).value_or(0);
+    std::int64_t most = least;
+    for (const json& one : micro_batches) {
+      least = std::min(least, whole(one).value_or(least));
+      most = std::max(most, whole(one).value_or(most));
+    }
+    parts.push_back(fmt::format("{} to {} a rank", least, most));
+  }
+  return parts.empty() ? "" : ": " + joined(parts, ", ");
+}
+
 }  // namespace
 
 std::string job_line(const std::string& job_json, std::int64_t ranks) {
@@ -92,6 +112,7 @@ std::string job_line(const std::string& job_json, std::int64_t ranks) {
     if (const auto micro = whole(at(workload, "micro_batch"))) {
       batch += fmt::format(", micro-batch {}", *micro);
     }
+    batch += shares(at(workload, "micro_batches"));
   }
   const std::string recompute = words(at(at(job, "memory"), "recompute"));
   return joined({joined({system, words(at(workload, "precision"))}, ", "),

@@ -1,10 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 
+#include "batches.h"
 #include "cut.h"
 #include "features.h"
 #include "stepcast/strategy/plan.h"
@@ -180,6 +184,29 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
   return place_stages(plan);
 }
 
+// Orders of their own for ranks of unlike numbers of micro-batches.
+std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each) {
+  const std::set<int, std::greater<>> numbers(each.begin(), each.end());
+  if (numbers.size() == 1) {
+    return std::nullopt;
+  }
+  if (auto why = must_be_even(plan, each)) {
+    return why;
+  }
+  for (const int n : numbers) {
+    Plan one = plan;
+    one.micro_batches = n;
+    if (auto why = place_and_order(one)) {
+      return why;
+    }
+    plan.batches.push_back({n, std::move(one.order)});
+  }
+  for (const int n : each) {
+    plan.batch_of.push_back(static_cast<int>(std::distance(numbers.begin(), numbers.find(n))));
+  }
+  return reduce_in_one_order(plan);
+}
+
 }  // namespace
 
 std::variant<Plan, Infeasible> resolve(const job::Job& job) {
@@ -206,13 +233,12 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   }
   plan.grid = {par.tensor, par.context, data, par.pipeline, par.expert, job.cluster.order};
 
-  const std::int64_t per_step = job.workload.micro_batch * data;
-  if (job.workload.global_batch % per_step != 0) {
-    return infeasible("workload.global_batch",
-                      fmt::format("{} sequences are no multiple of micro-batch {} x data {}",
-                                  job.workload.global_batch, job.workload.micro_batch, data));
+  auto each = micro_batches_of(job.workload, job.cluster, plan.grid);
+  if (auto* why = std::get_if<Infeasible>(&each)) {
+    return *why;
   }
-  plan.micro_batches = static_cast<int>(job.workload.global_batch / per_step);
+  const auto& micro_batches = std::get<std::vector<int>>(each);
+  plan.micro_batches = *std::max_element(micro_batches.begin(), micro_batches.end());
 
   plan.shard.sequences = job.workload.micro_batch;
   plan.shard.sequence_length = job.workload.sequence_length;
@@ -276,6 +302,9 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
         break;
     }
   }
+  if (auto why = make_batches(plan, micro_batches)) {
+    return *why;
+  }
   return plan;
 }
 
@@ -302,7 +331,19 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
+  std::vector<schedule::Order> of_batches;
+  for (const Batch& batch : plan.batches) {
+    request.micro_batches = batch.micro_batches;
+    auto its = schedule::make(entry.name, request);
+    if (auto* why = std::get_if<Infeasible>(&its)) {
+      return *why;
+    }
+    of_batches.push_back(std::get<schedule::Order>(std::move(its)));
+  }
   plan.order = std::get<schedule::Order>(std::move(order));
+  for (std::size_t n = 0; n < of_batches.size(); ++n) {
+    plan.batches[n].order = std::move(of_batches[n]);
+  }
   return std::nullopt;
 }
 

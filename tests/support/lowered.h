@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <variant>
@@ -20,8 +21,14 @@ class Lowered {
                    const std::function<void(strategy::Plan&)>& edit = {})
       : job(config::parse(text, "job").job) {
     const auto files = text::data_directory() / "calibration";
-    kernels_ = std::make_unique<cost::Kernels>(job.cluster.device, job.kernels.library, files,
-                                               std::vector<std::string>{}, curves_);
+    const auto price = [&](const job::Device& device) {
+      kernels_.try_emplace(device.name, device, job.kernels.library, files,
+                           std::vector<std::string>{}, curves_);
+    };
+    price(job.cluster.device);
+    for (const auto& other : job.cluster.overrides) {
+      price(other.device);
+    }
     collectives_ = std::make_unique<cost::Collectives>(job.cluster, job.nccl, files,
                                                        std::vector<std::string>{}, curves_);
     topology_ = std::make_unique<cluster::Topology>(
@@ -30,14 +37,16 @@ class Lowered {
     if (edit) {
       edit(plan);
     }
-    lower::Prices prices;
-    prices.kernels[job.cluster.device.name] = kernels_.get();
+    for (const auto& [name, kernels] : kernels_) {
+      prices.kernels[name] = &kernels;
+    }
     prices.collectives = collectives_.get();
     prices.curves = &curves_;
     lower::Options options;
     options.merge = merge;
     world = lower::build_world(plan, *topology_, prices, options);
   }
+  const cluster::Topology& topology() const { return *topology_; }
 
   // Everything that is sent takes no time and leaves kernels alone.
   void free_links() {
@@ -113,10 +122,11 @@ class Lowered {
   job::Job job;
   strategy::Plan plan;
   program::World world;
+  lower::Prices prices;
 
  private:
   cost::CurveTable curves_;
-  std::unique_ptr<cost::Kernels> kernels_;
+  std::map<std::string, cost::Kernels> kernels_;  // by device
   std::unique_ptr<cost::Collectives> collectives_;
   std::unique_ptr<cluster::Topology> topology_;
 };

@@ -247,6 +247,14 @@ struct Finetune {
   bool double_quantized = true;                   // qlora: the constants of its blocks are quantised as well
 };
 
+// Micro-batches that each data-parallel rank runs in a step: all as many; a number for each rank, in order; or one for
+// all ranks on a kind of device.
+struct MicroBatches {
+  enum class Kind { even, by_rank, by_device } kind = Kind::even;
+  std::vector<int> ranks = {};
+  std::map<std::string, int> devices = {};  // by Device::name
+};
+
 struct Workload {
   std::int64_t sequence_length = 0;
   std::int64_t global_batch = 0;  // sequences per optimizer step
@@ -257,6 +265,7 @@ struct Workload {
   // one document a sequence.
   std::vector<std::int64_t> documents = {};
   Finetune finetune = {};
+  MicroBatches micro_batches = {};
 };
 
 enum class Sharding { none, zero1, zero2, zero3 };

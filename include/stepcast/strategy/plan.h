@@ -33,13 +33,23 @@ enum class DataComm {
   shard_all,     // ZeRO-3, FSDP: parameters gathered before use, twice a micro-batch
 };
 
+// What data-parallel ranks of one number of micro-batches run.
+struct Batch {
+  int micro_batches = 1;
+  schedule::Order order;
+};
+
 struct Plan {
   job::Job job;
   cluster::Grid grid;
-  int micro_batches = 1;  // per data-parallel rank and step
-  int shard_ranks = 1;    // ranks that share one copy of what is sharded, of data x context
-  int replicas = 1;       // data x context / shard_ranks: HSDP's outer group
-  int expert_data = 1;    // ranks that hold the same experts: tensor x context x data / (expert x expert_tensor)
+  int micro_batches = 1;  // per data-parallel rank and step; of the first of `batches`, the most, where there are any
+  // Where data-parallel ranks run unlike numbers of micro-batches: each number, the most first, and which of them each
+  // rank runs. Else empty.
+  std::vector<Batch> batches;
+  std::vector<int> batch_of;
+  int shard_ranks = 1;  // ranks that share one copy of what is sharded, of data x context
+  int replicas = 1;     // data x context / shard_ranks: HSDP's outer group
+  int expert_data = 1;  // ranks that hold the same experts: tensor x context x data / (expert x expert_tensor)
   DataComm data_comm = DataComm::none;
   schedule::Order order;
   bool interleaved = false;
@@ -52,7 +62,17 @@ struct Plan {
   int stages_count() const { return grid.pipeline; }
   // Ranks among which dense gradients are reduced.
   int data_ranks() const { return grid.data * grid.context; }
+  // Of all data-parallel ranks in one step.
+  std::int64_t all_micro_batches() const;
 };
+
+// Micro-batches of each data-parallel rank in one step, as the workload states them on this grid, or all as many.
+// Infeasible where they do not fit the batch or the ranks.
+std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload& workload, const job::Cluster& cluster,
+                                                            const cluster::Grid& grid);
+
+// The plan as the ranks of plan.batches[n] run it, which is a plan of even batches; the plan itself where there are none.
+Plan of_batch(const Plan& plan, std::size_t n);
 
 // The schedule that a job names, or the one that its chunks imply; nullptr: no such name. A CSV file is none of them.
 const schedule::Entry* schedule_of(const job::Job& job);

@@ -158,6 +158,18 @@ void check_system(const config::Loaded& loaded, const Writer& writer) {
   }
 }
 
+// No target launches ranks of unlike batches.
+void check_batches(const config::Loaded& loaded, const Writer& writer) {
+  if (loaded.job.workload.micro_batches.kind != job::MicroBatches::Kind::even) {
+    throw InputError(config::fault_of(
+        loaded,
+        {"workload.micro_batches",
+         fmt::format("{} cannot say workload.micro_batches: all data-parallel ranks run as many; "
+                     "expected even",
+                     writer.noun)}));
+  }
+}
+
 // A word of a command line.
 std::string quoted(const std::string& word) {
   const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
@@ -231,6 +243,7 @@ std::vector<std::string> launch_targets() {
 LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) {
   const Writer& writer = writer_of(target);
   check_system(loaded, writer);
+  check_batches(loaded, writer);
   const job::Job& job = loaded.job;
   LaunchRequest request;
   request.system = target;

@@ -49,6 +49,29 @@ TEST_CASE("A job file holds what was stated and leaves presets to their names") 
         "  recompute: {every: 3}\n");
 }
 
+TEST_CASE("Unlike batches are kept as they were stated, even ones are not named") {
+  const char* text =
+      "model: llama-3-8b\n"
+      "cluster: {use: dgx-h100, nodes: 2, overrides: [{first: 1, count: 1, device: a100-sxm-80}]}\n"
+      "workload: {sequence_length: 8192, global_batch: 16}\n"
+      "parallelism: {tensor: 8}\n";
+  const auto with = [&](const std::string& value) {
+    return config::parse(text, "job.yaml", {"workload.micro_batches=" + value});
+  };
+  const config::Loaded listed = with("[12, 4]");
+  CHECK(listed.job.workload.micro_batches.ranks == std::vector<int>{12, 4});
+  CHECK(config::job_file(listed).find("  micro_batches: [12, 4]\n") != std::string::npos);
+  CHECK(again(listed) == config::to_json(listed.job));
+  const config::Loaded named = with("{h100-sxm: 12, a100-sxm-80: 4}");
+  CHECK(config::job_file(named).find("  micro_batches: {a100-sxm-80: 4, h100-sxm: 12}\n") !=
+        std::string::npos);
+  CHECK(again(named) == config::to_json(named.job));
+  const config::Loaded even = with("even");
+  CHECK(config::to_json(even.job) == config::to_json(config::parse(text, "job.yaml").job));
+  REQUIRE(config::differences(listed.job, even.job).size() == 1);
+  CHECK(config::differences(listed.job, even.job).front().key == "workload.micro_batches");
+}
+
 TEST_CASE("A job without a system, and parts that configs/ does not have") {
   const config::Loaded loaded = config::parse(
       "model: {layers: 4, hidden: 512, heads: 8, vocab: 1000}\n"

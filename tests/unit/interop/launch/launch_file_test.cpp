@@ -81,6 +81,9 @@ TEST_CASE("What a format cannot say is a fault at its place, by name") {
         "memory.recompute: {every: 2}; expected none, or another --to");
   CHECK(fault("llama70b", "megatron", {"cluster.order=tp-dp-cp-ep-pp"})
             .find("cannot say cluster.order: tp-dp-cp-ep-pp") != std::string::npos);
+  CHECK(fault("llama70b", "megatron", {"workload.micro_batches={h100-sxm: 32}"}) ==
+        "--set workload.micro_batches={h100-sxm: 32}: error: Megatron-LM's arguments cannot say "
+        "workload.micro_batches: all data-parallel ranks run as many; expected even");
   CHECK(fault("llama70b", "megatron", {"kernels.compile=true"}).find("kernels.compile") !=
         std::string::npos);
   CHECK(fault("llama70b", "megatron", {"model.sinks=true"}).find("model.sinks") !=

@@ -1,0 +1,220 @@
+// How many micro-batches each data-parallel rank runs. Ranks of unlike numbers have programs of
+// their own that meet where gradients are reduced: what they do together in every micro-batch, they
+// must do as often.
+#include "batches.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string>
+
+namespace stepcast::strategy {
+namespace {
+
+constexpr const char* kKey = "workload.micro_batches";
+
+Infeasible infeasible(std::string reason) { return Infeasible{kKey, std::move(reason)}; }
+
+const std::string& device_of(const job::Cluster& cluster, int rank) {
+  const int node = rank / cluster.node.gpus;
+  for (auto o = cluster.overrides.rbegin(); o != cluster.overrides.rend(); ++o) {
+    if (node >= o->first && node < o->first + o->count) {
+      return o->device.name;
+    }
+  }
+  return cluster.device.name;
+}
+
+// A name as stated; overrides that give one name several figures are numbered behind it.
+std::string stated_name(const std::string& device) {
+  return device.substr(0, device.find(", override "));
+}
+
+std::string devices_text(const job::Cluster& cluster) {
+  std::set<std::string> names;
+  for (int node = 0; node < cluster.nodes; ++node) {
+    names.insert(stated_name(device_of(cluster, node * cluster.node.gpus)));
+  }
+  std::string out;
+  for (const std::string& name : names) {
+    out += (out.empty() ? "" : ", ") + name;
+  }
+  return out;
+}
+
+std::variant<std::vector<int>, Infeasible> by_device(const job::MicroBatches& stated,
+                                                     const job::Cluster& cluster,
+                                                     const cluster::Grid& grid) {
+  std::vector<std::string> found(static_cast<std::size_t>(grid.data));
+  std::set<std::string> present;
+  for (int r = 0; r < grid.ranks(); ++r) {
+    const int data = cluster::coordinates(grid, r).data;
+    const std::string name = stated_name(device_of(cluster, r));
+    std::string& mine = found[static_cast<std::size_t>(data)];
+    if (!mine.empty() && mine != name) {
+      return infeasible(fmt::format(
+          "the stages of data-parallel rank {} lie on {} and on {}; expected a list of numbers, "
+          "one a rank",
+          data, mine, name));
+    }
+    mine = name;
+    present.insert(name);
+  }
+  for (const auto& [name, count] : stated.devices) {
+    if (present.count(name) == 0) {
+      return infeasible(fmt::format("the cluster has no {}; expected numbers for {}", name,
+                                    devices_text(cluster)));
+    }
+  }
+  std::vector<int> out;
+  for (const std::string& name : found) {
+    const auto count = stated.devices.find(name);
+    if (count == stated.devices.end()) {
+      return infeasible(fmt::format("no number for data-parallel ranks on {}; expected one for {}",
+                                    name, devices_text(cluster)));
+    }
+    out.push_back(count->second);
+  }
+  return out;
+}
+
+// Chunks of a rank in the order in which their last weight gradients are made.
+std::vector<int> chunks_as_finished(const std::vector<schedule::Slot>& slots) {
+  std::vector<int> out;
+  for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {
+    const bool makes =
+        slot->pass == schedule::Pass::backward || slot->pass == schedule::Pass::weight_grad;
+    if (makes && std::find(out.begin(), out.end(), slot->chunk) == out.end()) {
+      out.push_back(slot->chunk);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload& w,
+                                                            const job::Cluster& cluster,
+                                                            const cluster::Grid& grid) {
+  const auto data = static_cast<std::size_t>(grid.data);
+  std::vector<int> out;
+  switch (w.micro_batches.kind) {
+    case job::MicroBatches::Kind::even: {
+      const std::int64_t per_step = w.micro_batch * grid.data;
+      if (w.global_batch % per_step != 0) {
+        return Infeasible{"workload.global_batch",
+                          fmt::format("{} sequences are no multiple of micro-batch {} x data {}",
+                                      w.global_batch, w.micro_batch, grid.data)};
+      }
+      return std::vector<int>(data, static_cast<int>(w.global_batch / per_step));
+    }
+    case job::MicroBatches::Kind::by_rank:
+      out = w.micro_batches.ranks;
+      break;
+    case job::MicroBatches::Kind::by_device: {
+      auto found = by_device(w.micro_batches, cluster, grid);
+      if (auto* why = std::get_if<Infeasible>(&found)) {
+        return *why;
+      }
+      out = std::get<std::vector<int>>(std::move(found));
+      break;
+    }
+  }
+  if (out.size() != data) {
+    return infeasible(
+        fmt::format("{} numbers for {} data-parallel ranks; expected one each", out.size(), data));
+  }
+  if (const auto least = std::min_element(out.begin(), out.end()); *least < 1) {
+    return infeasible(
+        fmt::format("data-parallel rank {} runs none; expected at least one", least - out.begin()));
+  }
+  const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
+  if (sum * w.micro_batch != w.global_batch) {
+    return infeasible(
+        fmt::format("{} micro-batches of {} sequences are {}; expected the global batch, {}{}", sum,
+                    w.micro_batch, sum * w.micro_batch, w.global_batch,
+                    w.global_batch % w.micro_batch == 0
+                        ? fmt::format(": {} in all", w.global_batch / w.micro_batch)
+                        : ""));
+  }
+  return out;
+}
+
+std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each) {
+  const auto no = [&](const char* what) {
+    return infeasible(fmt::format(
+        "{}, so all data-parallel ranks run as many; expected {} on each", what,
+        plan.job.workload.global_batch / plan.job.workload.micro_batch / plan.grid.data));
+  };
+  if (plan.data_comm == DataComm::shard_all) {
+    return no("zero3 gathers parameters from all ranks in every micro-batch");
+  }
+  if (plan.data_comm == DataComm::shard_grads) {
+    return no("zero2 reduces gradients or gathers parameters in every micro-batch");
+  }
+  if (plan.job.system.cycle_time.count() > 0) {
+    return no("gradients leave at ticks of each rank's own background thread");
+  }
+  if (plan.job.parallelism.reduce_each) {
+    return no("gradients are reduced after every micro-batch");
+  }
+  const int block = plan.shard.expert * plan.shard.expert_tensor;
+  if (!plan.job.model.moe || block == 1) {
+    return std::nullopt;
+  }
+  // Experts lie on neighbouring ranks of a stage, `block` of them (lower/groups.cpp).
+  std::vector<std::vector<int>> last(static_cast<std::size_t>(plan.grid.pipeline));
+  for (int r = 0; r < plan.grid.ranks(); ++r) {
+    const auto at = cluster::coordinates(plan.grid, r);
+    auto& stage = last[static_cast<std::size_t>(at.pipeline)];
+    stage.push_back(each[static_cast<std::size_t>(at.data)]);
+    if (stage.front() != stage.back()) {
+      return no("tokens travel between data-parallel ranks' experts in every micro-batch");
+    }
+    if (static_cast<int>(stage.size()) == block) {
+      stage.clear();
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<Infeasible> reduce_in_one_order(const Plan& plan) {
+  for (std::size_t rank = 0; rank < plan.order.ranks.size(); ++rank) {
+    const auto first = chunks_as_finished(plan.order.ranks[rank]);
+    for (const Batch& batch : plan.batches) {
+      if (chunks_as_finished(batch.order.ranks[rank]) != first) {
+        return infeasible(
+            fmt::format("stage {} ends its chunks in another order with {} micro-batches than with "
+                        "{}, and gradients are reduced in that order; expected another schedule",
+                        rank, batch.micro_batches, plan.micro_batches));
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+std::int64_t Plan::all_micro_batches() const {
+  if (batches.empty()) {
+    return std::int64_t{micro_batches} * grid.data;
+  }
+  std::int64_t sum = 0;
+  for (const int n : batch_of) {
+    sum += batches[static_cast<std::size_t>(n)].micro_batches;
+  }
+  return sum;
+}
+
+Plan of_batch(const Plan& plan, std::size_t n) {
+  Plan out = plan;
+  if (!plan.batches.empty()) {
+    out.micro_batches = plan.batches[n].micro_batches;
+    out.order = plan.batches[n].order;
+    out.batches.clear();
+    out.batch_of.clear();
+  }
+  return out;
+}
+
+}  // namespace stepcast::strategy

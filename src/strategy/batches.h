@@ -1,0 +1,20 @@
+// Unlike numbers of micro-batches on data-parallel ranks.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::strategy {
+
+// Why data-parallel ranks of this plan have to run as many micro-batches as each other, given
+// `each`; nothing where they need not. Reads all of the plan but its batches.
+std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each);
+
+// Whether all batches of the plan finish the chunks of each rank in one order: gradients are
+// reduced in it.
+std::optional<Infeasible> reduce_in_one_order(const Plan& plan);
+
+}  // namespace stepcast::strategy
