@@ -42,8 +42,8 @@ Field<Workload> micro_batches() {
         const auto n = read_integer(r, entry.value, 1, kManyBatches);
         w.micro_batches.devices[entry.key] = n ? static_cast<int>(*n) : 1;
       }
-    } else {
-      read_word(r, v, {"even"}, {});
+    } else if (v.scalar != "even") {
+      r.expected(v, "even, a list of numbers, or numbers by device");
     }
   };
   f.write = [](const Workload& w) -> std::optional<Value> {

@@ -132,21 +132,17 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
   }
   const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
   if (sum * w.micro_batch != w.global_batch) {
-    return infeasible(
-        fmt::format("{} micro-batches of {} sequences are {}; expected the global batch, {}{}", sum,
-                    w.micro_batch, sum * w.micro_batch, w.global_batch,
-                    w.global_batch % w.micro_batch == 0
-                        ? fmt::format(": {} in all", w.global_batch / w.micro_batch)
-                        : ""));
+    return infeasible(fmt::format(
+        "{} micro-batches of {} add up to {} sequences; expected the global batch of {}", sum,
+        w.micro_batch, sum * w.micro_batch, w.global_batch));
   }
   return out;
 }
 
 std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each) {
   const auto no = [&](const char* what) {
-    return infeasible(fmt::format(
-        "{}, so all data-parallel ranks run as many; expected {} on each", what,
-        plan.job.workload.global_batch / plan.job.workload.micro_batch / plan.grid.data));
+    return infeasible(
+        fmt::format("{}, so all data-parallel ranks run as many; expected even", what));
   };
   if (plan.data_comm == DataComm::shard_all) {
     return no("zero3 gathers parameters from all ranks in every micro-batch");
