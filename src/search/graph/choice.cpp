@@ -11,10 +11,6 @@ namespace {
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
-double edge_cost(const ChoiceProblem& p, const ChoiceEdge& e, int row, int column) {
-  return e.cost[index(row) * p.nodes[index(e.to)].size() + index(column)];
-}
-
 }  // namespace
 
 std::vector<int> worth_taking(const ChoiceProblem& p, int node) {

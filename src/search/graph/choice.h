@@ -18,11 +18,25 @@ struct ChoiceNode {
   std::size_t size() const { return cost.size(); }
 };
 
-// `cost`: row-major, [choice of `from`][choice of `to`]; infinity: the two cannot meet.
+// `cost`: row-major, [kind of `from`'s choice][kind of `to`'s choice]; infinity: the two cannot
+// meet.
 struct ChoiceEdge {
   int from = 0;
   int to = 0;
   std::vector<double> cost;
+  // Kind of each choice at either end: those that this edge does not tell apart share theirs,
+  // counted from 0. Empty: each choice is a kind.
+  std::vector<int> from_kind, to_kind;
+  int columns = 0;  // kinds of `to`'s choices; 0: as many as choices
+
+  std::size_t row(int choice) const {
+    return static_cast<std::size_t>(
+        from_kind.empty() ? choice : from_kind[static_cast<std::size_t>(choice)]);
+  }
+  std::size_t column(int choice) const {
+    return static_cast<std::size_t>(to_kind.empty() ? choice
+                                                    : to_kind[static_cast<std::size_t>(choice)]);
+  }
 };
 
 struct ChoiceProblem {
@@ -46,6 +60,12 @@ struct Chosen {
 // limited, and on every edge whatever stands at its other end.
 std::vector<int> worth_taking(const ChoiceProblem& problem, int node);
 
+// Of an edge under a choice at each end.
+inline double edge_cost(const ChoiceProblem& problem, const ChoiceEdge& e, int from, int to) {
+  const std::size_t columns = e.columns > 0 ? static_cast<std::size_t>(e.columns)
+                                            : problem.nodes[static_cast<std::size_t>(e.to)].size();
+  return e.cost[e.row(from) * columns + e.column(to)];
+}
 double cost_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 double memory_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 
@@ -57,12 +77,13 @@ std::optional<Chosen> choose_by_elimination(const ChoiceProblem& problem);
 
 // Under the memory limit, by a price on memory that elimination pays (Lagrangian relaxation): a
 // choice that fits, and a bound below all that do. `feasible` false with an infinite bound: none
-// fits; nullopt as above.
+// fits; nullopt as above. `limit`: no choice as dear is of use, and it stops once the bound is.
 struct Relaxed {
   Chosen chosen;
   double bound = 0;
 };
-std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem);
+std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem,
+                                            double limit = std::numeric_limits<double>::infinity());
 
 // By an integer linear program (ilp.h). Products s_i s_j become variables e_ij whose row and column
 // sums are the choices; choices that no edge tells apart share theirs, and choices that another one

@@ -39,6 +39,25 @@ bool has_roles(const std::array<RoleSet, 2>& roles, const StageAsk& ask) {
   return true;
 }
 
+// What an edge sees of an operator's options: the cuts of the tensor that they make or take, each
+// once, and which of them each option has.
+std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>& kind) {
+  std::vector<Cuts> out;
+  std::array<int, kCuts * kCuts> known;
+  known.fill(-1);
+  kind.reserve(m.options.size());
+  for (const Option& o : m.options) {
+    const Cuts cuts = {of(o.splits[0]), of(o.splits[1])};
+    int& at = known[static_cast<std::size_t>(cuts[0]) * kCuts + static_cast<std::size_t>(cuts[1])];
+    if (at < 0) {
+      at = static_cast<int>(out.size());
+      out.push_back(cuts);
+    }
+    kind.push_back(at);
+  }
+  return out;
+}
+
 // Part of a stage that repeats: so many layers of one kind, one after the other.
 struct Unit {
   std::shared_ptr<const PricedGraph> graph;
@@ -137,18 +156,17 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
   const auto edge = [&](int from, int to, bool other_input, double bytes, int times) {
     const auto f = static_cast<std::size_t>(from);
     const auto t = static_cast<std::size_t>(to);
-    ChoiceEdge e{from, to, {}};
-    const auto& a = out.meanings[f].options;
-    const auto& b = out.meanings[t].options;
-    e.cost.reserve(a.size() * b.size());
-    for (const Option& x : a) {
-      for (const Option& y : b) {
-        Cuts have, want;
-        for (std::size_t k = 0; k < 2; ++k) {
-          have[k] = output_of(x.splits[k]);
-          want[k] = other_input ? other_input_of(y.splits[k]) : input_of(y.splits[k]);
-        }
-        e.cost.push_back(times * s.cost->reshard(ask.view, have, want, bytes));
+    ChoiceEdge e;
+    e.from = from;
+    e.to = to;
+    const std::vector<Cuts> have = kinds_of(out.meanings[f], output_of, e.from_kind);
+    const std::vector<Cuts> want =
+        kinds_of(out.meanings[t], other_input ? other_input_of : input_of, e.to_kind);
+    e.columns = static_cast<int>(want.size());
+    e.cost.reserve(have.size() * want.size());
+    for (const Cuts& x : have) {
+      for (const Cuts& y : want) {
+        e.cost.push_back(times * s.cost->mesh().reshard(ask.view, x, y, bytes));
       }
     }
     out.problem.edges.push_back(std::move(e));

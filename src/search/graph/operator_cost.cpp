@@ -14,28 +14,6 @@ using cost::Collective;
 using model::Operator;
 using model::OpKind;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-int ranks_of(const View& view, int axes) {
-  return ((axes & 1) != 0 ? view.ranks[0] : 1) * ((axes & 2) != 0 ? view.ranks[1] : 1);
-}
-
-// Share of an activation that a rank holds.
-double share_of(const View& view, const Cuts& cuts) {
-  double out = 1;
-  for (std::size_t a = 0; a < 2; ++a) {
-    out /= cuts[a] == Cut::whole ? 1 : view.ranks[a];
-  }
-  return out;
-}
-
-// The same without what axis `a` does.
-double share_beside(const View& view, const Cuts& cuts, std::size_t a) {
-  Cuts others = cuts;
-  others[a] = Cut::whole;
-  return share_of(view, others);
-}
-
 Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) { return {of(splits[0]), of(splits[1])}; }
 
 // Its result and its input's gradient stand beside what it works in.
@@ -47,25 +25,17 @@ double transient_of(const Operator& op) {
   return std::max(forward, result + own + static_cast<double>(op.backward_temporary.count()));
 }
 
-Bytes bytes_of(double b) { return Bytes(std::max<std::int64_t>(1, std::llround(b))); }
-
 }  // namespace
 
 OperatorCost::OperatorCost(const job::Job& job, const std::filesystem::path& data_directory)
     : job_(job), style_(model::style_of(job)) {
-  auto topology = cluster::Topology::build(job.cluster, job.seed);
-  if (const auto* why = std::get_if<Infeasible>(&topology)) {
-    throw InputError({{why->key, 0, 0}, why->reason});
-  }
-  topology_ = std::make_unique<cluster::Topology>(std::get<cluster::Topology>(std::move(topology)));
   const auto calibration = data_directory / "calibration";
   auto files = job.calibration;
   const auto site = cost::take_site(files, calibration);
   if (site && files == std::vector<std::string>{"auto"}) {
     files.clear();
   }
-  collectives_ =
-      std::make_unique<cost::Collectives>(job.cluster, job.nccl, calibration, files, curves_);
+  mesh_ = std::make_unique<MeshCost>(job, calibration, files, curves_);
   kernels_ = std::make_unique<cost::Kernels>(job.cluster.device, job.kernels.library, calibration,
                                              files, curves_);
 }
@@ -79,29 +49,6 @@ Bytes OperatorCost::capacity() const {
     out = std::min(out, usable(o.device));
   }
   return out;
-}
-
-double OperatorCost::collective(const View& view, int axes, Collective op, double bytes) {
-  if (ranks_of(view, axes) == 1 || bytes <= 0) {
-    return 0;
-  }
-  const auto [known, unknown] = prices_.try_emplace({view, axes, op, bytes}, 0.0);
-  if (!unknown) {
-    return known->second;
-  }
-  const auto [at, fresh] = shapes_.try_emplace({view, axes});
-  if (fresh) {
-    std::vector<int> slots;
-    for (int r = 0; r < ((axes & 1) != 0 ? view.ranks[0] : 1); ++r) {
-      for (int c = 0; c < ((axes & 2) != 0 ? view.ranks[1] : 1); ++c) {
-        slots.push_back(r * view.ranks[1] + c);
-      }
-    }
-    at->second = topology_->shape(slots);
-  }
-  const auto price = collectives_->price(op, bytes_of(bytes), at->second);
-  known->second = to_seconds(price.latency + price.fluid);
-  return known->second;
 }
 
 OperatorCost::Timed OperatorCost::kernels(const Operator& op, const View& view,
@@ -192,19 +139,19 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
     const double y = result * share_beside(view, after, a);
     switch (splits[a]) {
       case Split::column:
-        out.backward += collective(view, axis, Collective::all_reduce, x);
+        out.backward += mesh_->collective(view, axis, Collective::all_reduce, x);
         break;
       case Split::column_gather:  // gathered again for the weight gradient
-        out.forward += collective(view, axis, Collective::all_gather, x);
-        out.backward += collective(view, axis, Collective::all_gather, x) +
-                        collective(view, axis, Collective::reduce_scatter, x);
+        out.forward += mesh_->collective(view, axis, Collective::all_gather, x);
+        out.backward += mesh_->collective(view, axis, Collective::all_gather, x) +
+                        mesh_->collective(view, axis, Collective::reduce_scatter, x);
         break;
       case Split::row:
-        out.forward += collective(view, axis, Collective::all_reduce, y);
+        out.forward += mesh_->collective(view, axis, Collective::all_reduce, y);
         break;
       case Split::row_scatter:
-        out.forward += collective(view, axis, Collective::reduce_scatter, y);
-        out.backward += collective(view, axis, Collective::all_gather, y);
+        out.forward += mesh_->collective(view, axis, Collective::reduce_scatter, y);
+        out.backward += mesh_->collective(view, axis, Collective::all_gather, y);
         break;
       case Split::sequence:
         if (op.attention) {  // keys and values of all tokens, and the sum of their gradients
@@ -212,22 +159,22 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
           const double kv = element * static_cast<double>(s.sequences * s.key_length) *
                             static_cast<double>(s.kv_heads) *
                             static_cast<double>(s.qk_dim + s.v_dim) * share_beside(view, before, a);
-          out.forward += collective(view, axis, Collective::all_gather, kv);
-          out.backward += collective(view, axis, Collective::all_gather, kv) +
-                          collective(view, axis, Collective::reduce_scatter, kv);
+          out.forward += mesh_->collective(view, axis, Collective::all_gather, kv);
+          out.backward += mesh_->collective(view, axis, Collective::all_gather, kv) +
+                          mesh_->collective(view, axis, Collective::reduce_scatter, kv);
         }
         break;
       case Split::feature:
         if (op.kind == OpKind::cross_entropy) {
           // Largest logit, sum and target of each token, in fp32 as the loss itself.
-          out.forward += 3 * collective(view, axis, Collective::all_reduce, y);
+          out.forward += 3 * mesh_->collective(view, axis, Collective::all_reduce, y);
         }
         break;
       case Split::dispatch_batch:
       case Split::dispatch_sequence: {
         const double mine = y / view.ranks[a];
-        out.forward += collective(view, axis, Collective::all_to_all, mine);
-        out.backward += collective(view, axis, Collective::all_to_all, mine);
+        out.forward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        out.backward += mesh_->collective(view, axis, Collective::all_to_all, mine);
         break;
       }
       case Split::combine_batch:
@@ -235,8 +182,8 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
         // Copies of tokens come back, before they are summed.
         const double copies = job_.model.moe ? job_.model.moe->topk : 1;
         const double mine = copies * result * share_beside(view, before, a) / view.ranks[a];
-        out.forward += collective(view, axis, Collective::all_to_all, mine);
-        out.backward += collective(view, axis, Collective::all_to_all, mine);
+        out.forward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        out.backward += mesh_->collective(view, axis, Collective::all_to_all, mine);
         break;
       }
       case Split::replicate:
@@ -329,50 +276,6 @@ PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& v
   return out;
 }
 
-double OperatorCost::reshard(const View& view, const Cuts& have, const Cuts& want, double bytes) {
-  std::vector<double>& table = reshards_[{view, bytes}];
-  if (table.empty()) {
-    table.assign(kCuts * kCuts * kCuts * kCuts, -1.0);
-  }
-  std::size_t at = 0;
-  for (const Cut c : {have[0], have[1], want[0], want[1]}) {
-    at = at * kCuts + static_cast<std::size_t>(c);
-  }
-  if (table[at] < 0) {
-    table[at] = reshard_anew(view, have, want, bytes);
-  }
-  return table[at];
-}
-
-double OperatorCost::reshard_anew(const View& view, const Cuts& have, const Cuts& want,
-                                  double bytes) {
-  double out = 0;
-  Cuts now = have;
-  // What makes a tensor smaller first.
-  std::array<std::size_t, 2> order = {0, 1};
-  if (want[1] != Cut::whole && want[0] == Cut::whole) {
-    order = {1, 0};
-  }
-  for (const std::size_t a : order) {
-    if (now[a] == want[a] || view.ranks[a] == 1) {
-      continue;
-    }
-    if (now[a] == Cut::expert || want[a] == Cut::expert) {
-      return kNever;  // by dispatch and combine alone
-    }
-    const int axis = 1 << a;
-    const double whole = bytes * share_beside(view, now, a);
-    if (now[a] == Cut::whole || want[a] == Cut::whole) {
-      // One way a slice of what is there, the other way a gather.
-      out += collective(view, axis, Collective::all_gather, whole);
-    } else {
-      out += 2 * collective(view, axis, Collective::all_to_all, whole / view.ranks[a]);
-    }
-    now[a] = want[a];
-  }
-  return out;
-}
-
 double OperatorCost::gradient_sum(const View& view, const PricedOption& option,
                                   job::Sharding sharding, int micro_batches) {
   const double gradients = option.parameters * job::bytes_per_element(job_.memory.dtypes.reduce);
@@ -381,15 +284,15 @@ double OperatorCost::gradient_sum(const View& view, const PricedOption& option,
   const int axes = option.sync_axes;
   switch (sharding) {
     case job::Sharding::none:
-      return collective(view, axes, Collective::all_reduce, gradients) / micro_batches;
+      return mesh_->collective(view, axes, Collective::all_reduce, gradients) / micro_batches;
     case job::Sharding::zero1:
     case job::Sharding::zero2:
-      return (collective(view, axes, Collective::reduce_scatter, gradients) +
-              collective(view, axes, Collective::all_gather, parameters)) /
+      return (mesh_->collective(view, axes, Collective::reduce_scatter, gradients) +
+              mesh_->collective(view, axes, Collective::all_gather, parameters)) /
              micro_batches;
     case job::Sharding::zero3:
-      return collective(view, axes, Collective::reduce_scatter, gradients) +
-             2 * collective(view, axes, Collective::all_gather, parameters);
+      return mesh_->collective(view, axes, Collective::reduce_scatter, gradients) +
+             2 * mesh_->collective(view, axes, Collective::all_gather, parameters);
   }
   return 0;
 }

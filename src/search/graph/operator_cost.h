@@ -1,16 +1,13 @@
-// Prices of operators cut over a mesh, and of what travels between differently cut ones.
+// Prices of operators cut over a mesh: kernels, and what travels within each.
 #pragma once
 
 #include <array>
 #include <filesystem>
-#include <map>
 #include <memory>
-#include <tuple>
 #include <vector>
 
 #include "graph_model.h"
-#include "stepcast/cluster/topology.h"
-#include "stepcast/cost/collectives.h"
+#include "mesh_cost.h"
 #include "stepcast/cost/kernels.h"
 
 namespace stepcast::search {
@@ -64,8 +61,7 @@ class OperatorCost {
 
   PricedGraph price(const model::OperatorGraph& graph, const View& view, std::int64_t samples,
                     const Allowed& allowed);
-  // Seconds to bring an activation of so many bytes from one cut to another, and its gradient back.
-  double reshard(const View& view, const Cuts& have, const Cuts& want, double bytes);
+  MeshCost& mesh() { return *mesh_; }
   // Seconds a micro-batch of summing an operator's gradients, and of gathering what is sharded.
   double gradient_sum(const View& view, const PricedOption& option, job::Sharding sharding,
                       int micro_batches);
@@ -75,22 +71,14 @@ class OperatorCost {
   struct Timed {
     double forward = 0, backward = 0;
   };
-  // axes: bits of those that the group spans.
-  double reshard_anew(const View& view, const Cuts& have, const Cuts& want, double bytes);
-  double collective(const View& view, int axes, cost::Collective op, double bytes);
   Timed kernels(const model::Operator& op, const View& view, const Splits& splits);
   Timed inside(const model::Operator& op, const View& view, const Splits& splits);
 
   job::Job job_;
   model::Style style_;
   cost::CurveTable curves_;
-  std::unique_ptr<cluster::Topology> topology_;
-  std::unique_ptr<cost::Collectives> collectives_;
+  std::unique_ptr<MeshCost> mesh_;
   std::unique_ptr<cost::Kernels> kernels_;
-  std::map<std::pair<View, int>, cluster::GroupShape> shapes_;
-  // Prices asked for again and again; reshards_ by view and bytes, then by both cuts.
-  std::map<std::tuple<View, int, cost::Collective, double>, double> prices_;
-  std::map<std::pair<View, double>, std::vector<double>> reshards_;
 };
 
 }  // namespace stepcast::search

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <memory>
 
 #include "plans.h"
 #include "stage_planner.h"
@@ -69,25 +70,21 @@ std::vector<int> stage_counts(const Frame& frame, const job::Job& job) {
 
 GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& search,
                       const std::vector<Form>* forms) {
-  GraphPlan best;
-  std::int64_t solved = 0;
-  const auto take = [&](const Setting& setting, const Form* form) {
-    if (setting.stages > most_stages(search, setting.micro_batches)) {
-      return;
-    }
-    GraphPlan found = StagePlanner(model, setting).plan(search, best.latency);
-    solved += found.solved;
-    if (found.latency < best.latency) {
-      best = std::move(found);
-      best.setting = setting;
-      if (form != nullptr) {
-        best.form = *form;
-      }
+  struct Try {
+    Setting setting;
+    const Form* form = nullptr;
+    std::unique_ptr<StagePlanner> planner;
+    double least = kNever;
+  };
+  std::vector<Try> tries;
+  const auto add = [&](Setting&& setting, const Form* form) {
+    if (setting.stages <= most_stages(search, setting.micro_batches)) {
+      tries.push_back({std::move(setting), form, nullptr, kNever});
     }
   };
   if (forms != nullptr) {
     for (const Form& form : *forms) {
-      take(setting_of(frame, form), &form);
+      add(setting_of(frame, form), &form);
     }
   } else {
     for (const int micro_batches : counts_of_micro_batches(model.job(), frame)) {
@@ -96,8 +93,31 @@ GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& 
           Setting setting = setting_of(frame, micro_batches, redo);
           setting.stages = stages;
           setting.layers_at = frame.layers_at;
-          take(setting, nullptr);
+          add(std::move(setting), nullptr);
         }
+      }
+    }
+  }
+  // Those first that may be fastest: what cannot be as fast as the best of them is never planned.
+  for (Try& t : tries) {
+    t.planner = std::make_unique<StagePlanner>(model, t.setting, search);
+    t.least = t.planner->least();
+  }
+  std::stable_sort(tries.begin(), tries.end(),
+                   [](const Try& a, const Try& b) { return a.least < b.least; });
+  GraphPlan best;
+  std::int64_t solved = 0;
+  for (Try& t : tries) {
+    if (t.least >= best.latency) {
+      break;
+    }
+    GraphPlan found = t.planner->plan(best.latency);
+    solved += found.solved;
+    if (found.latency < best.latency) {
+      best = std::move(found);
+      best.setting = t.setting;
+      if (t.form != nullptr) {
+        best.form = *t.form;
       }
     }
   }

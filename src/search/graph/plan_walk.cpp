@@ -68,9 +68,8 @@ class Chain {
     double sum = p.nodes[node].cost[static_cast<std::size_t>(choice_[node])];
     for (const std::size_t e : edges_[node]) {
       const ChoiceEdge& edge = p.edges[e];
-      const auto r = static_cast<std::size_t>(choice_[static_cast<std::size_t>(edge.from)]);
-      const auto c = static_cast<std::size_t>(choice_[static_cast<std::size_t>(edge.to)]);
-      sum += edge.cost[r * p.nodes[static_cast<std::size_t>(edge.to)].size() + c];
+      sum += edge_cost(p, edge, choice_[static_cast<std::size_t>(edge.from)],
+                       choice_[static_cast<std::size_t>(edge.to)]);
     }
     return sum;
   }
@@ -192,6 +191,7 @@ class Walker {
     best_ = best.latency;
     keep();
     for (int m = 0; m < walk.moves; ++m) {
+      const double temperature = walk.temperature * (1 - static_cast<double>(m) / walk.moves);
       const std::size_t c = random() % chains_.size();
       Chain& chain = chains_[c];
       const std::size_t node = random() % chain.choice_.size();
@@ -209,7 +209,7 @@ class Walker {
         next = penalised();
       }
       if (std::isinf(next) ||
-          (next > now && dice >= std::exp((now - next) / (walk.temperature * now)))) {
+          (next > now && dice >= std::exp((now - next) / (temperature * now)))) {
         chain.choice_[node] = before;
         times_[c] = time;
         memories_[c] = memory;

@@ -93,11 +93,12 @@ int most_stages(const StageSearch& search, int micro_batches);
 GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& search,
                       const std::vector<Form>* forms = nullptr);
 
-// FlexFlow: random changes of single operators, kept when they help and now and then when not.
+// FlexFlow: random changes of single operators, kept when they help and now and then when not. It
+// walks at one temperature; here that falls to nothing, or small graphs are left beside their best.
 struct Walk {
   std::uint64_t seed = 1;
   int moves = 4000;           // of each combination of stages, mesh, micro-batches, recomputation
-  double temperature = 0.05;  // of the present cost
+  double temperature = 0.05;  // of the present cost, of the first move
 };
 GraphPlan plan_by_walk(GraphModel& model, const Frame& frame, const Walk& walk,
                        const std::vector<Form>* forms = nullptr);

@@ -43,8 +43,8 @@ std::vector<int> block_starts(int layers, const Setting& s) {
 
 }  // namespace
 
-StagePlanner::StagePlanner(GraphModel& model, const Setting& setting)
-    : model_(model), setting_(setting), limit_(kNever) {
+StagePlanner::StagePlanner(GraphModel& model, const Setting& setting, const StageSearch& search)
+    : model_(model), setting_(setting), search_(search), limit_(kNever) {
   const job::Job& job = model.job();
   starts_ = block_starts(model::layer_count(job.model), setting);
   const int ranks = job.cluster.ranks();
@@ -66,8 +66,7 @@ StagePlanner::StagePlanner(GraphModel& model, const Setting& setting)
   std::erase_if(shapes_, [&](int n) { return kImbalance * n * blocks < ranks; });
 }
 
-GraphPlan StagePlanner::plan(const StageSearch& search, double limit) {
-  limit_ = limit;
+StageProblem StagePlanner::problem() {
   StageProblem p;
   p.blocks = static_cast<int>(starts_.size()) - 1;
   p.devices = model_.job().cluster.ranks();
@@ -75,23 +74,38 @@ GraphPlan StagePlanner::plan(const StageSearch& search, double limit) {
   p.stages = setting_.stages;
   p.virtual_stages = setting_.virtual_stages;
   p.micro_batches = setting_.micro_batches;
-  p.latency = search.latency;
-  p.most_stages = most_stages(search, setting_.micro_batches);
-  p.time = [&](int first, int last, int shape, int later) {
-    const Solved* s = best_view(first, last, shape, later);
-    return s == nullptr ? kNever : s->time;
+  p.latency = search_.latency;
+  p.most_stages = most_stages(search_, setting_.micro_batches);
+  p.limit = limit_;
+  p.alike = [&](int first, int last, int shape, int later) {
+    return kind_of(first, last, shape, later);
   };
-  const StagePlan found = plan_stages(p);
+  p.least = [&](int first, int last, int shape, int later) {
+    const int kind = kind_of(first, last, shape, later);
+    return kind < 0 ? kNever : kinds_[static_cast<std::size_t>(kind)].least;
+  };
+  p.time = [&](int first, int last, int shape, int later) {
+    return best(kinds_[static_cast<std::size_t>(kind_of(first, last, shape, later))]).time;
+  };
+  return p;
+}
+
+double StagePlanner::least() { return shapes_.empty() ? kNever : least_latency(problem()); }
+
+GraphPlan StagePlanner::plan(double limit) {
   GraphPlan out;
-  out.latency = found.latency;
   out.micro_batches = setting_.micro_batches;
   out.redo = setting_.redo;
+  limit_ = limit;
+  const StagePlan found = plan_stages(problem());
+  out.latency = found.latency;
   for (std::size_t i = 0; i < found.stages.size(); ++i) {
     const PlannedStage& s = found.stages[i];
     const int later = static_cast<int>(found.stages.size() - 1 - i);
-    const Solved* solved = best_view(s.first, s.last, s.shape, later);
-    const StageAsk ask = ask_of(s.first, s.last, solved->view, later);
-    out.stages.push_back(stage_of(model_, ask, solved->choice));
+    const int kind = kind_of(s.first, s.last, s.shape, later);
+    const Solved& solved = best(kinds_[static_cast<std::size_t>(kind)]);
+    const StageAsk ask = ask_of(s.first, s.last, solved.view, later);
+    out.stages.push_back(stage_of(model_, ask, solved.choice));
   }
   out.solved = solved_;
   return out;
@@ -103,7 +117,8 @@ StageAsk StagePlanner::ask_of(int first, int last, const View& view, int later) 
   return stage_ask(setting_, begin, end - begin, starts_.back(), view, later);
 }
 
-StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
+// `limited`: in memory. `limit`: no time as long is of use.
+StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited, double limit) {
   Solved out{ask.view, kNever, 0, 0, 0, {}};
   StageGraph g = model_.stage(ask);
   out.memory_limit = g.problem.memory_limit;
@@ -115,7 +130,7 @@ StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
     least_memory += *std::min_element(n.memory.begin(), n.memory.end());
     least_time += *std::min_element(n.cost.begin(), n.cost.end());
   }
-  if (least_memory > out.memory_limit || least_time * setting_.micro_batches >= limit_) {
+  if (least_memory > out.memory_limit || least_time >= limit) {
     return out;
   }
   Chosen c;
@@ -126,7 +141,7 @@ StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
     } else {
       c = choose_by_ilp(g.problem);
     }
-  } else if (auto relaxed = choose_by_relaxation(g.problem)) {
+  } else if (auto relaxed = choose_by_relaxation(g.problem, limit)) {
     c = std::move(relaxed->chosen);
   } else {
     c = choose_by_ilp(g.problem);
@@ -143,13 +158,14 @@ StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited) {
 
 // The fastest choice whatever its memory; that it needs with more in flight grows by as much for
 // each.
-const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask, const std::string& key) {
+const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask,
+                                                    const std::string& content) {
   const auto [at, fresh] =
-      free_.try_emplace({key, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
+      free_.try_emplace({content, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
   if (fresh) {
     StageAsk one = ask;
     one.in_flight = 1;
-    at->second = solve(one, false);
+    at->second = solve(one, false, kNever);
     if (!at->second.choice.empty()) {
       one.in_flight = 2;
       at->second.memory_of_each =
@@ -159,41 +175,69 @@ const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask, const s
   return at->second;
 }
 
-const StagePlanner::Solved* StagePlanner::best_view(int first, int last, int shape, int later) {
+std::vector<View> StagePlanner::views(int devices) const {
+  return setting_.form ? std::vector<View>{setting_.view} : views_of(model_.job(), devices);
+}
+
+int StagePlanner::kind_of(int first, int last, int shape, int later) {
   const int devices = shapes_[static_cast<std::size_t>(shape)];
   const job::Job& job = model_.job();
   const StageAsk any = ask_of(first, last, setting_.view, later);
   if (!holds(setting_, any, later)) {
-    return nullptr;
+    return -1;
   }
   const double share =
       static_cast<double>(any.layers) / starts_.back() * job.cluster.ranks() / devices;
   if (setting_.layers_at.empty() && (share > kImbalance || share < 1 / kImbalance)) {
-    return nullptr;
+    return -1;
   }
-  const auto key = std::make_tuple(content_of(job.model, any), devices, any.in_flight);
-  const auto [at, fresh] = best_.try_emplace(key, Solved{any.view, kNever, 0, 0, 0, {}});
+  std::string content = content_of(job.model, any);
+  const auto [at, fresh] = kind_.try_emplace(std::make_tuple(content, devices, any.in_flight),
+                                             static_cast<int>(kinds_.size()));
   if (fresh) {
-    const auto views = setting_.form ? std::vector<View>{setting_.view} : views_of(job, devices);
-    for (const View& view : views) {
-      const StageAsk ask = ask_of(first, last, view, later);
-      Solved s = unlimited(ask, std::get<0>(key));
-      if (s.time >= at->second.time) {
-        continue;  // not even without a limit
-      }
-      s.memory += (ask.in_flight - 1) * s.memory_of_each;
-      if (s.memory > s.memory_limit) {
-        if (s.time * setting_.micro_batches >= limit_) {
-          continue;  // too slow even without a limit
-        }
-        s = solve(ask, true);
-      }
-      if (s.time < at->second.time) {
-        at->second = std::move(s);
-      }
+    Kind kind{std::move(content), any, kNever, {}};
+    kind.ask.view = {{devices, 1}};
+    for (const View& view : views(devices)) {
+      StageAsk ask = any;
+      ask.view = view;
+      kind.least = std::min(kind.least, unlimited(ask, kind.content).time);
+    }
+    kinds_.push_back(std::move(kind));
+  }
+  return at->second;
+}
+
+const StagePlanner::Solved& StagePlanner::best(Kind& kind) {
+  if (kind.best) {
+    return *kind.best;
+  }
+  const double useful = limit_ / setting_.micro_batches;
+  Solved best{kind.ask.view, kNever, 0, 0, 0, {}};
+  std::vector<std::pair<double, View>> order;
+  for (const View& view : views(kind.ask.view.devices())) {
+    StageAsk ask = kind.ask;
+    ask.view = view;
+    order.emplace_back(unlimited(ask, kind.content).time, view);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  for (const auto& [least, view] : order) {
+    if (least >= std::min(best.time, useful)) {
+      break;  // not even without a limit on memory
+    }
+    StageAsk ask = kind.ask;
+    ask.view = view;
+    Solved s = unlimited(ask, kind.content);
+    s.memory += (ask.in_flight - 1) * s.memory_of_each;
+    if (s.memory > s.memory_limit) {
+      s = solve(ask, true, std::min(best.time, useful));
+    }
+    if (s.time < best.time) {
+      best = std::move(s);
     }
   }
-  return std::isinf(at->second.time) ? nullptr : &at->second;
+  kind.best = std::move(best);
+  return *kind.best;
 }
 
 }  // namespace stepcast::search

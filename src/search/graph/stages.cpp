@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
 namespace stepcast::search {
@@ -13,7 +14,7 @@ std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
 class Planner {
  public:
-  explicit Planner(const StageProblem& p) : p_(p) {
+  Planner(const StageProblem& p, bool exact) : p_(p) {
     // Devices count in the unit that divides all shapes.
     unit_ = p.devices;
     for (const int n : p.shapes) {
@@ -26,68 +27,118 @@ class Planner {
     if (p.stages > 0) {
       most_ = p.stages <= most_ ? p.stages : 0;
     }
-    fill();
+    fill(exact);
   }
 
+  // The best by the times as far as they are known.
   StagePlan best() {
-    if (most_ == 0) {
-      return {};
-    }
-    std::vector<double> caps = times_;
-    std::erase_if(caps, [](double t) { return std::isinf(t); });
-    std::sort(caps.begin(), caps.end());
-    caps.erase(std::unique(caps.begin(), caps.end()), caps.end());
     StagePlan out;
-    for (const double cap : caps) {
-      if (cap * p_.micro_batches >= out.latency) {
-        break;  // the slowest stage alone takes longer
+    out.latency = p_.limit;
+    if (most_ > 0) {
+      least_slowest(out);
+      if (p_.latency == StageProblem::Latency::sum_and_slowest) {
+        least_sums(out);
       }
-      solve(cap);
-      for (int s = std::max(1, p_.stages); s <= most_; ++s) {
-        const double sum = at(s, 0, units_).sum;
-        if (std::isinf(sum)) {
-          continue;
-        }
-        StagePlan found{0, follow(s)};
-        found.latency = latency_of(p_, found.stages);
-        if (found.latency < out.latency) {
-          out = std::move(found);
-        }
-      }
+    }
+    if (out.stages.empty()) {
+      out.latency = kNever;
     }
     return out;
   }
 
- private:
-  struct Cell {
-    double sum = kNever;
-    int last = 0;
-    int shape = 0;
-  };
-
-  std::size_t time_index(int first, int last, int shape, int later) const {
-    const auto blocks = index(p_.blocks);
-    return ((index(first) * (blocks + 1) + index(last)) * p_.shapes.size() + index(shape)) *
-               index(most_) +
-           index(later);
+  // Asks for the times of a plan's stages; false: all were known.
+  bool ask(const StagePlan& plan) {
+    bool any = false;
+    for (std::size_t i = 0; i < plan.stages.size(); ++i) {
+      const PlannedStage& s = plan.stages[i];
+      const auto later = static_cast<int>(plan.stages.size() - 1 - i);
+      for (const Way& w : ways(later + 1, s.first)) {
+        if (w.last == s.last && w.shape == s.shape && !known_[index(w.time)]) {
+          times_[index(w.time)] = p_.time(s.first, s.last, s.shape, later);
+          known_[index(w.time)] = true;
+          any = true;
+        }
+      }
+    }
+    return any;
   }
 
-  void fill() {
-    times_.assign(index(p_.blocks) * (index(p_.blocks) + 1) * p_.shapes.size() * index(most_),
-                  kNever);
+ private:
+  // A stage that starts at some block.
+  struct Way {
+    int last = 0;
+    int shape = 0;
+    int units = 0;
+    int time = 0;  // its place among times
+  };
+  struct Cell {
+    double value = kNever;
+    int way = 0;
+  };
+
+  std::vector<Way>& ways(int stages, int first) {
+    return ways_[index(stages - 1) * index(p_.blocks) + index(first)];
+  }
+
+  void fill(bool exact) {
+    ways_.resize(index(most_) * index(p_.blocks));
+    std::map<int, int> place;
     for (int first = 0; first < p_.blocks; ++first) {
       for (int last = first + 1; last <= p_.blocks; ++last) {
-        for (std::size_t n = 0; n < p_.shapes.size(); ++n) {
+        for (int n = 0; n < static_cast<int>(p_.shapes.size()); ++n) {
           // Every stage in front holds a block and a device more, and so does every one behind.
           const int front = first > 0 ? 1 : 0;
           const int behind = last < p_.blocks ? 1 : 0;
           // The first of so many has all the others behind it.
           const int least = p_.stages > 0 && first == 0 ? p_.stages - 1 : behind;
           for (int later = least; later <= std::min(p_.blocks - last, most_ - 1 - front); ++later) {
-            times_[time_index(first, last, static_cast<int>(n), later)] =
-                p_.time(first, last, static_cast<int>(n), later);
+            add(first, last, n, later, exact, place);
             if (last == p_.blocks) {
               break;
+            }
+          }
+        }
+      }
+    }
+  }
+
+  void add(int first, int last, int shape, int later, bool exact, std::map<int, int>& place) {
+    auto at = static_cast<int>(times_.size());
+    bool fresh = true;
+    if (p_.alike && (exact || p_.least)) {
+      const auto [found, is_new] = place.try_emplace(p_.alike(first, last, shape, later), at);
+      at = found->second;
+      fresh = is_new;
+    }
+    if (fresh) {
+      times_.push_back(exact ? p_.time(first, last, shape, later)
+                             : p_.least(first, last, shape, later));
+      known_.push_back(exact);
+    }
+    if (!std::isinf(times_[index(at)])) {
+      ways(later + 1, first).push_back({last, shape, p_.shapes[index(shape)] / unit_, at});
+    }
+  }
+
+  // f[s, first, units] with `join` of a stage's time and of what follows.
+  template <class Join>
+  void solve(double cap, Join&& join) {
+    cells_.assign(index(most_ + 1) * index(p_.blocks + 1) * index(units_ + 1), Cell());
+    at(0, p_.blocks, 0).value = 0;
+    for (int s = 1; s <= most_; ++s) {
+      for (int first = p_.blocks - 1; first >= 0; --first) {
+        Cell* here = &at(s, first, 0);
+        const auto& list = ways(s, first);
+        for (std::size_t w = 0; w < list.size(); ++w) {
+          const double t = times_[index(list[w].time)];
+          if (t > cap) {
+            continue;
+          }
+          const Cell* there = &at(s - 1, list[w].last, 0);
+          for (int units = list[w].units; units <= units_; ++units) {
+            const double value = join(t, there[units - list[w].units].value);
+            if (value < here[units].value) {
+              here[units] = {value, static_cast<int>(w)};
             }
           }
         }
@@ -100,42 +151,52 @@ class Planner {
                   index(units)];
   }
 
-  void solve(double cap) {
-    cells_.assign(index(most_ + 1) * index(p_.blocks + 1) * index(units_ + 1), Cell());
-    at(0, p_.blocks, 0).sum = 0;
-    for (int s = 1; s <= most_; ++s) {
-      for (int first = p_.blocks - 1; first >= 0; --first) {
-        for (int last = first + 1; last <= p_.blocks; ++last) {
-          for (std::size_t n = 0; n < p_.shapes.size(); ++n) {
-            const double t = times_[time_index(first, last, static_cast<int>(n), s - 1)];
-            if (t > cap) {
-              continue;
-            }
-            const int used = p_.shapes[n] / unit_;
-            for (int units = used; units <= units_; ++units) {
-              const double sum = t + at(s - 1, last, units - used).sum;
-              Cell& cell = at(s, first, units);
-              if (sum < cell.sum) {
-                cell = {sum, last, static_cast<int>(n)};
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-
   std::vector<PlannedStage> follow(int stages) {
     std::vector<PlannedStage> out;
     int first = 0;
     int units = units_;
     for (int s = stages; s > 0; --s) {
-      const Cell& c = at(s, first, units);
-      out.push_back({first, c.last, c.shape, times_[time_index(first, c.last, c.shape, s - 1)]});
-      units -= p_.shapes[index(c.shape)] / unit_;
-      first = c.last;
+      const Way& w = ways(s, first)[index(at(s, first, units).way)];
+      out.push_back({first, w.last, w.shape, times_[index(w.time)]});
+      units -= w.units;
+      first = w.last;
     }
     return out;
+  }
+
+  // Takes the plans in the table, one of each number of stages, that are better; the slowest stage
+  // of any.
+  double take(StagePlan& out) {
+    double slowest = -kNever;
+    for (int s = std::max(1, p_.stages); s <= most_; ++s) {
+      if (std::isinf(at(s, 0, units_).value)) {
+        continue;
+      }
+      StagePlan found{0, follow(s)};
+      found.latency = latency_of(p_, found.stages);
+      for (const PlannedStage& stage : found.stages) {
+        slowest = std::max(slowest, stage.time);
+      }
+      if (found.latency < out.latency) {
+        out = std::move(found);
+      }
+    }
+    return slowest;
+  }
+
+  // Of each number of stages the plan with the least slowest stage: nnScaler's answer.
+  void least_slowest(StagePlan& out) {
+    solve(out.latency / p_.micro_batches, [](double t, double rest) { return std::max(t, rest); });
+    take(out);
+  }
+
+  void least_sums(StagePlan& out) {
+    double cap = out.latency / p_.micro_batches;
+    while (cap > 0) {
+      solve(cap, [](double t, double rest) { return t + rest; });
+      const double slowest = take(out);
+      cap = std::min(std::nextafter(slowest, -kNever), out.latency / p_.micro_batches);
+    }
   }
 
   const StageProblem& p_;
@@ -143,6 +204,8 @@ class Planner {
   int units_ = 1;
   int most_ = 1;
   std::vector<double> times_;
+  std::vector<char> known_;             // false: a bound
+  std::vector<std::vector<Way>> ways_;  // [stages from here on - 1][first block]
   std::vector<Cell> cells_;
 };
 
@@ -161,6 +224,15 @@ double latency_of(const StageProblem& problem, const std::vector<PlannedStage>& 
   return problem.micro_batches * slowest + waited / problem.virtual_stages;
 }
 
-StagePlan plan_stages(const StageProblem& problem) { return Planner(problem).best(); }
+StagePlan plan_stages(const StageProblem& problem) {
+  Planner planner(problem, !problem.least);
+  StagePlan out = planner.best();
+  while (planner.ask(out)) {
+    out = planner.best();
+  }
+  return out;
+}
+
+double least_latency(const StageProblem& problem) { return Planner(problem, false).best().latency; }
 
 }  // namespace stepcast::search

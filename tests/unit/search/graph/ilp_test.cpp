@@ -50,10 +50,26 @@ ChoiceProblem random_problem(std::mt19937_64& random, double forbidden) {
       if (from + 1 != to && unit(random) > 0.4) {
         continue;
       }
-      ChoiceEdge e{from, to, {}};
-      const std::size_t cells = p.nodes[static_cast<std::size_t>(from)].size() *
-                                p.nodes[static_cast<std::size_t>(to)].size();
-      for (std::size_t k = 0; k < cells; ++k) {
+      ChoiceEdge e;
+      e.from = from;
+      e.to = to;
+      std::size_t rows = p.nodes[static_cast<std::size_t>(from)].size();
+      std::size_t columns = p.nodes[static_cast<std::size_t>(to)].size();
+      if (random() % 2 == 0) {  // choices that the edge does not tell apart, said to be so
+        rows = 1 + random() % rows;
+        columns = 1 + random() % columns;
+        const auto kinds = [&](std::size_t node, std::size_t n) {
+          std::vector<int> kind;
+          for (std::size_t c = 0; c < p.nodes[node].size(); ++c) {
+            kind.push_back(static_cast<int>(c < n ? c : random() % n));
+          }
+          return kind;
+        };
+        e.from_kind = kinds(static_cast<std::size_t>(from), rows);
+        e.to_kind = kinds(static_cast<std::size_t>(to), columns);
+        e.columns = static_cast<int>(columns);
+      }
+      for (std::size_t k = 0; k < rows * columns; ++k) {
         // Few distinct prices: choices that an edge does not tell apart are common in practice.
         e.cost.push_back(unit(random) < forbidden ? kNever
                                                   : 1e-4 * static_cast<double>(random() % 4));
@@ -151,7 +167,8 @@ TEST_CASE("an edge from an operator to itself is a loop of alike layers") {
   }
   ChoiceProblem p;
   p.nodes = {{{1, 2}, {0, 0}}};
-  p.edges = {{0, 0, {5, 0, 0, 3}}};
+  p.edges.emplace_back();
+  p.edges.back().cost = {5, 0, 0, 3};
   const Chosen found = choose_by_ilp(p);
   CHECK(found.choice == std::vector<int>{1});
   CHECK(found.cost == 5);

@@ -91,6 +91,65 @@ TEST_CASE("stages of small chains are the best of all cuts") {
   CHECK(several > 50);
 }
 
+TEST_CASE("with bounds of times, stages are the same, and few times are asked for") {
+  std::mt19937_64 random(4);
+  std::uniform_real_distribution<double> unit(0, 1);
+  std::size_t asked = 0, all = 0;
+  for (int round = 0; round < 100; ++round) {
+    StageProblem p;
+    p.blocks = 6;
+    p.devices = 8;
+    p.shapes = {1, 2, 4, 8};
+    p.micro_batches = 1 + static_cast<int>(random() % 16);
+    p.latency =
+        round % 2 == 0 ? StageProblem::Latency::sum_and_slowest : StageProblem::Latency::slowest;
+    // By length, shape, and stages behind; now and then one does not fit.
+    std::map<std::tuple<int, int, int>, double> times;
+    std::map<std::tuple<int, int, int>, double> below;
+    for (int length = 1; length <= p.blocks; ++length) {
+      for (int n = 0; n < 4; ++n) {
+        const double least = length * (0.5 + unit(random)) / p.shapes[static_cast<std::size_t>(n)];
+        for (int later = 0; later < p.blocks; ++later) {
+          below[{length, n, later}] = least;
+          times[{length, n, later}] = unit(random) < 0.1 ? std::numeric_limits<double>::infinity()
+                                                         : least * (1 + 0.2 * later * unit(random));
+        }
+      }
+    }
+    p.time = [&](int first, int last, int shape, int later) {
+      return times.at({last - first, shape, later});
+    };
+    const StagePlan expected = plan_stages(p);
+    p.alike = [](int first, int last, int shape, int later) {
+      return ((last - first) * 4 + shape) * 8 + later;
+    };
+    p.least = [&](int first, int last, int shape, int later) {
+      return below.at({last - first, shape, later});
+    };
+    std::map<int, int> calls;
+    p.time = [&](int first, int last, int shape, int later) {
+      ++calls[p.alike(first, last, shape, later)];
+      return times.at({last - first, shape, later});
+    };
+    INFO("round " << round);
+    CHECK(least_latency(p) <= expected.latency);
+    const StagePlan found = plan_stages(p);
+    CHECK(found.latency == Approx(expected.latency).epsilon(1e-12));
+    for (const auto& [kind, times_called] : calls) {
+      CHECK(times_called == 1);
+    }
+    asked += calls.size();
+    all += times.size();
+    if (!expected.stages.empty()) {
+      p.limit = expected.latency;  // nothing is faster
+      CHECK(plan_stages(p).stages.empty());
+      p.limit = expected.latency * (1 + 1e-9);
+      CHECK(plan_stages(p).latency == Approx(expected.latency).epsilon(1e-12));
+    }
+  }
+  CHECK(3 * asked < all);
+}
+
 TEST_CASE("virtual stages shorten what stages wait for each other") {
   // Three stages of 2, 3, 1 s and 4 micro-batches: 4 x 3 + (6 - 3) / v; by the slowest alone
   // 4 x 3 + 2 x 3 / v.
