@@ -70,10 +70,11 @@ std::vector<Export> prepare_exports(const Options& given) {
   return out;
 }
 
-void write_exports(const Options& given, const result::Search& answer,
+// `found`: what the search sets beside what the user did.
+void write_exports(const Options& given, const std::vector<std::string>& found,
                    const std::vector<Export>& exports) {
   std::vector<std::string> overrides = given.overrides;
-  overrides.insert(overrides.end(), answer.best.overrides.begin(), answer.best.overrides.end());
+  overrides.insert(overrides.end(), found.begin(), found.end());
   std::string notes;
   for (const Export& one : exports) {
     const Exported exported = export_job(config::load(given.config, overrides), one.format);
@@ -145,15 +146,19 @@ int search_and_print(const Options& given, search::World& world, int threads,
   const std::string title = fmt::format("{} on {} x {}", base.job.model.name,
                                         base.job.cluster.nodes, base.job.cluster.name);
   if (!given.algorithms.names.empty()) {
-    if (!given.exports.empty()) {
-      throw option_fault("--export", "is of one strategy; leave out --algorithm");
-    }
     if (given.bound_only) {
       throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
     }
     AlgorithmOptions options = given.algorithms;
     options.fixed = given.overrides;
-    return compare_algorithms(options, request, base.job, loader, title, outputs);
+    const auto best = compare_algorithms(options, request, base.job, loader, title, outputs);
+    if (!best) {
+      return cannot_run;
+    }
+    if (!exports.empty()) {
+      write_exports(given, *best, exports);
+    }
+    return done;
   }
   result::Search answer = given.bound_only
                               ? by_bounds(request, loader, given.exhaustive)
@@ -167,7 +172,7 @@ int search_and_print(const Options& given, search::World& world, int threads,
     return report::terminal(answer, !piped && terminal_colour(), piped ? kWidth : terminal_width());
   });
   if (answer.found && !exports.empty()) {
-    write_exports(given, answer, exports);
+    write_exports(given, answer.best.overrides, exports);
   }
   return answer.found ? done : cannot_run;
 }
@@ -214,7 +219,8 @@ Run add_search(CLI::App& app) {
                  "keep what is evaluated in this file; the same search goes on from it")
       ->type_name("FILE");
   app.add_option("--export", given->exports,
-                 fmt::format("write the strategy found as {}", fmt::join(export_formats(), " | ")))
+                 fmt::format("write the strategy found, of several algorithms the best, as {}",
+                             fmt::join(export_formats(), " | ")))
       ->type_name("FORMAT=FILE")
       ->allow_extra_args(false);
   app.add_flag("--bound-only", given->bound_only,

@@ -33,9 +33,9 @@ search::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
 
 }  // namespace
 
-int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
-                       const job::Job& base, const search::JobLoader& loader,
-                       const std::string& title, Outputs& outputs) {
+std::optional<std::vector<std::string>> compare_algorithms(
+    const AlgorithmOptions& given, const search::Request& request, const job::Job& base,
+    const search::JobLoader& loader, const std::string& title, Outputs& outputs) {
   search::AlgorithmRequest asked;
   const bool all = std::find(given.names.begin(), given.names.end(), "all") != given.names.end();
   asked.names = all ? search::algorithm_names() : given.names;
@@ -79,10 +79,16 @@ int compare_algorithms(const AlgorithmOptions& given, const search::Request& req
     order->write(made->schedule);
     order->commit();
   }
-  return std::any_of(answers.answers.begin(), answers.answers.end(),
-                     [](const auto& a) { return a.found && a.strategy.fits; })
-             ? done
-             : cannot_run;
+  const result::Strategy* best = nullptr;
+  for (const auto& a : answers.answers) {
+    if (a.found && a.strategy.fits && (best == nullptr || a.strategy.objective < best->objective)) {
+      best = &a.strategy;
+    }
+  }
+  if (best == nullptr) {
+    return std::nullopt;
+  }
+  return best->overrides;
 }
 
 }  // namespace stepcast::cli

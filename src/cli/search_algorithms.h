@@ -1,6 +1,7 @@
 // simulate search --algorithm: several searches side by side.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,10 @@ struct AlgorithmOptions {
   std::string constraints;
 };
 
-// The exit status; what --json and --html name in `outputs` is filled and finished.
-int compare_algorithms(const AlgorithmOptions& given, const search::Request& request,
-                       const job::Job& base, const search::JobLoader& loader,
-                       const std::string& title, Outputs& outputs);
+// What --json and --html name in `outputs` is filled and finished. Returns what the best answer
+// that fits sets, the first of equals; nullopt: no algorithm found one.
+std::optional<std::vector<std::string>> compare_algorithms(
+    const AlgorithmOptions& given, const search::Request& request, const job::Job& base,
+    const search::JobLoader& loader, const std::string& title, Outputs& outputs);
 
 }  // namespace stepcast::cli

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
 
 #include "stepcast/strategy/plan.h"
 
@@ -63,7 +65,7 @@ Role::Use context_use(const job::Parallelism& p) {
 
 // One combination of what decides a mesh.
 struct Degrees {
-  Choice<int> tensor, context, pipeline, expert;
+  Choice<int> tensor, context, pipeline, expert, chunks;
   Choice<bool> scattered;
   Choice<job::Sharding> sharding;
 };
@@ -137,6 +139,15 @@ class FormLister {
     pipelines_ = sizes(space, "parallelism.pipeline", own.pipeline);
     experts_ = sizes(space, "parallelism.expert", own.expert);
     micro_ = sizes(space, "workload.micro_batch", static_cast<int>(base.workload.micro_batch));
+    chunks_ = sizes(space, "parallelism.virtual_pipeline", own.virtual_pipeline);
+    const std::string key = "parallelism.virtual_pipeline=";
+    for (const std::string& text : fixed) {
+      if (text.starts_with(key)) {
+        chunks_ = {{"", std::stoi(text.substr(key.size()))}};
+      }
+    }
+    std::sort(chunks_.begin(), chunks_.end(),
+              [](const auto& a, const auto& b) { return a.value < b.value; });
     scattered_ = choices<bool>(space, "parallelism.sequence_parallel", base, loader,
                                [](const job::Job& j) { return j.parallelism.sequence_parallel; });
     shardings_ = choices<job::Sharding>(space, "parallelism.sharding", base, loader,
@@ -157,7 +168,7 @@ class FormLister {
               (t.value > 1 && c.value > 1 && data > 1)) {
             continue;
           }
-          each_of({t, c, p, {}, {}, {}}, data);
+          each_of({t, c, p, {}, {}, {}, {}}, data);
         }
       }
     }
@@ -187,11 +198,7 @@ class FormLister {
     };
     set("parallelism.tensor", d.tensor.text);
     set("parallelism.pipeline", d.pipeline.text);
-    const bool chosen = std::any_of(fixed_.begin(), fixed_.end(), [](const std::string& text) {
-      return text.starts_with("parallelism.virtual_pipeline=");
-    });
-    set("parallelism.virtual_pipeline",
-        !chosen && space_.find("parallelism.virtual_pipeline") != nullptr ? "1" : "");
+    set("parallelism.virtual_pipeline", d.chunks.text);
     set("parallelism.context", d.context.text);
     set("parallelism.expert", d.expert.text);
     set("parallelism.sequence_parallel", d.scattered.text);
@@ -199,43 +206,78 @@ class FormLister {
     return out;
   }
 
-  void add(const Degrees& d, int data) {
+  std::vector<std::string> overrides_of(const Degrees& d, const Choice<int>& micro) const {
+    std::vector<std::string> out = overrides_of(d);
+    if (!micro.text.empty()) {
+      out.push_back(fmt::format("workload.micro_batch={}", micro.text));
+    }
+    return out;
+  }
+
+  // The mesh of the job, where it can run.
+  std::optional<Form> checked(const std::vector<std::string>& overrides, int data) const {
+    const auto loaded = loader_(overrides);
+    const auto* job = std::get_if<job::Job>(&loaded);
+    if (job == nullptr || std::holds_alternative<Infeasible>(strategy::resolve(*job))) {
+      return std::nullopt;
+    }
+    return mesh_of(*job, data);
+  }
+
+  // Whether so many virtual stages can be beside so many stages and micro-batches: that hangs on
+  // nothing else that is listed.
+  bool interleaves(const Degrees& d, const Choice<int>& micro, int micro_batches, int data) {
+    const auto [at, fresh] =
+        interleaves_.try_emplace({d.pipeline.value, d.chunks.value, micro_batches}, false);
+    if (fresh) {
+      at->second = checked(overrides_of(d, micro), data).has_value();
+    }
+    return at->second;
+  }
+
+  void add(Degrees d, int data) {
     const std::int64_t batch = base_.workload.global_batch;
-    const std::vector<std::string> common = overrides_of(d);
     std::optional<Form> mesh;  // the job is checked with the first micro-batch that divides
-    for (const auto& m : micro_) {
-      if (batch % (static_cast<std::int64_t>(m.value) * data) != 0) {
-        continue;
+    for (const auto& chunks : chunks_) {
+      if (d.pipeline.value == 1 && &chunks != &chunks_.front()) {
+        continue;  // one stage has no others to wait for
       }
-      std::vector<std::string> overrides = common;
-      if (!m.text.empty()) {
-        overrides.push_back(fmt::format("workload.micro_batch={}", m.text));
-      }
-      if (!mesh) {
-        const auto loaded = loader_(overrides);
-        const auto* job = std::get_if<job::Job>(&loaded);
-        if (job == nullptr || std::holds_alternative<Infeasible>(strategy::resolve(*job))) {
-          return;
+      d.chunks = chunks;
+      for (const auto& m : micro_) {
+        if (batch % (static_cast<std::int64_t>(m.value) * data) != 0) {
+          continue;
         }
-        mesh = mesh_of(*job, data);
+        const auto micro_batches = static_cast<int>(batch / (m.value * data));
         if (!mesh) {
-          return;
+          mesh = checked(overrides_of(d, m), data);
+          if (!mesh && chunks.value == 1) {
+            return;
+          }
         }
-      }
-      for (const auto& r : redos_) {
-        if (!r.value) {
+        if (!mesh ||
+            (chunks.value > 1 && d.pipeline.value > 1 && !interleaves(d, m, micro_batches, data))) {
           continue;
         }
         Form form = *mesh;
         form.micro_batch = m.value;
-        form.micro_batches = static_cast<int>(batch / (m.value * data));
-        form.redo = *r.value;
-        form.overrides = overrides;
-        if (!r.text.empty()) {
-          form.overrides.push_back(fmt::format("memory.recompute={}", r.text));
-        }
-        out_.push_back(std::move(form));
+        form.micro_batches = micro_batches;
+        form.virtual_stages = d.pipeline.value > 1 ? chunks.value : 1;
+        add_redos(std::move(form), overrides_of(d, m));
       }
+    }
+  }
+
+  void add_redos(Form form, const std::vector<std::string>& overrides) {
+    for (const auto& r : redos_) {
+      if (!r.value) {
+        continue;
+      }
+      form.redo = *r.value;
+      form.overrides = overrides;
+      if (!r.text.empty()) {
+        form.overrides.push_back(fmt::format("memory.recompute={}", r.text));
+      }
+      out_.push_back(form);
     }
   }
 
@@ -243,10 +285,11 @@ class FormLister {
   const job::Job& base_;
   const JobLoader& loader_;
   const std::vector<std::string>& fixed_;
-  std::vector<Choice<int>> tensors_, contexts_, pipelines_, experts_, micro_;
+  std::vector<Choice<int>> tensors_, contexts_, pipelines_, experts_, micro_, chunks_;
   std::vector<Choice<bool>> scattered_;
   std::vector<Choice<job::Sharding>> shardings_;
   std::vector<Choice<std::optional<Redo>>> redos_;
+  std::map<std::tuple<int, int, int>, bool> interleaves_;
   std::vector<Form> out_;
 };
 

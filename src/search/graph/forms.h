@@ -25,10 +25,9 @@ struct Form {
 // Recomputation as the graph knows it; nullopt: it has no word for that.
 std::optional<Redo> redo_of(const job::Recompute& recompute);
 
-// Every combination of the space's degrees, micro-batches, sharding and recomputation that a mesh
-// of two axes can have, and the job's system runs. A dimension that the space lacks stays as the
-// job has it; virtual stages are left out where the space has them. `fixed`: overrides that all
-// share.
+// Every combination of the space's degrees, virtual stages, micro-batches, sharding and
+// recomputation that a mesh of two axes can have, and the job's system runs. A dimension that the
+// space lacks stays as the job has it. `fixed`: overrides that all share.
 std::vector<Form> forms_of(const Space& space, const job::Job& base, const JobLoader& loader,
                            const std::vector<std::string>& fixed = {});
 

@@ -71,6 +71,10 @@ class GraphAnswerer {
       }
       out_.losses.push_back(
           fmt::format("held to what a job says, {:+.1f} % by its own estimate", 100 * loss));
+    } else if (loss < -kSame) {
+      out_.notes.push_back(fmt::format(
+          "virtual stages, which its free plans have none of, bring {:.1f} % by its own estimate",
+          -100 * loss));
     }
   }
 
