@@ -113,32 +113,33 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
                    {"own"},
                    {"fits"},
                    {"proven"},
-                   {"took"},
-                   {"strategy", Align::left}});
+                   {"took"}});
   for (const AlgorithmAnswer& x : a.answers) {
     const double estimate = x.own.step > 0 ? x.own.step : x.predicted;
     const std::string own = estimate > 0 ? duration(estimate) : "";
     const std::string took = fmt::format("{:.0f} s", x.seconds);
     if (!x.found) {
-      table.row({x.name, "none", "", own, "", "", "", "", took, x.why_not});
+      table.row({x.name, "none", "", own, "", "", "", "", took});
       continue;
     }
     const auto& s = x.strategy;
     table.row({x.name, duration(s.step_time.value),
                best > 0 ? fmt::format("{:+.1f} %", 100 * (s.objective / best - 1)) : "", own,
                gibibytes(s.peak.value), x.own.memory > 0 ? gibibytes(x.own.memory) : "",
-               s.fits ? "yes" : "no", proof(x.proof), took, brief(s.overrides)});
+               s.fits ? "yes" : "no", proof(x.proof), took});
   }
   out += table.text(paint, std::max(width, 1));
   out += parts(a, paint, width);
   for (const AlgorithmAnswer& x : a.answers) {
-    std::string text = fmt::format("{}: {} {}", x.name, thousands(x.tried), x.tried_unit);
+    std::string text = paint("1", x.name) + ": ";
+    text += x.found ? brief(x.strategy.overrides) : x.why_not;
+    text += fmt::format("; {} {}", thousands(x.tried), x.tried_unit);
     text += x.plan.empty() ? "" : "; " + x.plan;
     if (x.own.step > 0 && x.predicted > 0 && !x.losses.empty()) {
       text += "; free, by its own estimate, " + duration(x.predicted);
     }
-    for (const std::string& loss : x.losses) {
-      text += "; as a job: " + loss;
+    if (!x.losses.empty()) {
+      text += fmt::format("; as a job: {}", fmt::join(x.losses, ", "));
     }
     for (const std::string& note : x.notes) {
       text += "; " + note;

@@ -6,6 +6,7 @@
 
 #include "../explain.h"
 #include "plans.h"
+#include "stage_planner.h"
 #include "user_rules.h"
 
 namespace stepcast::search {
@@ -71,7 +72,7 @@ class GraphAnswerer {
       }
       out_.losses.push_back(
           fmt::format("held to what a job says, {:+.1f} % by its own estimate", 100 * loss));
-    } else if (loss < -kSame) {
+    } else if (loss < -kSame && chunks_ > 1) {
       out_.notes.push_back(fmt::format(
           "virtual stages, which its free plans have none of, bring {:.1f} % by its own estimate",
           -100 * loss));
@@ -95,7 +96,7 @@ class GraphAnswerer {
         search.latency = StageProblem::Latency::slowest;
         search.most_bubble = kBubble;
       }
-      found = plan_by_ilp(model, frame, search, forms);
+      found = plan_by_ilp(model, frame, search, forms, &model == &model_ ? &memo_ : nullptr);
     }
     out_.tried += found.solved;
     return found;
@@ -158,6 +159,7 @@ class GraphAnswerer {
       out_.why_not.clear();
       out_.strategy = std::move(*strategy);
       out_.own = own_estimate(p);
+      chunks_ = p.form->virtual_stages;
       out_.proof = proof_of(p);
       if (out_.strategy.fits) {
         return true;
@@ -314,7 +316,8 @@ class GraphAnswerer {
     for (const auto& [text, times] : groups) {
       out += fmt::format("{}{} x ({})", out.empty() ? "" : ", ", times, text);
     }
-    return fmt::format("{}; {} micro-batches", out, plan.micro_batches);
+    return fmt::format("{} in {} micro-batch{}", out, plan.micro_batches,
+                       plan.micro_batches == 1 ? "" : "es");
   }
 
   const Request& request_;
@@ -326,7 +329,9 @@ class GraphAnswerer {
   forecast::Forecaster& forecaster_;
   AlgorithmAnswer& out_;
   GraphModel model_;
+  StageMemo memo_;
   Frame frame_;
+  int chunks_ = 1;  // virtual stages of the plan that is forecast
 };
 
 }  // namespace

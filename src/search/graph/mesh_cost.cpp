@@ -80,8 +80,7 @@ double MeshCost::reshard(const View& view, const Cuts& have, const Cuts& want, d
   return table[at];
 }
 
-double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& want,
-                                  double bytes) {
+double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& want, double bytes) {
   double out = 0;
   Cuts now = have;
   // What makes a tensor smaller first.

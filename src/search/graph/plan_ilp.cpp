@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <memory>
 
 #include "plans.h"
 #include "stage_planner.h"
@@ -69,17 +68,18 @@ std::vector<int> stage_counts(const Frame& frame, const job::Job& job) {
 }  // namespace
 
 GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& search,
-                      const std::vector<Form>* forms) {
+                      const std::vector<Form>* forms, StageMemo* memo) {
+  StageMemo own;
+  StageMemo& stages_known = memo != nullptr ? *memo : own;
   struct Try {
     Setting setting;
     const Form* form = nullptr;
-    std::unique_ptr<StagePlanner> planner;
     double least = kNever;
   };
   std::vector<Try> tries;
   const auto add = [&](Setting&& setting, const Form* form) {
     if (setting.stages <= most_stages(search, setting.micro_batches)) {
-      tries.push_back({std::move(setting), form, nullptr, kNever});
+      tries.push_back({std::move(setting), form, kNever});
     }
   };
   if (forms != nullptr) {
@@ -99,19 +99,20 @@ GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& 
     }
   }
   // Those first that may be fastest: what cannot be as fast as the best of them is never planned.
+  std::int64_t solved = 0;
   for (Try& t : tries) {
-    t.planner = std::make_unique<StagePlanner>(model, t.setting, search);
-    t.least = t.planner->least();
+    StagePlanner planner(model, t.setting, search, stages_known);
+    t.least = planner.least();
+    solved += planner.solved();
   }
   std::stable_sort(tries.begin(), tries.end(),
                    [](const Try& a, const Try& b) { return a.least < b.least; });
   GraphPlan best;
-  std::int64_t solved = 0;
   for (Try& t : tries) {
     if (t.least >= best.latency) {
       break;
     }
-    GraphPlan found = t.planner->plan(best.latency);
+    GraphPlan found = StagePlanner(model, t.setting, search, stages_known).plan(best.latency);
     solved += found.solved;
     if (found.latency < best.latency) {
       best = std::move(found);

@@ -89,9 +89,11 @@ struct StageSearch {
 };
 int most_stages(const StageSearch& search, int micro_batches);
 
-// `forms`: where given, the plan has one of them; else each stage and operator is free.
+// `forms`: where given, the plan has one of them; else each stage and operator is free. `memo`: of
+// plans of the same model before this one (stage_planner.h).
+struct StageMemo;
 GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& search,
-                      const std::vector<Form>* forms = nullptr);
+                      const std::vector<Form>* forms = nullptr, StageMemo* memo = nullptr);
 
 // FlexFlow: random changes of single operators, kept when they help and now and then when not. It
 // walks at one temperature; here that falls to nothing, or small graphs are left beside their best.

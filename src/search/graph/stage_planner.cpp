@@ -1,5 +1,7 @@
 #include "stage_planner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -41,10 +43,28 @@ std::vector<int> block_starts(int layers, const Setting& s) {
   return {starts.begin(), starts.end()};
 }
 
+// Of a stage's fastest cut, all that it hangs on beside its layers and mesh.
+std::string key_of(const Setting& s) {
+  std::string out = fmt::format("{} {}", s.micro_batches, static_cast<int>(s.redo));
+  for (const job::Sharding z : s.shardings) {
+    out += fmt::format(" {}", static_cast<int>(z));
+  }
+  for (const Role& r : s.roles) {
+    out += fmt::format(" {},{}", static_cast<int>(r.use), static_cast<int>(r.experts));
+  }
+  return out;
+}
+
 }  // namespace
 
-StagePlanner::StagePlanner(GraphModel& model, const Setting& setting, const StageSearch& search)
-    : model_(model), setting_(setting), search_(search), limit_(kNever) {
+StagePlanner::StagePlanner(GraphModel& model, const Setting& setting, const StageSearch& search,
+                           StageMemo& memo)
+    : model_(model),
+      setting_(setting),
+      search_(search),
+      memo_(memo),
+      common_(key_of(setting)),
+      limit_(kNever) {
   const job::Job& job = model.job();
   starts_ = block_starts(model::layer_count(job.model), setting);
   const int ranks = job.cluster.ranks();
@@ -103,7 +123,7 @@ GraphPlan StagePlanner::plan(double limit) {
     const PlannedStage& s = found.stages[i];
     const int later = static_cast<int>(found.stages.size() - 1 - i);
     const int kind = kind_of(s.first, s.last, s.shape, later);
-    const Solved& solved = best(kinds_[static_cast<std::size_t>(kind)]);
+    const CutStage& solved = best(kinds_[static_cast<std::size_t>(kind)]);
     const StageAsk ask = ask_of(s.first, s.last, solved.view, later);
     out.stages.push_back(stage_of(model_, ask, solved.choice));
   }
@@ -117,62 +137,69 @@ StageAsk StagePlanner::ask_of(int first, int last, const View& view, int later) 
   return stage_ask(setting_, begin, end - begin, starts_.back(), view, later);
 }
 
-// `limited`: in memory. `limit`: no time as long is of use.
-StagePlanner::Solved StagePlanner::solve(const StageAsk& ask, bool limited, double limit) {
-  Solved out{ask.view, kNever, 0, 0, 0, {}};
-  StageGraph g = model_.stage(ask);
-  out.memory_limit = g.problem.memory_limit;
-  double least_memory = 0, least_time = 0;
-  for (const ChoiceNode& n : g.problem.nodes) {
+// That it needs with more in flight grows by as much for each.
+const StageMemo::Free& StagePlanner::unlimited(const StageAsk& ask, const std::string& content) {
+  const auto [at, fresh] = memo_.stages.try_emplace(
+      fmt::format("{} {}x{} {}", content, ask.view.ranks[0], ask.view.ranks[1], common_));
+  StageMemo::Free& out = at->second;
+  if (!fresh) {
+    return out;
+  }
+  out.cut.view = ask.view;
+  StageAsk one = ask;
+  one.in_flight = 1;
+  ChoiceProblem problem = model_.stage(one).problem;
+  out.transient = model_.memory_limit(ask.reserve) - problem.memory_limit;
+  for (const ChoiceNode& n : problem.nodes) {
     if (n.size() == 0) {
       return out;
     }
-    least_memory += *std::min_element(n.memory.begin(), n.memory.end());
-    least_time += *std::min_element(n.cost.begin(), n.cost.end());
+    out.least_memory += *std::min_element(n.memory.begin(), n.memory.end());
   }
-  if (least_memory > out.memory_limit || least_time >= limit) {
+  if (out.least_memory > model_.capacity()) {
     return out;
   }
-  Chosen c;
-  if (!limited) {
-    g.problem.memory_limit = kNever;
-    if (auto free = choose_by_elimination(g.problem)) {
-      c = std::move(*free);
-    } else {
-      c = choose_by_ilp(g.problem);
-    }
-  } else if (auto relaxed = choose_by_relaxation(g.problem, limit)) {
-    c = std::move(relaxed->chosen);
-  } else {
-    c = choose_by_ilp(g.problem);
-  }
+  problem.memory_limit = kNever;
+  auto free = choose_by_elimination(problem);
+  const Chosen c = free ? std::move(*free) : choose_by_ilp(problem);
   ++solved_;
-  if (!c.feasible) {
-    return out;
+  if (c.feasible) {
+    out.cut.time = c.cost;
+    out.cut.memory = c.memory;
+    out.cut.choice = c.choice;
+    one.in_flight = 2;
+    out.cut.memory_of_each = memory_of(model_.stage(one).problem, c.choice) - c.memory;
   }
-  out.time = c.cost;
-  out.memory = c.memory;
-  out.choice = std::move(c.choice);
   return out;
 }
 
-// The fastest choice whatever its memory; that it needs with more in flight grows by as much for
-// each.
-const StagePlanner::Solved& StagePlanner::unlimited(const StageAsk& ask,
-                                                    const std::string& content) {
-  const auto [at, fresh] =
-      free_.try_emplace({content, ask.view}, Solved{ask.view, kNever, 0, 0, 0, {}});
-  if (fresh) {
-    StageAsk one = ask;
-    one.in_flight = 1;
-    at->second = solve(one, false, kNever);
-    if (!at->second.choice.empty()) {
-      one.in_flight = 2;
-      at->second.memory_of_each =
-          memory_of(model_.stage(one).problem, at->second.choice) - at->second.memory;
-    }
+double StagePlanner::least(const StageAsk& ask, const std::string& content) {
+  const StageMemo::Free& free = unlimited(ask, content);
+  const double limit = model_.memory_limit(ask.reserve) - free.transient;
+  return free.least_memory > limit ? kNever : free.cut.time;
+}
+
+// `limit`: no time as long is of use.
+CutStage StagePlanner::limited(const StageAsk& ask, double limit) {
+  CutStage out;
+  out.view = ask.view;
+  const ChoiceProblem problem = model_.stage(ask).problem;
+  double least_memory = 0;
+  for (const ChoiceNode& n : problem.nodes) {
+    least_memory += *std::min_element(n.memory.begin(), n.memory.end());
   }
-  return at->second;
+  if (least_memory > problem.memory_limit) {
+    return out;
+  }
+  auto relaxed = choose_by_relaxation(problem, limit);
+  Chosen c = relaxed ? std::move(relaxed->chosen) : choose_by_ilp(problem);
+  ++solved_;
+  if (c.feasible) {
+    out.time = c.cost;
+    out.memory = c.memory;
+    out.choice = std::move(c.choice);
+  }
+  return out;
 }
 
 std::vector<View> StagePlanner::views(int devices) const {
@@ -182,13 +209,14 @@ std::vector<View> StagePlanner::views(int devices) const {
 int StagePlanner::kind_of(int first, int last, int shape, int later) {
   const int devices = shapes_[static_cast<std::size_t>(shape)];
   const job::Job& job = model_.job();
-  const StageAsk any = ask_of(first, last, setting_.view, later);
-  if (!holds(setting_, any, later)) {
+  const int layers =
+      starts_[static_cast<std::size_t>(last)] - starts_[static_cast<std::size_t>(first)];
+  const double share = static_cast<double>(layers) / starts_.back() * job.cluster.ranks() / devices;
+  if (setting_.layers_at.empty() && (share > kImbalance || share < 1 / kImbalance)) {
     return -1;
   }
-  const double share =
-      static_cast<double>(any.layers) / starts_.back() * job.cluster.ranks() / devices;
-  if (setting_.layers_at.empty() && (share > kImbalance || share < 1 / kImbalance)) {
+  const StageAsk any = ask_of(first, last, setting_.view, later);
+  if (!holds(setting_, any, later)) {
     return -1;
   }
   std::string content = content_of(job.model, any);
@@ -200,24 +228,24 @@ int StagePlanner::kind_of(int first, int last, int shape, int later) {
     for (const View& view : views(devices)) {
       StageAsk ask = any;
       ask.view = view;
-      kind.least = std::min(kind.least, unlimited(ask, kind.content).time);
+      kind.least = std::min(kind.least, least(ask, kind.content));
     }
     kinds_.push_back(std::move(kind));
   }
   return at->second;
 }
 
-const StagePlanner::Solved& StagePlanner::best(Kind& kind) {
+const CutStage& StagePlanner::best(Kind& kind) {
   if (kind.best) {
     return *kind.best;
   }
   const double useful = limit_ / setting_.micro_batches;
-  Solved best{kind.ask.view, kNever, 0, 0, 0, {}};
+  CutStage best;
   std::vector<std::pair<double, View>> order;
   for (const View& view : views(kind.ask.view.devices())) {
     StageAsk ask = kind.ask;
     ask.view = view;
-    order.emplace_back(unlimited(ask, kind.content).time, view);
+    order.emplace_back(least(ask, kind.content), view);
   }
   std::stable_sort(order.begin(), order.end(),
                    [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -227,13 +255,14 @@ const StagePlanner::Solved& StagePlanner::best(Kind& kind) {
     }
     StageAsk ask = kind.ask;
     ask.view = view;
-    Solved s = unlimited(ask, kind.content);
-    s.memory += (ask.in_flight - 1) * s.memory_of_each;
-    if (s.memory > s.memory_limit) {
-      s = solve(ask, true, std::min(best.time, useful));
+    const StageMemo::Free& free = unlimited(ask, kind.content);
+    CutStage cut = free.cut;
+    cut.memory += (ask.in_flight - 1) * cut.memory_of_each;
+    if (cut.memory > model_.memory_limit(ask.reserve) - free.transient) {
+      cut = limited(ask, std::min(best.time, useful));
     }
-    if (s.time < best.time) {
-      best = std::move(s);
+    if (cut.time < best.time) {
+      best = std::move(cut);
     }
   }
   kind.best = std::move(best);

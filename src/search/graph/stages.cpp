@@ -24,7 +24,15 @@ class Planner {
     // No more stages than blocks, nor than the smallest shapes that the devices hold.
     const int smallest = *std::min_element(p.shapes.begin(), p.shapes.end());
     most_ = std::min({p.blocks, p.devices / smallest, p.most_stages});
-    if (p.stages > 0) {
+    least_ = std::max(1, p.stages);
+    if (p.shapes.size() == 1) {
+      // All devices are used: there are as many stages as they hold, and none to count.
+      const int all = p.devices % smallest == 0 ? p.devices / smallest : 0;
+      least_ = std::max(1, all);
+      most_ = all > 0 && all <= most_ && (p.stages == 0 || p.stages == all) ? all : 0;
+      unit_ = p.devices + 1;
+      units_ = 0;
+    } else if (p.stages > 0) {
       most_ = p.stages <= most_ ? p.stages : 0;
     }
     fill(exact);
@@ -52,10 +60,11 @@ class Planner {
     for (std::size_t i = 0; i < plan.stages.size(); ++i) {
       const PlannedStage& s = plan.stages[i];
       const auto later = static_cast<int>(plan.stages.size() - 1 - i);
-      for (const Way& w : ways(later + 1, s.first)) {
-        if (w.last == s.last && w.shape == s.shape && !known_[index(w.time)]) {
-          times_[index(w.time)] = p_.time(s.first, s.last, s.shape, later);
-          known_[index(w.time)] = true;
+      const auto [begin, end] = ways(later + 1, s.first);
+      for (const Way* w = begin; w != end; ++w) {
+        if (w->last == s.last && w->shape == s.shape && !known_[index(w->time)]) {
+          times_[index(w->time)] = p_.time(s.first, s.last, s.shape, later);
+          known_[index(w->time)] = true;
           any = true;
         }
       }
@@ -76,13 +85,15 @@ class Planner {
     int way = 0;
   };
 
-  std::vector<Way>& ways(int stages, int first) {
-    return ways_[index(stages - 1) * index(p_.blocks) + index(first)];
+  // [first, last) of `ways_`.
+  std::pair<const Way*, const Way*> ways(int stages, int first) const {
+    const std::size_t bucket = index(stages - 1) * index(p_.blocks) + index(first);
+    return {ways_.data() + begin_[bucket], ways_.data() + begin_[bucket + 1]};
   }
 
   void fill(bool exact) {
-    ways_.resize(index(most_) * index(p_.blocks));
     std::map<int, int> place;
+    std::vector<std::pair<std::size_t, Way>> found;  // by bucket
     for (int first = 0; first < p_.blocks; ++first) {
       for (int last = first + 1; last <= p_.blocks; ++last) {
         for (int n = 0; n < static_cast<int>(p_.shapes.size()); ++n) {
@@ -90,9 +101,9 @@ class Planner {
           const int front = first > 0 ? 1 : 0;
           const int behind = last < p_.blocks ? 1 : 0;
           // The first of so many has all the others behind it.
-          const int least = p_.stages > 0 && first == 0 ? p_.stages - 1 : behind;
+          const int least = least_ == most_ && first == 0 ? most_ - 1 : behind;
           for (int later = least; later <= std::min(p_.blocks - last, most_ - 1 - front); ++later) {
-            add(first, last, n, later, exact, place);
+            add(first, last, n, later, exact, place, found);
             if (last == p_.blocks) {
               break;
             }
@@ -100,9 +111,20 @@ class Planner {
         }
       }
     }
+    begin_.assign(index(most_) * index(p_.blocks) + 1, 0);
+    for (const auto& [bucket, way] : found) {
+      ++begin_[bucket + 1];
+    }
+    std::partial_sum(begin_.begin(), begin_.end(), begin_.begin());
+    ways_.resize(found.size());
+    std::vector<std::size_t> next(begin_.begin(), begin_.end() - 1);
+    for (const auto& [bucket, way] : found) {
+      ways_[next[bucket]++] = way;
+    }
   }
 
-  void add(int first, int last, int shape, int later, bool exact, std::map<int, int>& place) {
+  void add(int first, int last, int shape, int later, bool exact, std::map<int, int>& place,
+           std::vector<std::pair<std::size_t, Way>>& out) {
     auto at = static_cast<int>(times_.size());
     bool fresh = true;
     if (p_.alike && (exact || p_.least)) {
@@ -116,7 +138,8 @@ class Planner {
       known_.push_back(exact);
     }
     if (!std::isinf(times_[index(at)])) {
-      ways(later + 1, first).push_back({last, shape, p_.shapes[index(shape)] / unit_, at});
+      out.push_back({index(later) * index(p_.blocks) + index(first),
+                     {last, shape, p_.shapes[index(shape)] / unit_, at}});
     }
   }
 
@@ -128,17 +151,17 @@ class Planner {
     for (int s = 1; s <= most_; ++s) {
       for (int first = p_.blocks - 1; first >= 0; --first) {
         Cell* here = &at(s, first, 0);
-        const auto& list = ways(s, first);
-        for (std::size_t w = 0; w < list.size(); ++w) {
-          const double t = times_[index(list[w].time)];
+        const auto [begin, end] = ways(s, first);
+        for (const Way* w = begin; w != end; ++w) {
+          const double t = times_[index(w->time)];
           if (t > cap) {
             continue;
           }
-          const Cell* there = &at(s - 1, list[w].last, 0);
-          for (int units = list[w].units; units <= units_; ++units) {
-            const double value = join(t, there[units - list[w].units].value);
+          const Cell* there = &at(s - 1, w->last, 0);
+          for (int units = w->units; units <= units_; ++units) {
+            const double value = join(t, there[units - w->units].value);
             if (value < here[units].value) {
-              here[units] = {value, static_cast<int>(w)};
+              here[units] = {value, static_cast<int>(w - ways_.data())};
             }
           }
         }
@@ -156,7 +179,7 @@ class Planner {
     int first = 0;
     int units = units_;
     for (int s = stages; s > 0; --s) {
-      const Way& w = ways(s, first)[index(at(s, first, units).way)];
+      const Way& w = ways_[index(at(s, first, units).way)];
       out.push_back({first, w.last, w.shape, times_[index(w.time)]});
       units -= w.units;
       first = w.last;
@@ -168,7 +191,7 @@ class Planner {
   // of any.
   double take(StagePlan& out) {
     double slowest = -kNever;
-    for (int s = std::max(1, p_.stages); s <= most_; ++s) {
+    for (int s = least_; s <= most_; ++s) {
       if (std::isinf(at(s, 0, units_).value)) {
         continue;
       }
@@ -202,10 +225,12 @@ class Planner {
   const StageProblem& p_;
   int unit_ = 1;
   int units_ = 1;
+  int least_ = 1;  // stages
   int most_ = 1;
   std::vector<double> times_;
-  std::vector<char> known_;             // false: a bound
-  std::vector<std::vector<Way>> ways_;  // [stages from here on - 1][first block]
+  std::vector<char> known_;         // false: a bound
+  std::vector<Way> ways_;           // by stages from here on, then by first block
+  std::vector<std::size_t> begin_;  // where those of each begin
   std::vector<Cell> cells_;
 };
 

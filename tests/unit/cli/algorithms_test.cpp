@@ -1,5 +1,7 @@
 // `simulate search --algorithm` from outside: algorithms side by side on one graph and cost model.
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -95,6 +97,69 @@ TEST_CASE("a plan that is said to fit does, by the engine, on shipped jobs") {
     CHECK(a.at("found") == true);
     CHECK(a.at("fits") == true);
   }
+}
+
+TEST_CASE("a plan that is too large by the engine is planned again with more left free") {
+  const Folder folder;
+  const std::string job = small(folder) + "--algorithm flexflow --json - ";
+  const auto answer = [&](const std::string& more) {
+    const Result r = run(job + more);
+    REQUIRE(r.status == 0);
+    return json::parse(r.out).at("algorithms")[0];
+  };
+  const json roomy = answer("");
+  CHECK(roomy.at("notes").empty());
+  // Contexts are no part of the graph, and these take more than the tenth that it leaves.
+  const json tight = answer("--set system.context_memory=74GiB");
+  REQUIRE(!tight.at("notes").empty());
+  CHECK_THAT(tight.at("notes")[0].get<std::string>(), ContainsSubstring("planned again"));
+  CHECK(tight.at("fits") == true);
+  CHECK(tight.at("own").at("memory") < roomy.at("own").at("memory"));
+  CHECK(tight.at("own").at("step_time") > roomy.at("own").at("step_time"));
+  // No plan leaves that much.
+  const Result none = run(job + "--set system.context_memory=79GiB");
+  CHECK(none.status == 1);
+  CHECK(json::parse(none.out).at("algorithms")[0].at("fits") == false);
+}
+
+TEST_CASE("the best of the answers is exported, and read back is the same job") {
+  const Folder folder;
+  const std::string file = folder.write("found.yaml", "");
+  const Result r = run(small(folder) + "--algorithm flexflow,exact --json - --export job=" + file);
+  REQUIRE(r.status == 0);
+  double best = std::numeric_limits<double>::infinity();
+  const json found = json::parse(r.out);
+  for (const json& a : found.at("algorithms")) {
+    best = std::min(best, a.at("step_time").get<double>());
+  }
+  const Result back = run("--json - --config " + file);
+  REQUIRE(back.status == 0);
+  CHECK(json::parse(back.out).at("step_time").at("value").get<double>() ==
+        Approx(best).epsilon(1e-9));
+  CHECK_THAT(r.err, ContainsSubstring("gives the same job"));
+}
+
+TEST_CASE("virtual stages are of the forms: what waits is shorter by them") {
+  const Folder folder;
+  const std::string job =
+      small(folder) + "--vary pipeline=4 --vary tensor=4 --algorithm flexflow --json - ";
+  const auto own = [&](const std::string& more) {
+    const Result r = run(job + more);
+    REQUIRE(r.status == 0);
+    const json a = json::parse(r.out).at("algorithms")[0];
+    REQUIRE(a.at("found") == true);
+    return a;
+  };
+  const json one = own("--vary virtual_pipeline=1");
+  const json two = own("--vary virtual_pipeline=2");
+  const json either = own("--vary virtual_pipeline=1,2,3");
+  CHECK(two.at("overrides").dump().find("virtual_pipeline=2") != std::string::npos);
+  const auto step = [](const json& a) { return a.at("own").at("step_time").get<double>(); };
+  const auto waiting = [](const json& a) { return a.at("own").at("waiting").get<double>(); };
+  CHECK(waiting(two) < waiting(one));
+  CHECK(step(two) < step(one));
+  // Three do not divide two layers of a stage.
+  CHECK(either.at("overrides") == two.at("overrides"));
 }
 
 TEST_CASE("rules of the user are kept, and what is wrong with them is said line by line") {

@@ -18,8 +18,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// Few tokens and wide products: gradients cost more than activations, so that data parallelism, with
-// which FlexFlow begins, is not the answer.
+// Few tokens and wide products: gradients cost more than activations, so that data parallelism,
+// with which FlexFlow begins, is not the answer.
 constexpr const char* kJob = R"(
 model: {layers: 4, hidden: 4096, heads: 32, ffn: 16384, vocab: 32000, positions: rotary}
 cluster: {use: dgx-a100, nodes: 1}
@@ -108,8 +108,8 @@ void all_plans(const GraphModel& model, Stages& stages, const Setting& setting,
         const auto later = static_cast<int>(timed.size() - 1 - i);
         timed[i].time = kNever;
         for (const View& view : views_of(model.job(), plan[i].shape)) {
-          timed[i].time = std::min(
-              timed[i].time, stages.time(setting, plan[i].first, plan[i].last, view, later));
+          timed[i].time = std::min(timed[i].time,
+                                   stages.time(setting, plan[i].first, plan[i].last, view, later));
         }
       }
       best = std::min(best, latency_of(law, timed));
