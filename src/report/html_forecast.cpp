@@ -206,6 +206,7 @@ std::string html(const Report& report, const ForecastDetails& details_of) {
   }
   if (report.trace) {
     page.script("timeline_rows.js");
+    page.script("timeline_strip.js");
     page.script("timeline.js");
   }
   return page.finish();

@@ -86,6 +86,47 @@ def changed(page, before):
     return page.wait(lambda: (now := window(page)) != before and now, "the window to change")
 
 
+def check_shapes(page):
+    """What a frame draws is bounded by what a window can show, whatever the number of tasks; and each pixel of a row is of a
+    task or of none, as the tasks say."""
+    seen = page.script("""const t = stepcast.timeline, c = document.querySelector('canvas'), { from, to } = t.view, out = [];
+        for (const share of [1, 0.3, 0.1, 0.02, 0.004]) {
+          for (const at of [0, 0.37, 1]) {
+            const start = from + (to - from) * (1 - share) * at;
+            t.look(start, start + (to - from) * share);
+            t.draw();
+            out.push([Number(c.dataset.drawn), c.clientWidth, t.rows.length]);
+          }
+        }
+        t.look(from, to);
+        t.draw();
+        return out;""")
+    least = 4  # pixels of a task that is drawn by itself, with at most four shapes
+    for drawn, width, rows in seen:
+        assert 0 < drawn <= rows * (width / least * 4 + 1), (drawn, width, rows)
+    tasks = page.script("return stepcast.timeline.rows.map(r => r.tasks)")
+    busiest = tasks.index(max(tasks))
+    shown = page.script("""const t = stepcast.timeline, r = t.rows[arguments[0]], c = document.querySelector('canvas');
+        const pen = Object.assign(document.createElement('canvas'), { width: 1, height: 1 }).getContext('2d', { willReadFrequently: true });
+        const ratio = c.width / c.clientWidth, box = c.getBoundingClientRect(), out = [];
+        const at = (i) => {
+          const [x, y] = t.placeOf(arguments[0], i);
+          pen.drawImage(c, Math.floor((x - box.left) * ratio), Math.floor((y - box.top) * ratio), 1, 1, 0, 0, 1, 1);
+          return [...pen.getImageData(0, 0, 1, 1).data].join();
+        };
+        for (let i = 1; i + 1 < r.tasks && out.length < 12; i += Math.ceil(r.tasks / 12)) {
+          const middle = (r.start[i] + r.end[i]) / 2, span = 60 * (r.end[i] - r.start[i]);  // too narrow for its name
+          if (span < 12000 || r.begin[i] - r.start[i] > 0.3 * (r.end[i] - r.start[i])) continue;
+          t.look(middle - span / 2, middle + span / 2);
+          t.draw();
+          if (t.view.from <= r.start[i] && r.end[i] <= t.view.to) out.push([at(i), t.colourOf(arguments[0], i)]);
+        }
+        t.look(-1e18, 1e18);
+        t.draw();
+        return out;""", busiest)
+    assert shown and all(a == b for a, b in shown), shown
+
+
 def check_timeline(page):
     page.script("document.querySelector('canvas').scrollIntoView({block: 'start'})")
     whole = window(page)
@@ -151,4 +192,5 @@ def check(page, report):
     check_headline(page, report)
     check_tables(page, report)
     check_tasks(page, report)
+    check_shapes(page)
     check_timeline(page)

@@ -20,13 +20,17 @@ stepcast.timeline = (function () {
   let theme = {};
   let queued = false;
   const axis = 22;
+  const kAlone = 4;    // pixels from which a task is drawn by itself
+  const strip = stepcast.timelineStrip();
+  const box = { width: 0 };
+  let drawn = 0;       // shapes of the last frame
 
   // ---------------------------------------------------------------- looks
   function readTheme() {
     const css = getComputedStyle(document.documentElement);
     const value = (name) => css.getPropertyValue("--" + name).trim();
     theme = { paper: value("paper"), ink: value("ink"), faint: value("faint"), line: value("line"), bubble: value("bubble"),
-      accent: value("accent"), band: value("band"), of: {}, batches: new Map() };
+      accent: value("accent"), band: value("band"), of: {}, batches: new Map(), paints: [], batchPaints: [] };
     for (const k of data.kinds) theme.of[k.colour] = value(k.colour) || value("other");
     theme.dark = stepcast.dark();
   }
@@ -45,8 +49,19 @@ stepcast.timeline = (function () {
     return c;
   }
 
-  const gutter = () => (canvas.clientWidth < 600 ? 34 : 112);
-  const scale = () => (canvas.clientWidth - gutter()) / (view.to - view.from);
+  // As ImageData has it; by number, since tasks are many and colours few.
+  function paintOf(row, i) {
+    const kind = data.kinds[row.kind[i]];
+    if (mode === "kind" || row.batch[i] < 0 || !kind.pass) {
+      return theme.paints[row.kind[i]] ?? (theme.paints[row.kind[i]] = strip.paint(colour(row, i)));
+    }
+    const key = row.batch[i] * 4 + kind.pass;
+    return theme.batchPaints[key] ?? (theme.batchPaints[key] = strip.paint(colour(row, i)));
+  }
+
+  const wideNow = () => box.width || (box.width = canvas.clientWidth);  // once a frame: asking makes the browser lay out
+  const gutter = () => (wideNow() < 600 ? 34 : 112);
+  const scale = () => (wideNow() - gutter()) / (view.to - view.from);
   const xOf = (time) => gutter() + (time - view.from) * scale();
   const timeAt = (x) => view.from + (x - gutter()) / scale();
 
@@ -70,11 +85,21 @@ stepcast.timeline = (function () {
   function fill(paint, x, y, w, h) {  // browsers parse a colour anew each time that it is set
     if (paint !== filled) pen.fillStyle = filled = paint;
     pen.fillRect(x, y, w, h);
+    ++drawn;
+  }
+
+  const widths = new Map();  // of texts in the rows' font
+  function widthOf(text) {
+    let found = widths.get(text);
+    if (found === undefined) widths.set(text, found = pen.measureText(text).width);
+    return found;
   }
 
   function draw() {
     queued = false;
     filled = "";
+    drawn = 0;
+    box.width = 0;
     const ratio = window.devicePixelRatio || 1;
     const width = canvas.clientWidth, height = canvas.clientHeight;
     if (canvas.width !== Math.round(width * ratio) || canvas.height !== Math.round(height * ratio)) {
@@ -86,7 +111,7 @@ stepcast.timeline = (function () {
     pen.fillRect(0, 0, width, height);
     drawAxis(width, height);
     pen.textBaseline = "middle";
-    for (const place of shown) drawRow(place, width);
+    drawRows(width, ratio);
     pen.fillStyle = theme.paper;
     pen.fillRect(0, axis, gutter() - 4, height);
     pen.font = "11px sans-serif";
@@ -98,6 +123,7 @@ stepcast.timeline = (function () {
     if (chosen) drawChosen();
     canvas.dataset.from = view.from / 1e9;
     canvas.dataset.to = view.to / 1e9;
+    canvas.dataset.drawn = drawn;
   }
 
   function drawAxis(width, height) {
@@ -116,79 +142,55 @@ stepcast.timeline = (function () {
     }
   }
 
-  function drawRow({ row, y, height }, width) {
+  // Pixels of the device first, then on top of them the tasks wide enough to be told apart.
+  function drawRows(width, ratio) {
     const left = gutter(), pixels = scale();
-    const from = Math.max(left, xOf(Math.min(0, row.start[0])));
-    const to = Math.min(width, xOf(data.step));
-    if (height > 10 && to > from) fill(theme.bubble, from, y, to - from, height);
-    const alone = height > 10 ? 1.5 : 3;  // pixels from which a task is drawn by itself
-    let pixel = -1, best = 0, paint = "", runFrom = -1, runTo = -1, runPaint = "";
-    const flush = () => {
-      if (runPaint) fill(runPaint, runFrom, y, runTo - runFrom, height);
-      runPaint = "";
-    };
-    const emit = () => {
-      if (pixel < 0) return;
-      if (paint === runPaint && pixel <= runTo + 0.01) {
-        runTo = pixel + 1;
-      } else {
-        flush();
-        [runFrom, runTo, runPaint] = [pixel, pixel + 1, paint];
-      }
-      pixel = -1;
-    };
+    const wide = Math.max(1, Math.round((width - left) * ratio)), per = wide / (view.to - view.from);
+    const bubble = strip.paint(theme.bubble);
+    strip.begin(wide, shown.length);
+    shown.forEach(({ row, height }, line) => {
+      strip.row(line, row, first(row, view.from), view.from, per, (i) => paintOf(row, i));
+      if (height > 10) strip.ground(line, (Math.min(0, row.start[0]) - view.from) * per, (data.step - view.from) * per, bubble);
+    });
+    strip.finish();
+    pen.imageSmoothingEnabled = false;
+    shown.forEach(({ y, height }, line) => pen.drawImage(strip.canvas, 0, line, wide, 1, left, y, width - left, height));
+    drawn += shown.length;
     pen.font = "10px sans-serif";
-    for (let i = first(row, view.from); i < row.tasks && row.start[i] < view.to;) {
-      let task = i, last = i;
-      if (i % 32 === 0 && i + 31 < row.tasks && (row.end[i + 31] - row.start[i]) * pixels < 1) {
-        last = i + 31;
-        task = row.blocks[i / 32];
-      }
-      const x0 = Math.max(left, left + (row.start[i] - view.from) * pixels);
-      const x1 = Math.min(width, left + (row.end[last] - view.from) * pixels);
-      const wide = x1 - x0;
-      if (wide >= alone) {
-        emit();
-        flush();
-        drawTask(row, task, x0, x1, y, height);
-      } else {
-        const at = Math.floor(x0);
-        if (at !== pixel) {
-          emit();
-          pixel = at;
-          best = -1;
-        }
-        if (wide > best) {
-          best = wide;
-          paint = colour(row, task);
-        }
-      }
-      i = last + 1;
-    }
-    emit();
-    flush();
+    const texts = [];
+    for (const place of shown) drawAlone(place, left, width, pixels, texts);
+    texts.forEach(drawText);
   }
 
-  function drawTask(row, i, x0, x1, y, height) {
-    const wide = x1 - x0 > 4 ? x1 - x0 - 0.7 : x1 - x0;
-    fill(colour(row, i), x0, y, wide, height);
-    const kind = data.kinds[row.kind[i]];
+  // The strip has painted the task: what parts it from its neighbour, what it waited for, and what it is called.
+  function drawAlone({ row, y, height }, left, width, pixels, texts) {
     if (height <= 10) return;
-    if (kind.pass === 3 && wide > 3) {  // recomputed: a rule through it, for those who see no colour
-      fill(theme.paper, x0, y + height - 4, wide, 1.5);
-    }
-    const waited = (row.begin[i] - row.start[i]) * scale();
-    if (waited > 2) {
-      fill(theme.bubble, x0, y, Math.min(waited, x1 - x0), height);
-    }
-    if (wide > 34) {
-      const text = row.batch[i] >= 0 && wide < 90 ? String(row.batch[i]) : data.names[kind.name];
-      if (pen.measureText(text).width < wide - 8) {
-        pen.fillStyle = kind.pass === 2 || mode === "kind" ? "#ffffff" : "#101418";
-        filled = "";
-        pen.fillText(text, x0 + 4, y + height / 2 + 0.5);
+    const least = kAlone / pixels;
+    for (let i = first(row, view.from); i < row.tasks && row.start[i] < view.to; ++i) {
+      const block = row.blocks[i / 32];
+      if (block !== undefined && row.end[block] - row.start[block] < least) {
+        i += 31;  // none of these
+        continue;
       }
+      if (row.end[i] - row.start[i] < least) continue;
+      const x0 = Math.max(left, left + (row.start[i] - view.from) * pixels);
+      const x1 = Math.min(width, left + (row.end[i] - view.from) * pixels), wide = x1 - x0;
+      const kind = data.kinds[row.kind[i]];
+      fill(theme.paper, x1 - 0.7, y, 0.7, height);
+      if (kind.pass === 3) fill(theme.paper, x0, y + height - 4, wide, 1.5);  // recomputed: for those who see no colour
+      const waited = Math.min((row.begin[i] - row.start[i]) * pixels, wide);
+      if (waited > 2) fill(theme.bubble, x0, y, waited, height);
+      if (wide > 34) texts.push([row, i, x0, wide, y + height / 2 + 0.5]);
     }
+  }
+
+  function drawText([row, i, x, wide, y]) {
+    const kind = data.kinds[row.kind[i]];
+    const text = row.batch[i] >= 0 && wide < 90 ? String(row.batch[i]) : data.names[kind.name];
+    if (widthOf(text) >= wide - 8) return;
+    pen.fillStyle = kind.pass === 2 || mode === "kind" ? "#ffffff" : "#101418";
+    pen.fillText(text, x + 4, y);
+    ++drawn;
   }
 
   function drawChosen() {
@@ -341,17 +343,17 @@ stepcast.timeline = (function () {
     mode = select.value;
     request();
   });
-  const box = place.querySelector("input");
-  box.checked = streams;
-  box.addEventListener("change", () => {
-    streams = box.checked;
+  const all = place.querySelector("input");
+  all.checked = streams;
+  all.addEventListener("change", () => {
+    streams = all.checked;
     arrange();
     request();
   });
 
   readTheme();
   document.addEventListener("stepcast-theme", () => { readTheme(); request(); });
-  addEventListener("resize", request);
+  addEventListener("resize", () => { box.width = 0; request(); });
   arrange();
   draw();
   return { rows, draw, look, get view() { return view; },
@@ -359,6 +361,11 @@ stepcast.timeline = (function () {
     placeOf: (row, i) => {
       const at = shown.find((p) => p.row === rows[row]), box = canvas.getBoundingClientRect();
       return [box.left + xOf((rows[row].start[i] + rows[row].end[i]) / 2), box.top + at.y + at.height / 2];
+    },
+    // As the canvas has it: red, green, blue, opacity.
+    colourOf: (row, i) => {
+      const paint = paintOf(rows[row], i);
+      return [0, 8, 16, 24].map((bits) => paint >>> bits & 255).join();
     },
     describe: (row, i) => describe(rows[row], i) };
 })();
