@@ -9,6 +9,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "outputs.h"
+#include "preset_file.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/planner/plan.h"
 #include "stepcast/report/report.h"
@@ -27,13 +28,6 @@ struct Options {
   std::string json;
 };
 
-// A path, or a name in configs/operations.
-std::filesystem::path operations_file(const std::string& name) {
-  const std::filesystem::path preset =
-      text::data_directory() / "configs" / "operations" / (name + ".yaml");
-  return std::filesystem::exists(preset) ? preset : std::filesystem::path(name);
-}
-
 planner::Seconds time_option(const char* option, const std::string& text) {
   try {
     const planner::Seconds time = planner::parse_duration(text);
@@ -49,7 +43,7 @@ planner::Seconds time_option(const char* option, const std::string& text) {
 int run(const Options& given) {
   const config::Loaded loaded = load(given.job);
   const planner::Operations operations =
-      planner::read_operations(operations_file(given.operations));
+      planner::read_operations(preset_file("operations", given.operations));
   planner::GoodputRequest request;
   request.duration = time_option("--duration", given.duration);
   if (given.interval != "auto") {

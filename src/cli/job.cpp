@@ -11,6 +11,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
+#include "run_options.h"
 #include "search_options.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
@@ -18,6 +19,7 @@
 #include "stepcast/interop/launch.h"
 #include "stepcast/report/forecast_page.h"
 #include "stepcast/report/report.h"
+#include "stepcast/report/run_cost.h"
 #include "stepcast/schedule/schedule.h"
 #include "stepcast/search/advice.h"
 #include "stepcast/text/document.h"
@@ -40,6 +42,7 @@ struct Options {
   std::string samples;
   bool show_job = false;
   bool list = false;
+  RunOptions run;
 };
 
 int print_lists() {
@@ -131,8 +134,10 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const Optio
 }
 
 std::string html_page(const result::Report& report, const config::Loaded& loaded,
-                      const std::optional<interop::Launch>& launch) {
+                      const std::optional<interop::Launch>& launch,
+                      const std::optional<result::RunCost>& whole) {
   report::ForecastDetails details;
+  details.run = whole;
   details.job = show(loaded, launch);
   if (report.trace) {
     details.memory = forecast::memory_timeline(report, loaded.job);
@@ -165,6 +170,8 @@ int run(const Options& given) {
     write_stdout("--show-job", show(loaded, launch));
     return done;
   }
+
+  const std::unique_ptr<RunInputs> inputs = run_inputs(given.run, loaded.job);
 
   std::optional<OutputFile> json_file;
   if (!given.json.empty() && given.json != "-") {
@@ -208,7 +215,12 @@ int run(const Options& given) {
     }
   }
 
-  const std::string json = given.json.empty() ? "" : report::json(report);
+  std::optional<result::RunCost> whole;
+  if (inputs) {
+    whole = planner::run_cost(loaded.job, report, inputs->request);
+  }
+
+  const std::string json = given.json.empty() ? "" : report::json(report, whole);
   if (json_file) {
     json_file->write(json);
   }
@@ -221,7 +233,7 @@ int run(const Options& given) {
   }
   std::string page;
   if (!given.html.empty()) {
-    page = html_page(report, loaded, launch);
+    page = html_page(report, loaded, launch, whole);
   }
   if (html_file) {
     html_file->write(page);
@@ -231,7 +243,7 @@ int run(const Options& given) {
   } else if (given.html == "-") {
     write_stdout("--html -", page);
   } else {
-    write_stdout("simulate", report::terminal(report, terminal_colour(), terminal_width()));
+    write_stdout("simulate", report::terminal(report, whole, terminal_colour(), terminal_width()));
   }
   if (json_file) {
     json_file->commit();
@@ -292,6 +304,7 @@ Run add_job(CLI::App& app) {
   app.add_option("--samples", given->samples,
                  "intervals from N Monte Carlo samples instead of sensitivities")
       ->type_name("N");
+  add_run_options(app, given->run);
   app.add_flag("--show-job", given->show_job,
                "print the resolved job with where each value came from");
   app.add_flag("--list", given->list, "print the names that --config and the job's keys accept");

@@ -12,6 +12,8 @@
 #include "job_options.h"
 #include "output.h"
 #include "outputs.h"
+#include "preset_file.h"
+#include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
 #include "stepcast/report/plan.h"
 
@@ -27,14 +29,8 @@ struct Options {
   std::string operations = "default";
   std::string runs = "60";
   std::string threads;
-  std::string json, csv;
+  std::string json, csv, html;
 };
-
-// A path, or a name in configs/KIND.
-std::filesystem::path preset(const char* kind, const std::string& name) {
-  const std::filesystem::path file = text::data_directory() / "configs" / kind / (name + ".yaml");
-  return std::filesystem::exists(file) ? file : std::filesystem::path(name);
-}
 
 // What `read` makes of an option that is given: above zero, or a fault that names it.
 template <class Read>
@@ -79,7 +75,7 @@ planner::PlanRequest request_of(const Options& given) {
   const auto number = [](const std::string& text) { return parse_number(text); };
   request.tokens = above_zero("--tokens", given.tokens, "15e12", number);
   request.limits.days = above_zero("--deadline", given.deadline, "60d", [](const std::string& t) {
-    return planner::parse_duration(t).count() / 86400;
+    return planner::parse_duration(t).count() / kDay;
   });
   request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
   request.limits.watts = above_zero("--power", given.power, "10MW",
@@ -103,8 +99,8 @@ planner::PlanRequest request_of(const Options& given) {
     }
     request.tokens = *job.workload.tokens;
   }
-  request.catalogue = planner::read_catalogue(preset("catalogue", given.catalogue));
-  request.space = text::read_yaml(preset("spaces", given.space));
+  request.catalogue = planner::read_catalogue(preset_file("catalogue", given.catalogue));
+  request.space = text::read_yaml(preset_file("spaces", given.space));
   return request;
 }
 
@@ -112,12 +108,13 @@ int run(const Options& given) {
   planner::PlanRequest request = request_of(given);
   std::optional<planner::Operations> operations;
   if (given.operations != "none") {
-    operations = planner::read_operations(preset("operations", given.operations));
+    operations = planner::read_operations(preset_file("operations", given.operations));
     request.operations = &*operations;
   }
   Outputs outputs;
   outputs.add("--json", given.json);
   outputs.add("--csv", given.csv);
+  outputs.add("--html", given.html);
   request.progress = [](const result::PlannedCluster& c, int done, int all) {
     const std::string what = c.meets       ? fmt::format("meets it on {} nodes", c.nodes)
                              : c.simulated ? c.shortfalls.front().text
@@ -128,6 +125,7 @@ int run(const Options& given) {
   const result::Plan plan = planner::plan(request, text::data_directory());
   outputs.give("--json", [&] { return report::json(plan); });
   outputs.give("--csv", [&] { return report::csv(plan); });
+  outputs.give("--html", [&] { return report::html(plan); });
   outputs.finish("plan", [&] {
     constexpr int kWidth = 110;
     return report::terminal(plan, terminal_colour(), std::max(terminal_width(), kWidth));
@@ -165,6 +163,7 @@ Run add_plan(CLI::App& app) {
   option("--threads", given->threads, "N", "the answer does not depend on it");
   option("--json", given->json, "FILE", "write the plan as JSON (- is standard output)");
   option("--csv", given->csv, "FILE", "write a line a cluster (- is standard output)");
+  option("--html", given->html, "FILE", "write the plan as one page (- is standard output)");
   app.footer(
       "Examples:\n"
       "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"

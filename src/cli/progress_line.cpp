@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "output.h"
+#include "stepcast/base/calendar.h"
 
 namespace stepcast::cli {
 namespace {
@@ -33,8 +34,8 @@ std::string brief(double seconds) {
   if (seconds < 90) {
     return fmt::format("{:.0f} s", seconds);
   }
-  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / 60)
-                        : fmt::format("{:.1f} h", seconds / 3600);
+  return seconds < 5400 ? fmt::format("{:.0f} min", seconds / kMinute)
+                        : fmt::format("{:.1f} h", seconds / kHour);
 }
 
 ProgressLine::ProgressLine(const char* what, store::Store* store)

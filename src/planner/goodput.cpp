@@ -9,14 +9,12 @@
 #include <queue>
 #include <random>
 
+#include "stepcast/base/calendar.h"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/model/count.h"
 
 namespace stepcast::planner {
 namespace {
-
-constexpr double kHour = 3600;
-constexpr double kDay = 24 * kHour;
 
 double count_of(Component c, const Campaign& campaign) {
   switch (c) {

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
+#include <map>
 #include <mutex>
+#include <stdexcept>
 #include <thread>
 
 #include "plan_cluster.h"
+#include "stepcast/base/calendar.h"
+#include "stepcast/base/number.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::planner {
@@ -39,6 +43,34 @@ bool before(const PlannedCluster& a, const PlannedCluster& b, const result::Plan
 
 }  // namespace
 
+const char* to_string(PlanObjective objective) {
+  switch (objective) {
+    case PlanObjective::cost:
+      return "cost";
+    case PlanObjective::time:
+      return "time";
+    case PlanObjective::energy:
+      return "energy";
+    case PlanObjective::carbon:
+      return "carbon";
+  }
+  return "";
+}
+
+Seconds parse_duration(const std::string& text) {
+  const std::size_t length = number_length(text);
+  const std::size_t unit = text.find_first_not_of(" \t", length);
+  if (length > 0 && unit != std::string::npos && text.substr(unit) == "d") {
+    const double days = parse_number(std::string_view(text).substr(0, length));
+    if (!(days >= 0)) {
+      throw std::invalid_argument(
+          fmt::format("'{}' is negative; expected a time such as '60 d'", text));
+    }
+    return Seconds(days * kDay);
+  }
+  return Seconds(to_seconds(parse_time(text)));
+}
+
 result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
   const job::Job job = config::load(request.config, request.overrides).job;
   search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
@@ -55,23 +87,40 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
   out.limits = request.limits;
   out.clusters.resize(offers.size());
 
+  // Offers of one kind of cluster, by places in the catalogue: what is simulated once holds for
+  // all.
+  std::map<std::string, std::vector<std::size_t>> by_kind;
+  for (std::size_t n = 0; n < offers.size(); ++n) {
+    by_kind[kind_of(request, offers[n])].push_back(n);
+  }
+  std::vector<std::vector<std::size_t>> kinds;
+  for (auto& [kind, places] : by_kind) {
+    kinds.push_back(std::move(places));
+  }
+  std::sort(kinds.begin(), kinds.end());
+
   std::atomic<std::size_t> next{0};
   std::mutex telling;
   int done = 0;
-  std::vector<std::exception_ptr> errors(offers.size());
+  std::vector<std::exception_ptr> errors(kinds.size());
+  const auto tell = [&](const PlannedCluster& cluster) {
+    const std::lock_guard lock(telling);
+    ++done;
+    if (request.progress) {
+      request.progress(cluster, done, static_cast<int>(offers.size()));
+    }
+  };
   const auto work = [&] {
     forecast::Forecaster forecaster(data_directory);
-    for (std::size_t n = next++; n < offers.size(); n = next++) {
+    for (std::size_t k = next++; k < kinds.size(); k = next++) {
       try {
-        out.clusters[n] = plan_cluster(request, offers[n], forecaster, data_directory);
+        Strategies strategies(request, offers[kinds[k].front()], forecaster, data_directory);
+        for (const std::size_t n : kinds[k]) {
+          out.clusters[n] = plan_cluster(request, offers[n], strategies);
+          tell(out.clusters[n]);
+        }
       } catch (...) {
-        errors[n] = std::current_exception();
-        continue;
-      }
-      const std::lock_guard lock(telling);
-      ++done;
-      if (request.progress) {
-        request.progress(out.clusters[n], done, static_cast<int>(offers.size()));
+        errors[k] = std::current_exception();
       }
     }
   };
@@ -79,7 +128,7 @@ result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_
                           ? static_cast<std::size_t>(request.threads)
                           : std::max<std::size_t>(1, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (std::size_t n = 1; n < std::min(wanted, offers.size()); ++n) {
+  for (std::size_t n = 1; n < std::min(wanted, kinds.size()); ++n) {
     threads.emplace_back(work);
   }
   work();

@@ -3,32 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
-#include <map>
+#include <optional>
 #include <queue>
 
 #include "plan_rank.h"
 #include "plan_words.h"
-#include "stepcast/config/config.h"
-#include "stepcast/search/search.h"
+#include "stepcast/base/calendar.h"
 
 namespace stepcast::planner {
 namespace {
 
 using result::Estimate;
 using result::PlannedCluster;
-using result::Report;
 
-constexpr double kDay = 86400;
-// Strategies of one node count that are listed by their bounds.
-constexpr int kListed = 300;
-// Simulated runs that give a strategy's effective time.
-constexpr int kRuns = 40;
-
-// Something that may hold the answer: all strategies of a node count, one of them, or what its list
-// left out.
+// Something that may hold the answer: all strategies of a node count, one of them by its first
+// bound or by its refined one, or what the list left out.
 struct Open {
-  enum class Kind { count, strategy, rest } kind = Kind::count;
+  enum class Kind { count, listed, refined, rest } kind = Kind::count;
   Rank least;
   int nodes = 0;
   std::size_t index = 0;  // of the strategy
@@ -42,25 +33,18 @@ struct Later {
 // One that ran.
 struct Found {
   Rank rank;
-  std::vector<std::string> overrides;
   int nodes = 0;
-  Report report;
-  Pace pace;
+  std::size_t index = 0;
+  Trial trial;
 };
 
 class ClusterSearch {
  public:
-  ClusterSearch(const PlanRequest& request, const Offer& offer, forecast::Forecaster& forecaster,
-                const std::filesystem::path& data_directory)
+  ClusterSearch(const PlanRequest& request, const Offer& offer, Strategies& strategies)
       : request_(request),
         offer_(offer),
-        forecaster_(forecaster),
-        data_(data_directory),
-        ranking_(request, offer, stated(request, offer)),
-        job_(ranking_.job()) {
-    fixed_ = request.overrides;
-    fixed_.push_back("cluster.use=" + offer.cluster);
-    cut_stages_anew();
+        strategies_(strategies),
+        ranking_(request, offer, on_one_node(request, offer)) {
     describe();
   }
 
@@ -78,45 +62,26 @@ class ClusterSearch {
       }
       const Open next = open_.top();
       open_.pop();
-      next.kind == Open::Kind::count ? expand(next.nodes) : simulate(next);
+      switch (next.kind) {
+        case Open::Kind::count:
+          expand(next.nodes);
+          break;
+        case Open::Kind::listed:
+          refine(next);
+          break;
+        default:
+          simulate(next);
+      }
     }
     out_.proven = best_.has_value();
     return conclude();
   }
 
  private:
-  // The job on one node of the offer's cluster.
-  static job::Job stated(const PlanRequest& request, const Offer& offer) {
-    job::Job out = config::load(request.config, request.overrides).job;
-    out.cluster = config::network(offer.cluster, 1, {}, offer.name).cluster;
-    return out;
-  }
-
-  // A list of layers is of one number of stages. Where others are tried, embedding and head count
-  // as layers if the sum has the larger power of two.
-  void cut_stages_anew() {
-    const job::Parallelism& p = job_.parallelism;
-    const search::Space space = space_of(1);
-    const bool varied = space.find("parallelism.pipeline") != nullptr ||
-                        space.find("parallelism.virtual_pipeline") != nullptr;
-    if (!varied || (p.layers_per_stage.empty() && p.layout.empty()) ||
-        space.find("parallelism.layers_per_stage") != nullptr ||
-        std::any_of(fixed_.begin(), fixed_.end(),
-                    [](const std::string& text) { return text.starts_with("parallelism.lay"); })) {
-      return;
-    }
-    const auto layers = static_cast<unsigned>(job_.model.layers);
-    const bool ends = std::countr_zero(layers + 2) > std::countr_zero(layers);
-    fixed_.push_back(p.layout.empty() ? "parallelism.layers_per_stage=[]" : "parallelism.layout=");
-    for (const char* key : {"embedding_as_layer", "loss_as_layer"}) {
-      fixed_.push_back(fmt::format("parallelism.{}={}", key, ends));
-    }
-  }
-
   void describe() {
     out_.name = offer_.name;
     out_.cluster = offer_.cluster;
-    out_.device = job_.cluster.device.name;
+    out_.device = ranking_.job().cluster.device.name;
     out_.site = offer_.site;
     out_.available = offer_.available;
     out_.nodes_offered = static_cast<int>(offer_.nodes.value);
@@ -127,19 +92,9 @@ class ClusterSearch {
 
   int gpus() const { return ranking_.gpus(); }
 
-  // Sizes that are rules ("divisors") follow the ranks.
-  search::Space space_of(int nodes) const {
-    job::Job job = job_;
-    job.cluster.nodes = nodes;
-    search::Space space = search::read_space(request_.space, job);
-    search::fix(space, request_.overrides);
-    return space;
-  }
-
   void open_counts() {
     const int most = out_.nodes_offered;
-    const auto wide = static_cast<int>(std::bit_floor(static_cast<unsigned>(most)));
-    for (const int nodes : node_counts(space_of(wide), job_, gpus(), most)) {
+    for (const int nodes : strategies_.counts(most)) {
       ++out_.counts_possible;
       open_.push({Open::Kind::count, ranking_.least_rank(nodes, ranking_.roof(nodes)), nodes, 0});
     }
@@ -148,106 +103,58 @@ class ClusterSearch {
     }
   }
 
-  std::vector<std::string> overrides_for(int nodes, const std::vector<std::string>& more) const {
-    std::vector<std::string> out = fixed_;
-    out.push_back(fmt::format("cluster.nodes={}", nodes));
-    out.insert(out.end(), more.begin(), more.end());
-    return out;
-  }
-
   void expand(int nodes) {
-    search::Request request;
-    request.space = space_of(nodes);
-    request.ranking = kListed;
-    const auto loader =
-        [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
-      try {
-        return config::load(request_.config, overrides_for(nodes, more)).job;
-      } catch (const InputError& error) {
-        const Fault& first = error.faults().front();
-        return Infeasible{to_string(first.where), first.message};
-      }
-    };
-    const result::Search found = search::search_bounds(request, loader, data_, false);
-    out_.bounded += found.counts.bounded;
-    if (!found.found) {
-      why_ = found.nearest;
+    const Strategies::Listed& listed = strategies_.on(nodes);
+    out_.bounded += listed.bounded;
+    if (listed.step.empty()) {
+      why_ = listed.nearest;
       return;
     }
-    auto& listed = listed_[nodes];
-    for (const result::Strategy& s : found.ranking) {
-      open_.push({Open::Kind::strategy, ranking_.least_rank(nodes, s.step_time.value), nodes,
-                  listed.size()});
-      listed.push_back(s.overrides);
+    for (std::size_t i = 0; i < listed.step.size(); ++i) {
+      open_.push({Open::Kind::listed, ranking_.least_rank(nodes, listed.step[i]), nodes, i});
     }
-    if (static_cast<int>(listed.size()) >= kListed) {
-      const double last = found.ranking.back().step_time.value;
-      open_.push({Open::Kind::rest, ranking_.least_rank(nodes, last), nodes, listed.size()});
+    if (!listed.all) {
+      open_.push({Open::Kind::rest, ranking_.least_rank(nodes, listed.step.back()), nodes,
+                  listed.step.size()});
     }
+  }
+
+  void refine(const Open& one) {
+    const Strategies::Refined& bound = strategies_.refined(one.nodes, one.index);
+    if (const auto* why = std::get_if<Infeasible>(&bound)) {
+      why_ = fmt::format("{}: {}", why->key, why->reason);
+      return;
+    }
+    open_.push({Open::Kind::refined, ranking_.least_rank(one.nodes, std::get<double>(bound)),
+                one.nodes, one.index});
   }
 
   void simulate(const Open& one) {
     ++out_.engine_runs;
-    const std::vector<std::string>& strategy = listed_[one.nodes][one.index];
-    try {
-      const job::Job job = config::load(request_.config, overrides_for(one.nodes, strategy)).job;
-      // First with reserved memory by a rule: enough for what is too slow or far too large.
-      for (const auto allocator : {forecast::Allocator::rule, forecast::Allocator::replay}) {
-        forecast::Options options;
-        options.allocator = allocator;
-        auto outcome = forecaster_.forecast(job, options);
-        if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-          why_ = fmt::format("{}: {}", why->key, why->reason);
-          return;
-        }
-        auto& report = std::get<Report>(outcome);
-        // Failures are simulated of what could be the best by their formula.
-        if (best_ && counts_.find(one.nodes) != counts_.end() &&
-            !(ranking_.least_rank(one.nodes, report.step_time.value) < best_->rank)) {
-          return;
-        }
-        const bool exact = allocator == forecast::Allocator::replay;
-        Found found = judged(job, std::move(report), one.nodes, strategy, exact);
-        const bool better = !best_ || found.rank < best_->rank;
-        if (exact || found.rank.misfit > 0 || !better) {
-          note(found);
-          if (better) {
-            best_ = std::move(found);
-          }
-          return;
-        }
+    // First with reserved memory by a rule: enough for what is too slow or far too large.
+    for (const auto allocator : {forecast::Allocator::rule, forecast::Allocator::replay}) {
+      const Strategies::Outcome& outcome = strategies_.tried(one.nodes, one.index, allocator);
+      if (const auto* why = std::get_if<std::string>(&outcome)) {
+        why_ = *why;
+        return;
       }
-    } catch (const std::exception& error) {
-      why_ = fmt::format("the forecast failed: {}", error.what());
+      Found found = judged(one, std::get<Trial>(outcome));
+      const bool better = !best_ || found.rank < best_->rank;
+      if (found.trial.exact || found.rank.misfit > 0 || !better) {
+        note(found);
+        if (better) {
+          best_ = std::move(found);
+        }
+        return;
+      }
     }
   }
 
-  // `exact`: with reserved memory as the allocator leaves it; else by tensors alone, the least.
-  Found judged(const job::Job& job, Report report, int nodes,
-               const std::vector<std::string>& strategy, bool exact) const {
-    Found out;
-    out.pace.step = report.step_time;
-    out.pace.effective = {1, 1, 1};
-    shares_of(report, out.pace);
-    if (request_.operations != nullptr) {
-      GoodputRequest runs;
-      runs.runs = kRuns;
-      const result::Goodput g = goodput(job, report, *request_.operations, runs);
-      out.pace.effective = g.effective;
-      out.pace.active = g.effective.value;
-      for (const auto& [name, share] : g.losses) {
-        if (name == "work done again" || name == "slowed by stragglers") {
-          out.pace.active += share;
-        }
-      }
-    }
-    const double peak = exact ? report.peak.value : report.peak.low;
-    const double misfit = std::max(0.0, peak / static_cast<double>(report.capacity.count()) - 1);
-    out.rank = ranking_.rank_of(ranking_.bill_of(out.pace, nodes), misfit);
-    out.nodes = nodes;
-    out.overrides = strategy;
-    report.peak = {peak, report.peak.low, report.peak.high};
-    out.report = std::move(report);
+  Found judged(const Open& one, const Trial& trial) const {
+    Found out{{}, one.nodes, one.index, trial};
+    const double misfit =
+        std::max(0.0, trial.peak.value / static_cast<double>(trial.capacity.count()) - 1);
+    out.rank = ranking_.rank_of(ranking_.bill_of(trial.pace, one.nodes), misfit);
     return out;
   }
 
@@ -257,7 +164,7 @@ class ClusterSearch {
     if (at != counts_.end() && !(f.rank < at->second.first)) {
       return;
     }
-    const Bill b = ranking_.bill_of(f.pace, f.nodes);
+    const Bill b = ranking_.bill_of(f.trial.pace, f.nodes);
     counts_[f.nodes] = {f.rank,
                         {f.nodes, f.rank.misfit == 0, f.rank.misfit == 0 && f.rank.violation == 0,
                          b.wall.count() / kDay, b.cost(), b.energy, b.peak_power}};
@@ -280,22 +187,22 @@ class ClusterSearch {
       return std::move(out_);
     }
     const Found& f = *best_;
-    const Bill b = ranking_.bill_of(f.pace, f.nodes);
-    const Pace& p = f.pace;
+    const Bill b = ranking_.bill_of(f.trial.pace, f.nodes);
+    const Pace& p = f.trial.pace;
     const Bill low = ranking_.least_bill(p, f.nodes);
     const Bill high = ranking_.most_bill(p, f.nodes);
     out_.simulated = true;
     out_.nodes = f.nodes;
     out_.gpus = f.nodes * gpus();
-    out_.overrides.assign(fixed_.begin() + static_cast<std::ptrdiff_t>(request_.overrides.size()),
-                          fixed_.end());
+    out_.overrides = strategies_.fixed(offer_);
     out_.overrides.push_back(fmt::format("cluster.nodes={}", f.nodes));
-    out_.overrides.insert(out_.overrides.end(), f.overrides.begin(), f.overrides.end());
-    out_.step_time = f.report.step_time;
-    out_.mfu = f.report.mfu.value;
-    out_.bubble_fraction = f.report.bubble_fraction;
-    out_.peak_memory = f.report.peak;
-    out_.capacity = f.report.capacity;
+    const std::vector<std::string>& strategy = strategies_.on(f.nodes).overrides[f.index];
+    out_.overrides.insert(out_.overrides.end(), strategy.begin(), strategy.end());
+    out_.step_time = p.step;
+    out_.mfu = f.trial.mfu;
+    out_.bubble_fraction = f.trial.bubble_fraction;
+    out_.peak_memory = f.trial.peak;
+    out_.capacity = f.trial.capacity;
     out_.fits = f.rank.misfit == 0;
     out_.busy = p.busy;
     out_.communicating = p.communicating;
@@ -321,13 +228,9 @@ class ClusterSearch {
 
   const PlanRequest& request_;
   const Offer& offer_;
-  forecast::Forecaster& forecaster_;
-  std::filesystem::path data_;
+  Strategies& strategies_;
   Ranking ranking_;
-  const job::Job& job_;  // as stated, on one node of this cluster
-  std::vector<std::string> fixed_;
   std::priority_queue<Open, std::vector<Open>, Later> open_;
-  std::map<int, std::vector<std::vector<std::string>>> listed_;  // strategies by node count
   std::map<int, std::pair<Rank, result::PlannedCount>> counts_;
   std::optional<Found> best_;
   std::string why_;  // nothing runs
@@ -337,9 +240,8 @@ class ClusterSearch {
 }  // namespace
 
 PlannedCluster plan_cluster(const PlanRequest& request, const Offer& offer,
-                            forecast::Forecaster& forecaster,
-                            const std::filesystem::path& data_directory) {
-  return ClusterSearch(request, offer, forecaster, data_directory).run();
+                            Strategies& strategies) {
+  return ClusterSearch(request, offer, strategies).run();
 }
 
 }  // namespace stepcast::planner

@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <set>
 
-#include "plan_cluster.h"
+#include "plan_strategies.h"
 
 namespace stepcast::planner {
 namespace {

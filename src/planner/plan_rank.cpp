@@ -3,33 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "stepcast/base/calendar.h"
 #include "stepcast/model/count.h"
 
 namespace stepcast::planner {
-namespace {
-
-constexpr double kDay = 86400;
-// The mean of simulated runs scatters around the renewal formula, by which bounds count failures,
-// by less than this share of the wall clock.
-constexpr double kScatter = 0.005;
-
-}  // namespace
-
-void shares_of(const result::Report& report, Pace& pace) {
-  Time busy{0}, communicating{0}, all{0};
-  for (const auto& s : report.breakdown) {
-    const Time kernels = s.compute + s.recompute + s.slowdown + s.optimizer;
-    const Time waits = s.tensor + s.pipeline + s.data + s.context + s.expert + s.offload + s.other;
-    busy += kernels;
-    communicating += waits;
-    all += kernels + waits + s.bubble + s.host + s.stall;
-  }
-  pace.busy = all.count() > 0 ? to_seconds(busy) / to_seconds(all) : 1;
-  pace.communicating = all.count() > 0 ? to_seconds(communicating) / to_seconds(all) : 0;
-}
-
 Ranking::Ranking(const PlanRequest& request, const Offer& offer, job::Job job)
-    : request_(request), job_(std::move(job)) {
+    : request_(request), job_(std::move(job)), most_effective_(request.operations, job_) {
   const Catalogue& c = request.catalogue;
   rates_ = {c.devices.at(job_.cluster.device.name), c.hosts.at(offer.host), c.sites.at(offer.site),
             offer};
@@ -41,15 +20,7 @@ Ranking::Ranking(const PlanRequest& request, const Offer& offer, job::Job job)
 }
 
 Bill Ranking::bill_at(const Pace& pace, int nodes, double step, double effective) const {
-  const auto tokens =
-      static_cast<double>(job_.workload.global_batch * job_.workload.sequence_length);
-  Duty duty;
-  duty.training = Seconds(request_.tokens / tokens * step);
-  duty.effective = effective;
-  duty.active = pace.active;
-  duty.busy = pace.busy;
-  duty.communicating = pace.communicating;
-  return bill(rates_, nodes, gpus(), duty);
+  return bill(rates_, job_, nodes, request_.tokens, pace, step, effective);
 }
 
 Bill Ranking::bill_of(const Pace& pace, int nodes) const {
@@ -90,21 +61,10 @@ Rank Ranking::rank_of(const Bill& b, double misfit) const {
   return out;
 }
 
-double Ranking::effective_at_most(int nodes, double step) const {
-  if (request_.operations == nullptr) {
-    return 1;
-  }
-  job::Job job = job_;
-  job.cluster.nodes = nodes;
-  const Operations& o = *request_.operations;
-  const Campaign c = campaign_of(job, Seconds(step));
-  return std::min(1.0, kScatter + expected_share(o, c, best_interval(o, c)));
-}
-
 // Kernels are busy for at least as long as the roof; all else is idle.
-Rank Ranking::least_rank(int nodes, double step) const {
+Rank Ranking::least_rank(int nodes, double step) {
   Pace pace;
-  const double effective = effective_at_most(nodes, step);
+  const double effective = most_effective_.on(nodes, Seconds(step));
   pace.busy = std::min(1.0, roof(nodes) / step);
   pace.active = effective;
   return rank_of(bill_at(pace, nodes, step, effective), 0);

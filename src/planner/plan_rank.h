@@ -1,24 +1,24 @@
 // What a strategy on so many nodes of an offer comes to, and how that ranks.
 #pragma once
 
-#include "plan_cluster.h"
+#include "stepcast/planner/plan.h"
 
 namespace stepcast::planner {
 
-// What a strategy does to the clock.
-struct Pace {
-  result::Estimate step;       // seconds
-  result::Estimate effective;  // share of the wall clock
-  double active = 1, busy = 1, communicating = 0;
+// By how much something misses the limits, and what it is ranked by among those that miss them
+// alike. 0 and 0: within.
+struct Rank {
+  double misfit = 0;     // memory above the capacity, over the capacity
+  double violation = 0;  // the worst of the limits, over the limit
+  double objective = 0;
+  auto operator<=>(const Rank&) const = default;
 };
-
-// Shares of a step, as means over its stages.
-void shares_of(const result::Report& report, Pace& pace);
 
 // `job`: on one node of the offer's cluster.
 class Ranking {
  public:
   Ranking(const PlanRequest& request, const Offer& offer, job::Job job);
+  Ranking(const Ranking&) = delete;
 
   const Rates& rates() const { return rates_; }
   const job::Job& job() const { return job_; }
@@ -31,19 +31,19 @@ class Ranking {
   Rank rank_of(const Bill& bill, double misfit) const;
 
   // The least that a strategy comes to whose step lasts `step` seconds or longer.
-  Rank least_rank(int nodes, double step) const;
+  Rank least_rank(int nodes, double step);
   // Seconds of a step with every GPU at its highest peak throughout.
   double roof(int nodes) const;
 
  private:
   Bill bill_at(const Pace& pace, int nodes, double step, double effective) const;
-  double effective_at_most(int nodes, double step) const;
 
   const PlanRequest& request_;
   job::Job job_;
   Rates rates_;
   double wait_days_ = 0;
   double flops_ = 0;  // of a step
+  MostEffective most_effective_;
 };
 
 }  // namespace stepcast::planner

@@ -5,6 +5,7 @@
 
 #include "format.h"
 #include "json_writer.h"
+#include "stepcast/base/calendar.h"
 #include "stepcast/report/report.h"
 #include "text_table.h"
 
@@ -18,7 +19,6 @@ using result::Goodput;
 constexpr double kSmall = 5e-5;
 
 std::string wall_clock(double seconds) {
-  constexpr double kMinute = 60, kHour = 3600, kDay = 86400;
   if (seconds < 2 * kMinute) {
     return duration(seconds);
   }

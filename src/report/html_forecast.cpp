@@ -7,6 +7,7 @@
 #include "format.h"
 #include "html_parts.h"
 #include "job_line.h"
+#include "run_parts.h"
 
 namespace stepcast::report {
 namespace {
@@ -179,6 +180,7 @@ std::string html(const Report& report, const ForecastDetails& details_of) {
                                                  : "One training step; below each figure its 90 % "
                                                    "interval.");
   page.add(to_html(headline(report)));
+  add_run(page, details_of.run);
   add_advice(page, report);
   add_time(page, report);
   if (report.trace) {

@@ -2,7 +2,9 @@
 #include <cmath>
 
 #include "json_writer.h"
+#include "run_parts.h"
 #include "stepcast/report/report.h"
+#include "stepcast/report/run_cost.h"
 
 namespace stepcast::report {
 namespace {
@@ -100,7 +102,9 @@ void write_list(JsonWriter& out, std::string_view key, const std::vector<T>& val
 
 }  // namespace
 
-std::string json(const result::Report& report) {
+std::string json(const result::Report& report) { return json(report, std::nullopt); }
+
+std::string json(const result::Report& report, const std::optional<result::RunCost>& run) {
   JsonWriter out;
   out.object();
   out.key("schema").integer(kSchema);
@@ -149,6 +153,9 @@ std::string json(const result::Report& report) {
     out.close();
   }
   out.close();
+  if (run) {
+    write_run(out, *run);
+  }
   out.key("notes").array();
   for (const std::string& note : report.notes) {
     out.text(note);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
-#include "format.h"
+#include "plan_words.h"
+#include "run_parts.h"
+#include "stepcast/base/calendar.h"
 #include "text_table.h"
 
 namespace stepcast::report {
@@ -16,47 +18,9 @@ using result::Estimate;
 using result::Plan;
 using result::PlannedCluster;
 
-constexpr double kMegawattHour = 3.6e9;  // J
-
-std::string money(double value) {
-  return value >= 1e6   ? significant(value * 1e-6, 3) + " M"
-         : value >= 1e3 ? significant(value * 1e-3, 3) + " k"
-                        : significant(value, 3);
-}
-
 std::string span(const Estimate& e, double factor, const char* unit) {
   return fmt::format("{}{} ({} to {})", significant(e.value * factor, 3), unit,
                      significant(e.low * factor, 3), significant(e.high * factor, 3));
-}
-
-// "tensor 8, pipeline 16": what of a strategy is not 1.
-std::string strategy_line(const PlannedCluster& c) {
-  std::string out;
-  for (const std::string& text : c.overrides) {
-    const std::size_t equals = text.find('=');
-    const std::string key = text.substr(0, equals), value = text.substr(equals + 1);
-    if (key.starts_with("cluster.") || value == "1" || value == "[]" || value == "none" ||
-        key.ends_with("_as_layer")) {
-      continue;
-    }
-    out += fmt::format("{}{} {}", out.empty() ? "" : ", ", key.substr(key.rfind('.') + 1), value);
-  }
-  return out.empty() ? "data parallel" : out;
-}
-
-std::string limits_line(const Plan& p) {
-  std::vector<std::string> parts;
-  if (p.limits.days > 0) {
-    parts.push_back(significant(p.limits.days, 4) + " days" +
-                    (p.start.empty() ? "" : " from " + p.start));
-  }
-  if (p.limits.budget > 0) {
-    parts.push_back(fmt::format("{} {}", money(p.limits.budget), p.currency));
-  }
-  if (p.limits.watts > 0) {
-    parts.push_back(significant(p.limits.watts * 1e-6, 3) + " MW");
-  }
-  return parts.empty() ? "no limits" : fmt::format("within {}", fmt::join(parts, ", "));
 }
 
 std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width) {
@@ -76,17 +40,12 @@ std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width)
     if (c.meets != meeting || !c.simulated) {
       continue;
     }
-    std::vector<std::string> lacks;
-    for (const result::Shortfall& s : c.shortfalls) {
-      lacks.push_back(s.text);
-    }
     table.row({c.name, thousands(c.nodes), thousands(c.gpus), significant(c.days.value, 3),
                money(c.cost.value),
                thousands(static_cast<std::int64_t>(c.energy.value / kMegawattHour + 0.5)),
                significant(c.peak_power * 1e-6, 3),
                c.carbon ? thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)) : "",
-               percent(c.mfu),
-               meeting ? strategy_line(c) : fmt::format("{}", fmt::join(lacks, "; "))});
+               percent(c.mfu), meeting ? strategy_line(c) : lacks_line(c)});
     ++rows;
   }
   return rows > 0 ? table.text(paint, width) : "";
@@ -119,12 +78,7 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
                    span(c.energy, 1 / kMegawattHour, " MWh"),
                    significant(c.average_power * 1e-6, 3), significant(c.peak_power * 1e-6, 3),
                    c.carbon ? "; " + span(*c.carbon, 1e-3, " t CO2e") : ""));
-  line(c.proven ? fmt::format("no other strategy and node count of the space does better: {} node "
-                              "counts, {} bounds, {} engine runs",
-                              c.counts_possible, thousands(c.bounded), c.engine_runs)
-                : fmt::format("not proven: another may be up to {} better ({} engine runs were "
-                              "allowed)",
-                              percent(c.gap), c.engine_runs));
+  line(proof_line(c));
   return out;
 }
 

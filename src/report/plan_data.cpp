@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "json_writer.h"
+#include "stepcast/base/calendar.h"
 #include "stepcast/report/plan.h"
 
 namespace stepcast::report {
@@ -141,7 +142,7 @@ std::string csv(const Plan& p) {
           fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", c.nodes, c.gpus,
                       c.step_time.value, c.mfu, c.fits, c.effective.value, c.days.value, c.days.low,
                       c.days.high, c.gpu_hours.value, c.cost.value, c.cost.low, c.cost.high,
-                      c.energy.value / 3.6e9, c.average_power * 1e-6, c.peak_power * 1e-6,
+                      c.energy.value / kMegawattHour, c.average_power * 1e-6, c.peak_power * 1e-6,
                       c.carbon ? fmt::format("{}", c.carbon->value * 1e-3) : "");
     } else {
       out += std::string(16, ',');

@@ -12,7 +12,9 @@
 #include "bar.h"
 #include "job_line.h"
 #include "memory_kinds.h"
+#include "run_parts.h"
 #include "stepcast/report/report.h"
+#include "stepcast/report/run_cost.h"
 #include "text_table.h"
 
 namespace stepcast::report {
@@ -466,6 +468,11 @@ std::string foundations(const Report& report, const Paint& paint, int width) {
 }  // namespace
 
 std::string terminal(const Report& report, bool colour, int width) {
+  return terminal(report, std::nullopt, colour, width);
+}
+
+std::string terminal(const Report& report, const std::optional<result::RunCost>& run, bool colour,
+                     int width) {
   width = std::max(width, kMinWidth);
   const Paint paint{colour};
   std::string out = paint("1", report.title) + "\n";
@@ -474,7 +481,8 @@ std::string terminal(const Report& report, bool colour, int width) {
   }
   out += headlines(report, paint);
   for (const std::string& section :
-       {advice(report, paint, width), breakdown(report, paint, width), memory(report, paint, width),
+       {run ? run_text(*run, paint, width) : std::string(), advice(report, paint, width),
+        breakdown(report, paint, width), memory(report, paint, width),
         traffic(report, paint, width), foundations(report, paint, width)}) {
     if (!section.empty()) {
       out += "\n" + section;

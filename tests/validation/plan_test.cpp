@@ -4,6 +4,7 @@
 #include "stepcast/planner/plan.h"
 
 #include "catch.hpp"
+#include "stepcast/base/calendar.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -14,7 +15,9 @@ planner::Figure figure(double value, const char* source) { return {value, source
 
 // The run as published: one cluster of that size, and the job's own strategy.
 result::PlannedCluster run_of(const std::string& config, const char* cluster, const char* host,
-                              int nodes, double tokens) {
+                              int nodes, double tokens,
+                              const planner::Site& site = {
+                                  figure(1, "without the building"), {}, {}}) {
   static const auto operations =
       planner::read_operations(text::data_directory() / "configs/operations/default.yaml");
   planner::PlanRequest r;
@@ -24,7 +27,7 @@ result::PlannedCluster run_of(const std::string& config, const char* cluster, co
   r.operations = &operations;
   r.space = text::parse_yaml("{}", "space");
   r.catalogue = planner::read_catalogue(text::data_directory() / "configs/catalogue/default.yaml");
-  r.catalogue.sites = {{"meter", {figure(1, "without the building"), {}, {}}}};
+  r.catalogue.sites = {{"meter", site}};
   planner::Offer o;
   o.name = o.cluster = cluster;
   o.site = "meter";
@@ -57,6 +60,24 @@ TEST_CASE("BLOOM: its GPU-hours, and energy a GPU-hour") {
   // Simulated steps are 9 % short of the published 105 s; the rest of the gap is the time in which
   // their run stood still.
   CHECK(run.gpu_hours.value == Approx(1082990).epsilon(0.20));
-  const double watts = run.energy.value / (run.gpu_hours.value * 3600);
+  const double watts = run.energy.value / (run.gpu_hours.value * kHour);
   CHECK(watts == Approx((433.196e6 + 256.646e6) / 1082990).epsilon(0.07));
+}
+
+// Patterson et al., Carbon Emissions and Large Neural Network Training (arXiv 2104.10350, table 4):
+// GPT-3 on 10,000 V100 in 14.8 days, 1,287 MWh at a PUE of 1.10, 552 t CO2e at 429 g a kWh (330 W a
+// GPU with its share of the system). Neither strategy nor step time is published, so that what a
+// GPU draws is compared over their GPU-hours, not days.
+TEST_CASE("GPT-3: its energy and carbon over its GPU-hours") {
+  const planner::Site azure{figure(1.10, "as published"), figure(429, "as published"), {}};
+  const auto run = run_of(
+      (std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation/gpt3-plan.yaml").string(),
+      "dgx-1-v100", "v100-8", 1248, 300e9, azure);
+  const double gpu_hours = 10000 * 14.8 * 24;
+  const double each = run.energy.value / run.gpu_hours.value;  // J a GPU-hour
+  WARN(each / 3600 << " W a GPU");
+  CHECK(each * gpu_hours == Approx(1287 * kMegawattHour).epsilon(0.10));
+  REQUIRE(run.carbon);
+  const double tonnes = run.carbon->value / run.gpu_hours.value * gpu_hours * 1e-3;
+  CHECK(tonnes == Approx(552).epsilon(0.10));
 }

@@ -10,46 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/planner/catalogue.h"
-#include "stepcast/planner/goodput.h"
+#include "stepcast/planner/bill.h"
 #include "stepcast/result/plan.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::planner {
 
-// ---------------------------------------------------------------- what a run costs
-// What a cluster does in a run.
-struct Duty {
-  Seconds training{0};       // of steps alone
-  double effective = 1;      // share of the wall clock that these are
-  double active = 1;         // share in which the GPUs work: with what is done again after failures
-  double busy = 1;           // of a GPU's step: in kernels
-  double communicating = 0;  // in collectives that nothing hides; else idle
-};
-
-struct Bill {
-  Seconds wall{0};
-  double gpu_hours = 0;
-  double rent = 0, depreciation = 0, electricity = 0, capital = 0;  // currency
-  double average_power = 0, peak_power = 0;                         // W at the meter
-  double energy = 0;                                                // J at the meter
-  double carbon = 0;                                                // kg
-  double cost() const { return rent + depreciation + electricity; }
-};
-
-// LAW  wall = training / effective
-//      node = GPUs x (load busy + communicating communicating + idle rest) + host load + network, at work; all idle else
-//      energy = wall x nodes x (active node + (1 - active) node idle) x PUE
-//      rent = GPUs x hours x price; depreciation = nodes x price x wall / lifetime; electricity = kWh x price (if bought)
-struct Rates {
-  DevicePower device;
-  HostPower host;
-  Site site;
-  Offer offer;
-};
-Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty);
-
-// ---------------------------------------------------------------- the plan
 enum class PlanObjective { cost, time, energy, carbon };
 const char* to_string(PlanObjective objective);
 

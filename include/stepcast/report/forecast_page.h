@@ -1,18 +1,21 @@
 // The forecast of one job as a page: simulate --html.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "stepcast/result/links.h"
 #include "stepcast/result/memory.h"
 #include "stepcast/result/report.h"
+#include "stepcast/result/run_cost.h"
 
 namespace stepcast::report {
 
 struct ForecastDetails {
-  result::MemoryTimeline memory;  // no stages: left out
-  result::LinkUse links;          // no classes: left out
-  std::string job;                // as --show-job prints it: values and where each came from
+  result::MemoryTimeline memory;       // no stages: left out
+  result::LinkUse links;               // no classes: left out
+  std::optional<result::RunCost> run;  // workload.tokens
+  std::string job;                     // as --show-job prints it: values and where each came from
 };
 
 // The report's trace becomes the page's timeline; without one (a bound) the page has none. All figures stand in the page's

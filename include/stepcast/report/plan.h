@@ -8,6 +8,7 @@
 namespace stepcast::report {
 
 std::string terminal(const result::Plan& plan, bool colour, int width = 100);
+std::string html(const result::Plan& plan);  // a page of its own
 std::string json(const result::Plan& plan);  // SI units, currency as the catalogue's
 std::string csv(const result::Plan& plan);   // a line a cluster
 

@@ -1,18 +1,9 @@
-// What a run costs: hours, money, energy, carbon.
-#include <fmt/format.h>
+#include "stepcast/planner/bill.h"
 
-#include <cmath>
-#include <stdexcept>
-
-#include "stepcast/base/number.h"
-#include "stepcast/planner/plan.h"
+#include "stepcast/base/calendar.h"
 
 namespace stepcast::planner {
 namespace {
-
-constexpr double kHour = 3600, kDay = 24 * kHour;
-constexpr double kYear = 365.25 * kDay;
-constexpr double kKilowattHour = 3.6e6;  // J
 
 double value_of(const std::optional<Figure>& f) { return f ? f->value : 0; }
 
@@ -46,32 +37,17 @@ Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty) {
   return out;
 }
 
-const char* to_string(PlanObjective objective) {
-  switch (objective) {
-    case PlanObjective::cost:
-      return "cost";
-    case PlanObjective::time:
-      return "time";
-    case PlanObjective::energy:
-      return "energy";
-    case PlanObjective::carbon:
-      return "carbon";
-  }
-  return "";
-}
-
-Seconds parse_duration(const std::string& text) {
-  const std::size_t length = number_length(text);
-  const std::size_t unit = text.find_first_not_of(" \t", length);
-  if (length > 0 && unit != std::string::npos && text.substr(unit) == "d") {
-    const double days = parse_number(std::string_view(text).substr(0, length));
-    if (!(days >= 0)) {
-      throw std::invalid_argument(
-          fmt::format("'{}' is negative; expected a time such as '60 d'", text));
-    }
-    return Seconds(days * kDay);
-  }
-  return Seconds(to_seconds(parse_time(text)));
+Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, const Pace& pace,
+          double step, double effective) {
+  const auto of_step =
+      static_cast<double>(job.workload.global_batch * job.workload.sequence_length);
+  Duty duty;
+  duty.training = Seconds(tokens / of_step * step);
+  duty.effective = effective;
+  duty.active = pace.active;
+  duty.busy = pace.busy;
+  duty.communicating = pace.communicating;
+  return bill(rates, nodes, job.cluster.node.gpus, duty);
 }
 
 }  // namespace stepcast::planner

@@ -1,0 +1,16 @@
+// A forecast with what the whole run takes: the report of report.h with one section, or one key, more ("run").
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "stepcast/result/report.h"
+#include "stepcast/result/run_cost.h"
+
+namespace stepcast::report {
+
+// Without a run: the report alone, byte for byte.
+std::string terminal(const result::Report& report, const std::optional<result::RunCost>& run, bool colour, int width);
+std::string json(const result::Report& report, const std::optional<result::RunCost>& run);
+
+}  // namespace stepcast::report

@@ -1,0 +1,82 @@
+// How much of the wall clock trains, and what GPUs do meanwhile.
+#include <algorithm>
+
+#include "stepcast/planner/bill.h"
+
+namespace stepcast::planner {
+namespace {
+
+// Simulated runs that give a strategy's effective time.
+constexpr int kRuns = 40;
+
+// By which the shares of two intervals differ that are the best but for their last digits.
+constexpr double kRounding = 1e-6;
+
+GoodputRequest runs() {
+  GoodputRequest out;
+  out.runs = kRuns;
+  return out;
+}
+
+double share_of(const Operations& operations, const Campaign& campaign, Seconds interval) {
+  GoodputRequest request = runs();
+  request.interval = interval;
+  return simulate_runs(operations, campaign, request).effective.value;
+}
+
+void shares_of(const result::Report& report, Pace& pace) {
+  Time busy{0}, communicating{0}, all{0};
+  for (const auto& s : report.breakdown) {
+    const Time kernels = s.compute + s.recompute + s.slowdown + s.optimizer;
+    const Time waits = s.tensor + s.pipeline + s.data + s.context + s.expert + s.offload + s.other;
+    busy += kernels;
+    communicating += waits;
+    all += kernels + waits + s.bubble + s.host + s.stall;
+  }
+  pace.busy = all.count() > 0 ? to_seconds(busy) / to_seconds(all) : 1;
+  pace.communicating = all.count() > 0 ? to_seconds(communicating) / to_seconds(all) : 0;
+}
+
+}  // namespace
+
+Pace pace_of(const job::Job& job, const result::Report& report, const Operations* operations) {
+  Pace out;
+  out.step = report.step_time;
+  shares_of(report, out);
+  if (operations != nullptr) {
+    const result::Goodput g = goodput(job, report, *operations, runs());
+    out.effective = g.effective;
+    out.active = g.effective.value;
+    for (const auto& [name, share] : g.losses) {
+      if (name == "work done again" || name == "slowed by stragglers") {
+        out.active += share;
+      }
+    }
+  }
+  return out;
+}
+
+MostEffective::MostEffective(const Operations* operations, const job::Job& job) : job_(job) {
+  if (operations != nullptr) {
+    operations_ = *operations;
+    operations_->data_stall = Seconds(0);
+  }
+}
+
+double MostEffective::on(int nodes, Seconds step) {
+  if (!operations_) {
+    return 1;
+  }
+  job::Job job = job_;
+  job.cluster.nodes = nodes;
+  Known& known = known_[nodes];
+  if (!(known.interval.count() > 0)) {
+    known.interval = best_interval(*operations_, campaign_of(job, Seconds(0)));
+    known.share = share_of(*operations_, campaign_of(job, Seconds(0)), known.interval);
+  }
+  return std::min(1.0, kRounding + (step <= known.interval
+                                        ? known.share
+                                        : share_of(*operations_, campaign_of(job, step), step)));
+}
+
+}  // namespace stepcast::planner

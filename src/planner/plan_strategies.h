@@ -1,0 +1,84 @@
+// What can be tried on a cluster: node counts, strategies with their lower bounds, and what the
+// engine says of them. Nothing here knows prices, so that offers of one kind of cluster share it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/planner/plan.h"
+#include "stepcast/search/space.h"
+
+namespace stepcast::planner {
+
+// Node counts up to `most` on which the ranks divide into sizes that the space offers, fewest
+// first. LAW  nodes x GPUs = tensor x pipeline x context x data, and micro_batch x data divides the
+// global batch.
+std::vector<int> node_counts(const search::Space& space, const job::Job& job, int gpus_per_node,
+                             int most);
+
+// The job on one node of the offer's cluster.
+job::Job on_one_node(const PlanRequest& request, const Offer& offer);
+// The same text for offers whose clusters differ by nothing but their names.
+std::string kind_of(const PlanRequest& request, const Offer& offer);
+
+// One that ran. `exact`: with reserved memory as the allocator leaves it; else by a rule, at least
+// what tensors take.
+struct Trial {
+  bool exact = false;
+  double mfu = 0, bubble_fraction = 0;
+  Bytes capacity;
+  result::Estimate peak;
+  Pace pace;
+};
+
+class Strategies {
+ public:
+  // `offer`: one of those of this kind of cluster. All outlive it.
+  Strategies(const PlanRequest& request, const Offer& offer, forecast::Forecaster& forecaster,
+             std::filesystem::path data_directory);
+
+  // What a job on the offer's cluster states beside the user's own overrides and the strategy.
+  std::vector<std::string> fixed(const Offer& offer) const;
+
+  std::vector<int> counts(int most) const;
+
+  // Those of so many nodes with the least bounds.
+  struct Listed {
+    std::vector<std::vector<std::string>> overrides;
+    std::vector<double> step;  // seconds: lower bounds, rising
+    bool all = false;          // else none that is left out has a bound below the last one's
+    std::int64_t bounded = 0;
+    std::string nearest;  // why there is none
+  };
+  const Listed& on(int nodes);
+
+  // The bound with the strategy's schedule played, or why no engine would run it.
+  using Refined = std::variant<double, Infeasible>;
+  const Refined& refined(int nodes, std::size_t index);
+
+  using Outcome = std::variant<Trial, std::string>;  // or why it does not run
+  const Outcome& tried(int nodes, std::size_t index, forecast::Allocator allocator);
+
+ private:
+  search::Space space_of(int nodes) const;
+  std::vector<std::string> overrides(int nodes, const std::vector<std::string>& strategy) const;
+  job::Job job_of(int nodes, std::size_t index);
+
+  const PlanRequest& request_;
+  const Offer& offer_;
+  forecast::Forecaster& forecaster_;
+  std::filesystem::path data_;
+  job::Job job_;  // on one node of this cluster
+  std::vector<std::string> cuts_;
+  using Key = std::pair<int, std::size_t>;
+  std::map<int, Listed> listed_;
+  std::map<Key, Refined> refined_;
+  std::map<std::pair<Key, forecast::Allocator>, Outcome> tried_;
+};
+
+}  // namespace stepcast::planner

@@ -1,0 +1,237 @@
+// A plan as one page: which clusters meet the limits, days against cost, and what each is.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "page_parts.h"
+#include "page_plot.h"
+#include "plan_words.h"
+#include "run_parts.h"
+#include "stepcast/base/calendar.h"
+#include "stepcast/report/plan.h"
+
+namespace stepcast::report {
+namespace {
+
+using result::Estimate;
+using result::Plan;
+using result::PlannedCluster;
+
+constexpr int kPlotHeight = 320;  // pixels
+constexpr double kMillion = 1e6;
+
+std::string range(const Estimate& e, double per) {
+  return e.low == e.high
+             ? ""
+             : fmt::format("{} to {}", significant(e.low * per, 3), significant(e.high * per, 3));
+}
+
+std::string told(const Plan& p, const PlannedCluster& c) {
+  return fmt::format("{}\n{} nodes of {} ({} GPUs): {} days, {} {}\n{}{}", c.name,
+                     thousands(c.nodes), c.device, thousands(c.gpus), significant(c.days.value, 3),
+                     money(c.cost.value), p.currency, strategy_line(c),
+                     c.meets ? "" : "\n" + lacks_line(c));
+}
+
+void add_headline(Page& page, const Plan& p) {
+  const auto meet =
+      std::count_if(p.clusters.begin(), p.clusters.end(), [](const auto& c) { return c.meets; });
+  page.section("best", "At a glance",
+               fmt::format("{:.4g} tokens {}; the least {} first.", p.tokens, limits_line(p),
+                           p.objective));
+  std::vector<Tile> tiles = {{"Clusters",
+                              fmt::format("{} of {}", meet, p.clusters.size()),
+                              "meet the limits",
+                              "meeting",
+                              {static_cast<double>(meet)},
+                              meet > 0 ? Tile::Tone::good : Tile::Tone::bad}};
+  if (meet > 0) {
+    const PlannedCluster& c = p.clusters.front();
+    tiles.push_back({"Best", c.name,
+                     fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
+                     "nodes",
+                     {static_cast<double>(c.nodes)}});
+    const auto add = [&](const std::string& name, const Estimate& e, double per,
+                         const char* figure) {
+      tiles.push_back({name, significant(e.value * per, 3), range(e, per), figure,
+                       {e.value, e.low, e.high}});
+    };
+    add("Days", c.days, 1, "days");
+    add("Cost, million " + p.currency, c.cost, 1 / kMillion, "cost");
+    add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
+    if (c.carbon) {
+      add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");
+    }
+  }
+  page.add(to_html(tiles));
+  if (meet > 0) {
+    page.add("<pre class=\"fold\" tabindex=\"0\">" +
+             html_text(set_options(p.clusters.front().overrides)) + "</pre>\n");
+  }
+}
+
+// Room around values that lie orders apart.
+PlotAxis axis_over(const std::vector<double>& values, const std::string& unit) {
+  constexpr double kRoom = 1.15;
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  return {*low / kRoom, *high * kRoom, true, {}, unit};
+}
+
+void add_plot(Page& page, const Plan& p) {
+  std::vector<double> days, cost;
+  for (const PlannedCluster& c : p.clusters) {
+    if (c.simulated && c.fits && c.cost.value > 0) {
+      days.push_back(c.days.value + c.wait_days);
+      cost.push_back(c.cost.value / kMillion);
+    }
+  }
+  if (days.empty()) {
+    return;
+  }
+  const double deadline = p.limits.days, budget = p.limits.budget / kMillion;
+  if (deadline > 0) {
+    days.push_back(deadline);
+  }
+  if (budget > 0) {
+    cost.push_back(budget);
+  }
+  const PlotAxis across = axis_over(days, "days"), up = axis_over(cost, "M");
+  page.section("plot", "Days against cost");
+  std::vector<Mark> marks = {{"s-2", "meets the limits", ""}, {"s-1", "does not", ""}};
+  if (deadline > 0) {
+    marks.push_back({"s-3", fmt::format("deadline, {} days", significant(deadline, 4)), ""});
+  }
+  page.add(legend(marks));
+  Plot plot(across, up, kPlotHeight);
+  if (deadline > 0) {
+    plot.line({{deadline, up.from}, {deadline, up.to}}, "line l-3",
+              fmt::format("deadline: {} days", significant(deadline, 4)));
+  }
+  if (budget > 0) {
+    plot.rule(budget, fmt::format("budget, {} M {}", significant(budget, 3), p.currency));
+  }
+  for (const PlannedCluster& c : p.clusters) {
+    if (c.simulated && c.fits && c.cost.value > 0) {
+      plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion,
+               c.meets ? "dot l-2" : "dot l-1", told(p, c));
+    }
+  }
+  page.add(figure(plot.finish("Days against cost, a dot a cluster; the table below has its figures"),
+                  fmt::format("Days across{}, million {} up. Each dot is a cluster with its best "
+                              "node count and strategy; the table below names them.",
+                              p.start.empty() ? "" : " from " + p.start, p.currency)));
+}
+
+void add_clusters(Page& page, const Plan& p) {
+  page.section("clusters", "Clusters",
+               fmt::format("Those that meet the limits, the least {} first; then by how little "
+                           "they miss them.",
+                           p.objective));
+  Table table;
+  table.id = "clusters-table";
+  table.sortable = true;
+  table.columns = {text_column("cluster"), text_column("meets"), number_column("nodes"),
+                   number_column("GPUs"),  number_column("days"),
+                   number_column(("M " + p.currency).c_str())};
+  table.columns.push_back(bar_column(""));
+  for (const char* name : {"MWh", "peak MW", "t CO2e", "MFU"}) {
+    table.columns.push_back(number_column(name));
+  }
+  table.columns.push_back(prose_column("strategy"));
+  table.columns.push_back(prose_column("what it lacks"));
+  double most = 0;
+  for (const PlannedCluster& c : p.clusters) {
+    most = std::max(most, c.cost.high);
+  }
+  for (const PlannedCluster& c : p.clusters) {
+    Cell meets = c.meets ? "yes" : "no";
+    meets.bad = !c.meets;
+    std::vector<Cell> row = {c.name, meets};
+    row.front().hint = fmt::format("{} of {}, {}", c.cluster, c.device, c.site);
+    if (c.simulated) {
+      const double mwh = c.energy.value / kMegawattHour;
+      row.insert(row.end(),
+                 {count_cell(c.nodes), count_cell(c.gpus),
+                  Cell(significant(c.days.value, 3), c.days.value),
+                  Cell(significant(c.cost.value / kMillion, 3), c.cost.value),
+                  markup_cell(interval_bar(
+                      {{c.meets ? "s-2" : "s-1", c.cost.value,
+                        fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
+                                    money(c.cost.low), money(c.cost.high))}},
+                      c.cost.low, c.cost.high, most)),
+                  Cell(thousands(static_cast<std::int64_t>(mwh + 0.5)), c.energy.value),
+                  Cell(significant(c.peak_power * 1e-6, 3), c.peak_power),
+                  c.carbon ? Cell(thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)),
+                                  c.carbon->value)
+                           : Cell(""),
+                  percent_cell(c.mfu), Cell(strategy_line(c))});
+    } else {
+      constexpr std::size_t kFigures = 10;
+      row.insert(row.end(), kFigures, Cell(""));
+    }
+    row.emplace_back(lacks_line(c));
+    table.rows.push_back(std::move(row));
+  }
+  page.add(to_html(table));
+}
+
+std::string counts_table(const Plan& p, const PlannedCluster& c) {
+  Table table;
+  table.caption = "The best that was simulated on each number of nodes.";
+  table.columns = {number_column("nodes"), number_column("days"),
+                   number_column(("M " + p.currency).c_str()), number_column("MWh"),
+                   number_column("peak MW"), text_column("")};
+  for (const result::PlannedCount& n : c.counts) {
+    table.rows.push_back(
+        {count_cell(n.nodes), Cell(significant(n.days, 3), n.days),
+         Cell(significant(n.cost / kMillion, 3), n.cost),
+         Cell(thousands(static_cast<std::int64_t>(n.energy / kMegawattHour + 0.5)), n.energy),
+         Cell(significant(n.peak_power * 1e-6, 3), n.peak_power),
+         n.meets ? "meets the limits" : n.fits ? "" : "does not fit"});
+  }
+  return to_html(table);
+}
+
+void add_each(Page& page, const Plan& p) {
+  page.section("each", "Each cluster",
+               "How it was found, and the figures of the catalogue behind it with their sources.");
+  for (const PlannedCluster& c : p.clusters) {
+    std::string inside;
+    if (c.simulated) {
+      inside += "<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(c.overrides)) +
+                "</pre>\n";
+      inside += paragraph(fmt::format(
+          "A step takes {}; GPUs compute {} of it and wait in communication {}; {} of the wall "
+          "clock trains. {} GPU-hours, {} MW on average. {}; {}.",
+          duration(c.step_time.value), percent(c.busy), percent(c.communicating),
+          percent(c.effective.value),
+          thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
+          significant(c.average_power * 1e-6, 3),
+          c.bought ? fmt::format("Depreciation {} {}, electricity {}; bought for {}",
+                                 money(c.depreciation), p.currency, money(c.electricity),
+                                 money(c.capital))
+                   : "Rented",
+          proof_line(c)));
+      inside += counts_table(p, c);
+    }
+    inside += to_html(figures_table(c.figures));
+    page.add(details(fmt::format("{}{}{}", c.name, c.meets ? "" : ": ", c.meets ? "" : lacks_line(c)),
+                     inside));
+  }
+}
+
+}  // namespace
+
+std::string html(const Plan& p) {
+  Page page("Plan", p.title);
+  add_headline(page, p);
+  add_plot(page, p);
+  add_clusters(page, p);
+  add_each(page, p);
+  page.foot(fmt::format("Prices and power: catalogue {}; failures: {}.", p.catalogue,
+                        p.operations.empty() ? "none" : "operations " + p.operations));
+  return page.finish();
+}
+
+}  // namespace stepcast::report

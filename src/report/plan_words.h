@@ -1,0 +1,16 @@
+// What text and page say of a plan alike.
+#pragma once
+
+#include <string>
+
+#include "stepcast/result/plan.h"
+
+namespace stepcast::report {
+
+std::string strategy_line(const result::PlannedCluster& cluster);  // "tensor 8, pipeline 16"
+std::string limits_line(const result::Plan& plan);                 // "within 60 days, 20 M USD"
+std::string lacks_line(const result::PlannedCluster& cluster);     // "3.2 days over; 1.5 M USD over"
+// "no other strategy and node count of the space does better: ...", or by how much one may.
+std::string proof_line(const result::PlannedCluster& cluster);
+
+}  // namespace stepcast::report

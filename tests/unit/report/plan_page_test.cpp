@@ -1,0 +1,78 @@
+// A plan's page: every cluster stands in its table, and what is missed stands there too.
+#include <fmt/format.h>
+
+#include "catch.hpp"
+#include "stepcast/report/plan.h"
+
+using namespace stepcast;
+
+namespace {
+
+// One that meets the deadline, one that is late, one on which nothing runs.
+result::Plan sample() {
+  result::Plan p;
+  p.title = "llama <on> clusters";
+  p.objective = "cost";
+  p.catalogue = "default";
+  p.currency = "USD";
+  p.tokens = 1e12;
+  p.limits.days = 30;
+  for (int n = 0; n < 3; ++n) {
+    result::PlannedCluster c;
+    c.name = fmt::format("offer-{}", n);
+    c.device = "h100-sxm";
+    c.meets = n == 0;
+    c.simulated = n < 2;
+    if (c.simulated) {
+      c.nodes = 8 << n;
+      c.gpus = 8 * c.nodes;
+      c.fits = true;
+      c.overrides = {fmt::format("cluster.nodes={}", c.nodes), "parallelism.tensor=8"};
+      c.days = {20.0 + 20 * n, 18.0 + 20 * n, 22.0 + 20 * n};
+      c.cost = {2e6, 1.8e6, 2.2e6};
+      c.energy = {3.6e12, 3.5e12, 3.7e12};
+      c.carbon = result::Estimate{4e5, 3e5, 5e5};
+      c.counts = {{c.nodes, true, c.meets, c.days.value, 2e6, 3.6e12, 1e6}};
+      c.figures = {{"rent", 2.5, "USD/GPU-hour", "a <list>"}};
+    }
+    if (n == 1) {
+      c.shortfalls = {{"deadline", 10, "10.0 days over"}};
+    } else if (n == 2) {
+      c.shortfalls = {{"strategy", 0, "no strategy runs: a & b"}};
+    }
+    p.clusters.push_back(c);
+  }
+  return p;
+}
+
+std::size_t count(const std::string& text, const std::string& what) {
+  std::size_t n = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
+    ++n;
+  }
+  return n;
+}
+
+}  // namespace
+
+TEST_CASE("A plan's page shows the best first, all clusters, and what each lacks") {
+  const std::string page = report::html(sample());
+  CHECK_THAT(page, ContainsSubstring("data-figure=\"meeting\" data-value=\"1\""));
+  CHECK_THAT(page, ContainsSubstring("data-figure=\"cost\" data-value=\"2000000\""));
+  CHECK_THAT(page, ContainsSubstring("10.0 days over"));
+  CHECK_THAT(page, ContainsSubstring("no strategy runs: a &amp; b"));
+  CHECK_THAT(page, ContainsSubstring("a &lt;list&gt;"));
+  CHECK(page.find("<on>") == std::string::npos);
+  CHECK(count(page, "class=\"dot") == 2);  // what does not run is nowhere
+  CHECK_THAT(page, ContainsSubstring("deadline, 30.00 days"));
+}
+
+TEST_CASE("A plan that nothing meets says so on its page") {
+  result::Plan p = sample();
+  p.clusters.erase(p.clusters.begin());
+  const std::string page = report::html(p);
+  CHECK_THAT(page, ContainsSubstring("data-figure=\"meeting\" data-value=\"0\""));
+  CHECK_THAT(page, ContainsSubstring("0 of 2"));
+  p.clusters.erase(p.clusters.begin());  // what is left runs nowhere: there is nothing to draw
+  CHECK(count(report::html(p), "class=\"dot") == 0);
+}
