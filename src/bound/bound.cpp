@@ -173,13 +173,16 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
   const bool whole = c.sharding == job::Sharding::none;
   for (const RankSum& r : sums.time) {
     const Time reduce = ranks > 1 ? s.reduction(c, r.parameters, whole) : Time(0);
-    out.chains.push_back(
-        {std::max(r.ramp + micro_batches * r.work, micro_batches * r.other), reduce});
+    out.chains.push_back({std::max(r.ramp + micro_batches * r.work, micro_batches * r.other),
+                          reduce, r.ramp, micro_batches * r.kept, micro_batches * r.largest});
     out.compute = std::max(out.compute, out.chains.back().compute);
   }
   for (const std::int64_t parameters : sums.parameters) {
     out.reduce = ranks > 1 ? std::max(out.reduce, s.reduction(c, parameters, whole)) : Time(0);
   }
+  out.alike = s.alike(c.tensor, c.context, c.data);
+  out.least_shard = static_cast<double>(sums.parameters.front()) / shards;
+  out.steps_behind_all = steps_behind_all(job, c.pipeline);
   out.reduces_behind = job.system.family == job::System::Family::megatron &&
                        !job.parallelism.reduce_each &&
                        (whole || c.sharding == job::Sharding::zero1);
@@ -198,6 +201,9 @@ Result Bound::evaluate(const Layout& layout, const Candidate& c) const {
                                   left(r.activations, away.activations));
   }
   Time step = std::max(layout.compute, layout.reduce);
+  if (away.any()) {
+    step = std::max(step, state_->moving(layout, away));
+  }
   if (!c.grad_reduce && layout.reduces_behind) {
     for (const Layout::Chain& chain : layout.chains) {
       step = std::max(step, chain.compute + chain.reduce);

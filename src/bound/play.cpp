@@ -12,7 +12,8 @@ using Form = lower::StageMessages::Form;
 class Play {
  public:
   Play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,
-       const lower::StageMessages& messages, const lower::DataTimes& data)
+       const lower::StageMessages& messages, const lower::DataTimes& data,
+       const std::vector<Time>& steps)
       : plan_(plan),
         passes_(passes),
         messages_(messages),
@@ -31,6 +32,7 @@ class Play {
             data.reduce(passes[r][c].parameters, passes[r][c].expert_parameters).count());
       }
       Lane& lane = lanes_[r];
+      lane.now = lane.wire = steps[r].count();
       lane.whole.assign(chunks, 0);
       lane.backwards_left.assign(chunks, 0);
       for (const Slot& s : plan.order.ranks[r]) {
@@ -70,6 +72,8 @@ class Play {
     std::int64_t now = 0;                       // of the compute stream
     std::int64_t sends = 0;                     // blocking: what the slot before it still sends
     std::int64_t wire = 0;                      // of data-parallel traffic beside it
+    std::int64_t first = kNotYet;               // its first pass began
+    std::int64_t copied = 0;                    // activations, until the pass that runs
     std::int64_t late = 0;                      // gradients that go when all is done
     std::int64_t same[2] = {kNotYet, kNotYet};  // the end of the last slot of that direction
     std::vector<char> whole;                    // by chunk: parameters are gathered
@@ -94,8 +98,9 @@ class Play {
     for (const Pass& of : passes_[r]) {
       all += data_.gather(of.parameters, of.expert_parameters).count();
     }
+    const std::int64_t stepped = lane.now;
     if (!data_.gather_beside) {
-      lane.now = all;
+      lane.now += all;
       return;
     }
     const int c = plan_.order.ranks[r].front().chunk;
@@ -103,11 +108,11 @@ class Play {
     const std::int64_t elements = first.parameters + first.expert_parameters;
     const std::int64_t piece = data_.first_piece(r, c, elements);
     if (piece == elements) {
-      lane.now = data_.gather(first.parameters, first.expert_parameters).count();
+      lane.now += data_.gather(first.parameters, first.expert_parameters).count();
     } else if (first.expert_parameters == 0) {
-      lane.now = data_.gather(piece, 0).count();
+      lane.now += data_.gather(piece, 0).count();
     }
-    lane.wire = data_.each_pass ? lane.now : all;
+    lane.wire = data_.each_pass ? lane.now : stepped + all;
   }
 
   bool step(int r) {
@@ -128,10 +133,17 @@ class Play {
     receive(r, receives ? where_[static_cast<std::size_t>(before)] : r, ready, forward, turns);
     const Pass& of = passes_[r][slot.chunk];
     const std::int64_t start = lane.now;
+    lane.first = lane.first == kNotYet ? start : lane.first;
     lane.now += slot.pass == Kind::forward       ? of.forward.count()
                 : slot.pass == Kind::weight_grad ? of.weight_grad.count()
                 : slot.pass == Kind::input_grad  ? (of.backward - of.weight_grad).count()
                                                  : of.backward.count();
+    if (slot.pass == Kind::backward || slot.pass == Kind::input_grad) {
+      lane.copied += of.copies.count();
+      if (of.copies.count() > 0) {
+        lane.now = std::max(lane.now, lane.first + lane.copied);
+      }
+    }
     if (travels_) {
       travel(r, slot, start);
     }
@@ -229,8 +241,9 @@ bool can_play(const strategy::Plan& plan) {
 }
 
 Time play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,
-          const lower::StageMessages& messages, const lower::DataTimes& data) {
-  return Play(plan, passes, messages, data).run();
+          const lower::StageMessages& messages, const lower::DataTimes& data,
+          const std::vector<Time>& steps) {
+  return Play(plan, passes, messages, data, steps).run();
 }
 
 }  // namespace stepcast::bound

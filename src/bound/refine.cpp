@@ -30,6 +30,49 @@ job::Job job_of(const job::Job& base, const Candidate& c, int expert_tensor) {
   return job;
 }
 
+// What is offloaded, as the played schedule has it.
+class Away {
+ public:
+  // `times`: nullptr: nothing is. `alike`: ranks of a node that run one stage.
+  Away(const strategy::Plan& plan, const lower::OffloadTimes* times, int alike)
+      : plan_(plan), offload_(plan.job.memory.offload), times_(times), alike_(alike) {}
+
+  // Of one micro-batch's saved activations.
+  Time copies(const ChunkCost& cost) const {
+    if (times_ == nullptr) {
+      return Time(0);
+    }
+    return times_->out_and_back(travelling(plan_.job.system, offload_, cost.kept, cost.largest),
+                                alike_);
+  }
+  // Of a rank's optimizer on the CPUs.
+  Time step(const std::vector<Pass>& passes) const {
+    if (times_ == nullptr || offload_.optimizer.to == job::OffloadTarget::none ||
+        !steps_behind_all(plan_.job, plan_.grid.pipeline)) {
+      return Time(0);
+    }
+    double elements = 0;
+    for (const Pass& p : passes) {
+      elements += static_cast<double>(p.parameters) / plan_.shard_ranks +
+                  static_cast<double>(p.expert_parameters) / strategy::expert_shards(plan_);
+    }
+    return times_->host_step(offload_.optimizer.ratio * elements, alike_);
+  }
+
+ private:
+  const strategy::Plan& plan_;
+  const job::Offload& offload_;
+  const lower::OffloadTimes* times_;
+  int alike_;
+};
+
+// Where neither parameters nor their format in memory change, data parallelism is what it is
+// without offloading, and what leaves for the host only delays it.
+bool travels_alike(const job::Offload& o) {
+  return o.parameters.to == job::OffloadTarget::none && o.page.count() == 0 &&
+         o.chunk.count() == 0 && o.tiling == 1;
+}
+
 }  // namespace
 
 Refined Bound::refine(const Candidate& c) {
@@ -42,25 +85,33 @@ Refined Bound::refine(const Candidate& c) {
     out.refused = std::move(*why);
     return out;
   }
-  const auto& plan = std::get<strategy::Plan>(resolved);
+  auto& plan = std::get<strategy::Plan>(resolved);
   if (!least.feasible || !can_play(plan)) {
     return out;
   }
   const Placed& placed = s.placed[s.placed_id(c)];
   const lower::UnitTimes& units = s.units[s.units_id(c, plan.micro_batches)];
+  const job::Offload& offload = plan.job.memory.offload;
+  const Away away(plan, offload.any() ? &s.times_of(offload) : nullptr,
+                  s.alike(plan.grid.tensor, plan.grid.context, plan.grid.data));
   std::vector<std::vector<Pass>> passes;
+  std::vector<Time> steps;
   for (const auto& chunks : plan.stages) {
     passes.emplace_back();
     for (const strategy::Chunk& chunk : chunks) {
       const ChunkCost cost = s.chunk_cost(units, placed, chunk, c.recompute);
       passes.back().push_back({cost.forward, cost.backward, cost.weight_grad, cost.parameters,
                                cost.expert_parameters, cost.layer_parameters,
-                               cost.expert_parameters});
+                               cost.expert_parameters, away.copies(cost)});
     }
+    steps.push_back(away.step(passes.back()));
   }
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
+  if (travels_alike(plan.job.memory.offload)) {
+    plan.job.memory.offload = {};
+  }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
-  out.step = std::max(out.step, play(plan, passes, messages, data));
+  out.step = std::max(out.step, play(plan, passes, messages, data, steps));
   return out;
 }
 

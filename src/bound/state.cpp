@@ -214,12 +214,16 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
     out.expert_parameters += unit.expert_parameters;
   };
   const bool redoes = base.memory.whole_micro_batches == 0;
+  // A group's input is read by its last layer's backward pass, maybe before it has left.
+  const bool grouped = recompute.kind == job::Recompute::Kind::uniform;
   for (int n = 0; n < chunk.layers; ++n) {
     const int layer = chunk.first_layer + n;
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
     const bool redone = again(recompute, n, layer);
     add(unit, redone && redoes);
-    out.kept += kept_of(unit, recompute, n, redone);
+    const std::int64_t kept = kept_of(unit, recompute, n, redone);
+    out.kept += kept;
+    out.largest = grouped ? out.kept : std::max(out.largest, kept);
   }
   out.layer_parameters = out.parameters;
   if (chunk.embedding && !p.splits_vocabulary) {
@@ -258,6 +262,8 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
       expert += cost.expert;
       sum.parameters += cost.parameters;
       sum.expert_parameters += cost.expert_parameters;
+      sum.kept += p.bidirectional ? cost.kept / 2 : cost.kept;
+      sum.largest += cost.largest;
       sum.least_chunk = std::min(sum.least_chunk, cost.kept);
       if (&here == &p.stages[rank].front()) {
         ramp += p.ramps ? pass : Time(0);
@@ -279,7 +285,7 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
   out.time = out.memory = std::move(ranks);
   keep_undominated(out.time, [](const RankSum& a, const RankSum& b) {
     return a.work >= b.work && a.ramp >= b.ramp && a.other >= b.other &&
-           a.parameters >= b.parameters;
+           a.parameters >= b.parameters && a.kept >= b.kept && a.largest <= b.largest;
   });
   keep_undominated(out.memory, [](const RankSum& a, const RankSum& b) {
     return a.parameters >= b.parameters && a.expert_parameters >= b.expert_parameters &&

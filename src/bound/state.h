@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <deque>
 #include <initializer_list>
+#include <optional>
 #include <unordered_map>
 #include <vector>
 
 #include "stepcast/bound/bound.h"
 #include "stepcast/lower/data_times.h"
+#include "stepcast/lower/offload_times.h"
 
 namespace stepcast::bound {
 
@@ -80,7 +82,8 @@ struct ChunkCost {
   Time host{0}, expert{0};  // of both
   std::int64_t parameters = 0, expert_parameters = 0;
   std::int64_t layer_parameters = 0;  // of `parameters`, neither embedding's nor head's
-  std::int64_t kept = 0;              // bytes of activations
+  std::int64_t kept = 0;              // bytes of activations, of layers
+  std::int64_t largest = 0;           // of one layer
 };
 
 // One pipeline rank, of those that no other outdoes.
@@ -90,6 +93,8 @@ struct RankSum {
   Time ramp{0};
   std::int64_t parameters = 0;
   std::int64_t expert_parameters = 0;
+  std::int64_t kept = 0;         // bytes of activations of one micro-batch, of all chunks
+  std::int64_t largest = 0;      // of one layer, times chunks
   std::int64_t least_chunk = 0;  // bytes of activations
   std::int64_t logits = 0;       // bytes on top of the last rank's chunk
   int rank = 0;
@@ -104,6 +109,13 @@ struct Sums {
   bool ramps = false;
 };
 
+// Of the saved activations of a chunk or rank, what certainly travels: the last units of a chunk
+// may be needed again before they have left (lower/activation_moves.h).
+double travelling(const job::System& system, const job::Offload& offload, std::int64_t kept,
+                  std::int64_t largest);
+// Whether the optimizer's step stands between all of one step and the next one.
+bool steps_behind_all(const job::Job& job, int pipeline);
+
 struct Bound::Layout {
   struct Rank {
     lower::StateBytes states;
@@ -112,11 +124,16 @@ struct Bound::Layout {
   struct Chain {
     Time compute{0};
     Time reduce{0};  // of its gradients
+    Time ramp{0};
+    std::int64_t kept = 0, largest = 0;  // of all micro-batches: as RankSum
   };
   std::vector<Rank> ranks;
   std::vector<Chain> chains;
-  Time compute{0};              // the longest of them
-  Time reduce{0};               // the longest of them
+  Time compute{0};  // the longest of them
+  Time reduce{0};   // the longest of them
+  int alike = 1;    // ranks of a node that run one stage
+  bool steps_behind_all = false;
+  double least_shard = 0;       // elements that any rank steps, experts apart
   bool reduces_behind = false;  // without overlap, gradients leave behind the last backward pass
 };
 
@@ -143,6 +160,7 @@ struct Bound::State {
   std::unordered_map<GroupKey, Time, Hash> reductions;
   lower::ShapeCache shapes;
   Layout layout;
+  std::optional<lower::OffloadTimes> offload_times[2];  // pageable, pinned
 
   int expert_tensor(const Candidate& c) const {
     return c.expert_tensor > 0 ? c.expert_tensor : c.tensor;
@@ -151,6 +169,12 @@ struct Bound::State {
   std::uint32_t placed_id(const Candidate& c);
   std::uint32_t units_id(const Candidate& c, std::int64_t micro_batches);
   const Sums& sums_of(std::uint32_t units, std::uint32_t placed, const job::Recompute& recompute);
+  // What moves activations and steps on the CPUs, the optimizer whole.
+  const lower::OffloadTimes& times_of(const job::Offload& offload);
+  // Compute, and what travels or is stepped outside: the longest chain.
+  Time moving(const Layout& layout, const job::Offload& away);
+  // Ranks of a node, any, that run one stage, where nodes are filled in this order.
+  int alike(int tensor, int context, int data) const;
   // All gradients in one collective: latency once, so never dearer than its buckets.
   Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
 

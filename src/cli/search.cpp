@@ -115,14 +115,19 @@ int search_and_print(const Options& given, search::World& world, int threads,
                        "missing; expected a job file or the name of one in configs/ "
                        "(simulate --list shows the names)");
   }
-  const config::Loaded base = config::load(given.config, given.overrides);
+  const text::Value space_document = text::read_yaml(space_file(given.space));
+  const auto space_of = [&](const job::Job& job) {
+    search::Space out = search::read_space(space_document, job);
+    for (const std::string& text : given.vary) {
+      search::vary(out, "--vary", text, job);
+    }
+    search::fix(out, given.overrides);
+    return out;
+  };
+  const config::Loaded base = search::base_of(given.config, given.overrides, space_of);
   search::Request request;
   request.objective = objective_of(given.objective);
-  request.space = search::read_space(text::read_yaml(space_file(given.space)), base.job);
-  for (const std::string& text : given.vary) {
-    search::vary(request.space, "--vary", text, base.job);
-  }
-  search::fix(request.space, given.overrides);
+  request.space = space_of(base.job);
   request.time_limit =
       given.time_limit.empty() ? 0 : number_list("--time-limit", given.time_limit, 1).front();
   request.threads = threads;

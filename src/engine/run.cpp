@@ -12,6 +12,9 @@ using program::World;
 
 namespace {
 
+// Instants between two looks at Options::stop: a millisecond or two.
+constexpr std::uint32_t kInstantsUnasked = 1024;
+
 struct Period {
   std::int64_t period = 0;
   std::int64_t spread = 0;
@@ -139,6 +142,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   m.start();
   std::uint32_t seen = 0;
   Period period;
+  std::uint32_t unasked = 0;
   for (;;) {
     while (seen < m.steps_finished()) {
       const Repetition again = repetition(m, seen);
@@ -151,6 +155,10 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
     }
     if (period.found || seen == limit) {
       break;
+    }
+    if (++unasked == kInstantsUnasked) {
+      check(options.stop);
+      unasked = 0;
     }
     if (!m.advance()) {
       if (m.faulty()) {

@@ -217,7 +217,7 @@ bool waits_for_host(const program::Timeline& t) {
 // What one deviation more of launch or layer adds to the step: their cost is no curve's, so the
 // step is simulated again.
 double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse& use,
-                    cost::SiteParameter p, double period) {
+                    cost::SiteParameter p, double period, const Stop* stop) {
   if (!use.sure(p)) {
     return 0;
   }
@@ -237,7 +237,9 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
   if (auto folded = lower::fold(world)) {
     world = std::move(folded->world);
   }
-  const auto outcome = engine::run(world, {});
+  engine::Options run;
+  run.stop = stop;
+  const auto outcome = engine::run(world, run);
   const auto* t = std::get_if<program::Timeline>(&outcome);
   return t == nullptr ? 0 : std::max(0.0, static_cast<double>(t->period) * 1e-12 - period);
 }
@@ -351,6 +353,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     note_days(job, report);
     return report;
   }
+  check(options.stop);
   lower::Recomputed recomputed;
   program::World full = world_of(p, !options.trace, &recomputed);
   if (recomputed.least_budget.count() > 0) {
@@ -359,6 +362,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
         fmt::format("the budget of {} is too little; expected at least {}",
                     to_string(job.memory.recompute.budget), to_string(recomputed.least_budget))};
   }
+  check(options.stop);
   const Flops redone = recomputed_flops(full, recomputed);
   const std::vector<cost::Curve> curves = sharpen(p.site, state_->curves.curves(), full);
   average_shapes(curves, full);
@@ -368,7 +372,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   }
   const program::World& world = folded ? folded->world : full;
 
+  check(options.stop);
   engine::Options run;
+  run.stop = options.stop;
   run.sensitivities = true;
   run.record_slices = options.trace;
   run.record_memory = options.trace || options.allocator == Allocator::replay;
@@ -398,7 +404,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       if (!p.site.sure(parameter)) {
         continue;
       }
-      const double added = host_seconds(*state_, job, p.site, parameter, period);
+      const double added = host_seconds(*state_, job, p.site, parameter, period, options.stop);
       site_seconds[static_cast<std::size_t>(parameter)] = added;
       const cost::SiteValue& v = (*p.site.site)[parameter];
       const double relative = parameter == cost::SiteParameter::layer
@@ -410,9 +416,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   const double scattered =
       p.site.site == nullptr ? 0 : p.site.site->scatter * std::min(paced, period);
   const std::vector<Bytes> capacity = capacities(p, folded, world.ranks.size());
-  const std::vector<RankMemory> of_ranks =
-      rank_memory(world, timeline, capacity, p.plan.job.memory,
-                  p.plan.data_comm == strategy::DataComm::shard_all, options.allocator);
+  const std::vector<RankMemory> of_ranks = rank_memory(
+      world, timeline, capacity, p.plan.job.memory,
+      p.plan.data_comm == strategy::DataComm::shard_all, options.allocator, options.stop);
   result::Report report;
   fill_report(
       {&p.plan, &world, &timeline, &curves, &job.cluster.device, capacity, &of_ranks, redone,
@@ -438,7 +444,9 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       }
       program::World sample = world;
       scale(sample, factor);
-      auto result = engine::run(sample, {});
+      engine::Options draw;
+      draw.stop = options.stop;
+      auto result = engine::run(sample, draw);
       if (auto* t = std::get_if<program::Timeline>(&result)) {
         const double shift = beside > 0 ? beside * normal(random) : 0;
         steps.push_back(static_cast<double>(t->period) * 1e-12 + shift);

@@ -101,7 +101,7 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
                                     const std::vector<Bytes>& capacity, const job::Memory& memory,
-                                    bool several_streams, Allocator allocator) {
+                                    bool several_streams, Allocator allocator, const Stop* stop) {
   const bool expandable = memory.allocator == job::Memory::Allocator::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
@@ -123,6 +123,7 @@ std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline
     }
     const auto [at, fresh] = known.try_emplace({id, capacity[r]});
     if (fresh) {
+      check(stop);
       at->second = by_replay(p, timeline.memory[traced[id]], timeline.period, capacity[r], options);
     }
     out.push_back(at->second);

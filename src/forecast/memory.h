@@ -31,7 +31,8 @@ std::vector<program::RankId> traced_ranks(const program::World& world);
 // process may use, by rank.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
                                     const std::vector<Bytes>& capacity, const job::Memory& memory,
-                                    bool several_streams, Allocator allocator);
+                                    bool several_streams, Allocator allocator,
+                                    const Stop* stop = nullptr);
 
 // Of a process's memory, bytes: what is uncertain is the framework's tensors and what lies outside
 // the allocator.

@@ -159,7 +159,9 @@ std::string terminal(const Search& search, bool colour, int width) {
     line(counts_line(search.counts, search.bounds_only));
     return out;
   }
-  line(fmt::format("best: {}", fmt::join(search.best.overrides, " ")));
+  line(search.best.overrides.empty()
+           ? std::string("best: the job as given, which lies outside this space")
+           : fmt::format("best: {}", fmt::join(search.best.overrides, " ")));
   if (search.bounds_only) {
     line(fmt::format("at least {} a step and {} GiB of {} GiB: nothing was simulated",
                      duration(search.best.step_time.value), gibibytes(search.best.peak.value),

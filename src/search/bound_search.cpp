@@ -153,11 +153,16 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
   std::vector<Family> families;
   Refusals refusals;
   double least_memory = std::numeric_limits<double>::infinity();
+  int asked = 0;
   const auto look = [&](Family&& family, forecast::Forecaster::Bounds&& bounds) {
     families.push_back(std::move(family));
     FamilySearch one(families.back(), static_cast<std::uint32_t>(families.size() - 1), bounds.of,
                      out.counts, least_memory, best);
+    const std::int64_t before = out.counts.bounded + out.counts.time_pruned;
     exhaustive ? one.exhaustive() : one.pruned();
+    if (out.counts.bounded + out.counts.time_pruned == before) {
+      say_why(families.back(), bounds.of, asked, refusals);
+    }
   };
   each_family(request, loader, forecaster, out.counts, refusals, look);
   for (const Found& f : best.sorted()) {

@@ -18,23 +18,6 @@ void trim(Enumerated& e) {
   e.items.resize(kKept);
 }
 
-// Why nothing of a space can be made, of as many combinations as a second or two allow.
-void say_why(Enumerated& e, Refusals& refusals) {
-  constexpr int kMost = 10'000;
-  int asked = 0;
-  for (std::size_t f = 0; f < e.families.size(); ++f) {
-    const Family& family = e.families[f];
-    each_layout(family.inner, static_cast<int>(family.gpus),
-                [&](std::uint64_t, const bound::Candidate& c) {
-                  if (asked++ < kMost) {
-                    if (const auto why = e.bounds[f].of.refine(c).refused) {
-                      refusals.add(*why, 1);
-                    }
-                  }
-                });
-  }
-}
-
 }  // namespace
 
 std::vector<std::string> Enumerated::overrides(const Item& item) const {
@@ -52,9 +35,15 @@ Enumerated::Refined Enumerated::refine(const Item& item) {
 }
 
 Enumerated enumerate(const Request& request, const JobLoader& loader,
-                     forecast::Forecaster& forecaster, double memory_limit) {
+                     forecast::Forecaster& forecaster, double memory_limit, const Stop* stop) {
   Enumerated out;
   Refusals refusals;
+  const auto stopped = [&] {
+    if (stop != nullptr && out.complete_below > 0 && stop->asked()) {
+      out.complete_below = 0;
+    }
+    return out.complete_below == 0;
+  };
   const auto add = [&](Family&& made, forecast::Forecaster::Bounds&& bounds) {
     const auto number = static_cast<std::uint32_t>(out.families.size());
     out.families.push_back(std::move(made));
@@ -65,6 +54,9 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
     const std::vector<Free> free = family.inner.free();
     each_layout(family.inner, static_cast<int>(family.gpus),
                 [&](std::uint64_t index, const bound::Candidate& c) {
+                  if (stopped()) {
+                    return;
+                  }
                   const auto* layout = c.data > 0 ? bound.layout(c) : nullptr;
                   if (layout == nullptr) {
                     out.counts.impossible += static_cast<std::int64_t>(free.size());
@@ -88,11 +80,15 @@ Enumerated enumerate(const Request& request, const JobLoader& loader,
                   }
                 });
   };
-  each_family(request, loader, forecaster, out.counts, refusals, add);
+  each_family(request, loader, forecaster, out.counts, refusals, add, stop);
+  static_cast<void>(stopped());
   trim(out);
   std::sort(out.items.begin(), out.items.end());
-  if (out.items.empty() && out.counts.memory_pruned == 0) {
-    say_why(out, refusals);
+  if (out.items.empty() && out.counts.memory_pruned == 0 && out.complete_below > 0) {
+    int asked = 0;
+    for (std::size_t f = 0; f < out.families.size(); ++f) {
+      say_why(out.families[f], out.bounds[f].of, asked, refusals);
+    }
   }
   out.refusals = refusals.sorted();
   return out;

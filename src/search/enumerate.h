@@ -46,8 +46,10 @@ struct Enumerated {
 // Strategies beyond the GPU's memory are bounded as well, to say what more of it would bring.
 constexpr double kMoreMemory = 1.5;
 
+// `stop`: once it is asked, what is not bounded yet is left out, and `complete_below` is 0.
 // `memory_limit`: candidates whose least memory lies above so many capacities are pruned.
 Enumerated enumerate(const Request& request, const JobLoader& loader,
-                     forecast::Forecaster& forecaster, double memory_limit);
+                     forecast::Forecaster& forecaster, double memory_limit,
+                     const Stop* stop = nullptr);
 
 }  // namespace stepcast::search

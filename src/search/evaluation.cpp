@@ -94,8 +94,9 @@ Order order_of(const std::string& text) {
 }
 
 Evaluation evaluate(const Order& order, Objective objective, const JobLoader& loader,
-                    forecast::Forecaster& forecaster) {
+                    forecast::Forecaster& forecaster, const Stop* stop) {
   Evaluation e;
+  check(stop);
   auto loaded = loader(order.overrides);
   if (auto* why = std::get_if<Infeasible>(&loaded)) {
     e.impossible = *why;
@@ -105,6 +106,7 @@ Evaluation evaluate(const Order& order, Objective objective, const JobLoader& lo
   while (!e.enough(order.limit, order.memory)) {
     const bool exact = order.replay_only || e.ran();
     forecast::Options options;
+    options.stop = stop;
     options.allocator = exact ? forecast::Allocator::replay : forecast::Allocator::rule;
     auto outcome = forecaster.forecast(job, options);
     if (auto* why = std::get_if<Infeasible>(&outcome)) {
@@ -118,12 +120,13 @@ Evaluation evaluate(const Order& order, Objective objective, const JobLoader& lo
   return e;
 }
 
-MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory) {
-  return [loader, data_directory](const std::string& start) -> Work {
+MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory,
+                   std::shared_ptr<const Stop> stop) {
+  return [loader, data_directory, stop = std::move(stop)](const std::string& start) -> Work {
     const auto objective = static_cast<Objective>(std::strtol(start.c_str(), nullptr, 10));
     auto forecaster = std::make_shared<forecast::Forecaster>(data_directory);
     return [=](const std::string& order) {
-      return to_json(evaluate(order_of(order), objective, loader, *forecaster));
+      return to_json(evaluate(order_of(order), objective, loader, *forecaster, stop.get()));
     };
   };
 }

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -41,12 +42,14 @@ struct Order {
 std::string packed(const Order& order);
 Order order_of(const std::string& text);
 
+// Throws Stopped where `stop` is asked before it has ended.
 Evaluation evaluate(const Order& order, Objective objective, const JobLoader& loader,
-                    forecast::Forecaster& forecaster);
+                    forecast::Forecaster& forecaster, const Stop* stop = nullptr);
 
 // What those do who evaluate: packed orders in, evaluations as JSON out. Starts with
-// start_of(objective).
-MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory);
+// start_of(objective). Once `stop` is asked, an order that is begun ends with the error "stopped".
+MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory,
+                   std::shared_ptr<const Stop> stop = nullptr);
 std::string start_of(Objective objective);
 
 // As JSON and back, to the last bit. The overrides are not part of it.

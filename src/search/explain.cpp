@@ -112,19 +112,13 @@ std::string spent_beyond(const Strategy& one, const Strategy& best) {
 }
 
 // How the job as it was given compares.
-void explain_stated(result::Search& search, const JobLoader& loader,
-                    forecast::Forecaster& forecaster, Objective objective) {
-  const auto loaded = loader({});
-  const auto* job = std::get_if<job::Job>(&loaded);
-  if (job == nullptr) {
+void explain_stated(result::Search& search, const Evaluation& evaluation) {
+  if (evaluation.impossible) {
+    search.against = fmt::format("the job as given is not valid: {}: {}",
+                                 evaluation.impossible->key, evaluation.impossible->reason);
     return;
   }
-  const auto outcome = forecaster.forecast(*job);
-  const auto* report = std::get_if<result::Report>(&outcome);
-  if (report == nullptr) {
-    return;
-  }
-  const Strategy stated = strategy_of(*report, *job, {}, objective, true);
+  const Strategy& stated = evaluation.strategy();
   search.stated = stated.objective;
   const double more = 100 * (stated.objective / search.best.objective - 1);
   search.against =
@@ -139,8 +133,7 @@ void explain_stated(result::Search& search, const JobLoader& loader,
 
 }  // namespace
 
-void explain(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
-             Objective objective) {
+void explain(result::Search& search, const Evaluation* stated) {
   const Strategy& best = search.best;
   const auto second =
       std::find_if(search.ranking.begin(), search.ranking.end(),
@@ -150,29 +143,41 @@ void explain(result::Search& search, const JobLoader& loader, forecast::Forecast
         "the runner-up ({}) is {:.2f} % worse: {}", fmt::join(differing(*second, best), " "),
         100 * (second->objective / best.objective - 1), spent_beyond(*second, best));
   }
-  explain_stated(search, loader, forecaster, objective);
-  auto loaded = loader(best.overrides);
+  if (stated != nullptr) {
+    explain_stated(search, *stated);
+  }
+}
+
+void ask_network(result::Search& search, const JobLoader& loader, forecast::Forecaster& forecaster,
+                 Objective objective, const Stop& stop) {
+  auto loaded = loader(search.best.overrides);
   const auto* job = std::get_if<job::Job>(&loaded);
   if (job == nullptr) {
     return;
   }
   constexpr double kFaster = 2;
+  forecast::Options options;
+  options.allocator = forecast::Allocator::rule;
+  options.stop = &stop;
   const auto ask = [&](const char* what, const job::Job& other) {
-    const auto outcome = forecaster.forecast(other, {.allocator = forecast::Allocator::rule});
+    const auto outcome = forecaster.forecast(other, options);
     if (const auto* report = std::get_if<result::Report>(&outcome)) {
       search.what_if.push_back(
           {what, report->step_time.value * per_second(objective, other.cluster)});
     }
   };
-  if (job->cluster.nodes > 1 && job->cluster.node.nic.count() > 0) {
-    job::Job faster = *job;
-    faster.cluster.node.nic = faster.cluster.node.nic * kFaster;
-    ask("twice the network's bandwidth, the same strategy", faster);
-  }
-  if (job->cluster.device.nvlink.count() > 0) {
-    job::Job faster = *job;
-    faster.cluster.device.nvlink = faster.cluster.device.nvlink * kFaster;
-    ask("twice NVLink's bandwidth, the same strategy", faster);
+  try {
+    if (job->cluster.nodes > 1 && job->cluster.node.nic.count() > 0) {
+      job::Job faster = *job;
+      faster.cluster.node.nic = faster.cluster.node.nic * kFaster;
+      ask("twice the network's bandwidth, the same strategy", faster);
+    }
+    if (job->cluster.device.nvlink.count() > 0) {
+      job::Job faster = *job;
+      faster.cluster.device.nvlink = faster.cluster.device.nvlink * kFaster;
+      ask("twice NVLink's bandwidth, the same strategy", faster);
+    }
+  } catch (const Stopped&) {  // what is asked by then is told
   }
 }
 

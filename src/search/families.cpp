@@ -98,12 +98,26 @@ class Reader {
     return std::nullopt;
   }
 
+  // With a value that some shardings refuse (parameters away from ZeRO-3), with one that does not.
+  std::optional<job::Job> job_with(const std::string& text) {
+    auto out = job({text});
+    const Dimension* sharding = find_inner(space_, "parallelism.sharding");
+    for (std::size_t n = 0; !out && sharding != nullptr && n < sharding->values.size(); ++n) {
+      const Texts both = {fmt::format("{}={}", sharding->key, sharding->values[n]), text};
+      auto loaded = loader_(joined(joined(outer_, ways_[last_]), both));
+      if (auto* found = std::get_if<job::Job>(&loaded)) {
+        out = std::move(*found);
+      }
+    }
+    return out;
+  }
+
   template <class T, class Get>
   Choices<T> choices(const char* key, const job::Job& base, const Get& get) {
     Choices<T> out{key, {}, {}};
     if (const Dimension* d = find_inner(space_, key)) {
       for (const std::string& text : d->values) {
-        if (const auto with = job({fmt::format("{}={}", key, text)})) {
+        if (const auto with = job_with(fmt::format("{}={}", key, text))) {
           out.texts.push_back(text);
           out.values.push_back(static_cast<T>(get(*with)));
         }
@@ -189,88 +203,6 @@ class Reader {
 
 }  // namespace
 
-std::vector<Free> Inner::free() const {
-  std::vector<Free> out;
-  for (std::size_t i = 0; i < offload.values.size(); ++i) {
-    for (const char reduce : grad_reduce.values) {
-      for (const char gather : param_gather.values) {
-        for (const char stages : pipeline_overlap.values) {
-          out.push_back({i, reduce != 0, gather != 0, stages != 0});
-        }
-      }
-    }
-  }
-  return out;
-}
-
-void Inner::take(const Free& free, bound::Candidate& c) const {
-  c.offload = &offload.values[free.offload];
-  c.grad_reduce = free.grad_reduce;
-  c.param_gather = free.param_gather;
-  c.pipeline_overlap = free.pipeline_overlap;
-}
-
-std::int64_t Inner::layouts() const {
-  std::int64_t out = 1;
-  const auto times = [&](const auto& choices) {
-    out *= static_cast<std::int64_t>(choices.values.size());
-  };
-  times(tensor), times(context), times(expert_tensor), times(micro_batch), times(recompute);
-  times(sequence_parallel), times(tensor_overlap), times(pipeline), times(data), times(chunks);
-  times(sharding);
-  return out;
-}
-
-bound::Candidate Inner::candidate(std::uint64_t layout, int ranks) const {
-  bound::Candidate c;
-  const auto take = [&](const auto& choices) -> const auto& {
-    const auto n = static_cast<std::uint64_t>(choices.values.size());
-    const auto& value = choices.values[layout % n];
-    layout /= n;
-    return value;
-  };
-  c.sharding = take(sharding);
-  c.virtual_pipeline = take(chunks);
-  const int stated = take(data);
-  c.pipeline = take(pipeline);
-  c.tensor_overlap = take(tensor_overlap);
-  c.sequence_parallel = take(sequence_parallel) != 0;
-  c.recompute = take(recompute);
-  c.micro_batch = take(micro_batch);
-  c.expert_tensor = take(expert_tensor);
-  c.context = take(context);
-  c.tensor = take(tensor);
-  c.data = data_size(stated, ranks, c.tensor * c.context * c.pipeline);
-  return c;
-}
-
-Texts Inner::texts(std::uint64_t index) const {
-  Texts out;
-  const auto take = [&](const auto& choices) {
-    const auto n = static_cast<std::uint64_t>(choices.values.size());
-    if (!choices.texts.empty()) {
-      out.push_back(fmt::format("{}={}", choices.key, choices.texts[index % n]));
-    }
-    index /= n;
-  };
-  take(pipeline_overlap), take(param_gather), take(grad_reduce), take(offload);
-  take(sharding), take(chunks), take(data), take(pipeline), take(tensor_overlap);
-  take(sequence_parallel), take(recompute), take(micro_batch), take(expert_tensor), take(context);
-  take(tensor);
-  std::reverse(out.begin(), out.end());
-  return out;
-}
-
-Texts overrides_of(const Family& family, std::uint64_t index) {
-  Texts out = joined(family.overrides, family.inner.texts(index));
-  const auto place = [&](const std::string& text) {
-    return std::find(family.keys.begin(), family.keys.end(), text.substr(0, text.find('=')));
-  };
-  std::sort(out.begin(), out.end(),
-            [&](const std::string& a, const std::string& b) { return place(a) < place(b); });
-  return out;
-}
-
 void Refusals::add(const Infeasible& why, std::int64_t count) {
   const std::string text = fmt::format("{}: {}", why.key, why.reason);
   const auto at = std::find_if(counts_.begin(), counts_.end(),
@@ -290,9 +222,22 @@ std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
   return out;
 }
 
+void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals) {
+  constexpr int kMost = 10'000;
+  each_layout(family.inner, static_cast<int>(family.gpus),
+              [&](std::uint64_t, const bound::Candidate& c) {
+                if (asked++ < kMost) {
+                  if (const auto why = bound.refine(c).refused) {
+                    refusals.add(*why, 1);
+                  }
+                }
+              });
+}
+
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
                  result::SearchCounts& counts, Refusals& refusals,
-                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit) {
+                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit,
+                 const Stop* stop) {
   const Space& space = request.space;
   std::vector<const Dimension*> outer;
   std::int64_t combinations = 1;
@@ -304,16 +249,7 @@ void each_family(const Request& request, const JobLoader& loader, forecast::Fore
     }
   }
   const auto ways = probes(space);
-  std::vector<std::size_t> at(outer.size(), 0);
-  for (;;) {
-    Family family;
-    for (const Dimension& d : space.dimensions) {
-      family.keys.push_back(d.key);
-    }
-    for (std::size_t i = 0; i < outer.size(); ++i) {
-      family.overrides.push_back(fmt::format("{}={}", outer[i]->key, outer[i]->values[at[i]]));
-    }
-    counts.candidates += combinations;
+  const auto visit_family = [&](Family family) {
     Infeasible why;
     Reader reader(space, loader, ways, family.overrides);
     std::optional<job::Job> base = reader.job({}, &why);
@@ -335,6 +271,20 @@ void each_family(const Request& request, const JobLoader& loader, forecast::Fore
     } else {
       counts.impossible += combinations;
       refusals.add(std::get<Infeasible>(bounds), combinations);
+    }
+  };
+  std::vector<std::size_t> at(outer.size(), 0);
+  for (;;) {
+    Family family;
+    for (const Dimension& d : space.dimensions) {
+      family.keys.push_back(d.key);
+    }
+    for (std::size_t i = 0; i < outer.size(); ++i) {
+      family.overrides.push_back(fmt::format("{}={}", outer[i]->key, outer[i]->values[at[i]]));
+    }
+    counts.candidates += combinations;
+    if (stop == nullptr || !stop->asked()) {
+      visit_family(std::move(family));
     }
     std::size_t i = 0;
     while (i < outer.size() && ++at[i] == outer[i]->values.size()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -46,6 +47,8 @@ struct Inner {
   bound::Candidate candidate(std::uint64_t layout, int ranks) const;
   // The texts of one combination: `index` is layout * free().size() + free.
   std::vector<std::string> texts(std::uint64_t index) const;
+  // And back: of all texts of a combination, "KEY=VALUE"; nothing where one is no value of it.
+  std::optional<std::uint64_t> index_of(const std::vector<std::string>& texts) const;
 };
 
 // A data size that is left open (0) follows from the others; 0: from none.
@@ -117,10 +120,16 @@ class Refusals {
   std::vector<std::pair<std::string, std::int64_t>> counts_;
 };
 
+// Why nothing of a family can be made, of as many combinations as a second or two allow: `asked`
+// counts those of all families.
+void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals);
+
 // Calls `visit` with each family that can be priced. Combinations of the others, and values of
-// inner dimensions that no job takes, are counted as impossible.
+// inner dimensions that no job takes, are counted as impossible. Once `stop` is asked, families are
+// counted as candidates and nothing else.
 void each_family(const Request& request, const JobLoader& loader, forecast::Forecaster& forecaster,
                  result::SearchCounts& counts, Refusals& refusals,
-                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit);
+                 const std::function<void(Family&&, forecast::Forecaster::Bounds&&)>& visit,
+                 const Stop* stop = nullptr);
 
 }  // namespace stepcast::search

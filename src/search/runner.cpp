@@ -4,17 +4,36 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 #include <stdexcept>
 
 #include "objective.h"
+#include "stated.h"
 
 namespace stepcast::search {
 namespace {
 
 using result::Strategy;
 
+using namespace std::chrono_literals;
+using Overrides = std::vector<std::string>;
+
+constexpr auto kPatience = 200ms;  // of one look for answers
+constexpr double kLongest = 1e9;   // seconds: longer limits are none, and would overflow the clock
 // Between two words to Request::progress.
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
+
+// In place of a candidate's place in the list, of the job as given.
+constexpr std::uint64_t kStated = std::numeric_limits<std::uint64_t>::max();
+constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
+
+std::shared_ptr<Stop> stop_of(const Request& request, Stop::Clock::time_point start) {
+  if (request.time_limit <= 0) {
+    return std::make_shared<Stop>();
+  }
+  const std::chrono::duration<double> limit(std::min(request.time_limit, kLongest));
+  return std::make_shared<Stop>(start + std::chrono::duration_cast<Stop::Clock::duration>(limit));
+}
 
 int threads_each(const Request& request) {
   return request.threads > 0 ? request.threads : threads_of(request.world);
@@ -25,13 +44,60 @@ int threads_each(const Request& request) {
 Runner::Runner(const Request& request, const JobLoader& loader, const std::filesystem::path& data)
     : request_(request),
       start_(Clock::now()),
+      stop_(stop_of(request, start_)),
       forecaster_(data),
-      all_(enumerate(request, loader, forecaster_, kMoreMemory)),
       workers_(request.world, threads_each(request), start_of(request.objective),
-               evaluator(loader, data)),
+               evaluator(loader, data, stop_)),
       reported_(Clock::now()) {
-  began_ = reported_;
+  if (!request.best_only || request.time_limit > 0) {
+    ask_stated(loader);
+  }
+  all_ = enumerate(request, loader, forecaster_, kMoreMemory, stop_.get());
+  reported_ = began_ = Clock::now();
   refined_.bound.assign(all_.items.size(), -1);
+  if (stated_asked_ && !stated_overrides_.empty()) {
+    stated_at_ = place_of(all_, stated_overrides_);
+  }
+  if (stated_at_ && stated_) {
+    known_[*stated_at_] = *stated_;
+  } else if (stated_at_) {
+    flying_.insert(*stated_at_);
+  }
+}
+
+Runner::~Runner() { stop_->ask(); }
+
+// While the space is bounded, a worker has something to do already.
+void Runner::ask_stated(const JobLoader& loader) {
+  stated_asked_ = true;
+  stated_overrides_ = stated_combination(request_.space, loader).value_or(Overrides());
+  if (request_.store != nullptr) {
+    if (const auto point = request_.store->find(key(stated_overrides_))) {
+      Evaluation known = evaluation_of(point->payload, stated_overrides_);
+      if (known.impossible || (known.rule && known.exact)) {
+        ++reused_;
+        stated_ = std::move(known);
+        return;
+      }
+    }
+  }
+  constexpr double kAny = std::numeric_limits<double>::infinity();
+  workers_.submit(kStated, packed({stated_overrides_, kAny, kAny, false}));
+}
+
+const Evaluation* Runner::stated() {
+  while (stated_asked_ && !stated_ && stated_broken_.empty()) {
+    const bool late = out_of_time();
+    if (auto answer = workers_.take(late ? 0us : kPatience)) {
+      accept(*answer);
+    } else if (late) {
+      break;
+    }
+  }
+  if (!stated_broken_.empty()) {
+    throw std::runtime_error(stated_broken_);
+  }
+  return stated_ ? &*stated_ : nullptr;
 }
 
 double Runner::seconds() const {
@@ -39,13 +105,13 @@ double Runner::seconds() const {
 }
 
 bool Runner::out_of_time() {
-  stopped_ = stopped_ || (request_.time_limit > 0 && seconds() >= request_.time_limit);
+  stopped_ = stopped_ || stop_->asked();
   return stopped_;
 }
 
-std::string Runner::key(std::size_t i) const {
+std::string Runner::key(const Overrides& overrides) const {
   return fmt::format("{} {} {}", request_.store_key, to_string(request_.objective),
-                     fmt::join(all_.overrides(all_.items[i]), " "));
+                     fmt::join(overrides, " "));
 }
 
 // What is known of a candidate, from this run or the store; nullptr: nothing.
@@ -59,7 +125,7 @@ Evaluation* Runner::lookup(std::size_t i) {
   if (request_.store == nullptr) {
     return nullptr;
   }
-  const auto point = request_.store->find(key(i));
+  const auto point = request_.store->find(key(all_.overrides(all_.items[i])));
   if (!point) {
     return nullptr;
   }
@@ -78,7 +144,7 @@ void Runner::order(std::size_t i, double limit, double memory) {
 
 // Keeps all workers busy with what is likely needed next.
 void Runner::look_ahead(double limit, double memory) {
-  ahead_ = std::max(ahead_, next_ + 1);
+  ahead_ = std::max(ahead_, next_);
   while (workers_.in_flight() < workers_.capacity()) {
     const auto i = queue_->at(ahead_, limit);
     if (!i || queue_->bound(*i) >= limit) {
@@ -90,14 +156,32 @@ void Runner::look_ahead(double limit, double memory) {
 }
 
 void Runner::accept(const Answer& answer) {
+  const bool stated = answer.id == kStated;
   const auto i = static_cast<std::size_t>(answer.id);
-  flying_.erase(i);
-  ++computed_;
+  flying_.erase(stated ? stated_at_.value_or(kNowhere) : i);
   if (!answer.error.empty()) {
-    broken_[i] = answer.error;
+    if (stop_->asked()) {  // which is why
+      return;
+    }
+    ++computed_;
+    if (stated) {
+      stated_broken_ = answer.error;
+    } else {
+      broken_[i] = answer.error;
+    }
     return;
   }
-  Evaluation found = evaluation_of(answer.text, all_.overrides(all_.items[i]));
+  ++computed_;
+  if (stated) {
+    stated_ = evaluation_of(answer.text, stated_overrides_);
+    if (stated_at_) {
+      known_[*stated_at_] = *stated_;
+    }
+    keep(stated_overrides_, *stated_);
+    return;
+  }
+  const Overrides overrides = all_.overrides(all_.items[i]);
+  Evaluation found = evaluation_of(answer.text, overrides);
   Evaluation& e = known_[i];
   if (found.impossible) {
     e = {std::move(found.impossible), {}, {}};
@@ -108,9 +192,13 @@ void Runner::accept(const Answer& answer) {
   if (found.exact) {
     e.exact = std::move(found.exact);
   }
+  keep(overrides, e);
+}
+
+void Runner::keep(const Overrides& overrides, const Evaluation& e) {
   if (request_.store != nullptr) {
     const char* status = e.impossible ? "impossible" : e.exact ? "exact" : "rule";
-    request_.store->put({key(i), status, to_json(e)});
+    request_.store->put({key(overrides), status, to_json(e)});
   }
 }
 
@@ -124,6 +212,9 @@ const Evaluation* Runner::need(std::size_t i, double limit, double memory) {
     if (const auto at = broken_.find(i); at != broken_.end()) {
       throw std::runtime_error(at->second);
     }
+    if (!stated_broken_.empty()) {
+      throw std::runtime_error(stated_broken_);
+    }
     if (out_of_time()) {
       return nullptr;
     }
@@ -136,33 +227,55 @@ const Evaluation* Runner::need(std::size_t i, double limit, double memory) {
   }
 }
 
+// Looks at a candidate, which may be the new best; false: time ran out.
+bool Runner::consider(std::size_t i, double& limit, double memory) {
+  const Evaluation* e = stopped_ || out_of_time() ? nullptr : need(i, limit, memory);
+  if (e == nullptr) {
+    return false;
+  }
+  const bool near = !e->impossible && e->rule->objective < limit && e->least_peak() <= memory;
+  taken_[i] = taken_[i] || near;
+  if (near && e->exact->peak.value <= memory && e->exact->objective < limit) {
+    best_ = &*e->exact;
+    limit = best_->objective;
+  }
+  return true;
+}
+
+// Out of time: what was computed ahead counts as well.
+void Runner::salvage(double& limit, double memory) {
+  while (auto answer = workers_.take(0us)) {
+    accept(*answer);
+  }
+  for (const auto& [i, e] : known_) {
+    if (e.exact && e.exact->peak.value <= memory && e.exact->objective < limit) {
+      taken_[i] = true;
+      best_ = &*e.exact;
+      limit = best_->objective;
+    }
+  }
+}
+
 const Strategy* Runner::best_within(double memory, double& left, const std::string& stage) {
   stage_ = stage;
   best_ = nullptr;
   memory_ = memory;
-  ahead_ = 0;
+  next_ = ahead_ = 0;
   left = all_.complete_below;
   double limit = std::numeric_limits<double>::infinity();
   queue_ = std::make_unique<Queue>(all_, refined_, memory, [this] { return out_of_time(); });
-  for (next_ = 0;; ++next_) {
+  const bool first = stated_at_ && all_.items[*stated_at_].memory <= memory;
+  bool whole = !out_of_time() && (!first || consider(*stated_at_, limit, memory));
+  for (; whole; ++next_) {
     const auto i = queue_->at(next_, limit);
-    if (!i && !stopped_) {
+    if ((!i && !stopped_) || (i && queue_->bound(*i) >= limit)) {
       break;
     }
-    if (i && queue_->bound(*i) >= limit) {
-      break;
-    }
-    const Evaluation* e = stopped_ || out_of_time() ? nullptr : need(*i, limit, memory);
-    if (e == nullptr) {
-      left = std::min(left, queue_->least_behind(next_));
-      break;
-    }
-    const bool near = !e->impossible && e->rule->objective < limit && e->least_peak() <= memory;
-    taken_[*i] = taken_[*i] || near;
-    if (near && e->exact->peak.value <= memory && e->exact->objective < limit) {
-      best_ = &*e->exact;
-      limit = best_->objective;
-    }
+    whole = i && consider(*i, limit, memory);
+  }
+  if (!whole) {
+    left = std::min(left, queue_->least_behind(next_));
+    salvage(limit, memory);
   }
   return best_;
 }

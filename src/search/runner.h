@@ -5,6 +5,9 @@
 // other: an evaluation is a pure function of its job, so those behind the next one may be computed
 // ahead of time, elsewhere, or in an earlier run, and what turns out not to be needed is not
 // counted.
+//
+// The job as it was given goes first, where it lies in the space: a search then never answers worse
+// than what the user runs. Out of time, whatever is known counts, looked at in order or not.
 #pragma once
 
 #include <chrono>
@@ -23,6 +26,10 @@ namespace stepcast::search {
 class Runner {
  public:
   Runner(const Request& request, const JobLoader& loader, const std::filesystem::path& data);
+  // Ends evaluations that still run.
+  ~Runner();
+  Runner(const Runner&) = delete;
+  Runner& operator=(const Runner&) = delete;
 
   // The best strategy of at most `memory` bytes; none: nullptr. `left`: the least bound that was
   // not looked at, where time ran out or the list was cut. `stage` names it in progress.
@@ -36,7 +43,12 @@ class Runner {
   // In the order of their bounds.
   std::vector<Taken> taken() const;
 
+  // The job as given; nullptr: time ran out before. Not of a search for the best alone without a
+  // time limit, which needs no first answer.
+  const Evaluation* stated();
+
   bool stopped() const { return stopped_; }  // by the time limit
+  const Stop& stop() const { return *stop_; }
   const Enumerated& all() const { return all_; }
   forecast::Forecaster& forecaster() { return forecaster_; }
   // The last word to Request::progress.
@@ -47,10 +59,14 @@ class Runner {
 
   double seconds() const;
   bool out_of_time();
-  std::string key(std::size_t i) const;
+  std::string key(const std::vector<std::string>& overrides) const;
+  void ask_stated(const JobLoader& loader);
   Evaluation* lookup(std::size_t i);
   void order(std::size_t i, double limit, double memory);
   void look_ahead(double limit, double memory);
+  bool consider(std::size_t i, double& limit, double memory);
+  void salvage(double& limit, double memory);
+  void keep(const std::vector<std::string>& overrides, const Evaluation& e);
   const Evaluation* need(std::size_t i, double limit, double memory);
   void accept(const Answer& answer);
   void report();
@@ -58,10 +74,17 @@ class Runner {
 
   const Request& request_;
   Clock::time_point start_, began_;  // of the search, of the first evaluation
+  std::shared_ptr<Stop> stop_;       // of all that computes; at the time limit, or at the end
   forecast::Forecaster forecaster_;
-  Enumerated all_;
-  Refinements refined_;
   Workers workers_;
+  // The job as given: the space's combination, or without overrides where it is none.
+  std::vector<std::string> stated_overrides_;
+  bool stated_asked_ = false;
+  std::optional<Evaluation> stated_;
+  std::string stated_broken_;
+  Enumerated all_;
+  std::optional<std::size_t> stated_at_;  // in the list
+  Refinements refined_;
 
   std::unordered_map<std::size_t, Evaluation> known_;  // by place in the list
   std::unordered_map<std::size_t, std::string> broken_;

@@ -59,6 +59,17 @@ void look_around(Runner& runner, const Request& request, double capacity, result
   }
 }
 
+// Out of time, the job as given is an answer too where it lies outside the space.
+void rather_stated(Runner& runner, double left, result::Search& out) {
+  const Evaluation* stated = runner.stated();
+  if (stated != nullptr && stated->exact && stated->exact->fits &&
+      (!out.found || stated->exact->objective < out.best.objective)) {
+    out.found = true;
+    out.best = *stated->exact;
+    out.gap = std::max(0.0, 1 - left / out.best.objective);
+  }
+}
+
 }  // namespace
 
 result::Search search(const Request& request, const JobLoader& loader,
@@ -76,6 +87,9 @@ result::Search search(const Request& request, const JobLoader& loader,
     if (!request.best_only) {
       look_around(runner, request, capacity, out);
     }
+  }
+  if (runner.stopped()) {
+    rather_stated(runner, left, out);
   }
   std::map<std::string, std::int64_t> refused(runner.all().refusals.begin(),
                                               runner.all().refusals.end());
@@ -104,7 +118,8 @@ result::Search search(const Request& request, const JobLoader& loader,
   std::stable_sort(out.refusals.begin(), out.refusals.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   if (out.found && !request.best_only) {
-    explain(out, loader, runner.forecaster(), request.objective);
+    explain(out, runner.stated());
+    ask_network(out, loader, runner.forecaster(), request.objective, runner.stop());
   } else if (!out.found) {
     out.nearest = runner.stopped() ? "time: none was known to fit when it ran out"
                                    : nearest_of(runner, out.refusals);

@@ -108,14 +108,13 @@ void Workers::submit(std::uint64_t id, std::string order) {
   send(static_cast<int>(to), Tag::order, headed(fmt::format("{}", id), order));
 }
 
-std::optional<Answer> Workers::take() {
+std::optional<Answer> Workers::take(std::chrono::microseconds patience) {
   State& s = *state_;
-  constexpr auto kPatience = 200ms;
   if (s.slots.size() == 1) {
-    auto answer = s.threads.take(kPatience);
+    auto answer = s.threads.take(patience);
     return answer ? std::optional(s.finished(0, std::move(*answer))) : std::nullopt;
   }
-  const auto until = std::chrono::steady_clock::now() + kPatience;
+  const auto until = std::chrono::steady_clock::now() + patience;
   do {
     const int before = capacity();
     if (auto answer = s.hear()) {

@@ -5,6 +5,7 @@
 #include <variant>
 #include <vector>
 
+#include "stepcast/base/stop.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
 
@@ -18,6 +19,7 @@ struct Options {
   bool record_memory = false;  // allocator traces of one steady step, of all ranks or of these:
   std::vector<program::RankId> memory_of = {};
   bool sensitivities = false;  // walk the critical path
+  const Stop* stop = nullptr;  // asked: run() throws Stopped within some milliseconds
 };
 
 // Runs until two successive steps have equal period and equal ledger. Cost: O(tasks log) time,

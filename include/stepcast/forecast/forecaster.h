@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/stop.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/site.h"
@@ -27,6 +28,7 @@ struct Options {
   int samples = 0;                   // Monte Carlo over curve residuals instead of sensitivities
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
+  const Stop* stop = nullptr;  // asked: forecast() throws Stopped, at the latest behind the phase that runs
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.

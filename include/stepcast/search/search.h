@@ -47,12 +47,14 @@ struct Progress {
 struct Request {
   Space space;
   Objective objective = Objective::time;
-  double time_limit = 0;          // seconds; 0: none. What is best by then is returned with the gap that is left
-  int threads = 0;                // of each process; 0: its share of the host's CPUs
-  World* world = nullptr;         // those who evaluate as well; null: this process alone
-  store::Store* store = nullptr;  // keeps what is evaluated, and what it holds is not evaluated again
-  std::string store_key;          // of the job and all that its overrides may depend on
-  int ranking = 10;               // strategies listed
+  // Seconds; 0: none. What is best by then is returned with the gap that is left: the job as given, if nothing better is
+  // known. Evaluations that run are given up.
+  double time_limit = 0;
+  int threads = 0;                                // of each process; 0: its share of the host's CPUs
+  World* world = nullptr;                         // those who evaluate as well; null: this process alone
+  store::Store* store = nullptr;                  // keeps what is evaluated, and what it holds is not evaluated again
+  std::string store_key;                          // of the job and all that its overrides may depend on
+  int ranking = 10;                               // strategies listed
   std::vector<double> front = {0.25, 0.5, 0.75};  // shares of the GPU's memory of which the fastest is asked as well
   bool best_only = false;                         // neither the front nor what other hardware would bring is asked
   std::function<void(const Progress&)> progress;

@@ -2,6 +2,7 @@
 // texts, so that it is the same who gets it.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,8 +38,8 @@ class Workers {
   int in_flight() const;
   // To whoever has least to do.
   void submit(std::uint64_t id, std::string order);
-  // One answer; nullopt when none comes within a fraction of a second.
-  std::optional<Answer> take();
+  // One answer; nullopt when none comes so soon.
+  std::optional<Answer> take(std::chrono::microseconds patience = std::chrono::milliseconds(200));
 
  private:
   struct State;

@@ -100,6 +100,19 @@ TEST_CASE("Contradictory sizes and refusals are named", "[search]") {
   CHECK_THAT(refused.nearest, ContainsSubstring("compute capability"));
 }
 
+TEST_CASE("Bounds alone name what stands in the way as the engine's search does", "[search]") {
+  const auto loader = test::loader_of(kJob);
+  const std::string space = GENERATE("tensor: 8\npipeline: 4\n", "tensor: [3, 5]\n",
+                                     "pipeline: 2\nvirtual_pipeline: 3\n");
+  const auto least =
+      search::search_bounds(request_of(space), loader, text::data_directory(), false);
+  const auto engine = search::search(request_of(space), loader, text::data_directory());
+  CHECK_FALSE(least.found);
+  CHECK_THAT(least.nearest, ContainsSubstring("expected"));
+  CHECK(least.nearest == engine.nearest);
+  CHECK(least.refusals == engine.refusals);
+}
+
 TEST_CASE("Spaces that say nothing or too much are faults", "[search]") {
   CHECK(fault("tensr: [1, 2]") ==
         "unknown dimension 'tensr'; expected a key of the job such as parallelism.tensor (did you "

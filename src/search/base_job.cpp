@@ -1,0 +1,61 @@
+// The job behind a space, valid or not as it stands.
+#include <algorithm>
+
+#include "stepcast/search/jobs.h"
+
+namespace stepcast::search {
+namespace {
+
+using Texts = std::vector<std::string>;
+
+// What rules ("powers") make of it: 1 divides whatever a valid job has.
+job::Job single() {
+  job::Job out;
+  out.cluster.nodes = 1;
+  out.cluster.node.gpus = 1;
+  out.model.layers = 1;
+  out.workload.global_batch = 1;
+  return out;
+}
+
+// One choice, then two of different dimensions, at most so many of them.
+std::vector<Texts> repairs(const Space& space) {
+  constexpr std::size_t kMost = 400;
+  std::vector<Texts> out;
+  std::vector<std::pair<std::size_t, std::string>> choices;  // with the dimension's number
+  for (std::size_t d = 0; d < space.dimensions.size(); ++d) {
+    for (const std::string& value : space.dimensions[d].values) {
+      choices.emplace_back(d, space.dimensions[d].key + "=" + value);
+      out.push_back({choices.back().second});
+    }
+  }
+  for (const auto& [d, one] : choices) {
+    for (const auto& [other, two] : choices) {
+      if (other > d && out.size() < kMost) {
+        out.push_back({one, two});
+      }
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+config::Loaded base_of(const std::string& config, const std::vector<std::string>& overrides,
+                       const std::function<Space(const job::Job&)>& space) {
+  try {
+    return config::load(config, overrides);
+  } catch (const InputError&) {
+    for (const Texts& repair : repairs(space(single()))) {
+      Texts all = overrides;
+      all.insert(all.end(), repair.begin(), repair.end());
+      try {
+        return config::load(config, all);
+      } catch (const InputError&) {  // the next one
+      }
+    }
+    throw;
+  }
+}
+
+}  // namespace stepcast::search
