@@ -49,7 +49,7 @@ std::vector<std::vector<std::string>> alternatives(const std::vector<result::Str
                                                    const std::vector<std::string>& best) {
   std::map<int, const result::Strategy*> of;
   for (const result::Strategy& strategy : simulated) {
-    if (const int stages = pipeline_of(strategy.overrides); stages > 1) {
+    if (const int stages = pipeline_of(strategy.overrides); stages >= 1) {
       auto& kept = of[stages];
       kept = kept == nullptr || strategy.objective < kept->objective ? &strategy : kept;
     }
@@ -89,19 +89,23 @@ Ahp::Ahp(const Request& request, const AlgorithmRequest& algorithms, const job::
       data_(data),
       forecaster_(forecaster) {}
 
-std::vector<std::string> Ahp::with(const std::vector<std::string>& changes) const {
-  std::vector<std::string> out = best_->strategy.overrides;
+std::vector<std::string> changed(std::vector<std::string> overrides,
+                                 const std::vector<std::string>& changes) {
   for (const std::string& change : changes) {
-    const auto at = std::find_if(out.begin(), out.end(), [&](const std::string& text) {
+    const auto at = std::find_if(overrides.begin(), overrides.end(), [&](const std::string& text) {
       return key_of(text) == key_of(change);
     });
-    if (at == out.end()) {
-      out.push_back(change);
+    if (at == overrides.end()) {
+      overrides.push_back(change);
     } else {
       *at = change;
     }
   }
-  return out;
+  return overrides;
+}
+
+std::vector<std::string> Ahp::with(const std::vector<std::string>& changes) const {
+  return changed(best_->strategy.overrides, changes);
 }
 
 bool Ahp::free(const std::string& key, const std::string& value) const {
@@ -169,9 +173,10 @@ void Ahp::run(result::AlgorithmAnswer& out) {
     out.steps.push_back(split());
     out.steps.push_back(sharding());
     result::AlgorithmStep stages = layers();
-    result::AlgorithmStep order = schedule(out);
-    stages.decision += "; " + order.decision;
-    stages.details.insert(stages.details.end(), order.details.begin(), order.details.end());
+    for (result::AlgorithmStep more : {batches(), schedule(out)}) {
+      stages.decision += more.decision.empty() ? "" : "; " + more.decision;
+      stages.details.insert(stages.details.end(), more.details.begin(), more.details.end());
+    }
     out.steps.push_back(std::move(stages));
     out.found = true;
     out.strategy = best_->strategy;

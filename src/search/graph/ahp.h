@@ -2,7 +2,8 @@
 // decided by the cost models that the other searches use, the engine having the last word.
 //   1 graph analysis        2 hardware            3 degrees: data, tensor, pipeline and what goes
 //   with them 4 split of each layer's operators by dynamic programming 5 sharding of optimizer
-//   states                6 layers of each stage, and the order of passes as a task graph
+//   states                6 layers of each stage, shares of the batch, and the order of passes as
+//   a task graph
 #pragma once
 
 #include <filesystem>
@@ -44,6 +45,13 @@ class Ahp {
   void made_order(const Tried& from, double before, result::AlgorithmStep& step,
                   result::AlgorithmAnswer& out);
 
+  // ahp_batches.cpp
+  result::AlgorithmStep batches();
+  void share_out(std::vector<std::string> overrides, bool moved, double before,
+                 result::AlgorithmStep& step);
+  std::vector<int> planned_batches(const job::Job& job, const std::vector<int>& kind,
+                                   const std::vector<std::vector<job::Device>>& devices);
+
   // The present answer with these keys otherwise; those that it does not name stay.
   std::vector<std::string> with(const std::vector<std::string>& changes) const;
   // Whether the user left the key open, to that value.
@@ -67,6 +75,10 @@ class Ahp {
   std::vector<std::vector<std::string>> alternatives_;
   int simulated_ = 0;
 };
+
+// These overrides with those keys otherwise.
+std::vector<std::string> changed(std::vector<std::string> overrides,
+                                 const std::vector<std::string>& changes);
 
 // "8.275 s", "61.2 GiB" for the details of steps.
 std::string seconds_text(double seconds);

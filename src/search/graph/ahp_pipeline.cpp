@@ -256,6 +256,9 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
 void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& step,
                      result::AlgorithmAnswer& out) {
   const job::Job& job = from.job;
+  if (job.workload.micro_batches.kind != job::MicroBatches::Kind::even) {
+    return;  // a table of passes is of one number of micro-batches
+  }
   const auto pipeline = static_cast<std::size_t>(job.parallelism.pipeline);
   OrderProblem problem;
   problem.micro_batches = micro_batches_of(job);
