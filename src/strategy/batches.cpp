@@ -131,10 +131,10 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
         fmt::format("data-parallel rank {} runs none; expected at least one", least - out.begin()));
   }
   const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
-  if (sum * w.micro_batch != w.global_batch) {
-    return infeasible(fmt::format(
-        "{} micro-batches of {} add up to {} sequences; expected the global batch of {}", sum,
-        w.micro_batch, sum * w.micro_batch, w.global_batch));
+  if (w.global_batch % w.micro_batch != 0 || sum != w.global_batch / w.micro_batch) {
+    return infeasible(
+        fmt::format("{} micro-batches of {} in all; expected the global batch of {} sequences", sum,
+                    w.micro_batch, w.global_batch));
   }
   return out;
 }
