@@ -89,8 +89,8 @@ TEST_CASE("algorithms are compared: estimate, forecast, memory, gap; a list or o
 
 TEST_CASE("a plan that is said to fit does, by the engine, on shipped jobs") {
   for (const char* config : {"gpt3-175b", "llama70b", "mixtral-8x7b"}) {
-    const Result r =
-        run(std::string("search --config ") + config + " --algorithm flexflow --json -");
+    const Result r = run(std::string("search --config ") + config +
+                         " --vary micro_batch=1 --algorithm flexflow --json -");
     INFO(config);
     REQUIRE(r.status == 0);
     const json a = json::parse(r.out).at("algorithms")[0];
