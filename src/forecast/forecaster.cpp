@@ -375,7 +375,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   check(options.stop);
   engine::Options run;
   run.stop = options.stop;
-  run.sensitivities = true;
+  run.sensitivities = options.samples >= 0;
   run.record_slices = options.trace;
   run.record_memory = options.trace || options.allocator == Allocator::replay;
   if (!options.trace) {
@@ -399,7 +399,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     site_seconds[i] *= p.site.sure(parameter) ? (*p.site.site)[parameter].deviation : 0;
   }
   const double period = static_cast<double>(timeline.period) * 1e-12;
-  if (waits_for_host(timeline)) {
+  if (run.sensitivities && waits_for_host(timeline)) {
     for (const auto parameter : {cost::SiteParameter::launch, cost::SiteParameter::layer}) {
       if (!p.site.sure(parameter)) {
         continue;

@@ -14,6 +14,7 @@ namespace stepcast::serve {
 namespace {
 
 constexpr std::size_t kRemembered = 256;  // answers, of some ten to a hundred kB each
+constexpr int kQuick = 2;                 // bounds and headlines at once
 
 int at_once() { return std::clamp(static_cast<int>(std::thread::hardware_concurrency()), 2, 8); }
 
@@ -25,6 +26,23 @@ std::string key_of(const Origin& where) {
   }
   return to_string(
       Origin{std::filesystem::path(where.file).filename().string(), where.line, where.column});
+}
+
+// A report made without intervals and the allocator's replay, less what hangs on these.
+std::string headline(const result::Report& report) {
+  using Json = nlohmann::ordered_json;
+  const Json whole = Json::parse(report::json(report));
+  Json out;
+  for (const char* key : {"schema", "stepcast", "job", "bubble_fraction", "breakdown"}) {
+    out[key] = whole.at(key);
+  }
+  for (const char* key :
+       {"step_time", "tokens_per_second_per_gpu", "model_flops_per_gpu", "mfu", "hfu"}) {
+    out[key] = {{"value", whole.at(key).at("value")}};
+  }
+  out["engine"] = whole.at("engine");
+  out["engine"]["fidelity"] = "headline";
+  return out.dump(2) + "\n";
 }
 
 Answer refused(int status, const std::vector<Fault>& faults) {
@@ -92,7 +110,7 @@ Answers::Answers(const Options& options)
     : config_(options.config),
       overrides_(options.overrides),
       folded_(options.data, at_once()),
-      bounds_(options.data, 1),
+      quick_(options.data, kQuick),
       remembered_(kRemembered) {
   const config::Loaded loaded = config::load(config_, overrides_);
   const auto outcome = (*Forecasters::Loan(folded_)).forecast(loaded.job);
@@ -104,6 +122,11 @@ Answers::Answers(const Options& options)
   report.job_json = config::to_json(loaded.job);
   remembered_.keep(name_of({}, Asked::folded),
                    std::make_shared<const Answer>(Answer{200, report::json(report)}));
+  // Calibration is read here, not while a reader waits.
+  const Forecasters::Loan one(quick_), other(quick_);
+  for (const Forecasters::Loan* loan : {&one, &other}) {
+    (**loan).forecast(loaded.job, {.fidelity = forecast::Fidelity::bound});
+  }
 }
 
 std::string Answers::name_of(const Request& request, Asked asked) {
@@ -120,11 +143,22 @@ std::vector<std::string> Answers::with(const std::vector<std::string>& more) con
   return all;
 }
 
+Answers::Asked Answers::asked_by(Request::Detail detail) {
+  return detail == Request::Detail::bound      ? Asked::bound
+         : detail == Request::Detail::headline ? Asked::headline
+                                               : Asked::folded;
+}
+
 Answer Answers::compute(const Request& request, Asked asked) {
   const config::Loaded loaded = config::load(config_, with(request.overrides));
-  Forecasters::Loan forecaster(asked == Asked::bound ? bounds_ : folded_);
+  const bool quick = asked == Asked::bound || asked == Asked::headline;
+  Forecasters::Loan forecaster(quick ? quick_ : folded_);
   forecast::Options options;
   options.fidelity = asked == Asked::bound ? forecast::Fidelity::bound : forecast::Fidelity::folded;
+  if (asked == Asked::headline) {
+    options.samples = -1;
+    options.allocator = forecast::Allocator::rule;
+  }
   auto outcome = (*forecaster).forecast(loaded.job, options);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
     return refusal(422, why->key, why->reason);
@@ -147,15 +181,20 @@ Answer Answers::compute(const Request& request, Asked asked) {
       report.notes.emplace_back(search::kNoAdvice);
     }
   }
-  return {200, report::json(report)};
+  return {200, asked == Asked::headline ? headline(report) : report::json(report)};
 }
 
 Answer Answers::answer(const std::string& body, bool advice) {
   const auto start = std::chrono::steady_clock::now();
   try {
     const Request request = read_request(body);
-    const Asked asked = advice ? Asked::advice : request.bound ? Asked::bound : Asked::folded;
+    const Asked asked = advice ? Asked::advice : asked_by(request.detail);
     const std::string key = name_of(request, asked);
+    if (asked == Asked::headline) {
+      if (const auto whole = remembered_.find(name_of(request, Asked::folded))) {
+        return *whole;  // nothing is left to follow
+      }
+    }
     if (const auto known = remembered_.find(key)) {
       return *known;
     }

@@ -32,7 +32,7 @@ class Forecasters {
     ~Loan() { from_.give_back(std::move(lent_)); }
     Loan(const Loan&) = delete;
     Loan& operator=(const Loan&) = delete;
-    forecast::Forecaster& operator*() { return *lent_; }
+    forecast::Forecaster& operator*() const { return *lent_; }
 
    private:
     Forecasters& from_;
@@ -74,15 +74,16 @@ class Answers {
   const std::string& title() const { return title_; }
 
  private:
-  enum class Asked { bound, folded, advice };
+  enum class Asked { bound, headline, folded, advice };
   Answer answer(const std::string& body, bool advice);
   Answer compute(const Request& request, Asked asked);
+  static Asked asked_by(Request::Detail detail);
   static std::string name_of(const Request& request, Asked asked);
   std::vector<std::string> with(const std::vector<std::string>& more) const;
 
   std::string config_, title_;
   std::vector<std::string> overrides_;
-  Forecasters folded_, bounds_;
+  Forecasters folded_, quick_;  // apart, so that a headline never waits for whole forecasts
   Remembered remembered_;
 };
 

@@ -77,10 +77,13 @@ Request read_request(const std::string& body) {
   for (const Value::Entry& entry : root.entries) {
     if (entry.key == "fidelity") {
       const std::string& name = text::to_string(entry.value);
-      if (name != "folded" && name != "bound") {
-        refuse("fidelity", fmt::format("unknown fidelity '{}'; expected folded or bound", name));
+      if (name != "folded" && name != "headline" && name != "bound") {
+        refuse("fidelity",
+               fmt::format("unknown fidelity '{}'; expected folded, headline or bound", name));
       }
-      request.bound = name == "bound";
+      request.detail = name == "bound"      ? Request::Detail::bound
+                       : name == "headline" ? Request::Detail::headline
+                                            : Request::Detail::folded;
     } else if (entry.key != "set") {
       refuse("request", fmt::format("unknown key '{}'; expected set or fidelity", entry.key));
     } else if (entry.value.kind != Value::Kind::sequence ||

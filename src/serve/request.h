@@ -9,7 +9,8 @@ namespace stepcast::serve {
 
 struct Request {
   std::vector<std::string> overrides;
-  bool bound = false;
+  // headline: a folded forecast's figures that need neither intervals nor the allocator's replay.
+  enum class Detail { bound, headline, folded } detail = Detail::folded;
 };
 
 // Throws InputError: no such JSON, too much of it, or an override that could name a file. A value

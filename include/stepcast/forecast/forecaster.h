@@ -24,8 +24,8 @@ enum class Allocator { replay, rule };
 
 struct Options {
   Fidelity fidelity = Fidelity::folded;
-  bool trace = false;                // fill Report::trace
-  int samples = 0;                   // Monte Carlo over curve residuals instead of sensitivities
+  bool trace = false;  // fill Report::trace
+  int samples = 0;     // Monte Carlo over curve residuals instead of sensitivities; below 0: no interval, which is faster
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
   const Stop* stop = nullptr;  // asked: forecast() throws Stopped, at the latest behind the phase that runs

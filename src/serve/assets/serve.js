@@ -150,7 +150,7 @@
     update();
   }
   function pin() {
-    pinned = { set: list(), report };
+    pinned = { set: list(), report: report.engine.fidelity === "folded" ? report : null };
     update();
   }
   function unpin() {
@@ -180,9 +180,12 @@
     pinned = { set, report: set.length ? null : start.report };
   }
 
-  // ---- asking. One forecast runs at a time; what is asked meanwhile is asked when it is done, and only the last.
+  // ---- asking. First the headline, which needs neither intervals nor the allocator's replay, then the whole forecast once the
+  // reader rests. One of each runs at a time; what is asked meanwhile is asked when it is done, and only the last.
   let turn = 0, answered = 0, running = false;
+  let wanted = null, wholeRuns = false;
   const kPatience = 80;  // milliseconds, after which a bound is shown first
+  const kRest = 120;     // milliseconds without a change
   async function post(path, body) {
     const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     const timing = /dur=([\d.]+)/.exec(response.headers.get("Server-Timing") || "");
@@ -203,31 +206,63 @@
     try {
       while (answered !== turn) {
         const mine = turn, set = list();
-        const baseline = pinned;
-        if (!baseline.report) {
-          const answer = await post("/forecast", { set: baseline.set });
-          baseline.report = answer.status === 200 ? answer.body : start.report;
-        }
-        const answer = await post("/forecast", { set });
-        if (mine === turn) {
-          answered = mine;
-          show(answer, false);
-          if (answer.status === 200 && !answer.body.memory.fits) advise(mine, set);
-        }
+        const answer = await post("/forecast", { set, fidelity: "headline" });
+        const known = answer.status === 200 && answer.body.engine.fidelity === "folded";
+        if (known) await baseline();
+        if (mine !== turn) continue;
+        answered = mine;
+        show(answer);
+        if (known) settle(answer, mine, set);
+        else if (answer.status === 200) complete(mine, set);
       }
-    } catch (error) {
-      answered = turn;
-      fail([{ key: "", message: "The server does not answer; is simulate serve still running?" }]);
+    } catch {
+      silent();
     } finally {
       running = false;
     }
+  }
+  async function complete(mine, set) {
+    wanted = { mine, set };
+    if (wholeRuns) return;
+    wholeRuns = true;
+    try {
+      while (wanted) {
+        const now = wanted;
+        await new Promise((done) => setTimeout(done, kRest));
+        if (wanted !== now) continue;
+        wanted = null;
+        if (now.mine !== turn) continue;
+        await baseline();
+        const answer = await post("/forecast", { set: now.set });
+        if (now.mine !== turn) continue;
+        show(answer);
+        settle(answer, now.mine, now.set);
+      }
+    } catch {
+      silent();
+    } finally {
+      wholeRuns = false;
+    }
+  }
+  async function baseline() {
+    const base = pinned;
+    if (base.report) return;
+    const answer = await post("/forecast", { set: base.set });
+    base.report = answer.status === 200 ? answer.body : start.report;
+  }
+  function settle(answer, mine, set) {
+    if (answer.status === 200 && !answer.body.memory.fits) advise(mine, set);
+  }
+  function silent() {
+    answered = turn;
+    fail([{ key: "", message: "The server does not answer; is simulate serve still running?" }]);
   }
   async function bound(mine) {
     if (mine !== turn || answered === turn) return;
     $("results").classList.add("waiting");
     try {
       const answer = await post("/forecast", { set: list(), fidelity: "bound" });
-      if (mine === turn && answered !== turn && answer.status === 200) show(answer, true);
+      if (mine === turn && answered !== turn && answer.status === 200) show(answer);
     } catch {
       // the forecast itself says so
     }
@@ -355,54 +390,58 @@
     $("pulse").textContent = report ? "Not possible so; below is the last job that was." : "Not possible so.";
   }
 
-  function show(answer, isBound) {
+  function show(answer) {
     for (const control of controls) {
       control.input.removeAttribute("aria-invalid");
       control.input.removeAttribute("aria-describedby");
     }
     $("results").classList.remove("stale");
-    if (!isBound) $("advice").textContent = "";
+    $("advice").textContent = "";
     if (answer.status !== 200) {
       fail(answer.body.faults || [{ key: "", message: `The server answered ${answer.status}.` }]);
       return;
     }
     $("faults").textContent = "";
     const now = answer.body;
+    const kind = now.engine.fidelity, isBound = kind === "bound";
     report = now;
     fill();
     $("results").classList.toggle("waiting", isBound);
-    tiles(now, isBound);
+    $("results").classList.toggle("headline", kind === "headline");
+    tiles(now, kind);
     bars(now, isBound);
-    pulse(now, isBound, answer.took);
+    pulse(now, kind, answer.took);
     const notes = $("notes");
     notes.textContent = "";
-    for (const note of now.notes) notes.append(Object.assign(document.createElement("li"), { textContent: note }));
-    document.documentElement.dataset.shown = `${now.engine.fidelity} ${turn}`;
+    for (const note of now.notes || []) notes.append(Object.assign(document.createElement("li"), { textContent: note }));
+    document.documentElement.dataset.shown = `${kind} ${turn}`;
   }
 
-  function pulse(now, isBound, took) {
+  function pulse(now, kind, took) {
+    const isBound = kind === "bound", early = kind === "headline";
     const box = $("pulse");
     box.textContent = "";
     const job = now.job, gpus = now.engine.ranks;
     box.append(Object.assign(document.createElement("b"), { textContent: `${isBound ? "at least " : ""}${time(now.step_time.value)}` }));
-    box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${now.memory.fits ? "fits" : "does not fit"} · ${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
+    box.append(` · ${isBound ? "at most " : ""}${percent(now.mfu.value)} MFU · ${early ? "" : now.memory.fits ? "fits · " : "does not fit · "}${job.model.name} on ${job.cluster.nodes} × ${job.cluster.name} (${gpus.toLocaleString("en-US")} GPUs)`);
     box.append(isBound ? " · lower bound, simulating …" : took ? ` · simulated in ${took < 10 ? took.toFixed(1) : Math.round(took)} ms` : "");
+    if (early) box.append(" · intervals and memory follow …");
   }
 
   const same = (now) => !pinned.report || JSON.stringify(pinned.report.job) === JSON.stringify(now.job);
   // `better`: the sign of a good change; 0: neither.
-  function tiles(now, isBound) {
+  function tiles(now, kind) {
+    const isBound = kind === "bound", early = kind === "headline";
     const base = same(now) ? null : pinned.report;
     const box = $("tiles");
     box.textContent = "";
-    const range = (e, f) => (isBound ? "bound" : `${f(e.low)} to ${f(e.high)}`);
+    const range = (e, f) => (isBound ? "bound" : early ? "interval follows" : `${f(e.low)} to ${f(e.high)}`);
     const rate = (x) => digits(x), tera = (x) => `${digits(x / 1e12)}`;
     const make = (name, figure, path, value, below, better, bad) => {
       const tile = document.createElement("div");
       tile.className = "tile" + (bad ? " bad" : "");
-      tile.dataset.figure = figure;
-      const exact = at(now, path), before = base && at(base, path);
-      tile.dataset.value = exact;
+      const exact = at(now, path), before = better ? base && at(base, path) : null;
+      if (figure) Object.assign(tile.dataset, { figure, value: exact });
       tile.append(Object.assign(document.createElement("dt"), { textContent: name }));
       tile.append(Object.assign(document.createElement("dd"), { textContent: value }));
       tile.append(Object.assign(document.createElement("dd"), { className: "range", textContent: below }));
@@ -418,7 +457,9 @@
     make("Tokens/s/GPU", "tokens_per_second_per_gpu", "tokens_per_second_per_gpu.value", rate(now.tokens_per_second_per_gpu.value), range(now.tokens_per_second_per_gpu, rate), 1);
     make("Model TFLOP/s/GPU", "model_flops_per_gpu", "model_flops_per_gpu.value", tera(now.model_flops_per_gpu.value), range(now.model_flops_per_gpu, tera), 1);
     make("MFU", "mfu", "mfu.value", percent(now.mfu.value), range(now.mfu, (x) => percent(x)), 1);
-    make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}${now.memory.fits ? "" : ": does not fit"}`, -1, !now.memory.fits);
+    if (early) {
+      make("Peak memory", "", "", "…", "follows", 0);
+    } else make("Peak memory", "peak_memory", "memory.peak.value", gib(now.memory.peak.value), `of ${gib(now.memory.capacity)}${now.memory.fits ? "" : ": does not fit"}`, -1, !now.memory.fits);
     make("Pipeline bubble", "bubble_fraction", "bubble_fraction", percent(now.bubble_fraction, 2), "of the step", -1);
   }
 
@@ -437,6 +478,7 @@
     }
     legend($("breakdown-legend"), kTime, "", kTime.map(([path]) => mean(now.breakdown, path) / step));
 
+    if (!now.memory) return table(now, []);  // of a headline: what was shown stays, pale
     const stages = now.memory.stages.map(memoryOf), capacity = now.memory.capacity;
     const most = Math.max(capacity, ...stages.map((s) => s.peak.process)) * 1.02;
     const rows = $("memory-rows");

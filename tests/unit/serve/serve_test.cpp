@@ -89,6 +89,28 @@ TEST_CASE("A forecast is the report of the command line, byte by byte") {
         as_written(sets, forecast::Fidelity::bound));
 }
 
+TEST_CASE("A headline's figures are those of the whole forecast, which follows") {
+  const std::vector<std::string> sets = {"cluster.nodes=2", "workload.global_batch=64"};
+  const std::string asked = json{{"set", sets}, {"fidelity", "headline"}}.dump();
+  const auto first = post("/forecast", asked);
+  REQUIRE(first);
+  REQUIRE(first->status == 200);
+  const json early = json::parse(first->body), whole = json::parse(ask(sets)->body);
+  CHECK(early["engine"]["fidelity"] == "headline");
+  for (const char* key : {"job", "breakdown", "bubble_fraction"}) {
+    CHECK(early[key] == whole[key]);
+  }
+  for (const char* key : {"step_time", "tokens_per_second_per_gpu", "mfu", "model_flops_per_gpu"}) {
+    CHECK(early[key] == json{{"value", whole[key]["value"]}});
+  }
+  CHECK_FALSE(early.contains("memory"));  // of which the allocator decides
+  // What is known already is not told by halves.
+  CHECK(post("/forecast", asked)->body == ask(sets)->body);
+  const auto known =
+      post("/forecast", json{{"set", json::array()}, {"fidelity", "headline"}}.dump());
+  CHECK(known->body == as_written({}, forecast::Fidelity::folded));
+}
+
 TEST_CASE("Equal requests have equal bytes, however many come at once") {
   const std::vector<std::vector<std::string>> asked = {{"workload.micro_batch=1"},
                                                        {"memory.recompute=none"},
