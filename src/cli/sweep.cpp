@@ -2,6 +2,7 @@
 #include "stepcast/planner/sweep.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -121,6 +122,19 @@ std::string last_line(const planner::SweepProgress& p) {
       p.seconds, p.computed, static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
 }
 
+// Whether the simulator itself failed at any point, and what it said of the first.
+bool say_failures(const result::Sweep& sweep) {
+  const auto failed = [](const result::SweepPoint& p) { return p.failed; };
+  const auto first = std::find_if(sweep.points.begin(), sweep.points.end(), failed);
+  if (first == sweep.points.end()) {
+    return false;
+  }
+  write_stderr(fmt::format("simulate: error: {} of {} points failed, such as {}: {}\n",
+                           std::count_if(first, sweep.points.end(), failed), sweep.points.size(),
+                           fmt::join(first->overrides, " "), first->reason));
+  return true;
+}
+
 int sweep_and_print(const Options& given, planner::SweepRequest request) {
   const auto plot = plot_named(given.plot);
   check_plot(given, plot, request.axes);
@@ -144,12 +158,13 @@ int sweep_and_print(const Options& given, planner::SweepRequest request) {
   };
   const result::Sweep sweep = planner::sweep(request, text::data_directory());
   write(outputs, given, plot, sweep);
+  const bool failed = say_failures(sweep);
   if (store && !store->trouble().empty()) {  // told when it began
     return bad_input;
   }
   const bool any = std::any_of(sweep.points.begin(), sweep.points.end(),
                                [](const result::SweepPoint& p) { return p.fits; });
-  return any ? done : cannot_run;
+  return any && !failed ? done : cannot_run;
 }
 
 int run(const Options& given) {
@@ -213,8 +228,9 @@ Run add_sweep(CLI::App& app) {
       "  mpirun -n 64 simulate sweep --config llama405b --vary parallelism.pipeline=4,8,16 --csv "
       "-\n"
       "A point that is impossible or does not fit is a row with its reason.\n"
-      "Exit status: 0 at least one point fits; 1 none does; 2 bad input, or the store lacks "
-      "points.");
+      "Exit status: 0 at least one point fits; 1 none does, or the simulator failed at a point "
+      "(its row says\nhow; the rest is computed, and no store keeps that row); 2 bad input, or the "
+      "store lacks points.");
   return [given] { return run(*given); };
 }
 

@@ -155,10 +155,10 @@ class Loop {
     if (!answer.error.empty()) {
       throw std::runtime_error(fmt::format("{}: {}", fmt::join(p.overrides, " "), answer.error));
     }
-    if (keys_) {
+    fill(p, answer.text);
+    if (keys_ && !p.failed) {  // a mended simulator may do better
       request_.store->put({keys_->key(p.overrides), "point", answer.text});
     }
-    fill(p, answer.text);
     ++progress_.computed;
     count(p);
   }

@@ -16,7 +16,8 @@ using Overrides = std::vector<std::string>;
 
 constexpr double kGibibyte = 1 << 30;
 constexpr double kGigatoken = 1e9;
-constexpr double kHour = 3600;  // seconds
+constexpr double kHour = 3600;                     // seconds
+constexpr const char* kFailed = "internal error";  // SweepPoint::key of those that failed
 
 // All that is kept of a point, for writing and reading.
 template <class Point, class Visit>
@@ -224,6 +225,14 @@ void compute(SweepPoint& p, const SweepRequest& request, forecast::Forecaster& f
   } catch (const InputError& error) {  // a calibration file of this point's own, a space
     const Fault& first = error.faults().front();
     refuse(p, {to_string(first.where), first.message});
+  } catch (const std::exception& error) {  // one row's: thousands of others may be well
+    SweepPoint failed;
+    failed.at = p.at;
+    failed.overrides = p.overrides;
+    failed.key = kFailed;
+    failed.reason = error.what();
+    failed.failed = true;
+    p = std::move(failed);
   }
 }
 
@@ -238,6 +247,7 @@ std::string to_json(const SweepPoint& p) {
 void fill(SweepPoint& p, const std::string& text) {
   const text::Value v = text::parse_json(text, "a stored point");
   each_field(p, [&](const char* name, auto& value) { read(store::field(v, name), value); });
+  p.failed = p.key == kFailed;
 }
 
 }  // namespace stepcast::planner

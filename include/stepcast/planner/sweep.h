@@ -51,7 +51,8 @@ struct SweepRequest {
 };
 
 // Throws InputError where the job is faulty whatever is varied, or a key that is varied is unknown. A point that cannot be
-// is a row with its reason. The same result for every number of threads and processes, with a store or without.
+// is a row with its reason, and so is one where the simulator itself failed, which no store keeps. The same result for every
+// number of threads and processes, with a store or without.
 result::Sweep sweep(const SweepRequest& request, const std::filesystem::path& data_directory);
 
 // What every rank above 0 does, with rank 0's request: computes what it hands out, until that ends.

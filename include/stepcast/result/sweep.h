@@ -28,6 +28,7 @@ struct SweepPoint {
   // Why there is no forecast (`key`: what is at fault: a key of the job or a place in a file), or by how much it does not
   // fit.
   std::string key, reason;
+  bool failed = false;                // an error inside the simulator, not of the job; `reason` is what it said
   std::vector<std::string> strategy;  // of an optimized sweep: the overrides that the search chose
 
   std::int64_t nodes = 0, gpus = 0;

@@ -1,6 +1,7 @@
 // A sweep's store outlives kills, full disks and folders that cannot be written to.
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
 #include <random>
 #include <regex>
 
@@ -134,4 +135,66 @@ TEST_CASE("A sweep with more values takes those that it has from the store") {
   const Result more = run(sweep + "80+8" + store);
   CHECK(computed_and_reused(more.err) == std::pair{5, 5});
   CHECK(more.out == run(sweep + "80+8 --json -").out);
+}
+
+// A disk of its own, in a namespace of its own: nothing of it is left behind.
+TEST_CASE("A disk without room is one clear error, and the store goes on once there is some") {
+  const Folder folder;
+  const std::string few =
+      "sweep --config llama8b-fsdp --fidelity bound --vary workload.global_batch=8..2400+8 --json ";
+  std::filesystem::create_directory(folder / "disk");
+  const std::string disk = folder.file("disk"), stored = "- --store " + disk + "/a.db ";
+  const std::string outside = "unshare --mount sh -c \"cd '" STEPCAST_SOURCE_DIR
+                              "' && mount -t tmpfs -o size=96k none " +
+                              disk;
+  if (std::system((outside + "\" 2>/dev/null").c_str()) != 0) {
+    WARN("SKIPPED: no file system can be mounted here");
+    return;
+  }
+  const auto said_to = [&](const std::string& name) {
+    return stored + ">" + folder.file(name + ".out") + " 2>" + folder.file(name + ".err");
+  };
+  const std::string command = outside + " && { " + kBinary + few + said_to("full") +
+                              "; echo \\$? >" + folder.file("status") +
+                              "; mount -o remount,size=8m " + disk + " && " + kBinary + few +
+                              said_to("more") + "; }\"";
+  INFO(command);
+  CHECK(std::system(command.c_str()) == 0);
+  const std::string said = text(folder / "full.err");
+  INFO(said);
+  CHECK(text(folder / "status") == "2\n");
+  const std::string line = "--store: error: cannot write '" + disk + "/a.db'";
+  REQUIRE_THAT(said, ContainsSubstring(line));
+  CHECK(said.find(line) == said.rfind(line));
+  const auto [computed, reused] = computed_and_reused(text(folder / "more.err"));
+  CHECK(computed > 0);
+  CHECK(computed + reused == 300);
+  const std::string alone = run(few + "-").out;
+  CHECK(text(folder / "full.out") == alone);
+  CHECK(text(folder / "more.out") == alone);
+}
+
+TEST_CASE("Where the simulator fails at a point, that is a row, and the rest goes on and is kept") {
+  const Folder folder;
+  const std::string db = folder.file("a.db");
+  // A device so slow that its step does not fit 64-bit picoseconds, between two that are well.
+  const std::string sweep =
+      "sweep --config llama8b-fsdp --fidelity bound --json - --vary "
+      "cluster.device.memory_bandwidth=3e12,1e-6,2e12 --threads ";
+  const Result one = run(sweep + "1 --store " + db);
+  CHECK(one.status == 1);
+  CHECK_THAT(one.err, ContainsSubstring("simulate: error: 1 of 3 points failed, such as "
+                                        "cluster.device.memory_bandwidth=1e-6: "));
+  const auto rows = nlohmann::json::parse(one.out)["points"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["ran"] == true);
+  CHECK(rows[2]["ran"] == true);
+  CHECK(rows[1]["ran"] == false);
+  CHECK(rows[1]["fault"] == "internal error");
+  CHECK_THAT(rows[1]["reason"].get<std::string>(), ContainsSubstring("64-bit picoseconds"));
+  CHECK(points(db) == 2);
+  const Result again = run(sweep + "3 --store " + db);
+  CHECK(again.status == 1);
+  CHECK(again.out == one.out);
+  CHECK(computed_and_reused(again.err) == std::pair{1, 2});
 }
