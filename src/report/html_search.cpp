@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <set>
 
@@ -138,6 +139,9 @@ std::string pareto(const Search& s) {
         front.empty() || objective < front.back().second) {
       front.emplace_back(one->peak.value / kGiB, objective);
     }
+  }
+  if (front.size() > 1) {
+    plot.line(steps(front), "line l-1", "the best within so much memory");
   }
   const auto colour = [&](const Strategy& one) {
     const auto place = std::distance(gpus.begin(), gpus.find(one.gpus));
@@ -288,6 +292,15 @@ void add_what_if(Page& page, const Search& s) {
   page.add(to_html(table));
 }
 
+// Elsewhere a line of a list; here it stands by itself.
+std::string sentence(std::string line) {
+  if (line.empty()) {
+    return line;
+  }
+  line.front() = static_cast<char>(std::toupper(static_cast<unsigned char>(line.front())));
+  return line + (line.back() == '.' ? "" : ".");
+}
+
 }  // namespace
 
 std::string html(const Search& s) {
@@ -297,12 +310,13 @@ std::string html(const Search& s) {
                                    : "No strategy of this space runs within memory");
     page.add(paragraph(s.nearest));
   } else {
-    page.section("best", s.bounds_only ? "The least bound" : "The best strategy", proof(s));
+    page.section("best", s.bounds_only ? "The least bound" : "The best strategy",
+                 sentence(proof(s)));
     page.add(to_html(headline(s)));
     page.add("<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(s.best.overrides)) +
              "</pre>\n");
     for (const std::string& line : {s.why, s.against}) {
-      page.add(line.empty() ? "" : paragraph(line));
+      page.add(line.empty() ? "" : paragraph(sentence(line)));
     }
     if (!s.bounds_only) {
       page.section("front", "Time against memory");

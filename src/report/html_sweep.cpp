@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 
 #include "format.h"
@@ -57,6 +58,14 @@ const SweepPoint* best_of(const Sweep& s, bool (*better)(const SweepPoint&, cons
   return best;
 }
 
+// "948.9", "54.12 k", "3.086 M".
+std::string rate(double per_second) {
+  constexpr double kKilo = 1e3, kMega = 1e6;
+  return per_second >= kMega   ? significant(per_second / kMega, 4) + " M"
+         : per_second >= kKilo ? significant(per_second / kKilo, 4) + " k"
+                               : significant(per_second, 4);
+}
+
 void add_headline(Page& page, const Sweep& s) {
   const auto ran =
       std::count_if(s.points.begin(), s.points.end(), [](const auto& p) { return p.ran; });
@@ -75,7 +84,7 @@ void add_headline(Page& page, const Sweep& s) {
     const SweepPoint* fast = best_of(s, [](const SweepPoint& a, const SweepPoint& b) {
       return a.tokens_per_second > b.tokens_per_second;
     });
-    add("Fastest", "tokens_per_second", fast, significant(fast->tokens_per_second, 4) + " tokens/s",
+    add("Fastest", "tokens_per_second", fast, rate(fast->tokens_per_second) + " tokens/s",
         fast->tokens_per_second);
     const SweepPoint* cheap = best_of(s, [](const SweepPoint& a, const SweepPoint& b) {
       return a.gpu_hours_per_gigatoken < b.gpu_hours_per_gigatoken;
@@ -215,18 +224,20 @@ void add_heat(Page& page, const Sweep& s) {
     return;
   }
   const std::size_t down = wide[0], across = wide[1];
-  double most = 0;
+  double most = 0, least = std::numeric_limits<double>::infinity();
   std::map<std::string, std::map<std::pair<std::size_t, std::size_t>, const SweepPoint*>> panels;
   for (const SweepPoint& p : s.points) {
     panels[rest_of(s, p, {down, across})][{p.at[down], p.at[across]}] = &p;
     most = p.fits ? std::max(most, p.tokens_per_second_per_gpu.value) : most;
+    least = p.fits ? std::min(least, p.tokens_per_second_per_gpu.value) : least;
   }
   page.section("heat", "Tokens a second and GPU",
-               fmt::format("{} down, {} across; darker is faster.{}", name_of(s.axes[down]),
-                           name_of(s.axes[across]),
+               fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
+                           name_of(s.axes[down]), name_of(s.axes[across]),
                            panels.size() > kMostPanels ? fmt::format(" The first {} of {} panels.",
                                                                      kMostPanels, panels.size())
                                                        : ""));
+  page.add("<div class=\"panels\">\n");
   std::size_t shown = 0;
   for (const auto& [name, points] : panels) {
     if (++shown > kMostPanels) {
@@ -248,10 +259,12 @@ void add_heat(Page& page, const Sweep& s) {
         }
         const SweepPoint& p = *found->second;
         const double value = p.tokens_per_second_per_gpu.value;
-        constexpr int kDarkest = 70;  // per cent of the colour: text stays legible
+        constexpr double kPalest = 8,
+                         kStrongest = 62;  // per cent of the colour: text stays legible
+        const double above = most > least ? (value - least) / (most - least) : 1;
         Cell cell = p.fits ? markup_cell(fmt::format(
                                  "<span class=\"heat\" style=\"--share:{:.0f}%\">{}</span>",
-                                 most > 0 ? kDarkest * value / most : 0, significant(value, 4)))
+                                 kPalest + (kStrongest - kPalest) * above, significant(value, 4)))
                            : Cell(p.ran ? "no room" : "–");
         cell.hint = p.fits ? told(p) : p.reason;
         if (p.fits) {
@@ -263,6 +276,7 @@ void add_heat(Page& page, const Sweep& s) {
     }
     page.add(to_html(table));
   }
+  page.add("</div>\n");
 }
 
 void add_pareto(Page& page, const Sweep& s) {
@@ -355,7 +369,9 @@ std::string html(const Sweep& s) {
   Page page("Sweep", s.title);
   page.add(
       "<style>.heat { display: block; margin: -3px -10px -3px -6px; padding: 3px 10px 3px 6px; "
-      "background: color-mix(in srgb, var(--s0) var(--share), transparent); }</style>\n");
+      "background: color-mix(in srgb, var(--s0) var(--share), transparent); print-color-adjust: "
+      "exact; -webkit-print-color-adjust: exact; } .panels { display: flex; flex-wrap: wrap; gap: "
+      "4px 36px; } .panels > * { flex: none; }</style>\n");
   add_headline(page, s);
   add_scaling(page, s);
   add_heat(page, s);

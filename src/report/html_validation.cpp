@@ -123,6 +123,9 @@ std::string skips(const Validation& v) {
   Table table;
   table.columns = {number("rows"), text("reason"), text("accepted"), prose("meaning")};
   for (const result::SkipCount& s : v.skips) {
+    if (s.rows == 0) {
+      continue;  // of no row here; the terminal and JSON list every kind
+    }
     Cell accepted = s.accepted ? "yes" : "no";
     accepted.bad = !s.accepted && s.rows > 0;
     table.rows.push_back(
@@ -192,7 +195,10 @@ std::string html(const Validation& validation) {
                "and Raftery's.");
   page.add(summary(validation));
   page.section("skipped", "Not simulated");
-  page.add(skips(validation));
+  page.add(std::all_of(validation.skips.begin(), validation.skips.end(),
+                       [](const result::SkipCount& s) { return s.rows == 0; })
+               ? paragraph("Every row was simulated.")
+               : skips(validation));
   page.section("rows", "Every row", "SI units; largest error first; red: outside its interval.");
   for (const std::string& source : sources) {
     page.add(rows_of(validation, source));

@@ -148,23 +148,43 @@ void Plot::rule(double y, std::string_view text) {
                         xml_text(text));
 }
 
+// The last label has the unit.
+std::string Plot::label(const PlotAxis& axis, std::size_t i) {
+  const bool last = i + 1 == axis.labels.size();
+  return axis.labels[i].second + (last && !axis.unit.empty() ? " " + axis.unit : "");
+}
+
+// The last one, which has the unit, ends with the plot instead of reaching over its edge; on a
+// phone the one before makes room for it.
+std::string Plot::across() const {
+  constexpr double kNearEdge = 0.95 * kWide, kNarrow = 0.25 * kWide;
+  std::string out;
+  const std::size_t count = x_.labels.size();
+  const bool edge = count > 0 && !x_.unit.empty() && px(x_.labels.back().first) > kNearEdge;
+  for (std::size_t i = 0; i < count; ++i) {
+    const double at = px(x_.labels[i].first);
+    const bool last = i + 1 == count;
+    const bool tight = edge && i + 2 == count && px(x_.labels.back().first) - at < kNarrow;
+    out += fmt::format("<span class=\"x{}\" style=\"left:{:.1f}%\">{}</span>",
+                       last && edge ? " end"
+                       : tight      ? " tight"
+                                    : "",
+                       at / kWide * 100, xml_text(label(x_, i)));
+  }
+  return out;
+}
+
 std::string Plot::finish(std::string_view told) const {
   std::string out = fmt::format(
       "<div class=\"plot\" role=\"img\" aria-label=\"{}\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" "
       "height=\"{}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\n",
       xml_text(told), kWide, kHigh, height_);
   out += drawing_ + "</svg><div class=\"frame\" aria-hidden=\"true\">";
-  const auto labels = [&](const PlotAxis& axis, const char* format, bool vertical) {
-    for (std::size_t i = 0; i < axis.labels.size(); ++i) {
-      const auto& [value, text] = axis.labels[i];
-      const bool last = i + 1 == axis.labels.size();
-      out += fmt::format(fmt::runtime(format),
-                         vertical ? 100 - py(value) / kHigh * 100 : px(value) / kWide * 100,
-                         xml_text(last && !axis.unit.empty() ? text + " " + axis.unit : text));
-    }
-  };
-  labels(y_, "<span class=\"y\" style=\"bottom:{:.1f}%\">{}</span>", true);
-  labels(x_, "<span class=\"x\" style=\"left:{:.1f}%\">{}</span>", false);
+  for (std::size_t i = 0; i < y_.labels.size(); ++i) {
+    out += fmt::format("<span class=\"y\" style=\"bottom:{:.1f}%\">{}</span>",
+                       100 - py(y_.labels[i].first) / kHigh * 100, xml_text(label(y_, i)));
+  }
+  out += across();
   return out + notes_ + "</div></div>\n";
 }
 

@@ -46,6 +46,8 @@ class Plot {
 
  private:
   std::string path(const Points& points, const char* first) const;
+  static std::string label(const PlotAxis& axis, std::size_t i);
+  std::string across() const;
   double px(double x) const;
   double py(double y) const;
   PlotAxis x_, y_;

@@ -51,9 +51,20 @@ std::string told(const ScatterPoint& p, const std::string& unit, double per_unit
   return p.row->why.empty() ? text : text + "\n" + p.row->why;
 }
 
-// Ticks at 1, 2 and 5 times powers of ten where they are few, else at the powers.
+// Ticks at 1, 2 and 5 times powers of ten where they are few, else at the powers; inside one decade
+// round steps.
 std::vector<double> decades(double least, double most) {
   std::vector<double> out;
+  constexpr double kDecade = 10, kSteps = 5;
+  if (most < kDecade * least) {
+    const double power = std::pow(10, std::floor(std::log10((most - least) / kSteps)));
+    const double rough = (most - least) / kSteps / power;
+    const double step = power * (rough > 5 ? 10 : rough > 2 ? 5 : rough > 1 ? 2 : 1);
+    for (double n = std::ceil(least / step); n * step <= most; ++n) {
+      out.push_back(n * step);
+    }
+    return out;
+  }
   const int first = static_cast<int>(std::floor(std::log10(least)));
   const int last = static_cast<int>(std::ceil(std::log10(most)));
   const bool fine = last - first <= 3;
