@@ -371,7 +371,8 @@ std::string html(const Sweep& s) {
       "<style>.heat { display: block; margin: -3px -10px -3px -6px; padding: 3px 10px 3px 6px; "
       "background: color-mix(in srgb, var(--s0) var(--share), transparent); print-color-adjust: "
       "exact; -webkit-print-color-adjust: exact; } .panels { display: flex; flex-wrap: wrap; gap: "
-      "4px 36px; } .panels > * { flex: none; }</style>\n");
+      "4px 36px; } .panels > * { flex: none; } @media print { .heat { margin-right: "
+      "-7px; padding-right: 7px; } }</style>\n");
   add_headline(page, s);
   add_scaling(page, s);
   add_heat(page, s);

@@ -110,6 +110,35 @@ class Browser:
         with open(file, "wb") as out:
             out.write(base64.b64decode(shot["data"]))
 
+    def pale(self):
+        """Texts that stand out less than WCAG's level AA asks for (4.5), and how many were looked at."""
+        return self.script("""
+            const light = (c) => c.map((v) => (v / 255 <= 0.03928 ? v / 255 / 12.92 : ((v / 255 + 0.055) / 1.055) ** 2.4))
+              .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+            const read = (text) => {
+              const v = text.match(/[\\d.]+/g).map(Number), scale = text.startsWith('color(srgb') ? 255 : 1;
+              return [v[0] * scale, v[1] * scale, v[2] * scale, v[3] ?? 1];
+            };
+            const found = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+            let seen = 0;
+            while (walk.nextNode()) {
+              const text = walk.currentNode.textContent.trim(), at = walk.currentNode.parentElement;
+              if (!text || at.closest('script, style, noscript, option') || !at.getClientRects().length) continue;
+              let behind = [255, 255, 255];
+              const layers = [];
+              for (let e = at; e; e = e.parentElement) {
+                const layer = read(getComputedStyle(e).backgroundColor);
+                layers.unshift(layer);
+                if (layer[3] >= 1) break;
+              }
+              for (const l of layers) behind = behind.map((v, i) => v * (1 - l[3]) + l[i] * l[3]);
+              const style = getComputedStyle(at), ink = read(at instanceof SVGElement ? style.fill : style.color);
+              const [a, b] = [light(ink.slice(0, 3)), light(behind)].sort((x, y) => y - x);
+              ++seen;
+              if ((a + 0.05) / (b + 0.05) < 4.5) found.push(text.slice(0, 60));
+            }
+            return [found, seen];""")
+
     def close(self):
         try:
             if self.session:

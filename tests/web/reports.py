@@ -56,11 +56,18 @@ def check_anywhere(page, url, name, shots):
             paper = page.script("return getComputedStyle(document.body).backgroundColor")
             brightness = sum(int(x) for x in paper.strip("rgba()").split(",")[:3])
             assert (brightness < 200) == dark, f"{name}: paper is {paper}"
+            pale, seen = page.pale()
+            assert seen > 20 and not pale, f"{name}: too pale to read: {pale}"
             problems = [e["message"] for e in page.log("browser")]
             assert not problems, f"{name}: {problems}"
             assert not page.requests(), f"{name}: asks for {page.requests()}"
             if shots:
                 page.screenshot(f"{shots}/{name}-{size[0]}-{'dark' if dark else 'light'}.png")
+    # On paper, a portrait A4: nothing is cut off, and tables keep their headings.
+    page.open(url, 794, 1123, media="print")
+    assert page.script("return document.documentElement.scrollWidth") <= 794, f"{name}: wider than its paper"
+    assert page.script("""return [...document.querySelectorAll('main table th')].filter(e => e.textContent.trim() &&
+        e.getClientRects().length).every(e => e.innerText.trim())"""), f"{name}: headings are lost on paper"
     for tag in ("header", "main", "h1", "footer"):
         assert page.script("return document.getElementsByTagName(arguments[0]).length", tag) == 1, tag
     unnamed = page.script("""return [...document.querySelectorAll('section, [role=img], canvas, button')].filter(e =>
