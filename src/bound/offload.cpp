@@ -44,8 +44,8 @@ Time Bound::State::moving(const Layout& of, const job::Offload& away) {
     busy = std::max(busy, chain.ramp + times.out_and_back(bytes, of.alike));
   }
   const bool steps = away.optimizer.to != OffloadTarget::none && of.steps_behind_all;
-  return busy + (steps ? times.host_step(away.optimizer.ratio * of.least_shard, of.alike)
-                       : Time(0));
+  return busy +
+         (steps ? times.host_step(away.optimizer.ratio * of.least_shard, of.alike) : Time(0));
 }
 
 int Bound::State::alike(int tensor, int context, int data) const {

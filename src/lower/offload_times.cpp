@@ -65,8 +65,7 @@ OffloadTimes::OffloadTimes(const job::Job& job, const Prices& prices) {
 }
 
 Time OffloadTimes::out_and_back(double bytes, int ranks) const {
-  return Time(
-      static_cast<std::int64_t>(bytes * std::max(round_trip, round_trip_shared * ranks)));
+  return Time(static_cast<std::int64_t>(bytes * std::max(round_trip, round_trip_shared * ranks)));
 }
 
 Time OffloadTimes::host_step(double elements, int ranks) const {

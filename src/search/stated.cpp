@@ -56,8 +56,8 @@ std::optional<std::size_t> place_of(const Enumerated& all,
                                     const std::vector<std::string>& combination) {
   for (std::size_t f = 0; f < all.families.size(); ++f) {
     const Family& family = all.families[f];
-    const bool ours = std::all_of(
-        family.overrides.begin(), family.overrides.end(), [&](const std::string& text) {
+    const bool ours =
+        std::all_of(family.overrides.begin(), family.overrides.end(), [&](const std::string& text) {
           return std::find(combination.begin(), combination.end(), text) != combination.end();
         });
     const auto index = ours ? family.inner.index_of(combination) : std::nullopt;

@@ -21,9 +21,7 @@ class Stop {
   explicit Stop(Clock::time_point deadline) : deadline_(deadline) {}
 
   void ask() noexcept { asked_.store(true, std::memory_order_relaxed); }
-  bool asked() const {
-    return asked_.load(std::memory_order_relaxed) || (deadline_ && Clock::now() >= *deadline_);
-  }
+  bool asked() const { return asked_.load(std::memory_order_relaxed) || (deadline_ && Clock::now() >= *deadline_); }
   // Throws Stopped.
   void check() const {
     if (asked()) {

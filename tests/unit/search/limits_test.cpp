@@ -57,10 +57,13 @@ TEST_CASE("The job as given is found in its space, and only there", "[search]") 
   const auto loader = test::loader_of(kJob);
   const auto here = search::stated_combination(request_of(kSpace).space, loader);
   REQUIRE(here);
-  const std::vector<std::string> expected = {
-      "cluster.order=tp-cp-ep-dp-pp", "parallelism.tensor=2",       "parallelism.pipeline=2",
-      "workload.micro_batch=1",       "parallelism.sharding=zero1", "memory.recompute={every: 2}",
-      "memory.offload={}"};
+  const std::vector<std::string> expected = {"cluster.order=tp-cp-ep-dp-pp",
+                                             "parallelism.tensor=2",
+                                             "parallelism.pipeline=2",
+                                             "workload.micro_batch=1",
+                                             "parallelism.sharding=zero1",
+                                             "memory.recompute={every: 2}",
+                                             "memory.offload={}"};
   CHECK(*here == expected);
   const std::string beside = GENERATE("tensor: [1, 4]\n", "recompute: [none, {every: 3}]\n",
                                       "offload: [{activations: cpu}]\n", "cluster.nodes: [1, 4]\n");
