@@ -66,6 +66,7 @@ class Run {
     next_failure_ = wait(failure_);
     next_straggler_ = wait(straggler_);
     while (now_ < end_) {
+      skip();
       segment();
     }
     ledger_.trained += safe_;
@@ -79,6 +80,27 @@ class Run {
     }
     const double u = static_cast<double>(random_() >> 11) * 0x1p-53;
     return now_ - std::log1p(-u) / rate;
+  }
+
+  // Intervals with their checkpoints that nothing interrupts are alike: all of them at once but the
+  // last, which segment() ends.
+  void skip() {
+    const double cycle = interval_ * (1 + data_) + pause_;
+    if (fresh_ != 0 || slow_until_ > now_ || !(durable_ <= cycle)) {
+      return;
+    }
+    const double until = std::min({end_, next_failure_, next_straggler_});
+    const double cycles = std::floor((until - now_) / cycle) - 1;
+    if (!(cycles >= 1)) {
+      return;
+    }
+    safe_ += pending_ + (cycles - 1) * interval_;
+    pending_ = interval_;
+    ledger_.of(Loss::data) += cycles * interval_ * data_;
+    ledger_.of(Loss::checkpoint) += cycles * pause_;
+    now_ += cycles * cycle;
+    pending_at_ = now_ - pause_ + durable_;
+    settle(now_);
   }
 
   // Training of one interval and its checkpoint, or until it is cut short. What is written behind

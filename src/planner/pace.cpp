@@ -18,12 +18,6 @@ GoodputRequest runs() {
   return out;
 }
 
-double share_of(const Operations& operations, const Campaign& campaign, Seconds interval) {
-  GoodputRequest request = runs();
-  request.interval = interval;
-  return simulate_runs(operations, campaign, request).effective.value;
-}
-
 void shares_of(const result::Report& report, Pace& pace) {
   Time busy{0}, communicating{0}, all{0};
   for (const auto& s : report.breakdown) {
@@ -63,20 +57,18 @@ MostEffective::MostEffective(const Operations* operations, const job::Job& job) 
   }
 }
 
-double MostEffective::on(int nodes, Seconds step) {
+double MostEffective::on(int nodes) {
   if (!operations_) {
     return 1;
   }
-  job::Job job = job_;
-  job.cluster.nodes = nodes;
-  Known& known = known_[nodes];
-  if (!(known.interval.count() > 0)) {
-    known.interval = best_interval(*operations_, campaign_of(job, Seconds(0)));
-    known.share = share_of(*operations_, campaign_of(job, Seconds(0)), known.interval);
+  const auto [known, fresh] = known_.try_emplace(nodes, 1);
+  if (fresh) {
+    job::Job job = job_;
+    job.cluster.nodes = nodes;
+    const result::Goodput g = simulate_runs(*operations_, campaign_of(job, Seconds(0)), runs());
+    known->second = std::min(1.0, g.effective.value + kRounding);
   }
-  return std::min(1.0, kRounding + (step <= known.interval
-                                        ? known.share
-                                        : share_of(*operations_, campaign_of(job, step), step)));
+  return known->second;
 }
 
 }  // namespace stepcast::planner

@@ -64,16 +64,21 @@ Rank Ranking::rank_of(const Bill& b, double misfit) const {
 // Kernels are busy for at least as long as the roof; all else is idle.
 Rank Ranking::least_rank(int nodes, double step) {
   Pace pace;
-  const double effective = most_effective_.on(nodes, Seconds(step));
+  const double effective = most_effective_.on(nodes);
   pace.busy = std::min(1.0, roof(nodes) / step);
   pace.active = effective;
   return rank_of(bill_at(pace, nodes, step, effective), 0);
 }
 
 double Ranking::roof(int nodes) const {
-  double peak = 0;
-  for (const auto& [type, rate] : job_.cluster.device.peak) {
-    peak = std::max(peak, rate.count());
+  // No product is of narrower numbers than the job's precision.
+  const job::Device& device = job_.cluster.device;
+  const job::DType precision = job_.workload.precision;
+  double peak = job::peak_of(device, precision).count();
+  for (const auto& [type, rate] : device.peak) {
+    if (peak <= 0 || job::bytes_per_element(type) >= job::bytes_per_element(precision)) {
+      peak = std::max(peak, rate.count());
+    }
   }
   return flops_ / (peak * nodes * gpus());
 }

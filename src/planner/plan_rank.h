@@ -32,7 +32,7 @@ class Ranking {
 
   // The least that a strategy comes to whose step lasts `step` seconds or longer.
   Rank least_rank(int nodes, double step);
-  // Seconds of a step with every GPU at its highest peak throughout.
+  // Seconds of a step with every GPU throughout at its highest peak for the job's precision.
   double roof(int nodes) const;
 
  private:

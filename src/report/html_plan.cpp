@@ -38,8 +38,8 @@ void add_headline(Page& page, const Plan& p) {
   const auto meet =
       std::count_if(p.clusters.begin(), p.clusters.end(), [](const auto& c) { return c.meets; });
   page.section("best", "At a glance",
-               fmt::format("{:.4g} tokens {}; the least {} first.", p.tokens, limits_line(p),
-                           p.objective));
+               fmt::format("{} tokens {}; the least {} first.", tokens_text(p.tokens),
+                           limits_line(p), p.objective));
   std::vector<Tile> tiles = {{"Clusters",
                               fmt::format("{} of {}", meet, p.clusters.size()),
                               "meet the limits",
@@ -48,14 +48,15 @@ void add_headline(Page& page, const Plan& p) {
                               meet > 0 ? Tile::Tone::good : Tile::Tone::bad}};
   if (meet > 0) {
     const PlannedCluster& c = p.clusters.front();
-    tiles.push_back({"Best", c.name,
+    tiles.push_back({"Best",
+                     c.name,
                      fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
                      "nodes",
                      {static_cast<double>(c.nodes)}});
     const auto add = [&](const std::string& name, const Estimate& e, double per,
                          const char* figure) {
-      tiles.push_back({name, significant(e.value * per, 3), range(e, per), figure,
-                       {e.value, e.low, e.high}});
+      tiles.push_back(
+          {name, significant(e.value * per, 3), range(e, per), figure, {e.value, e.low, e.high}});
     };
     add("Days", c.days, 1, "days");
     add("Cost, million " + p.currency, c.cost, 1 / kMillion, "cost");
@@ -75,7 +76,10 @@ void add_headline(Page& page, const Plan& p) {
 PlotAxis axis_over(const std::vector<double>& values, const std::string& unit) {
   constexpr double kRoom = 1.15;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
-  return {*low / kRoom, *high * kRoom, true, {}, unit};
+  PlotAxis axis{*low / kRoom, *high * kRoom, true, {}, unit};
+  constexpr int kLabels = 15;  // 1, 2 and 5 of up to five powers of ten
+  axis.labels = round_labels(axis, kLabels);
+  return axis;
 }
 
 void add_plot(Page& page, const Plan& p) {
@@ -100,27 +104,28 @@ void add_plot(Page& page, const Plan& p) {
   page.section("plot", "Days against cost");
   std::vector<Mark> marks = {{"s-2", "meets the limits", ""}, {"s-1", "does not", ""}};
   if (deadline > 0) {
-    marks.push_back({"s-3", fmt::format("deadline, {} days", significant(deadline, 4)), ""});
+    marks.push_back({"s-3", fmt::format("deadline, {:.4g} days", deadline), ""});
   }
   page.add(legend(marks));
   Plot plot(across, up, kPlotHeight);
   if (deadline > 0) {
     plot.line({{deadline, up.from}, {deadline, up.to}}, "line l-3",
-              fmt::format("deadline: {} days", significant(deadline, 4)));
+              fmt::format("deadline: {:.4g} days", deadline));
   }
   if (budget > 0) {
     plot.rule(budget, fmt::format("budget, {} M {}", significant(budget, 3), p.currency));
   }
   for (const PlannedCluster& c : p.clusters) {
     if (c.simulated && c.fits && c.cost.value > 0) {
-      plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion,
-               c.meets ? "dot l-2" : "dot l-1", told(p, c));
+      plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion, c.meets ? "dot l-2" : "dot l-1",
+               told(p, c));
     }
   }
-  page.add(figure(plot.finish("Days against cost, a dot a cluster; the table below has its figures"),
-                  fmt::format("Days across{}, million {} up. Each dot is a cluster with its best "
-                              "node count and strategy; the table below names them.",
-                              p.start.empty() ? "" : " from " + p.start, p.currency)));
+  page.add(
+      figure(plot.finish("Days against cost, a dot a cluster; the table below has its figures"),
+             fmt::format("Days across{}, million {} up. Each dot is a cluster with its best "
+                         "node count and strategy; the table below names them.",
+                         p.start.empty() ? "" : " from " + p.start, p.currency)));
 }
 
 void add_clusters(Page& page, const Plan& p) {
@@ -131,9 +136,9 @@ void add_clusters(Page& page, const Plan& p) {
   Table table;
   table.id = "clusters-table";
   table.sortable = true;
-  table.columns = {text_column("cluster"), text_column("meets"), number_column("nodes"),
-                   number_column("GPUs"),  number_column("days"),
-                   number_column(("M " + p.currency).c_str())};
+  table.columns = {text_column("cluster"), text_column("meets"),
+                   number_column("nodes"), number_column("GPUs"),
+                   number_column("days"),  number_column(("M " + p.currency).c_str())};
   table.columns.push_back(bar_column(""));
   for (const char* name : {"MWh", "peak MW", "t CO2e", "MFU"}) {
     table.columns.push_back(number_column(name));
@@ -151,21 +156,22 @@ void add_clusters(Page& page, const Plan& p) {
     row.front().hint = fmt::format("{} of {}, {}", c.cluster, c.device, c.site);
     if (c.simulated) {
       const double mwh = c.energy.value / kMegawattHour;
-      row.insert(row.end(),
-                 {count_cell(c.nodes), count_cell(c.gpus),
-                  Cell(significant(c.days.value, 3), c.days.value),
-                  Cell(significant(c.cost.value / kMillion, 3), c.cost.value),
-                  markup_cell(interval_bar(
-                      {{c.meets ? "s-2" : "s-1", c.cost.value,
-                        fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
-                                    money(c.cost.low), money(c.cost.high))}},
-                      c.cost.low, c.cost.high, most)),
-                  Cell(thousands(static_cast<std::int64_t>(mwh + 0.5)), c.energy.value),
-                  Cell(significant(c.peak_power * 1e-6, 3), c.peak_power),
-                  c.carbon ? Cell(thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)),
-                                  c.carbon->value)
-                           : Cell(""),
-                  percent_cell(c.mfu), Cell(strategy_line(c))});
+      row.insert(
+          row.end(),
+          {count_cell(c.nodes), count_cell(c.gpus),
+           Cell(significant(c.days.value, 3), c.days.value),
+           Cell(significant(c.cost.value / kMillion, 3), c.cost.value),
+           markup_cell(
+               interval_bar({{c.meets ? "s-2" : "s-1", c.cost.value,
+                              fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
+                                          money(c.cost.low), money(c.cost.high))}},
+                            c.cost.low, c.cost.high, most)),
+           Cell(thousands(static_cast<std::int64_t>(mwh + 0.5)), c.energy.value),
+           Cell(significant(c.peak_power * 1e-6, 3), c.peak_power),
+           c.carbon ? Cell(thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)),
+                           c.carbon->value)
+                    : Cell(""),
+           percent_cell(c.mfu), Cell(strategy_line(c))});
     } else {
       constexpr std::size_t kFigures = 10;
       row.insert(row.end(), kFigures, Cell(""));
@@ -179,16 +185,18 @@ void add_clusters(Page& page, const Plan& p) {
 std::string counts_table(const Plan& p, const PlannedCluster& c) {
   Table table;
   table.caption = "The best that was simulated on each number of nodes.";
-  table.columns = {number_column("nodes"), number_column("days"),
-                   number_column(("M " + p.currency).c_str()), number_column("MWh"),
-                   number_column("peak MW"), text_column("")};
+  table.columns = {
+      number_column("nodes"), number_column("days"),    number_column(("M " + p.currency).c_str()),
+      number_column("MWh"),   number_column("peak MW"), text_column("")};
   for (const result::PlannedCount& n : c.counts) {
     table.rows.push_back(
         {count_cell(n.nodes), Cell(significant(n.days, 3), n.days),
          Cell(significant(n.cost / kMillion, 3), n.cost),
          Cell(thousands(static_cast<std::int64_t>(n.energy / kMegawattHour + 0.5)), n.energy),
          Cell(significant(n.peak_power * 1e-6, 3), n.peak_power),
-         n.meets ? "meets the limits" : n.fits ? "" : "does not fit"});
+         n.meets  ? "meets the limits"
+         : n.fits ? ""
+                  : "does not fit"});
   }
   return to_html(table);
 }
@@ -199,14 +207,13 @@ void add_each(Page& page, const Plan& p) {
   for (const PlannedCluster& c : p.clusters) {
     std::string inside;
     if (c.simulated) {
-      inside += "<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(c.overrides)) +
-                "</pre>\n";
+      inside +=
+          "<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(c.overrides)) + "</pre>\n";
       inside += paragraph(fmt::format(
           "A step takes {}; GPUs compute {} of it and wait in communication {}; {} of the wall "
           "clock trains. {} GPU-hours, {} MW on average. {}; {}.",
           duration(c.step_time.value), percent(c.busy), percent(c.communicating),
-          percent(c.effective.value),
-          thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
+          percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
           significant(c.average_power * 1e-6, 3),
           c.bought ? fmt::format("Depreciation {} {}, electricity {}; bought for {}",
                                  money(c.depreciation), p.currency, money(c.electricity),
@@ -216,8 +223,8 @@ void add_each(Page& page, const Plan& p) {
       inside += counts_table(p, c);
     }
     inside += to_html(figures_table(c.figures));
-    page.add(details(fmt::format("{}{}{}", c.name, c.meets ? "" : ": ", c.meets ? "" : lacks_line(c)),
-                     inside));
+    page.add(details(
+        fmt::format("{}{}{}", c.name, c.meets ? "" : ": ", c.meets ? "" : lacks_line(c)), inside));
   }
 }
 

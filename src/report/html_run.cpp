@@ -26,13 +26,14 @@ void add_run(Page& page, const std::optional<result::RunCost>& run) {
   const result::RunCost& r = *run;
   page.section(
       "run", "The whole run",
-      fmt::format("{:.4g} tokens; {}.{}", r.tokens,
-                  r.operations.empty()
-                      ? std::string("nothing fails")
-                      : fmt::format(
-                            "{} of the wall clock trains (failures and checkpoints of operations {})",
-                            percent(r.effective.value), r.operations),
-                  r.at_least ? " At least, as the step." : ""));
+      fmt::format(
+          "{} tokens; {}.{}", tokens_text(r.tokens),
+          r.operations.empty()
+              ? std::string("nothing fails")
+              : fmt::format(
+                    "{} of the wall clock trains (failures and checkpoints of operations {})",
+                    percent(r.effective.value), r.operations),
+          r.at_least ? " At least, as the step." : ""));
   std::vector<Tile> tiles;
   const auto tile = [&](const char* name, const std::string& value, const Estimate& e,
                         const char* figure, double per) {
@@ -68,8 +69,9 @@ void add_run(Page& page, const std::optional<result::RunCost>& run) {
     page.add(paragraph("No energy: " + r.no_energy + "."));
     return;
   }
-  page.add(details(fmt::format("Power and prices: offer {} of the catalogue {}", r.offer, r.catalogue),
-                   to_html(figures_table(r.figures))));
+  page.add(
+      details(fmt::format("Power and prices: offer {} of the catalogue {}", r.offer, r.catalogue),
+              to_html(figures_table(r.figures))));
 }
 
 }  // namespace stepcast::report

@@ -88,8 +88,8 @@ std::string terminal(const Plan& p, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", p.title) + "\n";
   out += "  " +
-         wrap(fmt::format("{:.4g} tokens {}; the least {} first; prices and power: {}", p.tokens,
-                          limits_line(p), p.objective, p.catalogue),
+         wrap(fmt::format("{} tokens {}; the least {} first; prices and power: {}",
+                          tokens_text(p.tokens), limits_line(p), p.objective, p.catalogue),
               width, 2) +
          "\n";
   const std::string meeting = table_of(p, true, paint, width);

@@ -29,7 +29,7 @@ std::string strategy_line(const PlannedCluster& c) {
 std::string limits_line(const Plan& p) {
   std::vector<std::string> parts;
   if (p.limits.days > 0) {
-    parts.push_back(significant(p.limits.days, 4) + " days" +
+    parts.push_back(fmt::format("{:.4g} days", p.limits.days) +
                     (p.start.empty() ? "" : " from " + p.start));
   }
   if (p.limits.budget > 0) {
@@ -55,9 +55,10 @@ std::string proof_line(const PlannedCluster& c) {
                    "no other strategy and node count of the space does better: {} node counts, {} "
                    "bounds, {} engine runs",
                    c.counts_possible, thousands(c.bounded), c.engine_runs)
-         : c.gap > 0 ? fmt::format("not proven: another may be up to {} better ({} engine runs)",
-                                   percent(c.gap), c.engine_runs)
-                     : fmt::format("not proven: another may be better ({} engine runs)", c.engine_runs);
+         : c.gap > 0
+             ? fmt::format("not proven: another may be up to {} better ({} engine runs)",
+                           percent(c.gap), c.engine_runs)
+             : fmt::format("not proven: another may be better ({} engine runs)", c.engine_runs);
 }
 
 }  // namespace stepcast::report

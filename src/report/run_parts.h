@@ -10,7 +10,8 @@
 
 namespace stepcast::report {
 
-std::string money(double value);  // 12.3 M, 456 k
+std::string money(double value);         // 12.3 M, 456 k
+std::string tokens_text(double tokens);  // 15.6e12
 // The figures of a catalogue and where they are from.
 Table figures_table(const std::vector<result::PlanFigure>& figures);
 

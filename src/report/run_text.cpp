@@ -48,9 +48,15 @@ std::string money(double value) {
                         : significant(value, 3);
 }
 
+std::string tokens_text(double tokens) {
+  return tokens >= 1e12  ? fmt::format("{:.4g}e12", tokens * 1e-12)
+         : tokens >= 1e9 ? fmt::format("{:.4g}e9", tokens * 1e-9)
+                         : thousands(static_cast<std::int64_t>(tokens));
+}
+
 std::string run_text(const RunCost& r, const Paint& paint, int width) {
   std::string out = paint("1", "The whole run") + "  " +
-                    paint("2", fmt::format("{:.4g} tokens{}", r.tokens,
+                    paint("2", fmt::format("{} tokens{}", tokens_text(r.tokens),
                                            r.at_least ? "; at least, as the step" : "")) +
                     "\n";
   const auto line = [&](const char* name, const Estimate& e, double per, const std::string& unit) {
@@ -75,11 +81,11 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
   if (r.energy) {
     const Unit e = energy_unit(r.energy->value), p = power_unit(r.average_power);
     line("Energy", *r.energy, e.per, e.name);
-    remark(fmt::format("{} {} on average, {} at the peak; GPUs compute {} of a step and wait in "
-                       "communication {}; nodes as of the offer {}, PUE {:.4g}",
-                       significant(r.average_power * p.per, 3), p.name,
-                       significant(r.peak_power * p.per, 3), percent(r.busy),
-                       percent(r.communicating), r.offer, r.pue));
+    remark(fmt::format(
+        "{} {} on average, {} at the peak; GPUs compute {} of a step and wait in "
+        "communication {}; nodes as of the offer {}, PUE {:.4g}",
+        significant(r.average_power * p.per, 3), p.name, significant(r.peak_power * p.per, 3),
+        percent(r.busy), percent(r.communicating), r.offer, r.pue));
   } else {
     remark("no energy: " + r.no_energy);
   }

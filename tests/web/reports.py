@@ -28,6 +28,9 @@ def kinds(rows):
         ("long", [*ONE_NODE, "--set", "workload.global_batch=256"], True, forecast.check_headline),  # only its beginning is carried
         ("bound", ["--config", "llama70b", "--fidelity", "bound"], True, forecast.check_headline),
         ("validation", ["validate", rows], True, check_validation),
+        ("run", ["--config", "llama8b-fsdp", "--set", "workload.tokens=1e12", "--offer", "own-dgx-h100"], True, check_run),
+        ("plan", ["plan", "--config", "llama8b-fsdp", "--tokens", "1e12", "--deadline", "30d", "--runs", "2", "--set", "memory.recompute=full",
+                  "--set", "workload.micro_batch=2", "--set", "parallelism.pipeline=1", "--set", "parallelism.tensor=1"], True, check_plan),
     ]
 
 
@@ -43,6 +46,29 @@ def check_validation(page, report):
     page.script("document.querySelectorAll('#sources th button')[5].click()")
     medians = page.script("return [...document.querySelectorAll('#sources tbody tr')].map(r => Number(r.cells[5].dataset.value))")
     assert medians == sorted(medians) and len(medians) == len(told)
+
+
+def check_run(page, report):
+    """The whole run's tiles are the JSON's."""
+    forecast.check_headline(page, report)
+    for name in ("days", "gpu_hours", "energy", "cost", "carbon"):
+        shown = page.script("return {...document.querySelector(`[data-figure=run_${arguments[0]}]`).dataset}", name)
+        assert all(forecast.same(float(shown[part]), report["run"][name][part]) for part in ("value", "low", "high")), name
+
+
+def check_plan(page, plan):
+    """All clusters stand in the table in the JSON's order, and those that run are dots."""
+    shown = forecast.table(page, "clusters-table")
+    assert [r["cluster"] for r in shown] == [c["name"] for c in plan["clusters"]]
+    for row, c in zip(shown, plan["clusters"]):
+        assert row["meets"] == ("yes" if c["meets"] else "no")
+        assert row["what it lacks"] == "; ".join(s["text"] for s in c["shortfalls"])
+        if c["simulated"]:
+            assert row["nodes"] == c["nodes"] and forecast.same(row["days"], c["days"]["value"]) and forecast.same(row["M USD"], c["cost"]["value"])
+    dots = page.script("return document.querySelectorAll('#plot .dot').length")
+    assert dots == sum(c["simulated"] and c["fits"] for c in plan["clusters"]) > 0
+    meeting = page.script("return Number(document.querySelector('[data-figure=meeting]').dataset.value)")
+    assert meeting == sum(c["meets"] for c in plan["clusters"])
 
 
 def check_anywhere(page, url, name, shots):

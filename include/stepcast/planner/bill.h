@@ -54,23 +54,19 @@ Pace pace_of(const job::Job& job, const result::Report& report, const Operations
 // A run of so many tokens, where a step takes `step` seconds and `effective` of the wall clock trains.
 Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, const Pace& pace, double step, double effective);
 
-// Share of the wall clock that jobs on so many nodes train at most, by the same simulated runs as pace_of. Of a step these
-// know its wait for data (which is left out here) and that checkpoints are no closer than steps.
+// Share of the wall clock that any job of this model trains at most on so many nodes, by the same simulated runs as
+// pace_of. These know of a step its wait for data (left out here) and that checkpoints are no closer than steps (so that
+// longer steps train no larger share). LAW  where steps do not wait for data and are shorter than the best interval
+// between checkpoints, pace_of's share is this one, to the rounding of that interval.
 class MostEffective {
  public:
-  MostEffective(const Operations* operations, const job::Job& job);  // both outlive it; nullptr: nothing fails
-  // Of a step that lasts so long or longer. LAW  where steps do not wait for data and are shorter than the best
-  // interval between checkpoints, pace_of's share is this one, to the rounding of that interval.
-  double on(int nodes, Seconds step);
+  MostEffective(const Operations* operations, const job::Job& job);  // `job` outlives it; nullptr: nothing fails
+  double on(int nodes);
 
  private:
   std::optional<Operations> operations_;
   const job::Job& job_;
-  struct Known {
-    Seconds interval{0};
-    double share = 1;
-  };
-  std::map<int, Known> known_;  // by nodes
+  std::map<int, double> known_;  // by nodes
 };
 
 }  // namespace stepcast::planner

@@ -1,8 +1,10 @@
 // Which clusters of a catalogue train a job within deadline, budget and power.
 //
 // Of each cluster the node count and the strategy are searched together, best first: node counts by what GPUs at their
-// peak would take, strategies by their lower bounds (search::search_bounds), each that may still be the best through the
-// engine. It ends when the least bound left is no better than the best simulated: more nodes are never taken to be faster.
+// peak would take, strategies by their lower bounds (search::search_bounds), each that may still be the best with its
+// schedule played (bound::Bound::refine), and what is left through the engine. It ends when the least bound left is no better than the best simulated: more nodes are
+// never taken to be faster. What is `proven` so rests on the bounds of steps, and on failures counted by the same
+// simulated runs for all (MostEffective): none of the space's strategies, simulated as the answer was, ranks before it.
 #pragma once
 
 #include <filesystem>

@@ -1,12 +1,15 @@
 // Plans: what a run costs in closed form, and that loosening a limit never takes anything away.
 #include "stepcast/planner/plan.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "../../support/folder.h"
 #include "catch.hpp"
+#include "stepcast/base/calendar.h"
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/config/config.h"
 #include "stepcast/report/plan.h"
 #include "stepcast/text/document.h"
 
@@ -14,8 +17,6 @@ using namespace stepcast;
 using planner::Seconds;
 
 namespace {
-
-constexpr double kHour = 3600, kDay = 86400;
 
 planner::Figure figure(double value) { return {value, "a test"}; }
 
@@ -211,6 +212,66 @@ TEST_CASE("the plan is the same on any number of threads, and without failures n
     REQUIRE(without.count(name) == 1);
     CHECK(c.cost.value >= without.at(name).cost.value);
     CHECK(c.effective.value < 1);
+  }
+}
+
+TEST_CASE("what is proven is the best of what each strategy by itself comes to") {
+  Job job;
+  const planner::Operations operations =
+      planner::read_operations(text::data_directory() / "configs/operations/default.yaml");
+  job.request.operations = &operations;
+  job.request.limits.days = 3;
+  std::map<std::string, double> least;
+  for (const char* tensor : {"1", "2"}) {
+    for (const char* micro_batch : {"1", "2"}) {
+      job.request.overrides = {std::string("parallelism.tensor=") + tensor,
+                               std::string("workload.micro_batch=") + micro_batch};
+      for (const auto& [name, c] : meeting(job.plan())) {
+        const auto [at, fresh] = least.emplace(name, c.objective);
+        at->second = std::min(at->second, c.objective);
+      }
+    }
+  }
+  job.request.overrides.clear();
+  const auto all = meeting(job.plan());
+  REQUIRE(all.size() == least.size());
+  for (const auto& [name, c] : all) {
+    CHECK(c.proven);
+    CHECK(c.objective == Approx(least.at(name)));
+  }
+}
+
+TEST_CASE("offers of clusters that differ by nothing but their names come to the same") {
+  Job job;
+  planner::Offer twin;
+  for (const planner::Offer& o : job.request.catalogue.offers) {
+    twin = o.name == "aws-p5" ? o : twin;
+  }
+  twin.name = "twin";
+  twin.rent->value *= 2;
+  job.request.catalogue.offers.push_back(twin);
+  const auto all = meeting(job.plan());
+  REQUIRE(all.count("twin") == 1);
+  CHECK(all.at("twin").overrides == all.at("aws-p5").overrides);
+  CHECK(all.at("twin").cost.value == Approx(2 * all.at("aws-p5").cost.value));
+}
+
+TEST_CASE("no job of a model trains a larger share of the wall clock than the bound says") {
+  const planner::Operations operations =
+      planner::read_operations(text::data_directory() / "configs/operations/default.yaml");
+  job::Job job = config::load("llama405b", {}).job;
+  planner::MostEffective most(&operations, job);
+  result::Report report;
+  for (const int nodes : {64, 2048}) {
+    job.cluster.nodes = nodes;
+    const double bound = most.on(nodes);
+    for (const double step : {1.0, 5.0, 60.0, 600.0}) {
+      report.step_time = {step, step, step};
+      CHECK(planner::pace_of(job, report, &operations).effective.value <= bound);
+    }
+    report.step_time = {0.5, 0.5, 0.5};  // shorter than the interval between checkpoints
+    CHECK(planner::pace_of(job, report, &operations).effective.value ==
+          Approx(bound).epsilon(1e-5));
   }
 }
 
