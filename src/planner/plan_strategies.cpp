@@ -152,7 +152,15 @@ const Strategies::Refined& Strategies::refined(int nodes, std::size_t index) {
     }
     return std::max(least, to_seconds(found.step));
   };
-  return refined_.emplace(key, refine()).first->second;
+  const auto refined = [&]() -> Refined {
+    try {
+      return refine();
+    } catch (const InputError& error) {  // what bounds allow and no job may state
+      const Fault& first = error.faults().front();
+      return Infeasible{to_string(first.where), first.message};
+    }
+  };
+  return refined_.emplace(key, refined()).first->second;
 }
 
 const Strategies::Outcome& Strategies::tried(int nodes, std::size_t index,

@@ -241,6 +241,16 @@ TEST_CASE("what is proven is the best of what each strategy by itself comes to")
   }
 }
 
+TEST_CASE("strategies of the space that the job's own overrides rule out are left out") {
+  Job job;
+  job.request.overrides = {"parallelism.pipeline=1"};
+  job.request.space = text::parse_yaml("tensor: [1, 2]\nvirtual_pipeline: [1, 2]\n", "space");
+  for (const auto& c : job.plan().clusters) {
+    CHECK(c.simulated);
+    CHECK(c.proven);
+  }
+}
+
 TEST_CASE("offers of clusters that differ by nothing but their names come to the same") {
   Job job;
   planner::Offer twin;
