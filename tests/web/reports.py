@@ -66,7 +66,7 @@ def check_plan(page, plan):
         if c["simulated"]:
             assert row["nodes"] == c["nodes"] and forecast.same(row["days"], c["days"]["value"]) and forecast.same(row["M USD"], c["cost"]["value"])
     dots = page.script("return document.querySelectorAll('#plot .dot').length")
-    assert dots == sum(c["simulated"] and c["fits"] for c in plan["clusters"]) > 0
+    assert dots == sum(c["simulated"] and c["memory"]["fits"] for c in plan["clusters"]) > 0
     meeting = page.script("return Number(document.querySelector('[data-figure=meeting]').dataset.value)")
     assert meeting == sum(c["meets"] for c in plan["clusters"])
 
