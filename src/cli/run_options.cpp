@@ -11,8 +11,7 @@
 namespace stepcast::cli {
 
 void add_run_options(CLI::App& app, RunOptions& given) {
-  const auto option = [&](const char* name, std::string& into, const char* type,
-                          const char* help) {
+  const auto option = [&](const char* name, std::string& into, const char* type, const char* help) {
     app.add_option(name, into, help)->type_name(type);
   };
   option("--offer", given.offer, "NAME",
@@ -29,7 +28,8 @@ std::unique_ptr<RunInputs> run_inputs(const RunOptions& given, const job::Job& j
   if (!job.workload.tokens) {
     for (const auto& [option, value] :
          {std::pair{"--offer", &given.offer}, std::pair{"--price", &given.price},
-          std::pair{"--catalogue", &given.catalogue}, std::pair{"--operations", &given.operations}}) {
+          std::pair{"--catalogue", &given.catalogue},
+          std::pair{"--operations", &given.operations}}) {
       if (!value->empty()) {
         throw option_fault(option,
                            "goes with workload.tokens; expected --set workload.tokens=15e12 too");
@@ -49,14 +49,13 @@ std::unique_ptr<RunInputs> run_inputs(const RunOptions& given, const job::Job& j
       throw option_fault("--price", error.what());
     }
     if (!(price > 0)) {
-      throw option_fault("--price", fmt::format("'{}'; expected one above zero, such as 2.5",
-                                                given.price));
+      throw option_fault("--price",
+                         fmt::format("'{}'; expected one above zero, such as 2.5", given.price));
     }
     out->request.price = price;
   }
   if (given.operations != "none") {
-    out->operations =
-        planner::read_operations(preset_file("operations", name(given.operations)));
+    out->operations = planner::read_operations(preset_file("operations", name(given.operations)));
     out->request.operations = &*out->operations;
   }
   try {

@@ -22,7 +22,8 @@ struct RunInputs {
   planner::RunRequest request;
   std::optional<planner::Operations> operations;  // request.operations points here
 };
-// Null where the job states no tokens. Throws InputError for options that go with none, or are wrong.
+// Null where the job states no tokens. Throws InputError for options that go with none, or are
+// wrong.
 std::unique_ptr<RunInputs> run_inputs(const RunOptions& given, const job::Job& job);
 
 }  // namespace stepcast::cli

@@ -9,7 +9,7 @@ namespace stepcast::report {
 
 std::string strategy_line(const result::PlannedCluster& cluster);  // "tensor 8, pipeline 16"
 std::string limits_line(const result::Plan& plan);                 // "within 60 days, 20 M USD"
-std::string lacks_line(const result::PlannedCluster& cluster);     // "3.2 days over; 1.5 M USD over"
+std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days over; 1.5 M USD over"
 // "no other strategy and node count of the space does better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
 

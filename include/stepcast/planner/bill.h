@@ -43,8 +43,8 @@ Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty);
 
 // What a strategy does to the clock.
 struct Pace {
-  result::Estimate step;                 // seconds
-  result::Estimate effective{1, 1, 1};   // share of the wall clock
+  result::Estimate step;                           // seconds
+  result::Estimate effective{1, 1, 1};             // share of the wall clock
   double active = 1, busy = 1, communicating = 0;  // as in Duty
 };
 
@@ -52,7 +52,8 @@ struct Pace {
 Pace pace_of(const job::Job& job, const result::Report& report, const Operations* operations);
 
 // A run of so many tokens, where a step takes `step` seconds and `effective` of the wall clock trains.
-Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, const Pace& pace, double step, double effective);
+Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, const Pace& pace, double step,
+          double effective);
 
 // Share of the wall clock that any job of this model trains at most on so many nodes, by the same simulated runs as
 // pace_of. These know of a step its wait for data (left out here) and that checkpoints are no closer than steps (so that

@@ -2,9 +2,10 @@
 //
 // Of each cluster the node count and the strategy are searched together, best first: node counts by what GPUs at their
 // peak would take, strategies by their lower bounds (search::search_bounds), each that may still be the best with its
-// schedule played (bound::Bound::refine), and what is left through the engine. It ends when the least bound left is no better than the best simulated: more nodes are
-// never taken to be faster. What is `proven` so rests on the bounds of steps, and on failures counted by the same
-// simulated runs for all (MostEffective): none of the space's strategies, simulated as the answer was, ranks before it.
+// schedule played (bound::Bound::refine), and what is left through the engine. It ends when the least bound left is no
+// better than the best simulated: more nodes are never taken to be faster. What is `proven` so rests on the bounds of steps,
+// and on failures counted by the same simulated runs for all (MostEffective): none of the space's strategies, simulated as
+// the answer was, ranks before it.
 #pragma once
 
 #include <filesystem>

@@ -22,7 +22,6 @@ struct RunRequest {
 std::optional<Rates> rates_of(const job::Job& job, const RunRequest& request);
 
 // `report`: of the job. nullopt: it states no tokens.
-std::optional<result::RunCost> run_cost(const job::Job& job, const result::Report& report,
-                                        const RunRequest& request);
+std::optional<result::RunCost> run_cost(const job::Job& job, const result::Report& report, const RunRequest& request);
 
 }  // namespace stepcast::planner
