@@ -63,6 +63,9 @@ Placed Bound::State::place(const Candidate& c) const {
   job.parallelism.pipeline = c.pipeline;
   job.parallelism.virtual_pipeline = c.virtual_pipeline;
   Placed out;
+  if (c.pipeline == 1 && c.virtual_pipeline > 1) {
+    return out;  // no job (config/check.cpp)
+  }
   out.chunks = c.virtual_pipeline;
   schedule::Placement placement = schedule::Placement::loop;
   const auto& stated = job.parallelism.schedule;

@@ -1,5 +1,5 @@
-// The CUDA driver of this host, found when asked. Containers with NVIDIA_DRIVER_CAPABILITIES=compute
-// have it and no NVML.
+// The CUDA driver of this host, found when asked. Containers with
+// NVIDIA_DRIVER_CAPABILITIES=compute have it and no NVML.
 #include <fmt/format.h>
 
 #include <array>
@@ -44,8 +44,7 @@ NodeList ask_cuda() {
   node.gpus = devices;
   std::array<char, 128> text{};
   int first = 0;
-  if (get(&first, 0) == 0 &&
-      name(text.data(), static_cast<int>(text.size()) - 1, first) == 0) {
+  if (get(&first, 0) == 0 && name(text.data(), static_cast<int>(text.size()) - 1, first) == 0) {
     node.product = text.data();
     node.device = device_of_product(node.product);
   }

@@ -1,5 +1,5 @@
-// A CUDA driver of one host, made up: FAKE_GPUS GPUs of FAKE_PRODUCT, all pairs over NVLink (unset: none). Loaded in place of the driver's by
-// LD_LIBRARY_PATH.
+// A CUDA driver of one host, made up: FAKE_GPUS GPUs of FAKE_PRODUCT, all pairs over NVLink (unset:
+// none). Loaded in place of the driver's by LD_LIBRARY_PATH.
 #include <cstdlib>
 #include <cstring>
 

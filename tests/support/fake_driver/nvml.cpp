@@ -1,5 +1,5 @@
-// An NVML of one host, made up: GPUs of FAKE_PRODUCT, wired as FAKE_WIRES says ("switch", "pairs"; unset: no GPUs). Loaded in place of the
-// driver's by LD_LIBRARY_PATH.
+// An NVML of one host, made up: GPUs of FAKE_PRODUCT, wired as FAKE_WIRES says ("switch", "pairs";
+// unset: no GPUs). Loaded in place of the driver's by LD_LIBRARY_PATH.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -17,7 +17,9 @@ const char* product() { return std::getenv("FAKE_PRODUCT"); }
 bool switched() { return std::strcmp(std::getenv("FAKE_WIRES"), "switch") == 0; }
 unsigned gpus() { return switched() ? 8 : 4; }
 unsigned links() { return switched() ? 18 : 12; }
-unsigned index(Device device) { return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device)) - 1; }
+unsigned index(Device device) {
+  return static_cast<unsigned>(reinterpret_cast<std::uintptr_t>(device)) - 1;
+}
 PciInfo place(unsigned gpu) {
   PciInfo out{};
   out.bus = 0x10 + gpu;
