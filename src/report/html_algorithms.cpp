@@ -75,7 +75,9 @@ std::string html(const Algorithms& a) {
                    text_column("of"),
                    bar_column("where the step goes")};
   for (const AlgorithmAnswer& x : a.answers) {
-    const Cell own = x.predicted > 0 ? seconds_cell(x.predicted) : Cell("");
+    // Of the strategy that was forecast, where it says so; else of its plan.
+    const double estimate = x.own.step > 0 ? x.own.step : x.predicted;
+    const Cell own = estimate > 0 ? seconds_cell(estimate) : Cell("");
     if (!x.found) {
       Cell why(x.why_not);
       table.rows.push_back(
