@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "objective.h"
+#include "stepcast/strategy/plan.h"
 
 namespace stepcast::search {
 namespace {
@@ -128,6 +129,30 @@ class Reader {
     return out;
   }
 
+  // A size that the system runs in no job ("context", not "context+zero2") is left out, unless all
+  // are: then a plan says why.
+  Choices<int> sizes(const char* key, const job::Job& base, int job::Parallelism::*size) const {
+    const Choices<int> all = integers<int>(key, base.parallelism.*size);
+    Choices<int> out{key, {}, {}};
+    job::Job job = base;
+    for (std::size_t i = 0; i < all.values.size(); ++i) {
+      job.parallelism.*size = all.values[i];
+      const auto asked = strategy::features(job);
+      const bool never = std::any_of(asked.begin(), asked.end(), [&](const auto& feature) {
+        return feature.key == key &&
+               std::any_of(job.system.cannot.begin(), job.system.cannot.end(),
+                           [&](const auto& rule) { return rule.first == feature.name; });
+      });
+      if (!never) {
+        out.values.push_back(all.values[i]);
+        if (i < all.texts.size()) {
+          out.texts.push_back(all.texts[i]);
+        }
+      }
+    }
+    return out.values.empty() ? all : out;
+  }
+
   template <class T>
   Choices<T> integers(const char* key, std::int64_t now) const {
     Choices<T> out{key, {}, {}};
@@ -162,11 +187,11 @@ class Reader {
   Inner inner(const job::Job& base) {
     const job::Parallelism& p = base.parallelism;
     Inner out;
-    out.tensor = integers<int>("parallelism.tensor", p.tensor);
-    out.pipeline = integers<int>("parallelism.pipeline", p.pipeline);
-    out.chunks = integers<int>("parallelism.virtual_pipeline", p.virtual_pipeline);
+    out.tensor = sizes("parallelism.tensor", base, &job::Parallelism::tensor);
+    out.pipeline = sizes("parallelism.pipeline", base, &job::Parallelism::pipeline);
+    out.chunks = sizes("parallelism.virtual_pipeline", base, &job::Parallelism::virtual_pipeline);
     out.data = integers<int>("parallelism.data", p.data.value_or(0));
-    out.context = integers<int>("parallelism.context", p.context);
+    out.context = sizes("parallelism.context", base, &job::Parallelism::context);
     out.micro_batch = integers<std::int64_t>("workload.micro_batch", base.workload.micro_batch);
     out.expert_tensor = integers<int>("parallelism.expert_tensor", expert_tensor(base));
     out.sequence_parallel =
