@@ -78,7 +78,8 @@ std::string nothing_fits(const result::SearchCounts& counts,
                          const std::vector<std::pair<std::string, std::int64_t>>& refusals,
                          double least_memory, double capacity) {
   const double gib = 1.0 / (1 << 30);
-  if (counts.memory_pruned > 0) {
+  // Where some would fit by their least memory, it is refusals that keep those away.
+  if (counts.memory_pruned > 0 && least_memory > capacity) {
     return fmt::format(
         "memory: the smallest needs at least {:.1f} GiB of each GPU, which has {:.1f} GiB: {:.1f} "
         "GiB too much",

@@ -290,6 +290,14 @@ std::vector<Runner::Taken> Runner::taken() const {
   return out;
 }
 
+std::int64_t Runner::too_large(double memory) const {
+  std::int64_t out = 0;
+  for (std::size_t i = 0; i < all_.items.size(); ++i) {
+    out += all_.items[i].memory > memory && taken_.count(i) == 0 ? 1 : 0;
+  }
+  return out;
+}
+
 Progress Runner::progress() const {
   Progress p;
   p.counts = all_.counts;

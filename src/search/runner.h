@@ -42,6 +42,8 @@ class Runner {
   };
   // In the order of their bounds.
   std::vector<Taken> taken() const;
+  // Candidates not taken whose least memory is above `memory`.
+  std::int64_t too_large(double memory) const;
 
   // The job as given; nullptr: time ran out before. Not of a search for the best alone without a
   // time limit, which needs no first answer.

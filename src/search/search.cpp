@@ -107,6 +107,7 @@ result::Search search(const Request& request, const JobLoader& loader,
       out.ranking.push_back(*strategy);
     }
   }
+  out.counts.memory_pruned += runner.too_large(capacity);
   out.counts.time_pruned = out.counts.candidates - out.counts.impossible -
                            out.counts.memory_pruned - out.counts.simulated;
   std::stable_sort(out.ranking.begin(), out.ranking.end(),

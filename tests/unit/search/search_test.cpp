@@ -100,6 +100,24 @@ TEST_CASE("Contradictory sizes and refusals are named", "[search]") {
   CHECK_THAT(refused.nearest, ContainsSubstring("compute capability"));
 }
 
+TEST_CASE("Sizes that a system runs in no job are no candidates, and are named where all are",
+          "[search]") {
+  std::string job = kJob;
+  job.replace(job.find("megatron-lm"), 11, "pytorch-fsdp2");
+  const auto loader = test::loader_of(job);
+  const auto least = search::search_bounds(
+      request_of("context: [1, 2, 4]\npipeline: [1, 2]\nmicro_batch: [1, 2]\n", job), loader,
+      text::data_directory(), true);
+  REQUIRE(least.found);
+  CHECK(least.counts.candidates == 12);
+  CHECK(least.counts.bounded == 2);
+  const auto none =
+      search::search(request_of("context: [2, 4]\n", job), loader, text::data_directory());
+  CHECK_FALSE(none.found);
+  CHECK_THAT(none.nearest, ContainsSubstring("pytorch-fsdp2 does not run context"));
+  CHECK(none.counts.time_pruned == 0);
+}
+
 TEST_CASE("Bounds alone name what stands in the way as the engine's search does", "[search]") {
   const auto loader = test::loader_of(kJob);
   const std::string space = GENERATE("tensor: 8\npipeline: 4\n", "tensor: [3, 5]\n",
