@@ -264,15 +264,6 @@ Bytes largest_memory(const job::Cluster& cluster) {
   return out;
 }
 
-void note_days(const job::Job& job, result::Report& report) {
-  if (job.workload.tokens) {
-    const double per_day = 86400.0 * job.cluster.ranks() * report.tokens_per_second_per_gpu.value;
-    report.notes.push_back(
-        fmt::format("{:.3g} tokens take {:.1f} days of such steps, without interruptions",
-                    *job.workload.tokens, *job.workload.tokens / per_day));
-  }
-}
-
 // The world with every curve's prices scaled by its factor.
 void scale(program::World& world, const std::vector<double>& factor) {
   auto blended = [&](program::CurveId id) {
@@ -350,7 +341,6 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     report.engine.fidelity = "bound";
     report.engine.ranks = p.plan.grid.ranks();
     report.notes.push_back("a closed-form lower bound of the step: nothing was simulated");
-    note_days(job, report);
     return report;
   }
   check(options.stop);
@@ -478,7 +468,6 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   if (options.fidelity != Fidelity::full && !folded) {
     report.notes.push_back("more rank classes than the folding budget: every rank was simulated");
   }
-  note_days(job, report);
   if (options.trace) {
     report.trace = result::Report::Trace{world, std::move(timeline)};
   }

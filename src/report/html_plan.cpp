@@ -59,7 +59,13 @@ void add_headline(Page& page, const Plan& p) {
           {name, significant(e.value * per, 3), range(e, per), figure, {e.value, e.low, e.high}});
     };
     add("Days", c.days, 1, "days");
-    add("Cost, million " + p.currency, c.cost, 1 / kMillion, "cost");
+    tiles.push_back({"Cost, " + p.currency,
+                     money(c.cost.value),
+                     c.cost.low == c.cost.high
+                         ? ""
+                         : fmt::format("{} to {}", money(c.cost.low), money(c.cost.high)),
+                     "cost",
+                     {c.cost.value, c.cost.low, c.cost.high}});
     add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
     if (c.carbon) {
       add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");
@@ -138,7 +144,7 @@ void add_clusters(Page& page, const Plan& p) {
   table.sortable = true;
   table.columns = {text_column("cluster"), text_column("meets"),
                    number_column("nodes"), number_column("GPUs"),
-                   number_column("days"),  number_column(("M " + p.currency).c_str())};
+                   number_column("days"),  number_column(p.currency.c_str())};
   table.columns.push_back(bar_column(""));
   for (const char* name : {"MWh", "peak MW", "t CO2e", "MFU"}) {
     table.columns.push_back(number_column(name));
@@ -160,7 +166,7 @@ void add_clusters(Page& page, const Plan& p) {
           row.end(),
           {count_cell(c.nodes), count_cell(c.gpus),
            Cell(significant(c.days.value, 3), c.days.value),
-           Cell(significant(c.cost.value / kMillion, 3), c.cost.value),
+           Cell(money(c.cost.value), c.cost.value),
            markup_cell(
                interval_bar({{c.meets ? "s-2" : "s-1", c.cost.value,
                               fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
@@ -186,12 +192,11 @@ std::string counts_table(const Plan& p, const PlannedCluster& c) {
   Table table;
   table.caption = "The best that was simulated on each number of nodes.";
   table.columns = {
-      number_column("nodes"), number_column("days"),    number_column(("M " + p.currency).c_str()),
+      number_column("nodes"), number_column("days"),    number_column(p.currency.c_str()),
       number_column("MWh"),   number_column("peak MW"), text_column("")};
   for (const result::PlannedCount& n : c.counts) {
     table.rows.push_back(
-        {count_cell(n.nodes), Cell(significant(n.days, 3), n.days),
-         Cell(significant(n.cost / kMillion, 3), n.cost),
+        {count_cell(n.nodes), Cell(significant(n.days, 3), n.days), Cell(money(n.cost), n.cost),
          Cell(thousands(static_cast<std::int64_t>(n.energy / kMegawattHour + 0.5)), n.energy),
          Cell(significant(n.peak_power * 1e-6, 3), n.peak_power),
          n.meets  ? "meets the limits"

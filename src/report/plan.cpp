@@ -72,8 +72,11 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
       c.bought ? fmt::format(": depreciation {}, electricity {}; bought for {}",
                              money(c.depreciation), money(c.electricity), money(c.capital))
                : ": rent";
-  line(fmt::format("{} {}{}; {} GPU-hours", span(c.cost, 1e-6, " M"), p.currency, parts,
-                   span(c.gpu_hours, 1e-6, " M")));
+  const auto between = [](const Estimate& e) {
+    return fmt::format("{} ({} to {})", money(e.value), money(e.low), money(e.high));
+  };
+  line(fmt::format("{} {}{}; {} GPU-hours", between(c.cost), p.currency, parts,
+                   between(c.gpu_hours)));
   line(fmt::format("{}; {} MW on average, {} MW at the peak{}",
                    span(c.energy, 1 / kMegawattHour, " MWh"),
                    significant(c.average_power * 1e-6, 3), significant(c.peak_power * 1e-6, 3),

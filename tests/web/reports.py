@@ -64,7 +64,7 @@ def check_plan(page, plan):
         assert row["meets"] == ("yes" if c["meets"] else "no")
         assert row["what it lacks"] == "; ".join(s["text"] for s in c["shortfalls"])
         if c["simulated"]:
-            assert row["nodes"] == c["nodes"] and forecast.same(row["days"], c["days"]["value"]) and forecast.same(row["M USD"], c["cost"]["value"])
+            assert row["nodes"] == c["nodes"] and forecast.same(row["days"], c["days"]["value"]) and forecast.same(row["USD"], c["cost"]["value"])
     dots = page.script("return document.querySelectorAll('#plot .dot').length")
     assert dots == sum(c["simulated"] and c["memory"]["fits"] for c in plan["clusters"]) > 0
     meeting = page.script("return Number(document.querySelector('[data-figure=meeting]').dataset.value)")
