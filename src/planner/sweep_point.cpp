@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "exposed.h"
+#include "stepcast/base/calendar.h"
 #include "stepcast/search/jobs.h"
 #include "stepcast/store/payload.h"
 
@@ -16,7 +17,6 @@ using Overrides = std::vector<std::string>;
 
 constexpr double kGibibyte = 1 << 30;
 constexpr double kGigatoken = 1e9;
-constexpr double kHour = 3600;                     // seconds
 constexpr const char* kFailed = "internal error";  // SweepPoint::key of those that failed
 
 // All that is kept of a point, for writing and reading.

@@ -10,6 +10,7 @@
 #include "format.h"
 #include "page_parts.h"
 #include "page_plot.h"
+#include "stepcast/base/calendar.h"
 #include "stepcast/report/sweep_page.h"
 
 namespace stepcast::report {
@@ -282,7 +283,7 @@ void add_heat(Page& page, const Sweep& s) {
 void add_pareto(Page& page, const Sweep& s) {
   std::vector<const SweepPoint*> fit;
   std::vector<double> cost, hours;
-  constexpr double kGiga = 1e9, kHour = 3600;
+  constexpr double kGiga = 1e9;
   const auto hours_of = [&](const SweepPoint& p) { return kGiga / p.tokens_per_second / kHour; };
   for (const SweepPoint& p : s.points) {
     if (p.fits && p.tokens_per_second > 0) {

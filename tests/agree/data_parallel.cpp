@@ -10,6 +10,7 @@
 #include "stepcast/lower/fold.h"
 #include "stepcast/lower/lower.h"
 #include "stepcast/text/document.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 
@@ -52,16 +53,7 @@ std::string text_of(const std::string& system, const std::string& parallelism,
       system, workload, parallelism);
 }
 
-program::Timeline run(const program::World& world) {
-  auto ran = engine::run(world);
-  if (const auto* stuck = std::get_if<program::Deadlock>(&ran)) {
-    for (const auto& line : stuck->chain) {
-      UNSCOPED_INFO(line);
-    }
-    FAIL("deadlock");
-  }
-  return std::get<program::Timeline>(std::move(ran));
-}
+using support::run;
 
 program::Timeline run(const std::string& text) { return run(Machine(text).world); }
 

@@ -12,9 +12,11 @@
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "support/lowered.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 using support::Lowered;
+using support::run;
 
 namespace {
 
@@ -35,17 +37,6 @@ std::string job_of(const std::string& schedule, int pipeline, int chunks, int la
 
 bool has_chunks(const std::string& schedule) {
   return schedule == "interleaved_1f1b" || schedule == "looped_bfs";
-}
-
-program::Timeline run(const program::World& world) {
-  const auto result = engine::run(world);
-  if (const auto* stuck = std::get_if<program::Deadlock>(&result)) {
-    for (const auto& line : stuck->chain) {
-      UNSCOPED_INFO(line);
-    }
-  }
-  REQUIRE(std::holds_alternative<program::Timeline>(result));
-  return std::get<program::Timeline>(result);
 }
 
 // Nothing but passes of the layers takes time: no communication, no host, no step end.

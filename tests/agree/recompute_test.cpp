@@ -11,10 +11,12 @@
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "support/lowered.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 using program::Category;
 using support::Lowered;
+using support::run;
 
 namespace {
 
@@ -45,12 +47,6 @@ std::string experts_of(const std::string& memory) {
       "workload: {{sequence_length: 1024, global_batch: 16, micro_batch: 1}}\n"
       "parallelism: {{expert: 4, expert_tensor: 1, pipeline: 2}}\nmemory: {}\n",
       memory);
-}
-
-program::Timeline run(const program::World& world) {
-  const auto result = engine::run(world);
-  REQUIRE(std::holds_alternative<program::Timeline>(result));
-  return std::get<program::Timeline>(result);
 }
 
 std::int64_t peak(const program::Timeline& t) {

@@ -12,9 +12,11 @@
 #include "stepcast/engine/engine.h"
 #include "stepcast/lower/fold.h"
 #include "support/lowered.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 using support::Lowered;
+using support::run;
 
 namespace {
 
@@ -64,17 +66,6 @@ std::string draw(std::mt19937& random) {
       numbers, tensor, pipeline, chunked || schedule == "zb_v" ? 2 : 1, schedule,
       zero1 ? "zero1" : "none", overlap, overlap && zero1,
       pick<const char*>(random, {"none", "full", "selective"}));
-}
-
-program::Timeline run(const program::World& world) {
-  auto ran = engine::run(world);
-  if (const auto* stuck = std::get_if<program::Deadlock>(&ran)) {
-    for (const auto& line : stuck->chain) {
-      UNSCOPED_INFO(line);
-    }
-    FAIL("deadlock");
-  }
-  return std::get<program::Timeline>(std::move(ran));
 }
 
 // Whether the job can be planned, after what must hold of it; `smaller`: folding left fewer ranks.

@@ -12,9 +12,11 @@
 #include "catch.hpp"
 #include "stepcast/engine/engine.h"
 #include "support/lowered.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 using support::Lowered;
+using support::run;
 
 namespace {
 
@@ -79,12 +81,6 @@ std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
     }
   }
   return lowered;
-}
-
-program::Timeline run(const program::World& world) {
-  const auto result = engine::run(world);
-  REQUIRE(std::holds_alternative<program::Timeline>(result));
-  return std::get<program::Timeline>(result);
 }
 
 std::int64_t stall(const program::Timeline& timeline) {

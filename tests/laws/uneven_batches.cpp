@@ -7,9 +7,11 @@
 #include "catch.hpp"
 #include "stepcast/engine/engine.h"
 #include "support/lowered.h"
+#include "support/run_world.h"
 
 using namespace stepcast;
 using support::Lowered;
+using support::run;
 
 namespace {
 
@@ -25,12 +27,6 @@ std::string text_of(int sum, const std::string& batches, const std::string& over
       "parallelism: {{tensor: 8, pipeline: 1, overlap: {{tensor: none, grad_reduce: false, "
       "param_gather: false}}{}}}\n",
       overrides, sum, batches, parallelism);
-}
-
-program::Timeline run(const program::World& world) {
-  auto ran = engine::run(world);
-  REQUIRE(std::holds_alternative<program::Timeline>(ran));
-  return std::get<program::Timeline>(std::move(ran));
 }
 
 // Messages take no time.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "support/count.h"
 #include "support/folder.h"
 #include "unit/cli/program.h"
 #include "unit/cli/run.h"
@@ -23,6 +24,7 @@ using stepcast::test::Program;
 using stepcast::test::Result;
 using stepcast::test::run;
 #ifdef STEPCAST_MPIEXEC
+using stepcast::test::count;
 using stepcast::test::mpirun;
 using stepcast::test::under_mpi;
 #endif
@@ -97,13 +99,6 @@ pid_t rank_one(pid_t of) {
   return 0;
 }
 
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
-}
 #endif
 
 }  // namespace

@@ -5,8 +5,10 @@
 
 #include "catch.hpp"
 #include "stepcast/report/report.h"
+#include "support/count.h"
 
 using namespace stepcast;
+using stepcast::test::count;
 
 namespace {
 
@@ -57,14 +59,6 @@ std::vector<std::string> lines(const std::string& text) {
     out.push_back(line);
   }
   return out;
-}
-
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
 }
 
 // Columns of text in UTF-8, escapes of colour left out.

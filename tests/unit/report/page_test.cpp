@@ -4,20 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "support/count.h"
 
 using namespace stepcast::report;
+using stepcast::test::count;
 
 namespace {
 
 constexpr const char* kNasty = "</script><b>\"'&<!--";
-
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
-}
 
 }  // namespace
 

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include "catch.hpp"
+#include "support/count.h"
 
 using namespace stepcast;
+using stepcast::test::count;
 
 namespace {
 
@@ -41,14 +43,6 @@ result::Sweep sample() {
     }
   }
   return s;
-}
-
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
 }
 
 }  // namespace

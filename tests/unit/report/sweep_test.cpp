@@ -7,9 +7,11 @@
 #include "planner/sweep_finish.h"
 #include "planner/sweep_point.h"
 #include "stepcast/text/document.h"
+#include "support/count.h"
 #include "support/folder.h"
 
 using namespace stepcast;
+using stepcast::test::count;
 
 namespace {
 
@@ -43,14 +45,6 @@ result::Sweep sample(const std::vector<std::string>& axes) {
 
 const std::vector<std::string> kAxes = {"cluster.nodes=8..64*2", "x.ratio=1,1.5", "name=a,\"b,c\"",
                                         "x.on=true,false"};
-
-int count(const std::string& text, const std::string& what) {
-  int n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
-}
 
 bool reads_as(const std::string& cell, const std::string& type) {
   char* end = nullptr;
@@ -102,7 +96,7 @@ TEST_CASE("Every cell of a column is of the type that is stated, or empty") {
 
 TEST_CASE("A picture has a mark for each point that runs, and closes what it opens") {
   const result::Sweep s = sample(kAxes);
-  int ran = 0, fit = 0;
+  std::size_t ran = 0, fit = 0;
   for (const auto& p : s.points) {
     ran += p.ran ? 1 : 0;
     fit += p.fits ? 1 : 0;
@@ -111,7 +105,7 @@ TEST_CASE("A picture has a mark for each point that runs, and closes what it ope
   const std::string scaling = report::svg(s, report::SweepPlot::scaling);
   CHECK(count(scaling, "<circle") == 2 * ran);  // throughput and efficiency
   const std::string heatmap = report::svg(s, report::SweepPlot::heatmap);
-  CHECK(count(heatmap, "<title>") == static_cast<int>(s.points.size()));
+  CHECK(count(heatmap, "<title>") == s.points.size());
   const std::string pareto = report::svg(s, report::SweepPlot::pareto);
   CHECK(count(pareto, "<title>") == fit);
   for (const std::string& text : {scaling, heatmap, pareto}) {

@@ -3,8 +3,10 @@
 
 #include "catch.hpp"
 #include "stepcast/report/report.h"
+#include "support/count.h"
 
 using namespace stepcast;
+using stepcast::test::count;
 
 namespace {
 
@@ -39,14 +41,6 @@ result::Validation validation() {
   s.simulated = 1;
   v.summary = {s};
   return v;
-}
-
-std::size_t count(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) {
-    ++n;
-  }
-  return n;
 }
 
 }  // namespace
