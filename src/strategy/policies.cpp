@@ -33,9 +33,8 @@ GradientAccumulation accumulation_of(const job::Job& job) {
   GradientAccumulation out;
   // Megatron-LM's own kernel of 2022 adds to fp32 gradients alone (wgrad_gemm_accum_fp32);
   // Transformer Engine's products add to any.
-  out.in_product =
-      system.gradient_accumulation_fusion &&
-      (job.memory.dtypes.gradients == DType::fp32 || system.transformer_engine);
+  out.in_product = system.gradient_accumulation_fusion &&
+                   (job.memory.dtypes.gradients == DType::fp32 || system.transformer_engine);
   out.empty_gradients_stand = system.transformer_engine && system.gradient_accumulation_fusion;
   out.hands_on_gradients = system.habits.hands_on_weight_gradients;
   return out;
@@ -117,9 +116,8 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.sends_as_filled = out.overlaps || par.reduce_each ||
                         plan.data_comm == DataComm::shard_grads ||
                         (habits.always_in_buckets && plan.grid.pipeline == 1);
-  out.sends_behind_backward =
-      habits.sends_behind_backward && !par.reduce_each &&
-      (par.sharding == Sharding::none || par.sharding == Sharding::zero1);
+  out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each &&
+                              (par.sharding == Sharding::none || par.sharding == Sharding::zero1);
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
 
@@ -253,9 +251,7 @@ Offload offload_of(const job::Offload& stated, const job::System& system) {
 // Megatron-LM's own loops: their messages hold the compute stream up.
 bool messages_hold_compute(const job::Job& job, const Plan& plan) {
   const auto& stated = job.parallelism.schedule;
-  const std::string name = stated             ? stated->name
-                           : plan.interleaved ? "interleaved_1f1b"
-                                              : "1f1b";
+  const std::string name = stated ? stated->name : plan.interleaved ? "interleaved_1f1b" : "1f1b";
   return plan.order.barriers == 0 && !pairs_passes(job) &&
          (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
 }
@@ -313,12 +309,11 @@ EagerLoss eager_loss_of(const job::Job& job, const Plan& plan) {
   }
   const EagerLoss habit = job.system.habits.eager_loss;
   const bool cut = plan.shard.tensor > 1;
-  const bool done =
-      habit == EagerLoss::gathers_logits
-          ? cut && job.parallelism.tensor_kind == TensorKind::one_d
-      : habit == EagerLoss::shards_logits     ? cut
-      : habit == EagerLoss::narrow_under_fp16 ? job.workload.precision == DType::fp16
-                                              : false;
+  const bool done = habit == EagerLoss::gathers_logits
+                        ? cut && job.parallelism.tensor_kind == TensorKind::one_d
+                    : habit == EagerLoss::shards_logits     ? cut
+                    : habit == EagerLoss::narrow_under_fp16 ? job.workload.precision == DType::fp16
+                                                            : false;
   return done ? habit : EagerLoss::as_built;
 }
 
@@ -328,8 +323,7 @@ TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
   out.kind = par.tensor_kind;
   out.overlap = par.overlap.tensor;
   // Transformer Engine's buffers do not carry 4-bit operands.
-  const bool carried =
-      job.workload.precision != DType::nvfp4 || !job.system.transformer_engine;
+  const bool carried = job.workload.precision != DType::nvfp4 || !job.system.transformer_engine;
   out.product_overlap = carried ? out.overlap : TensorOverlap::none;
   out.async_backward =
       job.system.async_tensor_backward || out.product_overlap != TensorOverlap::none;

@@ -350,8 +350,8 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
 std::int64_t padded_vocab(const job::Job& job, int tensor) {
   // Megatron pads to 128 x tensor (--make-vocab-size-divisible-by); others keep it unless they say
   // so.
-  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor
-                                                   : job.system.habits.vocab_divisor;
+  const int divisor =
+      job.system.vocab_divisor > 0 ? job.system.vocab_divisor : job.system.habits.vocab_divisor;
   return model::padded_vocab(job.model.vocab, divisor, tensor);
 }
 

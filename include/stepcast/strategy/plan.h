@@ -8,6 +8,7 @@
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/cluster/topology.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/schedule/schedule.h"
@@ -41,12 +42,12 @@ struct ScheduleChoice {
 struct Plan {
   job::Job job;  // what is not converted yet reads it; it goes
   // Facts.
-  job::Model model;                        // with the padded vocabulary
-  job::Cluster cluster;                    // nodes, devices and their faults
-  job::Nccl nccl;                          // what the user forces of the collective library
-  std::vector<std::int64_t> documents;     // packed into one sequence in turn; empty: one
-  std::int64_t micro_batch = 1;            // sequences of one micro-batch, of a data-parallel rank
-  Sharding sharding = Sharding::none;      // as the job asks for it, however many ranks there are
+  job::Model model;                     // with the padded vocabulary
+  hardware::Cluster cluster;            // nodes, devices and their faults
+  job::Nccl nccl;                       // what the user forces of the collective library
+  std::vector<std::int64_t> documents;  // packed into one sequence in turn; empty: one
+  std::int64_t micro_batch = 1;         // sequences of one micro-batch, of a data-parallel rank
+  Sharding sharding = Sharding::none;   // as the job asks for it, however many ranks there are
   // Policies.
   Precision precision;
   GradientAccumulation accumulation;

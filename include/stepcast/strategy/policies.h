@@ -8,8 +8,11 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
-#include "stepcast/strategy/words.h"
 #include "stepcast/terms/habits.h"
+#include "stepcast/terms/kernels.h"
+#include "stepcast/terms/memory.h"
+#include "stepcast/terms/number_format.h"
+#include "stepcast/terms/parallelism.h"
 
 namespace stepcast::strategy {
 
@@ -48,12 +51,12 @@ struct GradientAccumulation {
 struct GradientSync {
   enum class Operation { all_reduce, reduce_scatter, reduce };
 
-  bool overlaps = false;           // runs beside compute
-  bool overlap_stated = false;     // the job asks for it (parallelism.overlap.grad_reduce)
-  bool each_pass = false;          // behind every micro-batch's backward pass, not the last one's alone
-  bool accumulates_whole = true;   // micro-batches add to gradients that are not sharded
-  bool after_each_stated = false;  // the job asks for every micro-batch (parallelism.reduce_each)
-  bool sends_as_filled = false;    // pieces leave during the backward pass; else behind the step's last one
+  bool overlaps = false;               // runs beside compute
+  bool overlap_stated = false;         // the job asks for it (parallelism.overlap.grad_reduce)
+  bool each_pass = false;              // behind every micro-batch's backward pass, not the last one's alone
+  bool accumulates_whole = true;       // micro-batches add to gradients that are not sharded
+  bool after_each_stated = false;      // the job asks for every micro-batch (parallelism.reduce_each)
+  bool sends_as_filled = false;        // pieces leave during the backward pass; else behind the step's last one
   bool sends_behind_backward = false;  // all of it certainly leaves behind the last backward pass, unless it overlaps
   Operation operation = Operation::all_reduce;  // of what is not in sharded units
   std::optional<DType> quantised;               // of sharded units, all-to-all in two levels (ZeRO++'s qgZ)
@@ -81,10 +84,10 @@ struct GradientSync {
 
 // How parameters that ranks share come together.
 struct ParameterGather {
-  bool overlaps = false;  // runs beside compute
+  bool overlaps = false;        // runs beside compute
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
-  bool aligned = false;   // interleaved stages gather a chunk at one time
-  bool from_owners = false;  // whole parameters belong to ranks, which broadcast what they updated
+  bool aligned = false;         // interleaved stages gather a chunk at one time
+  bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
 
   // Sharded units: gathered before each use.
   bool by_units = false;
@@ -95,20 +98,20 @@ struct ParameterGather {
   bool flat = false;                   // a unit is one flat parameter: nothing is copied in or out
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
-  bool limited = true;                   // two gathers in flight at most
-  std::int64_t prefetch_elements = 0;    // gathered ahead; 0: one unit
-  std::int64_t persistent_elements = 0;  // parameters at most so large are never sharded
-  std::int64_t reuse_elements = 0;       // a unit read again within so many stays whole
+  bool limited = true;                     // two gathers in flight at most
+  std::int64_t prefetch_elements = 0;      // gathered ahead; 0: one unit
+  std::int64_t persistent_elements = 0;    // parameters at most so large are never sharded
+  std::int64_t reuse_elements = 0;         // a unit read again within so many stays whole
   bool reshards_before_reduction = false;  // behind its backward pass a unit is dropped before its gradients are reduced
-  std::optional<DType> quantised;        // on the wire (ZeRO++'s qwZ)
-  int partition = 0;                     // ranks that hold a second copy for the backward gather; 0: none
-  bool partition_stands = false;         // from step to step (ZeRO++'s hpZ); else from forward to backward
+  std::optional<DType> quantised;          // on the wire (ZeRO++'s qwZ)
+  int partition = 0;                       // ranks that hold a second copy for the backward gather; 0: none
+  bool partition_stands = false;           // from step to step (ZeRO++'s hpZ); else from forward to backward
 };
 
 // How parameters, gradients and optimizer states lie in memory from step to step.
 struct StateLayout {
   StatePartition partition = StatePartition::buffer_range;
-  bool gradients_stand = true;          // else the backward pass makes them
+  bool gradients_stand = true;           // else the backward pass makes them
   bool makes_sharded_gradients = false;  // of units, in a step's first backward pass
   bool gradients_in_parameters = false;  // gradients take the storage of gathered parameters
   // Gradients of one micro-batch stand beside wider ones, to which they are added once its backward pass is over.
@@ -117,15 +120,15 @@ struct StateLayout {
 
 struct OptimizerStep {
   Optimizer kind = Optimizer::adamw;
-  double momentum = 0;          // of sgd; 0: it keeps no state
-  bool fused = true;            // multi-tensor kernels; else tensor by tensor
-  bool foreach = false;         // each operation over all tensors, with temporaries
-  bool by_owner = false;        // whole arrays belong to ranks, because the step needs them whole
+  double momentum = 0;    // of sgd; 0: it keeps no state
+  bool fused = true;      // multi-tensor kernels; else tensor by tensor
+  bool foreach = false;   // each operation over all tensors, with temporaries
+  bool by_owner = false;  // whole arrays belong to ranks, because the step needs them whole
   bool orthogonalises_in_fp32 = false;
   bool post_validated = false;  // the step goes on before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
   bool norm_has_its_group = false;
-  bool norm_on_host = false;    // of gradients that are offloaded
+  bool norm_on_host = false;      // of gradients that are offloaded
   bool copies_partition = false;  // the norm is taken tensor by tensor in fp64, and gradients are copied into one tensor
   bool first_step_makes_moments = true;  // else they stand before training
   bool fp32_gradients_stand = false;     // fp32 copies of narrow gradients live until the next step; else for the step
@@ -158,11 +161,11 @@ struct Offload {
   int activation_layers = 0;                    // only those of the first n layers of a stage; 0: all
   std::vector<std::string> activation_modules;  // only what these modules save; empty: all
   ActivationOffload activation_form = ActivationOffload::units;
-  int tiling = 1;      // a layer's linears run as so many in turn
-  int prefetch = 1;    // units that are fetched ahead; 0: when their turn comes
-  Bytes page{0};       // states live in pages of so much; 0: arrays as they are
-  Bytes chunk{0};      // and move in chunks of so much; 0: unit by unit
-  bool pinned = true;  // pageable host memory copies slower and does not overlap
+  int tiling = 1;       // a layer's linears run as so many in turn
+  int prefetch = 1;     // units that are fetched ahead; 0: when their turn comes
+  Bytes page{0};        // states live in pages of so much; 0: arrays as they are
+  Bytes chunk{0};       // and move in chunks of so much; 0: unit by unit
+  bool pinned = true;   // pageable host memory copies slower and does not overlap
   bool overlap = true;  // copies beside compute, on their own streams
   HostGradientSum gradient_sum = HostGradientSum::none;
   bool any() const {
@@ -173,26 +176,26 @@ struct Offload {
 
 // How stages pass activations and their gradients on.
 struct StageTransport {
-  bool overlaps = false;        // receives and sends run beside compute (interleaved stages)
+  bool overlaps = false;  // receives and sends run beside compute (interleaved stages)
   // Messages hold the compute stream up in the forms of 1F1B, GPipe and interleaved 1F1B; else they run beside compute
   // in the order of the schedule.
   bool holds_compute = false;
-  bool batched = true;          // where the pass changes, send and receive are posted together
-  bool host_waits = false;      // for the device behind each batch of sends and receives
-  bool scatter_gather = false;  // each tensor rank sends its share, which is gathered on arrival
+  bool batched = true;               // where the pass changes, send and receive are posted together
+  bool host_waits = false;           // for the device behind each batch of sends and receives
+  bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
   bool keeps_last_received = false;  // a chunk holds the tensor that it last received, and its gradient
-  int group = 1;                // micro-batches of a virtual-pipeline group
+  int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
-  bool pairs_passes = false;    // forwards and backwards run in pairs (strategy::pairs_passes)
+  bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
   bool pairs_side_by_side = true;  // else one pass of a pair after the other
 };
 
 struct ExpertDispatch {
   Dispatcher dispatcher = Dispatcher::alltoall;
-  bool host_reads_counts = true;    // how many copies arrive is known on the device alone: the host waits for it
-  bool grouped = true;              // a rank's experts in one grouped product; else one after the other
+  bool host_reads_counts = true;      // how many copies arrive is known on the device alone: the host waits for it
+  bool grouped = true;                // a rank's experts in one grouped product; else one after the other
   bool launches_each_expert = false;  // a grouped product is one kernel for each expert
-  Time overhead{0};                 // host time of a layer of experts and pass; 0 inside CUDA graphs
+  Time overhead{0};                   // host time of a layer of experts and pass; 0 inside CUDA graphs
 };
 
 struct ContextExchange {
@@ -226,13 +229,13 @@ struct HostModel {
 // Memory beside the tensors of the passes.
 struct DeviceMemory {
   AllocatorKind allocator = AllocatorKind::caching;
-  Bytes context{0};                // of the CUDA context and libraries; 0: by device
-  Bytes gemm_workspace{0};         // of one cuBLAS handle; 0: by device
-  bool layer_workspace = false;    // the layers' library has workspaces of its own
+  Bytes context{0};                 // of the CUDA context and libraries; 0: by device
+  Bytes gemm_workspace{0};          // of one cuBLAS handle; 0: by device
+  bool layer_workspace = false;     // the layers' library has workspaces of its own
   bool overlap_workspaces = false;  // of them one for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;  // and of its grouped products
-  bool scores_buffer = false;      // unfused attention adds its scores to a buffer that stays
-  double spread = 0.06;            // half-width of 90 % of the tensors' memory, as a share
+  bool scores_buffer = false;       // unfused attention adds its scores to a buffer that stays
+  double spread = 0.06;             // half-width of 90 % of the tensors' memory, as a share
 };
 
 }  // namespace stepcast::strategy
