@@ -39,10 +39,13 @@ struct ScheduleChoice {
   bool by_times = false;      // its order depends on how long passes take
 };
 
+// A model's architecture.
+using Model = job::Model;
+
 struct Plan {
   job::Job job;  // what is not converted yet reads it; it goes
   // Facts.
-  job::Model model;                     // with the padded vocabulary
+  Model model;                          // with the padded vocabulary
   hardware::Cluster cluster;            // nodes, devices and their faults
   job::Nccl nccl;                       // what the user forces of the collective library
   std::vector<std::int64_t> documents;  // packed into one sequence in turn; empty: one
