@@ -58,12 +58,22 @@ std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>&
   return out;
 }
 
-// Part of a stage that repeats: so many layers of one kind, one after the other.
+// Part of a stage that repeats: all its layers of one kind, or an end of the network.
 struct Unit {
   std::shared_ptr<const PricedGraph> graph;
   int times = 1;
   bool layer = false;
 };
+
+// The units of a stage, each at the place of its first layer.
+struct StageUnits {
+  std::vector<Unit> units;
+  std::map<std::pair<int, int>, int> follows;  // how often one unit comes right behind another
+};
+
+// Which graph of a model, beside the numbers of its kinds of layers.
+constexpr int kEmbedding = -1;
+constexpr int kHead = -2;
 
 }  // namespace
 
@@ -74,16 +84,16 @@ struct GraphModel::State {
   std::map<std::tuple<int, View, int>, std::shared_ptr<const PricedGraph>> priced;
   std::vector<model::LayerKind> kinds;
 
-  // -1: embedding; -2: head; else a kind of layer.
+  // `which`: kEmbedding, kHead, or a kind of layer.
   model::OperatorGraph graph_of(int which, std::int64_t samples) const {
     model::Shard shard;
     shard.sequences = samples;
     shard.sequence_length = job.workload.sequence_length;
     const model::Style style = model::style_of(job);
-    return which == -1   ? model::build_embedding(job.model, shard, style)
-           : which == -2 ? model::build_head(job.model, shard, style)
-                         : model::build_layer(job.model, kinds[static_cast<std::size_t>(which)],
-                                              shard, style);
+    return which == kEmbedding ? model::build_embedding(job.model, shard, style)
+           : which == kHead    ? model::build_head(job.model, shard, style)
+                            : model::build_layer(job.model, kinds[static_cast<std::size_t>(which)],
+                                                 shard, style);
   }
 
   std::shared_ptr<const PricedGraph> price(int which, const View& view, int micro_batches) {
@@ -95,6 +105,8 @@ struct GraphModel::State {
     }
     return found;
   }
+
+  StageUnits units_of(const StageAsk& ask);
 };
 
 GraphModel::GraphModel(const job::Job& job, const std::filesystem::path& data_directory,
@@ -120,125 +132,180 @@ double GraphModel::memory_limit(double reserve) const {
   return reserve < 0 ? kUsable * capacity() : std::max(0.0, capacity() - reserve);
 }
 
-StageGraph GraphModel::stage(const StageAsk& ask) {
-  State& s = *state_;
-  std::vector<Unit> units;
-  if (ask.embedding) {
-    units.push_back({s.price(-1, ask.view, ask.micro_batches), 1, false});
-  }
-  std::map<int, int> unit_of_kind;
-  std::map<std::pair<int, int>, int> follows;  // how often one unit comes right behind another
-  int before = ask.embedding ? 0 : -1;
-  for (int l = ask.first_layer; l < ask.first_layer + ask.layers; ++l) {
-    const model::LayerKind kind = model::layer_kind(s.job.model, l);
-    const int which =
-        static_cast<int>(std::find(s.kinds.begin(), s.kinds.end(), kind) - s.kinds.begin());
-    const auto [at, fresh] = unit_of_kind.try_emplace(which, static_cast<int>(units.size()));
-    if (fresh) {
-      units.push_back({s.price(which, ask.view, ask.micro_batches), 0, true});
+namespace {
+
+// From a stage's units to its choice problem.
+class StageBuilder {
+ public:
+  StageBuilder(const job::Job& job, OperatorCost& cost, const StageAsk& ask)
+      : job_(job), cost_(cost), ask_(ask) {}
+
+  // Without its memory limit.
+  StageGraph build(const StageUnits& stage) {
+    for (const Unit& u : stage.units) {
+      add_unit(u);
     }
-    ++units[static_cast<std::size_t>(at->second)].times;
-    if (before >= 0) {
-      ++follows[{before, at->second}];
+    for (const auto& [pair, times] : stage.follows) {
+      const auto [before, after] = pair;
+      add_edge(exit_[static_cast<std::size_t>(before)], entry_[static_cast<std::size_t>(after)],
+               false, stage.units[static_cast<std::size_t>(after)].graph->stream_bytes, times);
     }
-    before = at->second;
-  }
-  if (ask.head) {
-    units.push_back({s.price(-2, ask.view, ask.micro_batches), 1, false});
-    if (before >= 0) {
-      ++follows[{before, static_cast<int>(units.size()) - 1}];
-    }
+    return std::move(out_);
   }
 
-  StageGraph out;
-  std::vector<int> entry, exit;  // node of each unit's input; of its result
-  double transient = 0;          // of what runs at one time
-  const auto edge = [&](int from, int to, bool other_input, double bytes, int times) {
-    const auto f = static_cast<std::size_t>(from);
-    const auto t = static_cast<std::size_t>(to);
-    ChoiceEdge e;
-    e.from = from;
-    e.to = to;
-    const std::vector<Cuts> have = kinds_of(out.meanings[f], output_of, e.from_kind);
-    const std::vector<Cuts> want =
-        kinds_of(out.meanings[t], other_input ? other_input_of : input_of, e.to_kind);
-    e.columns = static_cast<int>(want.size());
-    e.cost.reserve(have.size() * want.size());
-    for (const Cuts& x : have) {
-      for (const Cuts& y : want) {
-        e.cost.push_back(times * s.cost->mesh().reshard(ask.view, x, y, bytes));
-      }
-    }
-    out.problem.edges.push_back(std::move(e));
-  };
+  // Bytes, of all ranks, that live at most while one operator runs.
+  double transient() const { return transient_; }
 
-  for (const Unit& u : units) {
-    const int base = static_cast<int>(out.meanings.size());
-    // The stream that enters: a choice of its own, free but for what it keeps.
+ private:
+  void add_unit(const Unit& u) {
+    const int base = static_cast<int>(out_.meanings.size());
+    add_stream(u);
+    for (const PricedOperator& op : u.graph->operators) {
+      add_operator(u, op);
+    }
+    for (const PricedEdge& e : u.graph->edges) {
+      add_edge(base + 1 + e.from, base + 1 + e.to, e.other_input, e.bytes, u.times);
+    }
+    entry_.push_back(base);
+    exit_.push_back(static_cast<int>(out_.meanings.size()) - 1);
+  }
+
+  bool recomputed_whole(const Unit& u) const { return u.layer && ask_.redo == Redo::full; }
+
+  // The stream that enters a unit: a choice of its own, which costs only what is kept of it.
+  void add_stream(const Unit& u) {
     Meaning stream{"input", model::OpKind::elementwise, 0, 0, {}};
     ChoiceNode kept;
-    const bool full = u.layer && ask.redo == Redo::full;
+    const bool full = recomputed_whole(u);
     for (const auto& way : u.graph->streams) {
-      if (!has_roles(way.roles, ask)) {
+      if (!has_roles(way.roles, ask_)) {
         continue;
       }
       stream.options.push_back({way.splits, job::Sharding::none, 0, 0});
       kept.cost.push_back(0);
-      kept.memory.push_back(full ? u.graph->stream_bytes * way.share * u.times * ask.in_flight : 0);
+      kept.memory.push_back(full ? u.graph->stream_bytes * way.share * u.times * ask_.in_flight
+                                 : 0);
     }
-    out.meanings.push_back(std::move(stream));
-    out.problem.nodes.push_back(std::move(kept));
-    for (const PricedOperator& op : u.graph->operators) {
-      Meaning m{op.name, op.kind, op.flops * u.times, op.parameters * u.times, {}};
-      ChoiceNode n;
-      const bool again = u.layer && (full || (ask.redo == Redo::selective && op.core));
-      transient = std::max(transient, op.transient);
-      for (const PricedOption& o : op.options) {
-        if (!has_roles(o.roles, ask)) {
-          continue;
-        }
-        const bool several = o.sync_ranks > 1 && o.parameters > 0;
-        for (const job::Sharding sharding :
-             several ? ask.shardings : std::vector<job::Sharding>{job::Sharding::none}) {
-          double cost = o.forward + o.backward + (again ? o.forward : 0);
-          int ranks = 1;
-          if (several) {
-            ranks = o.sync_ranks;
-            cost += s.cost->gradient_sum(ask.view, o, sharding, ask.micro_batches);
-          }
-          const auto state =
-              lower::state_bytes(s.job, several ? comm_of(sharding) : strategy::DataComm::none,
-                                 ranks, static_cast<std::int64_t>(o.parameters));
-          // A layer that is recomputed whole keeps its activations for the moment of its backward.
-          const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask.in_flight;
-          // Parameters that are gathered: of the layer at work, and of the next one.
-          const double gathered = several && sharding == job::Sharding::zero3
-                                      ? std::min(2, u.times) * o.parameters *
-                                            job::bytes_per_element(s.job.memory.dtypes.parameters)
-                                      : 0;
-          m.options.push_back({o.splits, sharding,
+    out_.meanings.push_back(std::move(stream));
+    out_.problem.nodes.push_back(std::move(kept));
+  }
+
+  void add_operator(const Unit& u, const PricedOperator& op) {
+    Meaning meaning{op.name, op.kind, op.flops * u.times, op.parameters * u.times, {}};
+    ChoiceNode node;
+    transient_ = std::max(transient_, op.transient);
+    const std::vector<job::Sharding> unsharded = {job::Sharding::none};
+    for (const PricedOption& o : op.options) {
+      if (!has_roles(o.roles, ask_)) {
+        continue;
+      }
+      for (const job::Sharding sharding : sums_over_ranks(o) ? ask_.shardings : unsharded) {
+        add_option(u, op, o, sharding, meaning, node);
+      }
+    }
+    out_.meanings.push_back(std::move(meaning));
+    out_.problem.nodes.push_back(std::move(node));
+  }
+
+  // Whether several ranks hold the same parameters, and sum their gradients.
+  static bool sums_over_ranks(const PricedOption& o) {
+    return o.sync_ranks > 1 && o.parameters > 0;
+  }
+
+  void add_option(const Unit& u, const PricedOperator& op, const PricedOption& o,
+                  job::Sharding sharding, Meaning& meaning, ChoiceNode& node) {
+    const bool full = recomputed_whole(u);
+    const bool again = u.layer && (full || (ask_.redo == Redo::selective && op.core));
+    const bool several = sums_over_ranks(o);
+    double cost = o.forward + o.backward + (again ? o.forward : 0);
+    int ranks = 1;
+    if (several) {
+      ranks = o.sync_ranks;
+      cost += cost_.gradient_sum(ask_.view, o, sharding, ask_.micro_batches);
+    }
+    const auto state =
+        lower::state_bytes(job_, several ? comm_of(sharding) : strategy::DataComm::none, ranks,
+                           static_cast<std::int64_t>(o.parameters));
+    // A layer that is recomputed whole keeps its activations for the moment of its backward pass.
+    const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask_.in_flight;
+    // Parameters that are gathered: of the layer at work, and of the next one.
+    const double gathered = several && sharding == job::Sharding::zero3
+                                ? std::min(2, u.times) * o.parameters *
+                                      job::bytes_per_element(job_.memory.dtypes.parameters)
+                                : 0;
+    meaning.options.push_back({o.splits, sharding,
                                u.times * (o.kernels_forward + o.kernels_backward),
                                again ? u.times * o.kernels_forward : 0.0});
-          n.cost.push_back(cost * u.times);
-          n.memory.push_back(
-              static_cast<double>(state.parameters + state.gradients + state.optimizer) * u.times +
-              o.saved * sets + gathered);
-        }
+    node.cost.push_back(cost * u.times);
+    node.memory.push_back(
+        static_cast<double>(state.parameters + state.gradients + state.optimizer) * u.times +
+        o.saved * sets + gathered);
+  }
+
+  // What it costs to cut a tensor otherwise between two operators, `times` over.
+  void add_edge(int from, int to, bool other_input, double bytes, int times) {
+    ChoiceEdge e;
+    e.from = from;
+    e.to = to;
+    const std::vector<Cuts> have =
+        kinds_of(out_.meanings[static_cast<std::size_t>(from)], output_of, e.from_kind);
+    const std::vector<Cuts> want = kinds_of(out_.meanings[static_cast<std::size_t>(to)],
+                                            other_input ? other_input_of : input_of, e.to_kind);
+    e.columns = static_cast<int>(want.size());
+    e.cost.reserve(have.size() * want.size());
+    for (const Cuts& x : have) {
+      for (const Cuts& y : want) {
+        e.cost.push_back(times * cost_.mesh().reshard(ask_.view, x, y, bytes));
       }
-      out.meanings.push_back(std::move(m));
-      out.problem.nodes.push_back(std::move(n));
     }
-    for (const PricedEdge& e : u.graph->edges) {
-      edge(base + 1 + e.from, base + 1 + e.to, e.other_input, e.bytes, u.times);
+    out_.problem.edges.push_back(std::move(e));
+  }
+
+  const job::Job& job_;
+  OperatorCost& cost_;
+  const StageAsk& ask_;
+  StageGraph out_;
+  std::vector<int> entry_, exit_;  // node of each unit's input; of its result
+  double transient_ = 0;
+};
+
+}  // namespace
+
+// The embedding, the layers by kind, and the head, as far as the stage holds them.
+StageUnits GraphModel::State::units_of(const StageAsk& ask) {
+  StageUnits out;
+  const auto add = [&](int which, bool layer) {
+    out.units.push_back({price(which, ask.view, ask.micro_batches), layer ? 0 : 1, layer});
+    return static_cast<int>(out.units.size()) - 1;
+  };
+  int before = ask.embedding ? add(kEmbedding, false) : -1;
+  std::map<int, int> unit_of_kind;
+  for (int l = ask.first_layer; l < ask.first_layer + ask.layers; ++l) {
+    const model::LayerKind kind = model::layer_kind(job.model, l);
+    const int which = static_cast<int>(std::find(kinds.begin(), kinds.end(), kind) - kinds.begin());
+    const auto at = unit_of_kind.find(which);
+    const int unit = at != unit_of_kind.end() ? at->second : add(which, true);
+    unit_of_kind[which] = unit;
+    ++out.units[static_cast<std::size_t>(unit)].times;
+    if (before >= 0) {
+      ++out.follows[{before, unit}];
     }
-    entry.push_back(base);
-    exit.push_back(static_cast<int>(out.meanings.size()) - 1);
+    before = unit;
   }
-  for (const auto& [pair, times] : follows) {
-    edge(exit[static_cast<std::size_t>(pair.first)], entry[static_cast<std::size_t>(pair.second)],
-         false, units[static_cast<std::size_t>(pair.second)].graph->stream_bytes, times);
+  if (ask.head) {
+    const int unit = add(kHead, false);
+    if (before >= 0) {
+      ++out.follows[{before, unit}];
+    }
   }
-  out.problem.memory_limit = memory_limit(ask.reserve) - transient / ask.view.devices();
+  return out;
+}
+
+StageGraph GraphModel::stage(const StageAsk& ask) {
+  const StageUnits units = state_->units_of(ask);
+  StageBuilder builder(state_->job, *state_->cost, ask);
+  StageGraph out = builder.build(units);
+  out.problem.memory_limit = memory_limit(ask.reserve) - builder.transient() / ask.view.devices();
   return out;
 }
 
@@ -249,7 +316,7 @@ std::vector<Analysed> GraphModel::analyse() const {
       out.push_back({unit, times, op});
     }
   };
-  add("embedding", 1, state_->graph_of(-1, 1));
+  add("embedding", 1, state_->graph_of(kEmbedding, 1));
   const int layers = model::layer_count(state_->job.model);
   for (std::size_t k = 0; k < state_->kinds.size(); ++k) {
     int times = 0;
@@ -259,7 +326,7 @@ std::vector<Analysed> GraphModel::analyse() const {
     add(k == 0 ? "layer" : fmt::format("layer {}", k + 1), times,
         state_->graph_of(static_cast<int>(k), 1));
   }
-  add("head", 1, state_->graph_of(-2, 1));
+  add("head", 1, state_->graph_of(kHead, 1));
   return out;
 }
 
