@@ -151,11 +151,11 @@ cost::Site site_at(const SiteCalibration& out, const Priors& priors, const Vecto
 }
 
 // The measured steps as a problem of least squares in logarithms. It refers to all its arguments.
-FitProblem problem_of(const std::vector<Group>& groups, const Priors& priors,
+FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& priors,
                       RowForecasts& forecasts, const SiteCalibration& out) {
   FitProblem problem;
   std::vector<const job::Job*> jobs;
-  for (const Group& g : groups) {
+  for (const RepeatedRun& g : groups) {
     jobs.push_back(&g.step->job);
   }
   // The same point is asked for more than once.
@@ -180,7 +180,7 @@ FitProblem problem_of(const std::vector<Group>& groups, const Priors& priors,
   problem.measured.resize(n);
   problem.sigma.resize(n);
   for (Eigen::Index i = 0; i < n; ++i) {
-    const Group& g = groups[static_cast<std::size_t>(i)];
+    const RepeatedRun& g = groups[static_cast<std::size_t>(i)];
     problem.measured[i] = std::log(g.measured);
     problem.sigma[i] = std::hypot(out.noise / std::sqrt(g.repeats), kDiscrepancy);
   }
@@ -209,7 +209,7 @@ void fill_deviations(const Selected& selected, const Priors& priors, cost::Site&
 constexpr Eigen::Index kEnoughToLeaveOut = 3;
 
 // Every row before and after the fit, and left out of it; then the errors over all rows.
-void fill_rows(const std::vector<Group>& groups, const FitProblem& problem,
+void fill_rows(const std::vector<RepeatedRun>& groups, const FitProblem& problem,
                const Selected& selected, SiteCalibration& out) {
   const Fit& fit = selected.fit;
   const auto n = static_cast<Eigen::Index>(groups.size());
@@ -217,7 +217,7 @@ void fill_rows(const std::vector<Group>& groups, const FitProblem& problem,
   const Vector left = selected.determined.empty() ? Vector(fit.residual)
                                                   : left_out(problem, fit, selected.determined);
   for (Eigen::Index i = 0; i < n; ++i) {
-    const Group& g = groups[static_cast<std::size_t>(i)];
+    const RepeatedRun& g = groups[static_cast<std::size_t>(i)];
     result::SiteRow row;
     row.id = g.step->id;
     row.file = g.step->file;
@@ -297,7 +297,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
     plain.system = system_of(steps.front());
   }
   const std::vector<MeasuredStep> usable = usable_of(steps, plain, forecasts, out);
-  const std::vector<Group> groups = group(usable, out);
+  const std::vector<RepeatedRun> groups = group(usable, out);
   if (!groups.empty()) {
     out.device = device_of(usable.front());
     out.system = system_of(usable.front());

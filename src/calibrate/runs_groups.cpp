@@ -68,8 +68,8 @@ void choose(std::vector<MeasuredStep>& steps, SiteCalibration& out, const char* 
   steps = std::move(kept);
 }
 
-std::vector<Group> group(const std::vector<MeasuredStep>& steps, SiteCalibration& out) {
-  std::vector<Group> groups;
+std::vector<RepeatedRun> group(const std::vector<MeasuredStep>& steps, SiteCalibration& out) {
+  std::vector<RepeatedRun> groups;
   std::vector<std::vector<double>> seconds;
   std::map<std::string, std::size_t> at;
   for (const MeasuredStep& s : steps) {
@@ -102,11 +102,11 @@ std::vector<Group> group(const std::vector<MeasuredStep>& steps, SiteCalibration
   return groups;
 }
 
-std::vector<std::string> structural(const std::vector<Group>& groups) {
+std::vector<std::string> structural(const std::vector<RepeatedRun>& groups) {
   std::vector<std::string> out(kParameters.size());
   const auto all = [&](auto&& holds) {
     return std::all_of(groups.begin(), groups.end(),
-                       [&](const Group& g) { return holds(g.step->job); });
+                       [&](const RepeatedRun& g) { return holds(g.step->job); });
   };
   auto& launch = out[static_cast<std::size_t>(SiteParameter::launch)];
   if (all([](const job::Job& j) { return j.system.launch_stated; })) {
@@ -123,8 +123,8 @@ std::vector<std::string> structural(const std::vector<Group>& groups) {
     fabric = "every row is of a single node";
   } else {
     // One node of any fabric says nothing about it: only rows of several nodes must agree.
-    const Group* network = nullptr;
-    for (const Group& g : groups) {
+    const RepeatedRun* network = nullptr;
+    for (const RepeatedRun& g : groups) {
       if (g.step->job.cluster.nodes == 1) {
         continue;
       }
@@ -140,8 +140,8 @@ std::vector<std::string> structural(const std::vector<Group>& groups) {
   return out;
 }
 
-std::string fabric_of(const std::vector<Group>& groups) {
-  for (const Group& g : groups) {
+std::string fabric_of(const std::vector<RepeatedRun>& groups) {
+  for (const RepeatedRun& g : groups) {
     if (g.step->job.cluster.nodes > 1) {
       return g.step->job.cluster.fabric.name;
     }

@@ -9,7 +9,7 @@
 namespace stepcast::calibrate {
 
 // The rows of one job.
-struct Group {
+struct RepeatedRun {
   const result::MeasuredStep* step = nullptr;  // one of them
   double measured = 0;                         // seconds, the median
   int repeats = 1;
@@ -28,14 +28,14 @@ void choose(std::vector<result::MeasuredStep>& steps, result::SiteCalibration& o
 
 // Rows of one job are repeats. Sets the noise of a single run: from repeats where there are enough.
 // The groups refer to `steps`.
-std::vector<Group> group(const std::vector<result::MeasuredStep>& steps,
-                         result::SiteCalibration& out);
+std::vector<RepeatedRun> group(const std::vector<result::MeasuredStep>& steps,
+                               result::SiteCalibration& out);
 
 // By parameter (runs_select.h), why the rows' jobs rule it out before anything is fitted; empty:
 // they do not.
-std::vector<std::string> structural(const std::vector<Group>& groups);
+std::vector<std::string> structural(const std::vector<RepeatedRun>& groups);
 
 // The fabric between nodes; of rows of one node alone, the one that they state.
-std::string fabric_of(const std::vector<Group>& groups);
+std::string fabric_of(const std::vector<RepeatedRun>& groups);
 
 }  // namespace stepcast::calibrate
