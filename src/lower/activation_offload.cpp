@@ -68,7 +68,7 @@ struct DriveBuffers {
   std::size_t reads = 0;       // from the drives
 };
 
-class ActivationOffload final : public Feature {
+class MovedActivations final : public Feature {
  public:
   void before_step(Stage& stage) override;
   void before_unit(Stage& stage, const Run& run) override;
@@ -108,7 +108,7 @@ std::uint32_t host_activations(Stage& stage, const Journey& j, program::Place at
                              at);
 }
 
-void ActivationOffload::before_step(Stage& stage) {
+void MovedActivations::before_step(Stage& stage) {
   job::Offload offload = stage.plan.job.memory.offload;
   if (offload.activations.to == job::OffloadTarget::none) {
     return;
@@ -187,18 +187,18 @@ void ActivationOffload::before_step(Stage& stage) {
   }
 }
 
-Journey* ActivationOffload::journey(const Run& run) {
+Journey* MovedActivations::journey(const Run& run) {
   const std::int32_t move = move_of_[static_cast<std::size_t>(run.slot.chunk)][run.unit]
                                     [static_cast<std::size_t>(run.slot.micro_batch)];
   return move < 0 ? nullptr : &moves_[static_cast<std::size_t>(move)];
 }
 
-int ActivationOffload::visit_of(const Run& run) const {
+int MovedActivations::visit_of(const Run& run) const {
   return visits_->of(visits_->slot(run.slot.pass, run.slot.chunk, run.slot.micro_batch),
                      run.units - 1);
 }
 
-void ActivationOffload::copy_out(Stage& stage, Journey& j) {
+void MovedActivations::copy_out(Stage& stage, Journey& j) {
   if (j.where != Journey::Where::device) {
     return;
   }
@@ -227,7 +227,7 @@ void ActivationOffload::copy_out(Stage& stage, Journey& j) {
 }
 
 // The device's copy goes once the compute stream has waited for the copy out.
-void ActivationOffload::give_up(Stage& stage, Journey& j) {
+void MovedActivations::give_up(Stage& stage, Journey& j) {
   copy_out(stage, j);
   if (j.where != Journey::Where::leaving) {
     return;
@@ -241,7 +241,7 @@ void ActivationOffload::give_up(Stage& stage, Journey& j) {
 }
 
 // From the drives into a buffer of the host, which is free once what it held last has gone on.
-void ActivationOffload::read_back(Stage& stage, Journey& j) {
+void MovedActivations::read_back(Stage& stage, Journey& j) {
   if (!to_drives(stage) || j.drawn || j.where != Journey::Where::host) {
     return;
   }
@@ -262,7 +262,7 @@ void ActivationOffload::read_back(Stage& stage, Journey& j) {
   ++buffers_.reads;
 }
 
-void ActivationOffload::copy_back(Stage& stage, Journey& j) {
+void MovedActivations::copy_back(Stage& stage, Journey& j) {
   give_up(stage, j);
   if (j.where != Journey::Where::host) {
     return;
@@ -289,7 +289,7 @@ void ActivationOffload::copy_back(Stage& stage, Journey& j) {
 
 // ---------------------------------------------------------------- hooks
 // Ahead of a visit: what is due comes back, and what this or an earlier visit reads is awaited.
-void ActivationOffload::before_unit(Stage& stage, const Run& run) {
+void MovedActivations::before_unit(Stage& stage, const Run& run) {
   if (moves_.empty()) {
     return;
   }
@@ -326,7 +326,7 @@ void ActivationOffload::before_unit(Stage& stage, const Run& run) {
 }
 
 // Behind a visit: what is due leaves, and what has to have left is awaited and given up.
-void ActivationOffload::after_unit(Stage& stage, const Run& run) {
+void MovedActivations::after_unit(Stage& stage, const Run& run) {
   if (moves_.empty()) {
     return;
   }
@@ -355,6 +355,6 @@ void ActivationOffload::after_unit(Stage& stage, const Run& run) {
 
 }  // namespace
 
-std::unique_ptr<Feature> make_activation_offload() { return std::make_unique<ActivationOffload>(); }
+std::unique_ptr<Feature> make_activation_offload() { return std::make_unique<MovedActivations>(); }
 
 }  // namespace stepcast::lower

@@ -13,7 +13,7 @@ using program::MemoryCategory;
 
 namespace {
 
-class Optimizer final : public Feature {
+class OptimizerOnDevice final : public Feature {
  public:
   void make_states(Stage& stage) override;
   void end_of_step(Stage& stage, StepEnd part) override;
@@ -42,7 +42,7 @@ StepCost cost_of_step(const Stage& stage) {
   return step_cost(stage.plan.job, shares(stage.plan), stage_arrays(stage));
 }
 
-void Optimizer::make_states(Stage& stage) {
+void OptimizerOnDevice::make_states(Stage& stage) {
   const auto family = stage.plan.job.system.family;
   const auto& types = stage.plan.job.memory.dtypes;
   if (types.master && job::bytes_per_element(types.gradients) < 4) {
@@ -70,7 +70,7 @@ void orthogonalise(Stage& stage, const StepCost& step) {
   const job::DType type = rounds ? wide : stage.plan.style.dtype;
   for (const Orthogonal& o : step.orthogonal) {
     const auto price = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-      return stage.context.passes.kernels->gemm({m, n, k}, type, cost::Layout::forward);
+      return stage.context.passes.kernels->gemm({.shape = {m, n, k}, .dtype = type});
     };
     const cost::Priced last = price(o.m, o.n, o.m);
     const std::int64_t once =
@@ -83,7 +83,7 @@ void orthogonalise(Stage& stage, const StepCost& step) {
   }
 }
 
-void Optimizer::prepare(Stage& stage) {
+void OptimizerOnDevice::prepare(Stage& stage) {
   const auto& types = stage.plan.job.memory.dtypes;
   const double count = stepped_here(stage);
   const double gradient = width(types.gradients);
@@ -104,7 +104,7 @@ void Optimizer::prepare(Stage& stage) {
   stage.builder.release(flat);
 }
 
-void Optimizer::update(Stage& stage) {
+void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
   const double here = 1 - share_away(stage.plan.job.memory.offload.optimizer);
   const std::uint32_t temporary = within(stage, step.temporary, "optimizer temporaries");
@@ -114,7 +114,7 @@ void Optimizer::update(Stage& stage) {
   stage.builder.release(temporary);
 }
 
-void Optimizer::clear(Stage& stage) {
+void OptimizerOnDevice::clear(Stage& stage) {
   const auto family = stage.plan.job.system.family;
   if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
     memory_kernel(stage, static_cast<double>(stage.gradients.held), cost::MemoryOp::copy,
@@ -125,7 +125,7 @@ void Optimizer::clear(Stage& stage) {
   }
 }
 
-void Optimizer::end_of_step(Stage& stage, StepEnd part) {
+void OptimizerOnDevice::end_of_step(Stage& stage, StepEnd part) {
   switch (part) {
     case StepEnd::prepare:
       prepare(stage);
@@ -148,6 +148,6 @@ void Optimizer::end_of_step(Stage& stage, StepEnd part) {
 
 }  // namespace
 
-std::unique_ptr<Feature> make_optimizer() { return std::make_unique<Optimizer>(); }
+std::unique_ptr<Feature> make_optimizer() { return std::make_unique<OptimizerOnDevice>(); }
 
 }  // namespace stepcast::lower

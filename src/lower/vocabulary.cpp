@@ -28,7 +28,7 @@ bool of_vocabulary(const model::Operator& op) {
          op.tensor == model::TensorRole::vocab_head || op.kind == OpKind::cross_entropy;
 }
 
-model::OperatorGraph part(const model::OperatorGraph& graph, bool vocabulary) {
+model::OperatorGraph part_of_graph(const model::OperatorGraph& graph, bool vocabulary) {
   model::OperatorGraph out;
   std::vector<int> node(graph.operators.size(), -1);
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
@@ -50,7 +50,7 @@ model::OperatorGraph part(const model::OperatorGraph& graph, bool vocabulary) {
 }  // namespace
 
 model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph) {
-  return part(graph, false);
+  return part_of_graph(graph, false);
 }
 
 namespace {
@@ -107,11 +107,13 @@ void Vocabulary::make_units(Stage& stage) {
   rows.vocab = (stage.plan.vocab + p - 1) / p;
   const int chunk = static_cast<int>(stage.units.size());
   stage.units.emplace_back();
-  add_passes(stage, part(model::build_embedding(rows, stage.plan.shard, stage.plan.style), true),
+  add_passes(stage,
+             part_of_graph(model::build_embedding(rows, stage.plan.shard, stage.plan.style), true),
              {});
   stage.units.back().push_back(
       {Unit::Kind::embedding, chunk, -1, &stage.passes.priced.back(), false, false});
-  add_passes(stage, part(model::build_head(rows, stage.plan.shard, stage.plan.style), true), {});
+  add_passes(stage,
+             part_of_graph(model::build_head(rows, stage.plan.shard, stage.plan.style), true), {});
   if (stage.plan.job.model.tied_embeddings) {  // both ends' rows are on the same rank
     stage.passes.priced.back().parameters -=
         rows.vocab / stage.plan.shard.tensor * stage.plan.job.model.hidden;
