@@ -72,8 +72,8 @@ class ContextAttention {
   void attention(const ContextStep& step, bool backward) {
     cost::Priced priced;
     for (const model::AttentionShape& shape : step.shapes) {
-      const cost::Priced one = state_.context.kernels->attention(shape, state_.plan.style.attention,
-                                                                 state_.dtype, backward);
+      const cost::Priced one = state_.context.kernels->attention(
+          {shape, state_.plan.style.attention, state_.dtype, backward});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }

@@ -62,7 +62,7 @@ std::vector<ContextStep> gathered(const ContextShape& context,
 }  // namespace
 
 ContextShape context_shape(const strategy::Plan& plan, const AttentionShape& shape, double width) {
-  using Kind = job::ContextKind;
+  using Kind = ContextKind;
   const auto& parallelism = plan.job.parallelism;
   const Kind kind = parallelism.context_kind;
   const int ranks = plan.grid.context;

@@ -13,7 +13,7 @@ using strategy::DataComm;
 
 namespace {
 
-double wide(job::DType type) { return job::bytes_per_element(type); }
+double wide(DType type) { return bytes_per_element(type); }
 
 // The first ranks of stage 0 that share what one rank holds, every `stride`-th of the stage's.
 std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int count) {
@@ -45,7 +45,7 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
                      !system.reduce_to_owner && system.cycle_time.count() == 0 &&
                      system.persistent_elements == 0 && system.reuse_elements == 0 &&
                      !job.memory.offload.any() &&
-                     job.workload.finetune.kind == job::Finetune::Kind::none &&
+                     job.workload.finetune.kind == FinetuneKind::none &&
                      plan.order.placement != schedule::Placement::bidirectional &&
                      system.family != job::System::Family::deepspeed;
   told = plain && plan.data_comm != DataComm::none;

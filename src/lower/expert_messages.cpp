@@ -4,7 +4,6 @@
 
 namespace stepcast::lower {
 
-using Dispatcher = job::MoeRuntime::Dispatcher;
 using cost::Collective;
 using model::Operator;
 using program::Category;

@@ -34,7 +34,7 @@ class ExpertMessages {
   std::int64_t token_bytes(std::int64_t rows) const;
 
   PassState& state_;
-  job::MoeRuntime::Dispatcher dispatcher_;
+  Dispatcher dispatcher_;
   model::ExpertRows rows_;
 };
 

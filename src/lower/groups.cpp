@@ -138,7 +138,7 @@ class Groups {
   // Tensor ranks counted row by row, layer by layer: ranks of a row are neighbours.
   template <class Member>
   void tensor_grid(const Member& member) {
-    if (plan_.job.parallelism.tensor_kind == job::TensorKind::one_d || plan_.shard.tensor == 1) {
+    if (plan_.job.parallelism.tensor_kind == TensorKind::one_d || plan_.shard.tensor == 1) {
       return;
     }
     const int side = plan_.shard.tensor;
@@ -260,7 +260,7 @@ void each_first_group(const strategy::Plan& plan,
 
 int context_inner(const strategy::Plan& plan) {
   const auto& parallelism = plan.job.parallelism;
-  if (parallelism.context_kind != job::ContextKind::hierarchical) {
+  if (parallelism.context_kind != ContextKind::hierarchical) {
     return 1;
   }
   if (parallelism.context_inner > 0) {

@@ -15,7 +15,7 @@ Kinds::Kinds(const strategy::Plan& plan, const cluster::Topology& topology)
   std::map<std::string, int> rows;
   const bool uniform = plan.job.cluster.overrides.empty();
   for (int rank = 0; rank < topology.devices(); ++rank) {
-    const job::Device& device = topology.device(rank);
+    const hardware::Device& device = topology.device(rank);
     const auto [row, fresh] = rows.emplace(device.name, static_cast<int>(devices_.size()));
     if (fresh) {
       devices_.push_back(&device);

@@ -41,7 +41,7 @@ model::OperatorGraph experts_of(const model::OperatorGraph& whole) {
 class Clock {
  public:
   Clock(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-        const job::Device& device, const PriceBook& book)
+        const hardware::Device& device, const PriceBook& book)
       : prices_(prices), book_(book) {
     const cost::Launch measured = prices.kernels.at(device.name)->launch();
     const bool graph = plan.job.kernels.cuda_graph;
@@ -118,7 +118,7 @@ class Clock {
 }  // namespace
 
 LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     const job::Device& device, model::LayerKind kind, LayerPart part) {
+                     const hardware::Device& device, model::LayerKind kind, LayerPart part) {
   Labels labels;
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
@@ -132,7 +132,7 @@ LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const
   LayerTime out;
   out.forward = clock.run(passes.forward, out.forward_curves);
   std::vector<Item> backward;
-  if (redoes && plan.job.memory.recompute.kind == job::Recompute::Kind::full) {
+  if (redoes && plan.job.memory.recompute.kind == RecomputeKind::full) {
     backward = passes.recompute;
   }
   backward.insert(backward.end(), passes.backward.begin(), passes.backward.end());

@@ -10,7 +10,7 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
 // process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
 // of SMs, whose local memory and stacks the context reserves.
-double context_bytes(const job::Job& job, const job::Device& device) {
+double context_bytes(const job::Job& job, const hardware::Device& device) {
   if (job.system.context_memory.count() > 0) {
     return static_cast<double>(job.system.context_memory.count());
   }
@@ -40,7 +40,7 @@ double hybridep_bytes(const cluster::GroupShape& group, double tokens, double to
 
 }  // namespace
 
-OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
+OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups) {
   const job::Job& job = plan.job;
   OutsideParts out;
@@ -54,13 +54,12 @@ OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device
   const auto tokens =
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
-  const double token =
-      static_cast<double>(job.model.hidden) * job::bytes_per_element(plan.style.dtype);
+  const double token = static_cast<double>(job.model.hidden) * bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
     add("NCCL: " + g.name,
         static_cast<double>(cost::nccl_buffers(job.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
-      const bool hybrid = job.moe.dispatcher == job::MoeRuntime::Dispatcher::hybridep;
+      const bool hybrid = job.moe.dispatcher == Dispatcher::hybridep;
       add(hybrid ? "HybridEP" : "DeepEP",
           hybrid ? hybridep_bytes(g.shape, tokens, token) : deepep_bytes(g.shape, token));
     }

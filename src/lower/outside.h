@@ -27,7 +27,7 @@ using OutsideParts = std::vector<std::pair<std::string, Bytes>>;
 
 // CUDA's context with the kernels that were loaded, NCCL's buffers by communicator, the buffers of
 // token dispatchers that have their own. Workspaces of cuBLAS and cuDNN are in the allocator.
-OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
+OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups);
 
 }  // namespace stepcast::lower

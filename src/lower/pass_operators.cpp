@@ -70,14 +70,14 @@ void grouped_weight_grad(PassState& state, const Operator& op) {
 }
 
 void attention_forward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(*op.attention, state.plan.style.attention,
-                                                  state.dtype, false),
+  kernel(state, {state.context.kernels->attention(
+                     {*op.attention, state.plan.style.attention, state.dtype, false}),
                  op.forward_kernels, op.name});
 }
 
 void attention_backward(PassState& state, const Operator& op) {
-  kernel(state, {state.context.kernels->attention(*op.attention, state.plan.style.attention,
-                                                  state.dtype, true),
+  kernel(state, {state.context.kernels->attention(
+                     {*op.attention, state.plan.style.attention, state.dtype, true}),
                  op.backward_kernels, op.name + " backward"});
 }
 
@@ -147,7 +147,7 @@ void accumulate_gradient(PassState& state, const Operator& op) {
   }
   // The new gradient is read, the accumulated one read and written.
   const double bytes = static_cast<double>(op.parameters) *
-                       (state.width + 2 * job::bytes_per_element(plan.job.memory.dtypes.gradients));
+                       (state.width + 2 * bytes_per_element(plan.job.memory.dtypes.gradients));
   memory_kernel(state, cost::MemoryOp::elementwise, static_cast<std::int64_t>(bytes),
                 "accumulate gradient");
 }

@@ -9,23 +9,27 @@ using model::OpKind;
 
 cost::Priced product(const PassState& state, const Operator& op, const model::Gemm& shape,
                      cost::Layout layout, bool accumulates) {
-  return state.context.kernels->training_gemm(
-      shape, op.kind == OpKind::batched_gemm ? state.dtype : operand_type(state, op), layout,
-      accumulates);
+  return state.context.kernels->gemm(
+      {.shape = shape,
+       .dtype = op.kind == OpKind::batched_gemm ? state.dtype : operand_type(state, op),
+       .layout = layout,
+       .accumulate_fp32 = accumulates,
+       .operands_cast = true,
+       .pace = cost::Pace::training});
 }
 
 cost::Priced grouped_product(const PassState& state, const Operator& op, const model::Gemm& shape,
                              cost::Layout layout, bool accumulates) {
-  const cost::Kernels& kernels = *state.context.kernels;
-  model::Gemm each = shape;
-  each.batch = 1;
+  cost::GemmQuery each{
+      .shape = shape, .dtype = operand_type(state, op), .layout = layout, .operands_cast = true};
+  each.shape.batch = 1;
   if (!state.plan.job.moe.grouped) {
-    const cost::Priced one =
-        kernels.product_gemm(each, operand_type(state, op), layout, accumulates, true);
+    each.accumulate_fp32 = accumulates;
+    const cost::Priced one = state.context.kernels->gemm(each);
     return {one.time * shape.batch, one.curve};
   }
-  return kernels.product_grouped_gemm(each, static_cast<int>(shape.batch), operand_type(state, op),
-                                      layout);
+  each.pace = cost::Pace::training;
+  return state.context.kernels->grouped_gemm(each, static_cast<int>(shape.batch));
 }
 
 // Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams
@@ -40,7 +44,7 @@ int grouped_launches(const strategy::Plan& plan, const Operator& op) {
 bool accumulates_in_product(const strategy::Plan& plan) {
   const job::System& system = plan.job.system;
   return system.gradient_accumulation_fusion &&
-         (plan.job.memory.dtypes.gradients == job::DType::fp32 || system.transformer_engine);
+         (plan.job.memory.dtypes.gradients == DType::fp32 || system.transformer_engine);
 }
 
 std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {

@@ -11,7 +11,7 @@ PassState::PassState(const model::OperatorGraph& unit, const PassContext& with, 
       redone(again),
       dtype(plan.style.dtype),
       operands(plan.job.workload.precision),
-      width(job::bytes_per_element(dtype)) {}
+      width(bytes_per_element(dtype)) {}
 
 void kernel(PassState& state, const Kernel& what) {
   if (what.launches <= 0) {

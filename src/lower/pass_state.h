@@ -17,9 +17,9 @@ struct PassState {
   const PassContext& context;
   const strategy::Plan& plan;
   const Redone& redone;
-  job::DType dtype;     // of activations
-  job::DType operands;  // of products where they are cast
-  double width;         // bytes of an activation's element
+  DType dtype;     // of activations
+  DType operands;  // of products where they are cast
+  double width;    // bytes of an activation's element
 
   // The pass that is written now.
   std::vector<Item>* out = nullptr;

@@ -11,7 +11,6 @@
 namespace stepcast::lower {
 namespace {
 
-using Dispatcher = job::MoeRuntime::Dispatcher;
 using model::ExpertRole;
 using model::Operator;
 

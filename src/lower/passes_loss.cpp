@@ -64,25 +64,25 @@ void narrow_logits(Operator& loss, std::int64_t width) {
 }  // namespace
 
 bool gathers_logits(const strategy::Plan& plan) {
-  return plan.shard.tensor > 1 && plan.job.kernels.loss == job::LossKernel::eager &&
+  return plan.shard.tensor > 1 && plan.job.kernels.loss == LossKernel::eager &&
          plan.job.system.family == Family::megatron &&
-         plan.job.parallelism.tensor_kind == job::TensorKind::one_d;
+         plan.job.parallelism.tensor_kind == TensorKind::one_d;
 }
 
 model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
   const auto loss =
       std::find_if(head.operators.begin(), head.operators.end(),
                    [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
-  if (loss == head.operators.end() || plan.job.kernels.loss != job::LossKernel::eager) {
+  if (loss == head.operators.end() || plan.job.kernels.loss != LossKernel::eager) {
     return head;
   }
-  const auto width = static_cast<std::int64_t>(job::bytes_per_element(plan.style.dtype));
+  const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
   if (gathers_logits(plan)) {
     gather_logits(*loss, plan.shard.tensor, width);
   } else if (plan.shard.tensor > 1 && plan.job.system.family == Family::fsdp2) {
     shard_logits(*loss, width);
   } else if (plan.job.system.family == Family::deepspeed &&
-             plan.job.workload.precision == job::DType::fp16) {
+             plan.job.workload.precision == DType::fp16) {
     narrow_logits(*loss, width);
   }
   return head;

@@ -87,7 +87,7 @@ void add_parameters(const PassState& state, Passes& out) {
     add_arrays(state, op, expert, out);
     const double frozen_width = op.frozen_width > 0
                                     ? op.frozen_width
-                                    : job::bytes_per_element(plan.job.memory.dtypes.parameters);
+                                    : bytes_per_element(plan.job.memory.dtypes.parameters);
     out.frozen_bytes += static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
     out.tensors += op.parameters > 0 ? 1 : 0;
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {

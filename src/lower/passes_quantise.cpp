@@ -18,15 +18,13 @@ using model::Operator;
 using model::OpKind;
 
 bool quantised(const PassState& state, const Operator& op) {
-  return op.gemm && job::bytes_per_element(state.operands) < state.width &&
-         op.kind != OpKind::router && op.kind != OpKind::batched_gemm &&
-         op.module != model::Module::head;
+  return op.gemm && bytes_per_element(state.operands) < state.width && op.kind != OpKind::router &&
+         op.kind != OpKind::batched_gemm && op.module != model::Module::head;
 }
 
-job::DType operand_type(const PassState& state, const Operator& op) {
-  return quantised(state, op) || job::bytes_per_element(state.operands) >= state.width
-             ? state.operands
-             : state.dtype;
+DType operand_type(const PassState& state, const Operator& op) {
+  return quantised(state, op) || bytes_per_element(state.operands) >= state.width ? state.operands
+                                                                                  : state.dtype;
 }
 
 double operand_width(const PassState& state, const Operator& op) {
@@ -34,12 +32,12 @@ double operand_width(const PassState& state, const Operator& op) {
     return state.width;
   }
   switch (state.operands) {
-    case job::DType::mxfp8:
+    case DType::mxfp8:
       return 1 + 1.0 / 32;
-    case job::DType::nvfp4:
+    case DType::nvfp4:
       return 0.5 + 1.0 / 16;
     default:
-      return job::bytes_per_element(state.operands);
+      return bytes_per_element(state.operands);
   }
 }
 
@@ -55,32 +53,31 @@ struct CastRecipe {
 // traffic). Without a compiler every step is a kernel: |x|, its maximum; the product with the scale
 // and the clamp in fp32, the cast (float8_utils.py). Narrower formats have kernels of their own,
 // along rows and along columns apart (mx_formats).
-CastRecipe torchao_recipe(job::DType format, bool compiled, bool for_product,
-                          bool for_weight_grad) {
-  if (format == job::DType::fp8 || format == job::DType::fp8_block) {
+CastRecipe torchao_recipe(DType format, bool compiled, bool for_product, bool for_weight_grad) {
+  if (format == DType::fp8 || format == DType::fp8_block) {
     const CastRecipe cast = compiled ? CastRecipe{2 + (2 + 1), 2}
                                      : CastRecipe{(2 + 2) + 2 + (2 + 4) + (4 + 4) + (4 + 1), 5};
     return {cast.moved + (for_weight_grad ? 1 + 1 : 0), cast.kernels + (for_weight_grad ? 1 : 0)};
   }
   const int times = (for_weight_grad ? 1 : 0) + (for_product ? 1 : 0);
-  return {times * (2 + job::bytes_per_element(format) * (1 + 1.0 / 16)), times};
+  return {times * (2 + bytes_per_element(format) * (1 + 1.0 / 16)), times};
 }
 
 // Scales: mxfp8 one byte for 32 elements, fp8_block four for 128, nvfp4 one for 16.
-CastRecipe transformer_engine_recipe(job::DType format, double capability,
+CastRecipe transformer_engine_recipe(DType format, double capability,
                                      const cost::Software& software) {
   switch (format) {
-    case job::DType::fp8:
+    case DType::fp8:
       // Scaled by the tensor's maximum, which is read first. Before Blackwell products take
       // operands that lie along the sum alone, so a transposed copy is written beside.
       return {2 + 2 + (capability >= 10 ? 1.0 : 2.0), 2};
-    case job::DType::fp8_block:
+    case DType::fp8_block:
       return {2 + 2 * (1 + 4.0 / 128), 1};
-    case job::DType::mxfp8:
+    case DType::mxfp8:
       // Rows and columns by 32 elements each, beside a kernel that lays the scales out for the
       // product.
       return {software.mxfp8_cast * (2 + 2 * (1 + 1.0 / 32)), 2};
-    case job::DType::nvfp4:
+    case DType::nvfp4:
       // The maximum first; then rows; then columns after a random Hadamard transform.
       return {2 + 2 * (2 + 0.5 + 1.0 / 16), 3};
     default:
@@ -172,7 +169,7 @@ class Casts : public PassFeature {
     const cost::Priced one =
         state_.context.kernels->memory(cost::MemoryOp::elementwise, Bytes(bytes));
     Time time = one.time * recipe.kernels;
-    if (state_.operands == job::DType::fp8_block && twice_ && for_weight_grad) {
+    if (state_.operands == DType::fp8_block && twice_ && for_weight_grad) {
       time = time + seconds(elements * software.column_cast);
     }
     kernel(state_, {{time, one.curve}, recipe.kernels, label + " cast", kMemoryBound});
@@ -198,8 +195,7 @@ class Casts : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_casts(PassState& state) {
-  return job::bytes_per_element(state.operands) < state.width ? std::make_unique<Casts>(state)
-                                                              : nullptr;
+  return bytes_per_element(state.operands) < state.width ? std::make_unique<Casts>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

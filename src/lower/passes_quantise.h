@@ -9,7 +9,7 @@ namespace stepcast::lower {
 bool quantised(const PassState& state, const model::Operator& op);
 
 // The number format of a product's operands.
-job::DType operand_type(const PassState& state, const model::Operator& op);
+DType operand_type(const PassState& state, const model::Operator& op);
 
 // Bytes of an operand's element between its cast and its product, scales included.
 double operand_width(const PassState& state, const model::Operator& op);

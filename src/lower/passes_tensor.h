@@ -14,7 +14,7 @@ struct TensorCut {
   // A linear keeps its gathered input for the backward pass, as DTensor's do; Megatron-LM's and
   // Transformer Engine's keep their shard.
   bool keeps_gathered = false;
-  job::TensorOverlap overlap = job::TensorOverlap::none;
+  TensorOverlap overlap = TensorOverlap::none;
   bool asynchronous = false;  // collectives of the backward pass run beside products
   std::vector<bool> opens;    // by operator: it gathers its input
 };

@@ -66,7 +66,7 @@ class TensorChunks : public PassFeature {
   };
 
   // PyTorch's async tensor parallelism, else Transformer Engine's user buffers.
-  bool symmetric() const { return cut_.overlap == job::TensorOverlap::async; }
+  bool symmetric() const { return cut_.overlap == TensorOverlap::async; }
 
   // A chunk's price holds for as many side by side as there are streams.
   cost::Priced chunk(const Chunked& what, int parts) const {
@@ -147,8 +147,7 @@ class TensorChunks : public PassFeature {
 
 std::unique_ptr<PassFeature> make_tensor_chunks(PassState& state) {
   TensorCut cut = tensor_cut(state);
-  const bool chunks =
-      cut.overlap == job::TensorOverlap::ring || cut.overlap == job::TensorOverlap::async;
+  const bool chunks = cut.overlap == TensorOverlap::ring || cut.overlap == TensorOverlap::async;
   return cut.ranks > 1 && cut.sequence_parallel && chunks
              ? std::make_unique<TensorChunks>(state, std::move(cut))
              : nullptr;

@@ -32,7 +32,7 @@ std::vector<bool> opening_operators(const model::OperatorGraph& graph) {
 bool cut_in_chunks(const TensorCut& cut, const Operator& op) {
   return cut.ranks > 1 && cut.sequence_parallel && op.kind == model::OpKind::gemm &&
          (op.tensor == TensorRole::column || op.tensor == TensorRole::row) &&
-         (cut.overlap == job::TensorOverlap::ring || cut.overlap == job::TensorOverlap::async);
+         (cut.overlap == TensorOverlap::ring || cut.overlap == TensorOverlap::async);
 }
 
 }  // namespace
@@ -47,9 +47,9 @@ TensorCut tensor_cut(const PassState& state) {
   out.keeps_gathered =
       out.ranks > 1 && out.sequence_parallel && system.family == job::System::Family::fsdp2;
   // Userbuffers carry no NVFP4 (Megatron-Bridge's recipes switch tp_comm_overlap off there).
-  const bool carried = state.operands != job::DType::nvfp4 || !system.transformer_engine;
-  out.overlap = carried ? plan.job.parallelism.overlap.tensor : job::TensorOverlap::none;
-  out.asynchronous = system.async_tensor_backward || out.overlap != job::TensorOverlap::none;
+  const bool carried = state.operands != DType::nvfp4 || !system.transformer_engine;
+  out.overlap = carried ? plan.job.parallelism.overlap.tensor : TensorOverlap::none;
+  out.asynchronous = system.async_tensor_backward || out.overlap != TensorOverlap::none;
   out.opens = opening_operators(state.graph);
   return out;
 }
@@ -65,7 +65,7 @@ bool chunked_gather(const TensorCut& cut, const PassState& state, std::size_t i,
 bool chunked_scatter(const TensorCut& cut, const PassState& state, std::size_t i,
                      cost::Layout layout) {
   const Operator& op = state.graph.operators[i];
-  const bool pipelined = cut.overlap == job::TensorOverlap::async;
+  const bool pipelined = cut.overlap == TensorOverlap::async;
   return cut_in_chunks(cut, op) &&
          ((layout == cost::Layout::forward && op.tensor == TensorRole::row) ||
           (layout == cost::Layout::input_grad && op.tensor == TensorRole::column && cut.opens[i] &&

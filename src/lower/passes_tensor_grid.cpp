@@ -27,7 +27,7 @@ using model::TensorRole;
 using program::Category;
 
 bool on_grid(const strategy::Plan& plan) {
-  return plan.job.parallelism.tensor_kind != job::TensorKind::one_d && plan.shard.tensor > 1;
+  return plan.job.parallelism.tensor_kind != TensorKind::one_d && plan.shard.tensor > 1;
 }
 
 namespace {
@@ -46,7 +46,7 @@ class TensorGrid : public PassFeature {
     if (op.kind != OpKind::gemm || !cut) {
       return false;
     }
-    if (kind_ == job::TensorKind::three_d) {
+    if (kind_ == TensorKind::three_d) {
       cube_product(op, layout);
     } else {
       square_product(op, layout);
@@ -132,7 +132,7 @@ class TensorGrid : public PassFeature {
     if (!forward) {
       join(state_, input ? kTensorRow : kTensorColumn);
     }
-    if (layout == Layout::weight_grad && kind_ == job::TensorKind::two_half_d) {
+    if (layout == Layout::weight_grad && kind_ == TensorKind::two_half_d) {
       move(kTensorDepth, Collective::all_reduce, blocks.w_bytes, name);
     }
   }
@@ -184,7 +184,7 @@ class TensorGrid : public PassFeature {
 
   PassState& state_;
   int side_;
-  job::TensorKind kind_;
+  TensorKind kind_;
 };
 
 }  // namespace
@@ -196,7 +196,7 @@ std::unique_ptr<PassFeature> make_tensor_grid(PassState& state) {
 model::OperatorGraph cut_parameters(const model::OperatorGraph& graph, const strategy::Plan& plan) {
   model::OperatorGraph out = graph;
   const std::int64_t side = plan.shard.tensor;
-  const bool cube = plan.job.parallelism.tensor_kind == job::TensorKind::three_d;
+  const bool cube = plan.job.parallelism.tensor_kind == TensorKind::three_d;
   for (Operator& op : out.operators) {
     // The graph's products are cut over one side already, its norms are not.
     const std::int64_t ranks =

@@ -121,7 +121,7 @@ Redone selective_policy(const OperatorGraph& graph) {
 }  // namespace
 
 bool redoes_units(const job::Recompute& recompute) {
-  using Kind = job::Recompute::Kind;
+  using Kind = RecomputeKind;
   switch (recompute.kind) {
     case Kind::full:
     case Kind::every:
@@ -135,7 +135,7 @@ bool redoes_units(const job::Recompute& recompute) {
 }
 
 Redone redone_of(const job::Job& job, const OperatorGraph& graph) {
-  using Kind = job::Recompute::Kind;
+  using Kind = RecomputeKind;
   switch (job.memory.recompute.kind) {
     case Kind::selective: {
       job::Job core = job;

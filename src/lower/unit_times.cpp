@@ -19,7 +19,7 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
 }
 
 double recomputed_flops(const strategy::Plan& plan) {
-  using Kind = job::Recompute::Kind;
+  using Kind = RecomputeKind;
   const auto& recompute = plan.job.memory.recompute;
   std::map<model::LayerKind, double> flops;  // of one layer on one tensor rank
   double sum = 0;
@@ -51,7 +51,7 @@ double recomputed_flops(const strategy::Plan& plan) {
 }
 
 UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     const job::Device& device) {
+                     const hardware::Device& device) {
   Labels labels;
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
