@@ -29,7 +29,10 @@ const lower::OffloadTimes& Bound::State::times_of(const job::Offload& offload) {
     job.memory.offload = {};
     job.memory.offload.pinned = offload.pinned;
     job.memory.offload.activations.to = job.memory.offload.optimizer.to = OffloadTarget::cpu;
-    out.emplace(job, prices);
+    strategy::Plan plan;
+    plan.style = model::style_of(job);
+    strategy::set_policies(job, plan);
+    out.emplace(plan, prices);
   }
   return *out;
 }

@@ -109,6 +109,7 @@ Refined Bound::refine(const Candidate& c) {
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
   if (travels_alike(plan.job.memory.offload)) {
     plan.job.memory.offload = {};
+    plan.offload = {};
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
   out.step = std::max(out.step, play(plan, passes, messages, data, steps));

@@ -16,7 +16,7 @@ class ContextAttention {
       : state_(state),
         op_(op),
         context_(context_shape(state.plan, *op.attention, state.width)),
-        steps_(context_steps(context_, state.plan.job.workload.documents)) {}
+        steps_(context_steps(context_, state.plan.documents)) {}
 
   void forward() {
     if (context_.inner > 1) {

@@ -11,7 +11,7 @@ using program::Category;
 ExpertMessages::ExpertMessages(PassState& state)
     : state_(state),
       dispatcher_(state.plan.style.routing.dispatcher),
-      rows_(model::expert_rows(state.plan.job.model, state.plan.shard, state.plan.style.routing)) {}
+      rows_(model::expert_rows(state.plan.model, state.plan.shard, state.plan.style.routing)) {}
 
 void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind kind) {
   const std::string label = op.name + (gradients ? " grad" : "");
@@ -54,7 +54,7 @@ std::int64_t ExpertMessages::received_bytes(bool dispatch) const {
 }
 
 std::int64_t ExpertMessages::token_bytes(std::int64_t rows) const {
-  return matrix_bytes(state_, rows, state_.plan.job.model.hidden, 1);
+  return matrix_bytes(state_, rows, state_.plan.model.hidden, 1);
 }
 
 void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {

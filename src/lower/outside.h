@@ -10,7 +10,7 @@
 #include "stepcast/base/quantity.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/buffers.h"
-#include "stepcast/job/job.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::lower {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "data_parallel.h"
 #include "pass_products.h"
 #include "stepcast/base/diagnostics.h"
 
@@ -29,7 +28,7 @@ void linear_input_grad(PassState& state, const Operator& op) {
 
 void linear_weight_grad(PassState& state, const Operator& op) {
   kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
-                         accumulates_in_product(state.plan)),
+                         state.plan.accumulation.in_product),
                  1, op.name + " wgrad"});
 }
 
@@ -54,19 +53,19 @@ void batched_backward(PassState& state, const Operator& op) {
 
 // Experts: a product for each of them, or one for all.
 void grouped_forward(PassState& state, const Operator& op) {
-  kernel(state, {grouped_product(state, op, *op.gemm, Layout::forward),
-                 grouped_launches(state.plan, op), op.name});
+  kernel(state, {grouped_product(state, op, *op.gemm, Layout::forward), grouped_launches(state, op),
+                 op.name});
 }
 
 void grouped_input_grad(PassState& state, const Operator& op) {
   kernel(state, {grouped_product(state, op, input_gradient(*op.gemm), Layout::input_grad),
-                 grouped_launches(state.plan, op), op.name + " dgrad"});
+                 grouped_launches(state, op), op.name + " dgrad"});
 }
 
 void grouped_weight_grad(PassState& state, const Operator& op) {
   kernel(state, {grouped_product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
-                                 accumulates_in_product(state.plan)),
-                 grouped_launches(state.plan, op), op.name + " wgrad"});
+                                 state.plan.accumulation.in_product),
+                 grouped_launches(state, op), op.name + " wgrad"});
 }
 
 void attention_forward(PassState& state, const Operator& op) {
@@ -141,13 +140,13 @@ const OperatorEmitter& emitter_of(OpKind kind) {
 
 void accumulate_gradient(PassState& state, const Operator& op) {
   const strategy::Plan& plan = state.plan;
-  if (accumulates_in_product(plan) || plan.micro_batches <= 1 || op.parameters <= 0 ||
-      !accumulates_whole(plan)) {
+  if (plan.accumulation.in_product || plan.micro_batches <= 1 || op.parameters <= 0 ||
+      !plan.gradient_sync.accumulates_whole) {
     return;
   }
   // The new gradient is read, the accumulated one read and written.
   const double bytes = static_cast<double>(op.parameters) *
-                       (state.width + 2 * bytes_per_element(plan.job.memory.dtypes.gradients));
+                       (state.width + 2 * bytes_per_element(plan.precision.gradients));
   memory_kernel(state, cost::MemoryOp::elementwise, static_cast<std::int64_t>(bytes),
                 "accumulate gradient");
 }

@@ -14,15 +14,11 @@ cost::Priced product(const PassState& state, const model::Operator& op, const mo
 cost::Priced grouped_product(const PassState& state, const model::Operator& op,
                              const model::Gemm& shape, cost::Layout layout,
                              bool accumulates = false);
-int grouped_launches(const strategy::Plan& plan, const model::Operator& op);
-
-// The product of the weight gradient adds to the accumulated gradient.
-bool accumulates_in_product(const strategy::Plan& plan);
+int grouped_launches(const PassState& state, const model::Operator& op);
 
 // Bytes of the weight gradient that autograd hands to the parameter: with its sum fused into the
 // product, an empty tensor of its size (Megatron-LM, core/tensor_parallel/layers.py: grad_weight).
-// 0 where it is none of the unit's own: units that are gathered whole have gradients of their own
-// (fully_sharded.cpp).
+// 0 where the unit has none of its own: units that are gathered whole have gradients of their own.
 std::int64_t handed_gradient_bytes(const PassState& state, const model::Operator& op);
 
 // The empty gradient is one for each shape of weight and is kept, as Transformer Engine's linears

@@ -10,7 +10,7 @@ PassState::PassState(const model::OperatorGraph& unit, const PassContext& with, 
       plan(*with.plan),
       redone(again),
       dtype(plan.style.dtype),
-      operands(plan.job.workload.precision),
+      operands(plan.precision.products),
       width(bytes_per_element(dtype)) {}
 
 void kernel(PassState& state, const Kernel& what) {

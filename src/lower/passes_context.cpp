@@ -97,7 +97,7 @@ class ContextExchange : public PassFeature {
     }
     // Transformer Engine holds every step's keys and result until they are joined.
     double results = 0;
-    for (const ContextStep& step : context_steps(c, state_.plan.job.workload.documents)) {
+    for (const ContextStep& step : context_steps(c, state_.plan.documents)) {
       results += step.queries;
     }
     return traded + keys + static_cast<std::int64_t>(results * static_cast<double>(c.output_bytes));
@@ -110,7 +110,7 @@ class ContextExchange : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_context_exchange(PassState& state) {
-  const bool cut = state.plan.grid.context > 1 || !state.plan.job.workload.documents.empty();
+  const bool cut = state.plan.grid.context > 1 || !state.plan.documents.empty();
   return cut ? std::make_unique<ContextExchange>(state) : nullptr;
 }
 

@@ -84,36 +84,32 @@ class ExpertExchange : public PassFeature {
   bool shared_beside() const { return state_.plan.style.routing.shared_beside; }
 
   // How many copies each rank will get is known on the device: the host reads it before it can size
-  // what comes (MoEAlltoAllTokenDispatcher: cuda_sync_point; DeepEP waits likewise). Copies cut or
-  // filled up to a capacity are known beforehand, and a graph of the whole step leaves no host to
-  // wait for.
+  // what comes (MoEAlltoAllTokenDispatcher: cuda_sync_point; DeepEP waits likewise).
   void wait_for_counts() {
-    const job::Job& job = state_.plan.job;
-    if (state_.plan.shard.expert == 1 || dispatcher_ == Dispatcher::allgather ||
-        job.moe.capacity_factor || job.kernels.cuda_graph) {
-      return;
+    if (state_.plan.expert_dispatch.host_reads_counts) {
+      host_item(Item::Kind::sync);
     }
-    Item item;
-    item.kind = Item::Kind::sync;
-    item.role = kExpert;
-    state_.out->push_back(item);
   }
 
   // Half of a layer's host time goes before either grouped product.
   void prepare_product(const Operator& op) {
-    const job::Job& job = state_.plan.job;
-    const std::int64_t time = job.system.expert_overhead.count();
-    if (op.kind != model::OpKind::grouped_gemm || job.kernels.cuda_graph || time <= 0) {
+    const std::int64_t time = state_.plan.expert_dispatch.overhead.count();
+    if (op.kind != model::OpKind::grouped_gemm || time <= 0) {
       return;
     }
-    Item item;
-    item.kind = Item::Kind::host;
-    item.role = kExpert;
-    const std::int64_t local = job.model.moe->experts / std::max(1, state_.plan.shard.expert);
+    const std::int64_t local =
+        state_.plan.model.moe->experts / std::max(1, state_.plan.shard.expert);
     // Lists of splits, quantisers and products are an expert's each (Transformer Engine,
     // GroupedLinear), up to as many as were seen to matter.
     const std::int64_t listed = state_.context.kernels->software().listed_experts;
-    item.duration = time * std::min(local, listed) / listed / 2;
+    host_item(Item::Kind::host, time * std::min(local, listed) / listed / 2);
+  }
+
+  void host_item(Item::Kind kind, std::int64_t duration = 0) {
+    Item item;
+    item.kind = kind;
+    item.role = kExpert;
+    item.duration = duration;
     state_.out->push_back(item);
   }
 
@@ -154,7 +150,7 @@ class ExpertExchange : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_expert_exchange(PassState& state) {
-  return state.plan.job.model.moe ? std::make_unique<ExpertExchange>(state) : nullptr;
+  return state.plan.model.moe ? std::make_unique<ExpertExchange>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

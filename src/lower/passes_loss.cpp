@@ -8,7 +8,6 @@
 namespace stepcast::lower {
 namespace {
 
-using Family = job::System::Family;
 using model::Operator;
 
 constexpr std::int64_t kLogitWidth = 4;  // bytes of fp32, in which the model's eager loss stands
@@ -24,8 +23,10 @@ std::int64_t logits_of(const Operator& loss) {
   return bytes / kLogitWidth;
 }
 
-// Pieces arrive apart and are joined in the logits' format, then cast. Back, the gradient of the
-// whole is cast before this rank's slice is taken.
+// Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
+// gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive apart
+// and are joined in the logits' format, then cast. Back, the gradient of the whole is cast before
+// this rank's slice is taken.
 void gather_logits(Operator& loss, int tensor, std::int64_t width) {
   const std::int64_t whole = tensor * logits_of(loss);
   for (model::Saved& saved : loss.saved) {
@@ -63,27 +64,26 @@ void narrow_logits(Operator& loss, std::int64_t width) {
 
 }  // namespace
 
-bool gathers_logits(const strategy::Plan& plan) {
-  return plan.shard.tensor > 1 && plan.job.kernels.loss == LossKernel::eager &&
-         plan.job.system.family == Family::megatron &&
-         plan.job.parallelism.tensor_kind == TensorKind::one_d;
-}
-
 model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
   const auto loss =
       std::find_if(head.operators.begin(), head.operators.end(),
                    [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
-  if (loss == head.operators.end() || plan.job.kernels.loss != LossKernel::eager) {
+  if (loss == head.operators.end()) {
     return head;
   }
   const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
-  if (gathers_logits(plan)) {
-    gather_logits(*loss, plan.shard.tensor, width);
-  } else if (plan.shard.tensor > 1 && plan.job.system.family == Family::fsdp2) {
-    shard_logits(*loss, width);
-  } else if (plan.job.system.family == Family::deepspeed &&
-             plan.job.workload.precision == DType::fp16) {
-    narrow_logits(*loss, width);
+  switch (plan.loss_form.eager) {
+    case EagerLoss::as_built:
+      break;
+    case EagerLoss::gathers_logits:
+      gather_logits(*loss, plan.shard.tensor, width);
+      break;
+    case EagerLoss::shards_logits:
+      shard_logits(*loss, width);
+      break;
+    case EagerLoss::narrow_under_fp16:
+      narrow_logits(*loss, width);
+      break;
   }
   return head;
 }
@@ -94,7 +94,7 @@ namespace {
 class LossCollectives : public PassFeature {
  public:
   explicit LossCollectives(PassState& state)
-      : state_(state), gathers_(gathers_logits(state.plan)) {}
+      : state_(state), gathers_(state.plan.loss_form.eager == EagerLoss::gathers_logits) {}
 
   void before_forward(std::size_t i) override {
     if (is_loss(i) && gathers_) {

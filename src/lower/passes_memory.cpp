@@ -12,7 +12,7 @@ namespace {
 std::int64_t unit_input_bytes(const PassState& state) {
   const model::Shard& shard = state.plan.shard;
   const auto bytes =
-      static_cast<double>(local_tokens(state) * state.plan.job.model.hidden) * state.width;
+      static_cast<double>(local_tokens(state) * state.plan.model.hidden) * state.width;
   return whole_blocks(
       static_cast<std::int64_t>(bytes / (shard.sequence_parallel ? shard.tensor : 1)));
 }

@@ -13,7 +13,7 @@ using model::OpKind;
 
 // A product that stands for several of the framework's has their weights, each a parameter of its
 // own: queries, keys and values; gate and up.
-std::vector<std::int64_t> separate_weights(const job::Model& model, const Operator& op,
+std::vector<std::int64_t> separate_weights(const strategy::Model& model, const Operator& op,
                                            std::int64_t weight) {
   const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
   if (parts == 3) {
@@ -45,7 +45,7 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
     out.table = op.tensor == model::TensorRole::vocab_head;
     out.cast = quantised(state, op);
   } else if (op.kind == OpKind::embedding) {
-    out.columns = state.plan.job.model.hidden;
+    out.columns = state.plan.model.hidden;
     out.rows = elements / out.columns;
     out.table = true;
     if (out.rows * out.columns != elements) {
@@ -57,7 +57,7 @@ Array weight_array(const PassState& state, const Operator& op, std::int64_t elem
 
 void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
   const std::int64_t weight = weight_elements(op);
-  for (const std::int64_t elements : separate_weights(state.plan.job.model, op, weight)) {
+  for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
     if (elements > 0) {
       out.arrays.push_back(weight_array(state, op, elements, expert));
     }
@@ -85,9 +85,8 @@ void add_parameters(const PassState& state, Passes& out) {
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
     (expert ? out.expert_parameters : out.parameters) += op.parameters;
     add_arrays(state, op, expert, out);
-    const double frozen_width = op.frozen_width > 0
-                                    ? op.frozen_width
-                                    : bytes_per_element(plan.job.memory.dtypes.parameters);
+    const double frozen_width =
+        op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
     out.frozen_bytes += static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
     out.tensors += op.parameters > 0 ? 1 : 0;
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {

@@ -85,13 +85,6 @@ CastRecipe transformer_engine_recipe(DType format, double capability,
   }
 }
 
-// torchao's conversion goes with parameters that are sharded one by one.
-bool casts_like_torchao(const strategy::Plan& plan) {
-  const job::System& system = plan.job.system;
-  return system.family == job::System::Family::fsdp2 && !system.flat_parameters &&
-         !system.transformer_engine;
-}
-
 // What an operator reads as its input, among the tensors that it saves.
 const model::Saved* saved_input(const Operator& op) {
   for (const model::Saved& saved : op.saved) {
@@ -104,7 +97,8 @@ const model::Saved* saved_input(const Operator& op) {
 
 class Casts : public PassFeature {
  public:
-  explicit Casts(PassState& state) : state_(state), twice_(casts_like_torchao(state.plan)) {}
+  explicit Casts(PassState& state)
+      : state_(state), twice_(state.plan.precision.casts_operands_twice) {}
 
   // The product's input, unless an operator before cast the same tensor, and its share of the
   // weights' cast.
@@ -158,10 +152,10 @@ class Casts : public PassFeature {
     const cost::Software& software = state_.context.kernels->software();
     const bool for_weight_grad = which == Cast::gradient || which == Cast::input_again;
     const CastRecipe recipe =
-        twice_ ? torchao_recipe(state_.operands, state_.plan.job.kernels.compile,
+        twice_ ? torchao_recipe(state_.operands, state_.plan.style.compiled,
                                 which != Cast::input_again, for_weight_grad)
-               : transformer_engine_recipe(
-                     state_.operands, state_.plan.job.cluster.device.compute_capability, software);
+               : transformer_engine_recipe(state_.operands,
+                                           state_.plan.precision.compute_capability, software);
     const auto bytes = static_cast<std::int64_t>(elements * recipe.moved / recipe.kernels);
     if (bytes <= 0) {
       return;

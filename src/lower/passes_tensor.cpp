@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "pass_feature.h"
-#include "passes_loss.h"
 
 namespace stepcast::lower {
 namespace {
@@ -27,7 +26,7 @@ class TensorCollectives : public PassFeature {
     for (int n = 0; n < linears_of(op); ++n) {
       collective(state_, call(Collective::all_gather, input_bytes(state_, op), op.name));
     }
-    copy_sequence(cut_, state_, input_bytes(state_, op), op.name);
+    copy_sequence(state_, input_bytes(state_, op), op.name);
   }
 
   void after_forward(std::size_t i) override {
@@ -35,7 +34,7 @@ class TensorCollectives : public PassFeature {
     if (!closes(op) || chunked_scatter(cut_, state_, i, Layout::forward)) {
       return;
     }
-    copy_sequence(cut_, state_, output_bytes(state_, op), op.name);
+    copy_sequence(state_, output_bytes(state_, op), op.name);
     collective(state_, call(sums(), output_bytes(state_, op), op.name));
   }
 
@@ -47,26 +46,26 @@ class TensorCollectives : public PassFeature {
     }
     const std::string label = op.name + " grad";
     collective(state_, call(Collective::all_gather, output_bytes(state_, op), label));
-    copy_sequence(cut_, state_, output_bytes(state_, op), label);
+    copy_sequence(state_, output_bytes(state_, op), label);
   }
 
   // The saved input is a shard: gathered again for the weight gradient, beside the input gradient's
   // product.
   void before_input_grad(std::size_t i) override {
-    if (gathers(i) && !cut_.keeps_gathered) {
+    if (gathers(i) && !how().saves_gathered_input) {
       const Operator& op = at(i);
       collective(state_, call(Collective::all_gather, input_bytes(state_, op), op.name + " input"),
-                 cut_.asynchronous ? Item::Kind::async : Item::Kind::collective);
+                 how().async_backward ? Item::Kind::async : Item::Kind::collective);
     }
   }
 
   // The input's gradient is summed beside the weight gradient's product.
   void after_input_grad(std::size_t i) override {
     // In chunks, the gathered input came before the sums, which are made.
-    if (!cut_.opens[i] || !cut_.asynchronous || sums_in_chunks(i)) {
+    if (!cut_.opens[i] || !how().async_backward || sums_in_chunks(i)) {
       return;
     }
-    if (gathers(i) && !cut_.keeps_gathered) {
+    if (gathers(i) && !how().saves_gathered_input) {
       join(state_, kTensor);
     }
     sum_input_gradient(at(i), Item::Kind::async, 1);
@@ -76,7 +75,7 @@ class TensorCollectives : public PassFeature {
     if (!cut_.opens[i] || sums_in_chunks(i)) {
       return;
     }
-    if (cut_.asynchronous) {
+    if (how().async_backward) {
       join(state_, kTensor);
     } else {
       sum_input_gradient(at(i), Item::Kind::collective, linears_of(at(i)));
@@ -99,7 +98,7 @@ class TensorCollectives : public PassFeature {
     const std::int64_t beside = gathered + (closes(op) ? output_bytes(state_, op) : 0);
     rules.forward += beside;
     rules.input_grad += beside;
-    if (!cut_.keeps_gathered) {
+    if (!how().saves_gathered_input) {
       rules.backward += gathered;
     } else if (!input_made_again(op)) {  // its shard is counted as saved
       rules.kept += gathered / cut_.ranks * (cut_.ranks - 1);
@@ -113,6 +112,7 @@ class TensorCollectives : public PassFeature {
 
  private:
   const Operator& at(std::size_t i) const { return state_.graph.operators[i]; }
+  const strategy::TensorParallel& how() const { return state_.plan.tensor_parallel; }
 
   // Its input is a shard of the sequence, which it needs whole.
   bool gathers(std::size_t i) const { return cut_.sequence_parallel && cut_.opens[i]; }
@@ -136,18 +136,17 @@ class TensorCollectives : public PassFeature {
 
   void sum_input_gradient(const Operator& op, Item::Kind kind, int times) {
     const std::string label = op.name + " dgrad";
-    copy_sequence(cut_, state_, input_bytes(state_, op), label);
+    copy_sequence(state_, input_bytes(state_, op), label);
     for (int n = 0; n < times; ++n) {
       collective(state_, call(sums(), input_bytes(state_, op), label), kind);
     }
   }
 
-  // Plain PyTorch layers of Megatron's kind have a column linear for each half of a gated MLP
-  // (Aleph-Alpha/scaling, ParallelSwiGLUMLP), each of which gathers the input and sums its gradient
-  // itself; Megatron-LM's fc1 is one linear.
+  // Where the halves of a gated MLP are linears of their own, each gathers the input and sums its
+  // gradient itself.
   int linears_of(const Operator& op) const {
-    return op.name == "fc1" && state_.plan.job.model.gated_mlp && gathers_logits(state_.plan) ? 2
-                                                                                              : 1;
+    const bool halves = state_.plan.model.gated_mlp && how().gated_halves_apart;
+    return op.name == "fc1" && halves ? 2 : 1;
   }
 
   // Whether what the operator reads runs again in the backward pass.

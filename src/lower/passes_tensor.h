@@ -11,12 +11,7 @@ namespace stepcast::lower {
 struct TensorCut {
   int ranks = 1;
   bool sequence_parallel = false;
-  // A linear keeps its gathered input for the backward pass, as DTensor's do; Megatron-LM's and
-  // Transformer Engine's keep their shard.
-  bool keeps_gathered = false;
-  TensorOverlap overlap = TensorOverlap::none;
-  bool asynchronous = false;  // collectives of the backward pass run beside products
-  std::vector<bool> opens;    // by operator: it gathers its input
+  std::vector<bool> opens;  // by operator: it gathers its input
 };
 
 // With 1 rank where the plan has no tensor parallelism in one dimension.
@@ -31,9 +26,8 @@ bool chunked_scatter(const TensorCut& cut, const PassState& state, std::size_t i
 
 // A DTensor's collectives gather and scatter along the first dimension of tensors; the sequence is
 // the second, so parts are joined or cut by a copy (torch/distributed/_functional_collectives.py:
-// all_gather_tensor, reduce_scatter_tensor). Nothing where the framework is another.
-void copy_sequence(const TensorCut& cut, PassState& state, std::int64_t bytes,
-                   const std::string& label);
+// all_gather_tensor, reduce_scatter_tensor). Nothing under another framework.
+void copy_sequence(PassState& state, std::int64_t bytes, const std::string& label);
 
 // A row product's scattered result, which a recomputation that chooses operators keeps; 0 of other
 // operators.

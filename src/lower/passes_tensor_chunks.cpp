@@ -66,7 +66,9 @@ class TensorChunks : public PassFeature {
   };
 
   // PyTorch's async tensor parallelism, else Transformer Engine's user buffers.
-  bool symmetric() const { return cut_.overlap == TensorOverlap::async; }
+  bool symmetric() const {
+    return state_.plan.tensor_parallel.product_overlap == TensorOverlap::async;
+  }
 
   // A chunk's price holds for as many side by side as there are streams.
   cost::Priced chunk(const Chunked& what, int parts) const {
@@ -75,7 +77,7 @@ class TensorChunks : public PassFeature {
     one.m = std::max<std::int64_t>(1, what.shape.m / parts);
     one.batch = streams;
     const cost::Priced priced = product(state_, what.op, one, what.layout);
-    const bool by_events = !symmetric() && !state_.plan.job.kernels.cuda_graph;
+    const bool by_events = !symmetric() && !state_.plan.host.cuda_graph;
     const Time step = by_events ? state_.context.kernels->software().user_buffer_step : Time(0);
     return {priced.time / streams + step, priced.curve};
   }
@@ -84,7 +86,7 @@ class TensorChunks : public PassFeature {
   // A.movedim(scatter_dim, 0) is contiguous, no extra copy is required").
   void lay_out_chunks(const Chunked& what, std::int64_t bytes) {
     if (symmetric() && state_.plan.shard.sequences > 1) {
-      copy_sequence(cut_, state_, bytes, what.name);
+      copy_sequence(state_, bytes, what.name);
     }
   }
 
@@ -147,7 +149,8 @@ class TensorChunks : public PassFeature {
 
 std::unique_ptr<PassFeature> make_tensor_chunks(PassState& state) {
   TensorCut cut = tensor_cut(state);
-  const bool chunks = cut.overlap == TensorOverlap::ring || cut.overlap == TensorOverlap::async;
+  const TensorOverlap overlap = state.plan.tensor_parallel.product_overlap;
+  const bool chunks = overlap == TensorOverlap::ring || overlap == TensorOverlap::async;
   return cut.ranks > 1 && cut.sequence_parallel && chunks
              ? std::make_unique<TensorChunks>(state, std::move(cut))
              : nullptr;

@@ -29,35 +29,25 @@ std::vector<bool> opening_operators(const model::OperatorGraph& graph) {
   return out;
 }
 
-bool cut_in_chunks(const TensorCut& cut, const Operator& op) {
+bool cut_in_chunks(const TensorCut& cut, const PassState& state, const Operator& op) {
+  const TensorOverlap overlap = state.plan.tensor_parallel.product_overlap;
   return cut.ranks > 1 && cut.sequence_parallel && op.kind == model::OpKind::gemm &&
          (op.tensor == TensorRole::column || op.tensor == TensorRole::row) &&
-         (cut.overlap == TensorOverlap::ring || cut.overlap == TensorOverlap::async);
+         (overlap == TensorOverlap::ring || overlap == TensorOverlap::async);
 }
 
 }  // namespace
 
 TensorCut tensor_cut(const PassState& state) {
-  const strategy::Plan& plan = state.plan;
-  const job::System& system = plan.job.system;
-  TensorCut out;
-  out.ranks = on_grid(plan) ? 1 : plan.shard.tensor;
-  out.sequence_parallel = plan.shard.sequence_parallel;
-  // torch/distributed/tensor: autograd saves local tensors as they are.
-  out.keeps_gathered =
-      out.ranks > 1 && out.sequence_parallel && system.family == job::System::Family::fsdp2;
-  // Userbuffers carry no NVFP4 (Megatron-Bridge's recipes switch tp_comm_overlap off there).
-  const bool carried = state.operands != DType::nvfp4 || !system.transformer_engine;
-  out.overlap = carried ? plan.job.parallelism.overlap.tensor : TensorOverlap::none;
-  out.asynchronous = system.async_tensor_backward || out.overlap != TensorOverlap::none;
-  out.opens = opening_operators(state.graph);
-  return out;
+  const model::Shard& shard = state.plan.shard;
+  return {on_grid(state.plan) ? 1 : shard.tensor, shard.sequence_parallel,
+          opening_operators(state.graph)};
 }
 
 bool chunked_gather(const TensorCut& cut, const PassState& state, std::size_t i,
                     cost::Layout layout) {
   const Operator& op = state.graph.operators[i];
-  return cut_in_chunks(cut, op) &&
+  return cut_in_chunks(cut, state, op) &&
          ((layout == cost::Layout::forward && op.tensor == TensorRole::column && cut.opens[i]) ||
           (layout == cost::Layout::input_grad && op.tensor == TensorRole::row));
 }
@@ -65,16 +55,15 @@ bool chunked_gather(const TensorCut& cut, const PassState& state, std::size_t i,
 bool chunked_scatter(const TensorCut& cut, const PassState& state, std::size_t i,
                      cost::Layout layout) {
   const Operator& op = state.graph.operators[i];
-  const bool pipelined = cut.overlap == TensorOverlap::async;
-  return cut_in_chunks(cut, op) &&
+  const bool pipelined = state.plan.tensor_parallel.product_overlap == TensorOverlap::async;
+  return cut_in_chunks(cut, state, op) &&
          ((layout == cost::Layout::forward && op.tensor == TensorRole::row) ||
           (layout == cost::Layout::input_grad && op.tensor == TensorRole::column && cut.opens[i] &&
            pipelined));
 }
 
-void copy_sequence(const TensorCut& cut, PassState& state, std::int64_t bytes,
-                   const std::string& label) {
-  if (!cut.keeps_gathered) {
+void copy_sequence(PassState& state, std::int64_t bytes, const std::string& label) {
+  if (!state.plan.tensor_parallel.saves_gathered_input) {
     return;
   }
   memory_kernel(state, cost::MemoryOp::copy, 2 * bytes, label + " sequence copy");

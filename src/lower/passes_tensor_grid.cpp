@@ -27,7 +27,7 @@ using model::TensorRole;
 using program::Category;
 
 bool on_grid(const strategy::Plan& plan) {
-  return plan.job.parallelism.tensor_kind != TensorKind::one_d && plan.shard.tensor > 1;
+  return plan.tensor_parallel.kind != TensorKind::one_d && plan.shard.tensor > 1;
 }
 
 namespace {
@@ -35,9 +35,7 @@ namespace {
 class TensorGrid : public PassFeature {
  public:
   explicit TensorGrid(PassState& state)
-      : state_(state),
-        side_(state.plan.shard.tensor),
-        kind_(state.plan.job.parallelism.tensor_kind) {}
+      : state_(state), side_(state.plan.shard.tensor), kind_(state.plan.tensor_parallel.kind) {}
 
   bool in_place_of(std::size_t i, Layout layout) override {
     const Operator& op = state_.graph.operators[i];
@@ -196,7 +194,7 @@ std::unique_ptr<PassFeature> make_tensor_grid(PassState& state) {
 model::OperatorGraph cut_parameters(const model::OperatorGraph& graph, const strategy::Plan& plan) {
   model::OperatorGraph out = graph;
   const std::int64_t side = plan.shard.tensor;
-  const bool cube = plan.job.parallelism.tensor_kind == TensorKind::three_d;
+  const bool cube = plan.tensor_parallel.kind == TensorKind::three_d;
   for (Operator& op : out.operators) {
     // The graph's products are cut over one side already, its norms are not.
     const std::int64_t ranks =

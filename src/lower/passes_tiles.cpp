@@ -24,18 +24,18 @@ void link_tiles(std::vector<Item>& items) {
 // A layer's trained linear whose tiles are not so small that DeepSpeed keeps them whole
 // (stage3_param_persistence_threshold).
 bool tiled(const strategy::Plan& plan, const Operator& op) {
-  const int tiles = plan.job.memory.offload.tiling;
+  const int tiles = plan.offload.tiling;
   return tiles > 1 && op.gemm && op.kind == model::OpKind::gemm &&
          op.module != model::Module::head && op.parameters > 0 && op.frozen == 0 &&
          !op.expert_parameters && op.gemm->n >= tiles &&
-         op.gemm->n * op.gemm->k / tiles > plan.job.system.persistent_elements;
+         op.gemm->n * op.gemm->k / tiles > plan.parameter_gather.persistent_elements;
 }
 
 namespace {
 
 class Tiles : public PassFeature {
  public:
-  explicit Tiles(PassState& state) : state_(state), tiles_(state.plan.job.memory.offload.tiling) {}
+  explicit Tiles(PassState& state) : state_(state), tiles_(state.plan.offload.tiling) {}
 
   bool in_place_of(std::size_t i, Layout layout) override {
     const Operator& op = state_.graph.operators[i];
@@ -97,7 +97,7 @@ class Tiles : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_tiles(PassState& state) {
-  return state.plan.job.memory.offload.tiling > 1 ? std::make_unique<Tiles>(state) : nullptr;
+  return state.plan.offload.tiling > 1 ? std::make_unique<Tiles>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

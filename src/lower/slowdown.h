@@ -5,7 +5,7 @@
 
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/kernels.h"
-#include "stepcast/job/job.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/program/program.h"
 
 namespace stepcast::lower {

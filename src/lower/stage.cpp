@@ -97,7 +97,7 @@ void StageBuilder::make_units() {
       auto& [passes, whole] = layers[kind];
       if (passes == nullptr) {
         const model::OperatorGraph& graph = context_.layers->at(kind);
-        const Redone redone = redone_of(job_, graph);
+        const Redone redone = redone_of(plan_, graph);
         add_passes(graph, redone);
         passes = whole = &passes_.back();
         if (some_whole && !redone.empty()) {
