@@ -95,9 +95,9 @@ const model::Saved* saved_input(const Operator& op) {
   return nullptr;
 }
 
-class Casts : public PassFeature {
+class OperandCasts : public PassFeature {
  public:
-  explicit Casts(PassState& state)
+  explicit OperandCasts(PassState& state)
       : state_(state), twice_(state.plan.precision.casts_operands_twice) {}
 
   // The product's input, unless an operator before cast the same tensor, and its share of the
@@ -189,7 +189,7 @@ class Casts : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_casts(PassState& state) {
-  return bytes_per_element(state.operands) < state.width ? std::make_unique<Casts>(state) : nullptr;
+  return bytes_per_element(state.operands) < state.width ? std::make_unique<OperandCasts>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

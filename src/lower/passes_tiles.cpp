@@ -33,9 +33,9 @@ bool tiled(const strategy::Plan& plan, const Operator& op) {
 
 namespace {
 
-class Tiles : public PassFeature {
+class TiledLinears : public PassFeature {
  public:
-  explicit Tiles(PassState& state) : state_(state), tiles_(state.plan.offload.tiling) {}
+  explicit TiledLinears(PassState& state) : state_(state), tiles_(state.plan.offload.tiling) {}
 
   bool in_place_of(std::size_t i, Layout layout) override {
     const Operator& op = state_.graph.operators[i];
@@ -97,7 +97,7 @@ class Tiles : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_tiles(PassState& state) {
-  return state.plan.offload.tiling > 1 ? std::make_unique<Tiles>(state) : nullptr;
+  return state.plan.offload.tiling > 1 ? std::make_unique<TiledLinears>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

@@ -11,14 +11,11 @@
 #include "batches.h"
 #include "cut.h"
 #include "features.h"
+#include "infeasible.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
 namespace {
-
-Infeasible infeasible(std::string key, std::string reason) {
-  return Infeasible{std::move(key), std::move(reason)};
-}
 
 std::optional<Infeasible> check_features(const job::Job& job) {
   if (auto why = refused(job)) {
