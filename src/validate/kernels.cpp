@@ -194,9 +194,16 @@ class Comparison {
       const Method how = method(cells);
       const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
                               interop::dtype_named(cells.text("out_dtype")) == job::DType::fp32;
-      price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, !how.burst, how.library);
+      cost::GemmQuery query{.shape = shape,
+                            .dtype = *dtype,
+                            .layout = layout,
+                            .accumulate_fp32 = accumulate,
+                            .operands_cast = !how.burst,
+                            .pace = how.burst ? cost::Pace::burst : cost::Pace::sustained};
+      price = prices_.gemm(query, how.library);
       if (!how.burst) {
-        burst = prices_.gemm(shape, *dtype, layout, accumulate, true, true, how.library);
+        query.pace = cost::Pace::burst;
+        burst = prices_.gemm(query, how.library);
       }
     }
     out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);
@@ -274,8 +281,11 @@ class Comparison {
                              way, shape.query_length < kLong ? "below 4096" : "from 4096")}},
                seconds,
                // vLLM's rows hold writing its paged cache.
-               prices_.attention(shape, *kernel, *dtype, backward,
-                                 kernel_name.starts_with("vllm") && !backward),
+               prices_.attention({.shape = shape,
+                                  .kernel = *kernel,
+                                  .dtype = *dtype,
+                                  .backward = backward,
+                                  .paged_cache = kernel_name.starts_with("vllm")}),
                "");
     };
     if (cells.has("time_us")) {
