@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/search/algorithms.h"
 #include "stepcast/text/document.h"
@@ -21,7 +21,7 @@ constexpr const char* kTwoSpeeds =
 JobLoader loader_of(const std::string& yaml) {
   return [yaml](const std::vector<std::string>& overrides) -> std::variant<job::Job, Infeasible> {
     try {
-      return config::parse(yaml, "job.yaml", overrides).job;
+      return input::parse(yaml, "job.yaml", overrides).job;
     } catch (const InputError& error) {
       return Infeasible{to_string(error.faults().front().where), error.faults().front().message};
     }
