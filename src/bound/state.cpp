@@ -74,8 +74,8 @@ Placed Bound::State::place(const Candidate& c) const {
       placement = entry->placement;
       out.chunks = entry->chunks > 0 ? entry->chunks : c.virtual_pipeline;
     }
-    out.pairs = entry->name.starts_with("dualpipe") || strategy::pairs_passes(job);
-    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->name == "interlaced";
+    out.pairs = entry->has_pairs || strategy::pairs_passes(job);
+    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->splits_vocabulary;
     out.ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
                 !out.splits_vocabulary && !base.system.optimizer_post_validation;
   } else if (stated && c.pipeline > 1) {
@@ -129,6 +129,7 @@ lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micr
   plan.style = model::style_of(plan.job);
   plan.job.model.vocab = strategy::padded_vocab(base, c.tensor);
   plan.vocab = plan.job.model.vocab;
+  strategy::set_policies(plan.job, plan);
   lower::UnitTimes out = lower::unit_times(plan, topology, prices, *devices.front());
   for (std::size_t n = 1; n < devices.size(); ++n) {
     take_least(out, lower::unit_times(plan, topology, prices, *devices[n]));

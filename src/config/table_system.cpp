@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "system_habits.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -150,6 +151,22 @@ Field<System> order() {
   return f;
 }
 
+// A shorthand: the family's habits are data (system_habits.cpp).
+Field<System> family() {
+  Field<System> f = choice("family", &System::family,
+                           Words<System::Family>{{{"megatron", System::Family::megatron},
+                                                  {"ddp", System::Family::ddp},
+                                                  {"fsdp2", System::Family::fsdp2},
+                                                  {"deepspeed", System::Family::deepspeed}},
+                                                 {"fsdp1"}},
+                           "Whose rules of data parallelism and streams apply.");
+  f.read = [read = std::move(f.read)](Reader& r, const Value& v, System& s) {
+    read(r, v, s);
+    s.habits = habits_of(s.family);
+  };
+  return f;
+}
+
 const Words<System::Prefetch>& prefetch_words() {
   static const Words<System::Prefetch> words = {{{"none", System::Prefetch::none},
                                                  {"implicit", System::Prefetch::implicit_},
@@ -163,13 +180,7 @@ const Words<System::Prefetch>& prefetch_words() {
 const Table<System>& system_table() {
   static const Table<System> table = {
       string("name", &System::name, "Shown in reports."),
-      choice("family", &System::family,
-             Words<System::Family>{{{"megatron", System::Family::megatron},
-                                    {"ddp", System::Family::ddp},
-                                    {"fsdp2", System::Family::fsdp2},
-                                    {"deepspeed", System::Family::deepspeed}},
-                                   {"fsdp1"}},
-             "Whose rules of data parallelism and streams apply."),
+      family(),
       string("generation", &System::generation, "The software generation, for reports."),
       choice("kind", &System::kind,
              Words<System::Kind>{{{"none", System::Kind::none},

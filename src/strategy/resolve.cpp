@@ -116,8 +116,12 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
     return follow_table(plan, par.schedule->table);
   }
   const schedule::Entry& entry = *entry_of(job);
+  const bool stages = par.pipeline > 1;
   const schedule::Request request = request_of(plan, entry);
-  auto order = schedule::make(par.pipeline == 1 ? schedule::implied(1) : entry.name, request);
+  plan.schedule.name = entry.name;
+  plan.schedule.by_times = stages && entry.orders_by_times;
+  plan.schedule.request = request;
+  auto order = schedule::make(stages ? entry.name : schedule::implied(1), request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
@@ -205,6 +209,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
         break;
     }
   }
+  set_policies(plan.job, plan);
   if (auto why = make_batches(plan, micro_batches)) {
     return *why;
   }
@@ -217,27 +222,23 @@ const schedule::Entry* schedule_of(const job::Job& job) {
                                      : schedule::implied(par.virtual_pipeline));
 }
 
-bool orders_by_times(const Plan& plan) {
-  const schedule::Entry* entry = schedule_of(plan.job);
-  return plan.grid.pipeline > 1 && entry != nullptr && entry->orders_by_times;
-}
+bool orders_by_times(const Plan& plan) { return plan.schedule.by_times; }
 
 std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& times) {
-  const schedule::Entry& entry = *schedule_of(plan.job);
-  schedule::Request request = request_of(plan, entry);
+  schedule::Request request = plan.schedule.request;
   request.forward = times.forward;
   request.input_grad = times.input_grad;
   request.weight_grad = times.weight_grad;
   request.comm = times.comm;
   request.weight_memory = weight_memory(plan);
-  auto order = schedule::make(entry.name, request);
+  auto order = schedule::make(plan.schedule.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
   std::vector<schedule::Order> of_batches;
   for (const Batch& batch : plan.batches) {
     request.micro_batches = batch.micro_batches;
-    auto its = schedule::make(entry.name, request);
+    auto its = schedule::make(plan.schedule.name, request);
     if (auto* why = std::get_if<Infeasible>(&its)) {
       return *why;
     }
@@ -253,8 +254,8 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
 std::int64_t padded_vocab(const job::Job& job, int tensor) {
   // Megatron pads to 128 x tensor (--make-vocab-size-divisible-by); others keep it unless they say
   // so.
-  const bool megatron = job.system.family == job::System::Family::megatron;
-  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
+  const int divisor =
+      job.system.vocab_divisor > 0 ? job.system.vocab_divisor : job.system.habits.vocab_divisor;
   return model::padded_vocab(job.model.vocab, divisor, tensor);
 }
 
@@ -268,22 +269,5 @@ bool pairs_passes(const job::Job& job) {
 }
 
 int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }
-
-std::int64_t bucket_elements(const Plan& plan) {
-  const auto& system = plan.job.system;
-  const bool sharded =
-      plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
-  if (sharded && system.sharded_bucket_elements > 0) {
-    return system.sharded_bucket_elements;
-  }
-  if (system.bucket_bytes.count() > 0) {
-    const double width = job::bytes_per_element(plan.job.memory.dtypes.reduce);
-    return static_cast<std::int64_t>(static_cast<double>(system.bucket_bytes.count()) / width);
-  }
-  if (system.bucket_elements > 0) {
-    return system.bucket_elements;
-  }
-  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_ranks());
-}
 
 }  // namespace stepcast::strategy

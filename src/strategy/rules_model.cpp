@@ -6,13 +6,13 @@
 namespace stepcast::strategy {
 namespace {
 
-void need(bool there, const char* key, Faults& out) {
+void need_size(bool there, const char* key, Faults& out) {
   if (!there) {
     out.add(fmt::format("model.{}", key), "'model.{}' is missing; expected an integer", key);
   }
 }
 
-bool has(const std::string& letters, char letter) {
+bool names_letter(const std::string& letters, char letter) {
   return letters.find(letter) != std::string::npos;
 }
 
@@ -23,10 +23,10 @@ void model_linear(const job::Job& job, Faults& out) {
     return;
   }
   const job::LinearAttention& linear = *job.model.linear;
-  need(linear.key_heads > 0, "linear.key_heads", out);
-  need(linear.value_heads > 0, "linear.value_heads", out);
-  need(linear.key_dim > 0, "linear.key_dim", out);
-  need(linear.value_dim > 0, "linear.value_dim", out);
+  need_size(linear.key_heads > 0, "linear.key_heads", out);
+  need_size(linear.value_heads > 0, "linear.value_heads", out);
+  need_size(linear.key_dim > 0, "linear.key_dim", out);
+  need_size(linear.value_dim > 0, "linear.value_dim", out);
   if (linear.key_heads > 0 && linear.value_heads % linear.key_heads != 0) {
     out.add("model.linear.value_heads",
             "value_heads {} is not a multiple of key_heads {}; expected one", linear.value_heads,
@@ -39,9 +39,9 @@ void model_mamba(const job::Job& job, Faults& out) {
     return;
   }
   const job::Mamba& mamba = *job.model.mamba;
-  need(mamba.heads > 0, "mamba.heads", out);
-  need(mamba.head_dim > 0, "mamba.head_dim", out);
-  need(mamba.state > 0, "mamba.state", out);
+  need_size(mamba.heads > 0, "mamba.heads", out);
+  need_size(mamba.head_dim > 0, "mamba.head_dim", out);
+  need_size(mamba.state > 0, "mamba.state", out);
   if (mamba.heads % mamba.groups != 0) {
     out.add("model.mamba.groups", "groups {} does not divide heads {}; expected a divisor",
             mamba.groups, mamba.heads);
@@ -52,9 +52,9 @@ void model_indexer(const job::Job& job, Faults& out) {
   if (!job.model.indexer) {
     return;
   }
-  need(job.model.indexer->heads > 0, "indexer.heads", out);
-  need(job.model.indexer->dim > 0, "indexer.dim", out);
-  need(job.model.indexer->topk > 0, "indexer.topk", out);
+  need_size(job.model.indexer->heads > 0, "indexer.heads", out);
+  need_size(job.model.indexer->dim > 0, "indexer.dim", out);
+  need_size(job.model.indexer->topk > 0, "indexer.topk", out);
 }
 
 void model_window_heads(const job::Job& job, Faults& out) {
@@ -62,9 +62,9 @@ void model_window_heads(const job::Job& job, Faults& out) {
     return;
   }
   const job::WindowHeads& window = *job.model.window_heads;
-  need(window.heads > 0, "window_heads.heads", out);
-  need(window.kv_heads > 0, "window_heads.kv_heads", out);
-  need(window.head_dim > 0, "window_heads.head_dim", out);
+  need_size(window.heads > 0, "window_heads.heads", out);
+  need_size(window.kv_heads > 0, "window_heads.kv_heads", out);
+  need_size(window.head_dim > 0, "window_heads.head_dim", out);
   if (window.kv_heads > 0 && window.heads % window.kv_heads != 0) {
     out.add("model.window_heads.kv_heads",
             "kv_heads {} does not divide heads {}; expected a divisor", window.kv_heads,
@@ -75,19 +75,19 @@ void model_window_heads(const job::Job& job, Faults& out) {
 // Each letter needs what it names.
 void model_mixers(const job::Job& job, Faults& out) {
   const job::Model& m = job.model;
-  if (has(m.mixers, 'w') && m.sliding_window <= 0) {
+  if (names_letter(m.mixers, 'w') && m.sliding_window <= 0) {
     out.add("model.mixers", "mixers name window layers (w); expected a sliding_window");
   }
-  if (has(m.mixers, 'l') && !m.linear) {
+  if (names_letter(m.mixers, 'l') && !m.linear) {
     out.add("model.mixers", "mixers name linear attention (l); expected its sizes under linear");
   }
-  if (has(m.mixers, 'm') && !m.mamba) {
+  if (names_letter(m.mixers, 'm') && !m.mamba) {
     out.add("model.mixers", "mixers name Mamba layers (m); expected their sizes under mamba");
   }
 }
 
 void model_mlps(const job::Job& job, Faults& out) {
-  if (has(job.model.mlps, 'e') && !job.model.moe) {
+  if (names_letter(job.model.mlps, 'e') && !job.model.moe) {
     out.add("model.mlps", "mlps name experts (e); expected their sizes under moe");
   }
 }
@@ -105,7 +105,7 @@ void model_letters(const job::Job& job, Faults& out) {
 
 void model_empty_layers(const job::Job& job, Faults& out) {
   const job::Model& m = job.model;
-  if (!has(m.mixers, '-') || !has(m.mlps, '-')) {
+  if (!names_letter(m.mixers, '-') || !names_letter(m.mlps, '-')) {
     return;
   }
   for (std::size_t i = 0; i < static_cast<std::size_t>(m.layers); ++i) {

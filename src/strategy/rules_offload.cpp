@@ -63,7 +63,7 @@ void offload_tiles(const job::Job& job, Faults& out) {
   }
   constexpr const char* kKey = "memory.offload.tiling";
   const auto& p = job.parallelism;
-  if (job.system.family != job::System::Family::deepspeed || p.sharding != job::Sharding::zero3) {
+  if (!job.system.habits.tiles_linears || p.sharding != job::Sharding::zero3) {
     out.add(kKey,
             "tiles are gathered one by one; expected a system of DeepSpeed's family and "
             "parallelism.sharding zero3, or 1");

@@ -5,8 +5,6 @@
 namespace stepcast::strategy {
 namespace {
 
-using Kind = job::Recompute::Kind;
-
 // What the model lacks that a module recomputes; nullptr: nothing.
 const char* lacks(const std::string& module, const job::Model& model) {
   if (module == "mla_up_proj" && !model.mla) {
@@ -43,6 +41,7 @@ void recompute_modules(const job::Job& job, Faults& out) {
 }
 
 void recompute_whole(const job::Job& job, Faults& out) {
+  using Kind = job::Recompute::Kind;
   const Kind kind = job.memory.recompute.kind;
   if (job.memory.whole_micro_batches > 0 && (kind == Kind::none || kind == Kind::optimal)) {
     out.add("memory.whole_micro_batches",
@@ -61,7 +60,7 @@ void whole_beside_offload(const job::Job& job, Faults& out) {
 }
 
 void optimal_beside_offload(const job::Job& job, Faults& out) {
-  if (offloads_activations(job) && job.memory.recompute.kind == Kind::optimal) {
+  if (offloads_activations(job) && job.memory.recompute.kind == job::Recompute::Kind::optimal) {
     out.add("memory.recompute.optimal",
             "the budget counts no offloaded activations; expected one of recompute.optimal and "
             "offload.activations");

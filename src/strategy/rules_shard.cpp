@@ -19,20 +19,20 @@ bool has_dense_mlps(const job::Model& m) {
   return !m.moe || m.moe->dense_layers > 0 || m.moe->every > 1;
 }
 
-void heads(const job::Model& m, int tensor, Faults& out) {
+void cut_heads(const job::Model& m, int tensor, Faults& out) {
   divide(tensor, m.heads, "heads", out);
   if (!m.mla && m.kv_heads != m.heads) {
     divide(tensor, m.kv_heads, "kv_heads", out);
   }
 }
 
-void widths(const job::Model& m, int tensor, Faults& out) {
+void cut_widths(const job::Model& m, int tensor, Faults& out) {
   if (has_dense_mlps(m)) {
     divide(tensor, m.ffn, "ffn", out);
   }
 }
 
-void vocabulary(const job::Model& m, int tensor, Faults& out) {
+void cut_vocabulary(const job::Model& m, int tensor, Faults& out) {
   if (m.vocab < tensor) {
     out.add(kTensor,
             "tensor {} is more than the {} rows of the vocabulary; expected at most that", tensor,
@@ -40,7 +40,7 @@ void vocabulary(const job::Model& m, int tensor, Faults& out) {
   }
 }
 
-void experts(const job::Moe& moe, int expert, int expert_tensor, Faults& out) {
+void cut_experts(const job::Moe& moe, int expert, int expert_tensor, Faults& out) {
   if (moe.ffn % expert_tensor != 0) {
     out.add("parallelism.expert_tensor",
             "moe.ffn {} is not divisible by expert_tensor {}; expected a divisor", moe.ffn,
@@ -53,7 +53,7 @@ void experts(const job::Moe& moe, int expert, int expert_tensor, Faults& out) {
   }
 }
 
-void no_experts(int expert, int expert_tensor, Faults& out) {
+void refuse_expert_sizes(int expert, int expert_tensor, Faults& out) {
   if (expert > 1) {
     out.add("parallelism.expert", "expert {} of a model without experts; expected 1", expert);
   } else if (expert_tensor != 1) {
@@ -70,7 +70,7 @@ void indivisible(const char* key, const char* what, std::int64_t count, std::int
 }
 
 // Heads of layers that are not the ordinary attention, which tensor parallelism cuts as well.
-void mixers(const job::Model& m, int tensor, Faults& out) {
+void cut_mixers(const job::Model& m, int tensor, Faults& out) {
   if (m.mamba) {
     indivisible(kTensor, "the number of Mamba heads", m.mamba->heads, tensor, out);
     indivisible(kTensor, "the number of Mamba groups", m.mamba->groups, tensor, out);
@@ -88,7 +88,7 @@ void mixers(const job::Model& m, int tensor, Faults& out) {
   }
 }
 
-void sequence(const model::Shard& shard, Faults& out) {
+void cut_sequence(const model::Shard& shard, Faults& out) {
   indivisible("parallelism.context", "the sequence length", shard.sequence_length, shard.context,
               out);
   if (shard.sequence_parallel) {
@@ -97,7 +97,7 @@ void sequence(const model::Shard& shard, Faults& out) {
   }
 }
 
-void shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& out) {
+void cut_shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& out) {
   indivisible(kTensor, "the width of the shared experts",
               moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn), shard.tensor,
               out);
@@ -154,20 +154,20 @@ model::Shard shard_of(const job::Job& job) {
 }
 
 void shard_heads(const job::Job& job, Faults& out) {
-  heads(job.model, job.parallelism.tensor, out);
+  cut_heads(job.model, job.parallelism.tensor, out);
 }
 
 void shard_widths(const job::Job& job, Faults& out) {
-  widths(job.model, job.parallelism.tensor, out);
+  cut_widths(job.model, job.parallelism.tensor, out);
 }
 
 void shard_vocabulary(const job::Job& job, Faults& out) {
-  vocabulary(job.model, job.parallelism.tensor, out);
+  cut_vocabulary(job.model, job.parallelism.tensor, out);
 }
 
 void shard_experts(const job::Job& job, Faults& out) {
   if (job.model.moe) {
-    experts(*job.model.moe, job.parallelism.expert, job.parallelism.expert_tensor, out);
+    cut_experts(*job.model.moe, job.parallelism.expert, job.parallelism.expert_tensor, out);
   }
 }
 
@@ -189,7 +189,7 @@ void shard_shared_width(const job::Job& job, Faults& out) {
 
 void shard_no_experts(const job::Job& job, Faults& out) {
   if (!job.model.moe) {
-    no_experts(job.parallelism.expert, job.parallelism.expert_tensor, out);
+    refuse_expert_sizes(job.parallelism.expert, job.parallelism.expert_tensor, out);
   }
 }
 
@@ -282,25 +282,25 @@ void shard_tensor_overlap(const job::Job& job, Faults& out) {
 
 void shard_layers(const job::Job& job, Faults& out) {
   const model::Shard shard = shard_of(job);
-  mixers(job.model, shard.tensor, out);
-  sequence(shard, out);
+  cut_mixers(job.model, shard.tensor, out);
+  cut_sequence(shard, out);
   if (job.model.moe) {
-    shared_experts(*job.model.moe, shard, out);
+    cut_shared_experts(*job.model.moe, shard, out);
   }
 }
 
 std::optional<Infeasible> shard_fault(const job::Model& model, const model::Shard& shard) {
   Faults out;
-  heads(model, shard.tensor, out);
-  mixers(model, shard.tensor, out);
-  widths(model, shard.tensor, out);
-  vocabulary(model, shard.tensor, out);
-  sequence(shard, out);
+  cut_heads(model, shard.tensor, out);
+  cut_mixers(model, shard.tensor, out);
+  cut_widths(model, shard.tensor, out);
+  cut_vocabulary(model, shard.tensor, out);
+  cut_sequence(shard, out);
   if (model.moe) {
-    experts(*model.moe, shard.expert, shard.expert_tensor, out);
-    shared_experts(*model.moe, shard, out);
+    cut_experts(*model.moe, shard.expert, shard.expert_tensor, out);
+    cut_shared_experts(*model.moe, shard, out);
   } else {
-    no_experts(shard.expert, shard.expert_tensor == shard.tensor ? 1 : shard.expert_tensor, out);
+    refuse_expert_sizes(shard.expert, shard.expert_tensor == shard.tensor ? 1 : shard.expert_tensor, out);
   }
   return out.found().empty() ? std::nullopt : std::optional(out.found().front());
 }

@@ -10,6 +10,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/hardware/hardware.h"
+#include "stepcast/job/habits.h"
 #include "stepcast/terms/architecture.h"
 #include "stepcast/terms/kernels.h"
 #include "stepcast/terms/memory.h"
@@ -340,6 +341,7 @@ struct Memory {
 struct System {
   std::string name;
   enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
+  Habits habits;
   std::string generation;  // free text for reports: "Megatron-LM, SC21 (2021)"
   // The survey's Table 2: language-model systems, single strategies, hybrid parallelism, automatic search.
   enum class Kind { none, language_model, single_strategy, hybrid_parallel, automatic_search } kind = Kind::none;
