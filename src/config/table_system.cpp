@@ -10,7 +10,7 @@ using job::System;
 namespace {
 
 // Names of strategy::features(), of which `cannot` joins some by '+'.
-const std::vector<std::string> kFeatures = {
+const std::vector<std::string> kFeatureNames = {
     "data",       "zero1",          "zero2",    "zero3",
     "hsdp",       "zeropp",         "tensor",   "tensor_2d",
     "sequence",   "context",        "ulysses",  "expert",
@@ -46,9 +46,9 @@ Field<System> cannot() {
       while (begin <= entry.key.size()) {
         const std::size_t end = std::min(entry.key.find('+', begin), entry.key.size());
         const std::string feature = entry.key.substr(begin, end - begin);
-        if (!known(feature, kFeatures)) {
+        if (!known(feature, kFeatureNames)) {
           r.fault(entry.origin, fmt::format("system.cannot names '{}'; expected a feature{}",
-                                            shown(feature), suggestion(feature, kFeatures)));
+                                            shown(feature), suggestion(feature, kFeatureNames)));
         }
         begin = end + 1;
       }
@@ -137,7 +137,7 @@ Field<System> schedules() {
   return f;
 }
 
-Field<System> order() {
+Field<System> gather_order() {
   Field<System> f = string(
       "order", &System::order,
       "Ranks that are neighbours first, where the job states none; left out: the cluster's.");
@@ -282,7 +282,7 @@ const Table<System>& system_table() {
               "else 1."),
       boolean("reshard_with_pipeline", &System::reshard_with_pipeline,
               "false: with pipeline stages reshard_after_forward is off unless stated."),
-      order(),
+      gather_order(),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The input gradient's collective runs beside the weight-gradient GEMM."),
       boolean("overlap_pairs", &System::overlap_pairs,

@@ -17,9 +17,9 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kDTypes = 9;
+constexpr int kDTypeCount = 9;
 constexpr int kAttentionKernels = 5;
-constexpr int kMemoryOps = 10;
+constexpr int kMemoryOpCount = 10;
 constexpr int kCopyDirections = 4;
 
 // Added where a job asks for a library that was not measured on its device and the curve that
@@ -109,10 +109,10 @@ struct PricedCopy {
 
 struct Kernels::State {
   job::Device device;
-  std::array<PricedGemm, kDTypes> gemm;
+  std::array<PricedGemm, kDTypeCount> gemm;
   // By kernel; fp8 attention is priced at twice the rate of bf16 only where measured: not yet.
   std::array<PricedAttention, kAttentionKernels> attention;
-  std::array<PricedMemory, kMemoryOps> memory;
+  std::array<PricedMemory, kMemoryOpCount> memory;
   std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
   Overlap overlap;
   Launch launch;
@@ -157,7 +157,7 @@ std::pair<double, double> Kernels::State::power_left(
 void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                const std::string& library, CurveTable& curves) {
   const auto [left, unsure] = power_left(files);
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<job::DType>(i);
     PricedGemm& entry = gemm[i];
     entry.peak = peak_flops(device, dtype);
@@ -228,7 +228,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
 
 void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                   const std::string& library, CurveTable& curves) {
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kDTypeCount; ++i) {
     PricedGemm& entry = gemm[i];
     const Curve one = curves.curves()[entry.id];
     Curve c = one;
@@ -314,7 +314,7 @@ void Kernels::State::load_attention(
 
 void Kernels::State::load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                  CurveTable& curves) {
-  for (int i = 0; i < kMemoryOps; ++i) {
+  for (int i = 0; i < kMemoryOpCount; ++i) {
     const auto op = static_cast<MemoryOp>(i);
     Curve c;
     c.device = device.name;

@@ -9,16 +9,13 @@
 #include <set>
 
 #include "batches.h"
+#include "infeasible.h"
 #include "rules.h"
 #include "stepcast/strategy/plan.h"
 #include "stepcast/strategy/rules.h"
 
 namespace stepcast::strategy {
 namespace {
-
-Infeasible infeasible(std::string key, std::string reason) {
-  return Infeasible{std::move(key), std::move(reason)};
-}
 
 schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
   const auto& par = plan.job.parallelism;

@@ -51,11 +51,11 @@ Method method_of(const std::string& kernel, bool library_given) {
 
 enum class TableKind { gemm, attention, experts, memory };
 
-class Comparison {
+class TableComparison {
  public:
-  Comparison(const job::Device& device, const std::string& library,
-             const std::filesystem::path& calibration, const std::vector<std::string>& own,
-             const text::Table& table)
+  TableComparison(const job::Device& device, const std::string& library,
+                  const std::filesystem::path& calibration, const std::vector<std::string>& own,
+                  const text::Table& table)
       : prices_(device, library.empty() ? "cublas" : library, calibration, own),
         library_given_(!library.empty()),
         table_(table),
@@ -373,7 +373,7 @@ result::Validation compare_kernels(const job::Device& device, const std::string&
     throw InputError(
         Fault{{table.file, 1, 1}, "there is no measured column; expected time_us or fwd_tflops"});
   }
-  return Comparison(device, library, calibration, own, table).run(kind);
+  return TableComparison(device, library, calibration, own, table).run(kind);
 }
 
 }  // namespace stepcast::validate
