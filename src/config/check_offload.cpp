@@ -43,7 +43,7 @@ void tiles(const job::Job& j, std::vector<Infeasible>& out) {
   }
   const auto refuse = [&](const char* reason) { out.push_back({"memory.offload.tiling", reason}); };
   const auto& p = j.parallelism;
-  if (j.system.family != job::System::Family::deepspeed || p.sharding != job::Sharding::zero3) {
+  if (!j.system.habits.tiles_linears || p.sharding != job::Sharding::zero3) {
     refuse(
         "tiles are gathered one by one; expected a system of DeepSpeed's family and "
         "parallelism.sharding zero3, or 1");
