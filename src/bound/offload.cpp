@@ -26,11 +26,7 @@ const lower::OffloadTimes& Bound::State::times_of(const StatedOffload& offload) 
     plan.offload = {};
     plan.offload.pinned = offload.pinned;
     plan.offload.activations.to = plan.offload.optimizer.to = OffloadTarget::cpu;
-    plan.job.memory.offload = {};
-    plan.job.memory.offload.pinned = offload.pinned;
-    plan.job.memory.offload.activations.to = plan.job.memory.offload.optimizer.to =
-        OffloadTarget::cpu;
-    out.emplace(plan.job, prices);
+    out.emplace(plan, prices);
   }
   return *out;
 }

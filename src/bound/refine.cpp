@@ -89,6 +89,7 @@ Refined Bound::refine(const Candidate& c) {
   if (travels_alike(offload)) {
     plan.offload = {};
     plan.job.memory.offload = {};
+    plan.offload = {};
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
   out.step = std::max(out.step, play(plan, passes, messages, data, steps));
