@@ -16,7 +16,6 @@ namespace stepcast::automatic {
 namespace {
 
 constexpr const char* kBatchesKey = "workload.micro_batches";
-constexpr const char* kLayersKey = "parallelism.layers_per_stage=";
 constexpr const char* kOrderKey = "cluster.order";
 constexpr const char* kShardingKey = "parallelism.sharding";
 // Ranks' stages next to each other, so that each data-parallel rank lies on one kind of device.

@@ -14,8 +14,6 @@
 namespace stepcast::automatic {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 strategy::DataComm comm_of(job::Sharding sharding) {
   switch (sharding) {
     case job::Sharding::none:
