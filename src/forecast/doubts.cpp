@@ -9,9 +9,11 @@ namespace stepcast::forecast {
 namespace {
 
 result::DoubtKind kind_of(const cost::Curve& curve) {
-  return curve.file == "overlap" || curve.name.starts_with("kernels beside")  ? result::DoubtKind::overlap
-         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens") ? result::DoubtKind::network
-                                                                              : result::DoubtKind::curve;
+  return curve.file == "overlap" || curve.name.starts_with("kernels beside")
+             ? result::DoubtKind::overlap
+         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens")
+             ? result::DoubtKind::network
+             : result::DoubtKind::curve;
 }
 
 constexpr cost::Part part_of(program::Category c) {

@@ -65,8 +65,8 @@ std::vector<int> cells(const MemorySample& sample, const ChartScale& scale) {
 
 }  // namespace
 
-std::vector<Kind> chart_kinds() {
-  std::vector<Kind> out;
+std::vector<BarKind> chart_kinds() {
+  std::vector<BarKind> out;
   for (const MemoryCategory c : kOrder) {
     out.push_back(kMemoryKinds[static_cast<std::size_t>(c)]);
   }
@@ -91,7 +91,7 @@ std::string memory_chart(const result::StageTimeline& stage, const ChartScale& s
   if (stage.samples.empty() || scale.top <= 0) {
     return "";
   }
-  const std::vector<Kind> kinds = chart_kinds();
+  const std::vector<BarKind> kinds = chart_kinds();
   const auto filled = columns_of(stage, scale.columns);
   std::vector<std::vector<int>> plot;
   std::size_t peak = 0;
