@@ -22,7 +22,7 @@ constexpr std::array kOrder = {
 };
 static_assert(kOrder.size() == program::kMemoryCategories);
 
-constexpr Kind kWaiting{"waiting for a stream", "~", "38;5;130"};
+constexpr BarKind kWaiting{"waiting for a stream", "~", "38;5;130"};
 
 // Of each column the sample that fills it most; one without any goes on as the one before ended.
 std::vector<const MemorySample*> columns_of(const result::StageTimeline& stage, int columns) {
