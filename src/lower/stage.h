@@ -56,7 +56,7 @@ using ChainOrders = std::vector<std::vector<strategy::ChainStep>>;
 
 struct StageContext {
   const strategy::Plan* plan = nullptr;
-  const job::Device* device = nullptr;
+  const hardware::Device* device = nullptr;
   PassContext passes;
   const std::map<model::LayerKind, model::OperatorGraph>* layers = nullptr;
   const model::OperatorGraph* embedding = nullptr;

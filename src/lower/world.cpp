@@ -81,23 +81,23 @@ class WorldBuilder {
   // ------------------------------------------------------------ programs
   // Ranks of one stage and kind run one program.
   void make_programs() {
-    for (const model::LayerKind kind : model::layer_kinds(plan_.job.model)) {
-      layers_.emplace(kind, model::build_layer(plan_.job.model, kind, plan_.shard, plan_.style));
+    for (const model::LayerKind kind : model::layer_kinds(plan_.model)) {
+      layers_.emplace(kind, model::build_layer(plan_.model, kind, plan_.shard, plan_.style));
     }
-    embedding_ = model::build_embedding(plan_.job.model, plan_.shard, plan_.style);
-    head_ = with_loss(model::build_head(plan_.job.model, plan_.shard, plan_.style), plan_);
+    embedding_ = model::build_embedding(plan_.model, plan_.shard, plan_.style);
+    head_ = with_loss(model::build_head(plan_.model, plan_.shard, plan_.style), plan_);
     STEPCAST_CHECK(kinds_.devices().size() * kKernelKinds < 256, "too many kinds of devices");
     book_.message(message_bytes(plan_));  // number 0: between stages
     std::vector<OrderTimes> times;
     for (const strategy::Plan& plan : kinds_.plans()) {
-      const job::Device* first = kinds_.devices().front();
+      const hardware::Device* first = kinds_.devices().front();
       times.push_back(play_order({&plan, prices_.kernels.at(first->name), &labels_, &book_, false},
                                  {&layers_, &embedding_, &head_}));
     }
     // Kernels of all devices are priced before blends are numbered: blends follow the curve table.
     blends_ = Blends(kBlendBase);
     for (const Kind& kind : kinds_.all()) {
-      const job::Device* device = kinds_.devices()[static_cast<std::size_t>(kind.device)];
+      const hardware::Device* device = kinds_.devices()[static_cast<std::size_t>(kind.device)];
       const strategy::Plan& plan = kinds_.plans()[static_cast<std::size_t>(kind.batch)];
       for (int stage = 0; stage < plan_.grid.pipeline; ++stage) {
         StageContext c;
@@ -141,7 +141,7 @@ class WorldBuilder {
         continue;
       }
       const int kind = static_cast<int>((row - 1) % kKernelKinds);
-      const job::Device& device = *kinds_.devices()[(row - 1) / kKernelKinds];
+      const hardware::Device& device = *kinds_.devices()[(row - 1) / kKernelKinds];
       const cost::Overlap overlap = prices_.kernels.at(device.name)->overlap();
       auto curves = prices_.collectives->slowdown_curves();
       if (overlap.measured) {
@@ -176,7 +176,6 @@ class WorldBuilder {
   // Tensor collectives and whatever else runs on or in lockstep with the compute stream are class
   // 0.
   int stream_class(Role role) const {
-    const auto& overlap = plan_.job.parallelism.overlap;
     switch (role) {
       case kData:
       case kReplicas:
@@ -185,7 +184,8 @@ class WorldBuilder {
       case kPartition:
       case kNode:
       case kAcross: {
-        const bool beside = overlap.grad_reduce || overlap.param_gather ||
+        const bool beside = plan_.gradient_sync.overlap_stated ||
+                            plan_.parameter_gather.overlap_stated ||
                             plan_.data_comm == strategy::DataComm::shard_all;
         return beside ? kBeside : kInLine;
       }
@@ -298,8 +298,7 @@ class WorldBuilder {
           add_channel(r, next, kSendContext, kReceiveContext, kRound);
         }
       }
-      if (plan_.grid.tensor > 1 &&
-          plan_.job.parallelism.overlap.tensor != job::TensorOverlap::none) {
+      if (plan_.grid.tensor > 1 && plan_.tensor_parallel.overlap != TensorOverlap::none) {
         add_channel(r, next_in_tensor_ring(plan_, r), kSendTensor, kReceiveTensor, kChunks);
       }
     }
@@ -351,7 +350,7 @@ class WorldBuilder {
     if (world_.resources.empty()) {
       return;
     }
-    const auto& host = plan_.job.cluster.node;
+    const auto& host = plan_.cluster.node;
     for (std::size_t i = 0; i < world_.communicators.size(); ++i) {
       auto& c = world_.communicators[i];
       c.first_usage = static_cast<std::uint32_t>(world_.usages.size());
@@ -416,7 +415,7 @@ class WorldBuilder {
   // Of the device with the least: a price holds for groups of any.
   Bandwidth memory_bandwidth() const {
     Bandwidth least = kinds_.devices().front()->memory_bandwidth;
-    for (const job::Device* d : kinds_.devices()) {
+    for (const hardware::Device* d : kinds_.devices()) {
       least = std::min(least, d->memory_bandwidth);
     }
     return least;
@@ -494,7 +493,7 @@ class WorldBuilder {
 
   void add_host_side() {
     std::vector<const cost::Kernels*> kernels;
-    for (const job::Device* device : kinds_.devices()) {
+    for (const hardware::Device* device : kinds_.devices()) {
       kernels.push_back(prices_.kernels.at(device->name));
     }
     std::vector<int> rows;
@@ -567,7 +566,7 @@ class WorldBuilder {
             ? cost::bit(prices_.collectives->price(cost::Collective::all_reduce, Bytes(4), world)
                             .algorithm)
             : 0;
-    if (plan_.job.system.family == job::System::Family::megatron) {
+    if (plan_.optimizer_step.norm_has_its_group) {
       const auto norm = world_.communicator_table[table + kNorm];
       if (norm != kNone &&
           world_.communicators[norm].size == static_cast<std::uint32_t>(plan_.grid.ranks())) {

@@ -49,7 +49,8 @@ struct StateBytes {
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
 };
-StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
+StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int shard_ranks,
+                       std::int64_t parameters);
 
 // FLOPs of products and attention that run again in one step, all ranks together, by rule: of recomputation
 // for a budget, nothing. `Recomputed` counts what programs do.

@@ -69,6 +69,7 @@ struct Unit {
 
 struct GraphModel::State {
   job::Job job;
+  strategy::Plan plan;  // its policies alone
   Allowed allowed;
   std::unique_ptr<OperatorCost> cost;
   std::map<std::tuple<int, View, int>, std::shared_ptr<const PricedGraph>> priced;
@@ -105,6 +106,8 @@ GraphModel::GraphModel(const job::Job& job, const std::filesystem::path& data_di
   constexpr int kNode = 8;
   state_->job.model.vocab = strategy::padded_vocab(job, kNode);
   state_->allowed = std::move(allowed);
+  state_->plan.style = model::style_of(job);
+  strategy::set_policies(job, state_->plan);
   state_->cost = std::make_unique<OperatorCost>(state_->job, data_directory);
   state_->kinds = model::layer_kinds(job.model);
 }
@@ -207,7 +210,7 @@ StageGraph GraphModel::stage(const StageAsk& ask) {
             cost += s.cost->gradient_sum(ask.view, o, sharding, ask.micro_batches);
           }
           const auto state =
-              lower::state_bytes(s.job, several ? comm_of(sharding) : strategy::DataComm::none,
+              lower::state_bytes(s.plan, several ? comm_of(sharding) : strategy::DataComm::none,
                                  ranks, static_cast<std::int64_t>(o.parameters));
           // A layer that is recomputed whole keeps its activations for the moment of its backward.
           const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask.in_flight;
