@@ -49,8 +49,6 @@ struct Unit {
   const Passes* whole = nullptr;  // of a layer: its passes where no operator runs again
 };
 
-struct FeatureEntry;
-
 // Forward passes that run again, by chunk.
 using ChainOrders = std::vector<std::vector<strategy::ChainStep>>;
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,9 +30,13 @@ struct Recomputed {
   Bytes least_budget;         // of optimal recomputation, where the stated one is too little; else 0
 };
 
+// A feature of a training step that adds tasks and buffers to a stage's program.
+struct FeatureEntry;
+
 struct Options {
   bool merge = true;                 // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;  // filled where given
+  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/features.h)
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
