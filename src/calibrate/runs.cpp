@@ -14,7 +14,7 @@
 #include "runs_fit.h"
 #include "runs_prior.h"
 #include "runs_select.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 

@@ -17,6 +17,8 @@
 #include <map>
 #include <tuple>
 
+#include "stepcast/base/splitmix.h"
+
 namespace stepcast::lower {
 namespace {
 
@@ -25,14 +27,7 @@ using program::World;
 
 using Colour = std::uint64_t;
 
-constexpr Colour mix(Colour x) {  // SplitMix64's finaliser
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9U;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-constexpr Colour mix(Colour a, Colour b) { return mix(a * 0x9e3779b97f4a7c15U + b); }
+constexpr Colour mix(Colour a, Colour b) { return splitmix(a * kSplitMixStep + b); }
 
 // Dense class numbers, in order of first appearance.
 class Numbering {
@@ -125,7 +120,7 @@ struct Members {  // of groups: (rank, role), by group
 class Refinement {
  public:
   Refinement(const World& w, Colour seed)
-      : w_(w), seed_(mix(seed + 1)), shapes_(canonical_shapes(w)) {
+      : w_(w), seed_(splitmix(seed + 1)), shapes_(canonical_shapes(w)) {
     communicators_ = static_cast<std::uint32_t>(w.communicators.size());
     groups_.resize(w.communicators.size() + w.channels.size());
   }
