@@ -13,6 +13,7 @@
 #include "order.h"
 #include "report.h"
 #include "stepcast/base/interval.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/cost/calibration_list.h"
 #include "stepcast/engine/engine.h"
@@ -444,14 +445,12 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       }
     }
     std::sort(steps.begin(), steps.end());
-    const auto at = [&](double q) {
-      return steps[static_cast<std::size_t>(
-          std::lround(q * static_cast<double>(steps.size() - 1)))];
-    };
     if (!steps.empty()) {
       const double step = report.step_time.value;
       fill_rates(p.plan, job.cluster.device,
-                 {step, std::min(step, at(0.05)), std::max(step, at(0.95))}, redone, report);
+                 {step, std::min(step, nearest_quantile(steps, 0.05)),
+                  std::max(step, nearest_quantile(steps, 0.95))},
+                 redone, report);
     }
   }
   report.engine.fidelity = folded ? "folded" : "full";

@@ -4,20 +4,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "stepcast/base/splitmix.h"
+
 namespace stepcast::lower {
 
 using Colour = std::uint64_t;
 
-constexpr Colour mix_colours(Colour x) {  // SplitMix64's finaliser
-  x ^= x >> 30;
-  x *= 0xbf58476d1ce4e5b9U;
-  x ^= x >> 27;
-  x *= 0x94d049bb133111ebU;
-  return x ^ (x >> 31);
-}
-constexpr Colour mix_colours(Colour a, Colour b) {
-  return mix_colours(a * 0x9e3779b97f4a7c15U + b);
-}
+constexpr Colour mix_colours(Colour a, Colour b) { return splitmix(a * kSplitMixStep + b); }
 
 struct Classes {
   std::vector<std::uint32_t> of;     // by element

@@ -27,7 +27,7 @@ std::vector<std::uint32_t> canonical_shapes(const World& w) {
 }  // namespace
 
 Refinement::Refinement(const World& w, Colour seed)
-    : w_(w), seed_(mix_colours(seed + 1)), shapes_(canonical_shapes(w)) {
+    : w_(w), seed_(splitmix(seed + 1)), shapes_(canonical_shapes(w)) {
   communicators_ = static_cast<std::uint32_t>(w.communicators.size());
   groups_.resize(w.communicators.size() + w.channels.size());
 }

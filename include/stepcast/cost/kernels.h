@@ -49,6 +49,19 @@ struct AttentionQuery {
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
+constexpr auto spellings(MemoryOp) {
+  return std::to_array<Spelling<MemoryOp>>({{MemoryOp::copy, "copy"},
+                                            {MemoryOp::norm, "norm"},
+                                            {MemoryOp::softmax, "softmax"},
+                                            {MemoryOp::activation, "activation"},
+                                            {MemoryOp::dropout, "dropout"},
+                                            {MemoryOp::elementwise, "elementwise"},
+                                            {MemoryOp::embedding, "embedding"},
+                                            {MemoryOp::cross_entropy, "cross_entropy"},
+                                            {MemoryOp::optimizer, "optimizer"},
+                                            {MemoryOp::permute, "permute"}});
+}
+
 // What an operator that memory bounds is timed as; a residual add is an add, with dropout fused
 // into it or not.
 MemoryOp memory_op(model::OpKind kind);
