@@ -56,7 +56,8 @@ void scale(program::World& world, const std::vector<double>& factor) {
 double beside_curves(const std::vector<result::Doubt>& doubts) {
   double beside = 0;
   for (const result::Doubt& d : doubts) {
-    beside = d.kind == "site" || d.kind == "model" || d.kind == "run"
+    beside = d.kind == result::DoubtKind::site || d.kind == result::DoubtKind::model ||
+                     d.kind == result::DoubtKind::run
                  ? std::hypot(beside, d.added())
                  : beside;
   }

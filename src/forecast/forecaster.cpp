@@ -260,7 +260,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
   const SiteDoubts doubts = site_doubts(*state_, job, p, run, options);
   const std::vector<Bytes> capacity = capacities(p, run.folded, world.ranks.size());
   const std::vector<RankMemory> of_ranks = rank_memory(
-      world, run.timeline, capacity, p.plan.job.memory,
+      world, run.timeline, capacity, p.plan.device_memory.allocator,
       p.plan.data_comm == strategy::DataComm::shard_all, options.allocator, options.stop);
   result::Report report;
   fill_report({&p.plan, &world, &run.timeline, &run.curves, &job.cluster.device, capacity,

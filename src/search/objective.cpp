@@ -19,8 +19,4 @@ double per_second(Objective objective, const job::Cluster& cluster) {
   return 1;
 }
 
-const char* to_string(Objective objective) {
-  return objective == Objective::cost ? "cost" : objective == Objective::energy ? "energy" : "time";
-}
-
 }  // namespace stepcast::search

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/validation.h"
@@ -20,7 +20,7 @@ class CollectiveModel {
  public:
   // `calibration`: the files to use, as in a job's key of that name; empty: chosen by device and fabric. Throws InputError
   // where the cluster cannot be built.
-  CollectiveModel(const config::Network& network, const std::filesystem::path& data_directory,
+  CollectiveModel(const input::Network& network, const std::filesystem::path& data_directory,
                   const std::vector<std::string>& calibration = {});
   ~CollectiveModel();
 

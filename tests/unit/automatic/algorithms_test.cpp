@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::automatic {
@@ -22,7 +22,7 @@ constexpr const char* kTwoSpeeds =
 search::JobLoader loader_of(const std::string& yaml) {
   return [yaml](const std::vector<std::string>& overrides) -> std::variant<job::Job, Infeasible> {
     try {
-      return config::parse(yaml, "job.yaml", overrides).job;
+      return input::parse(yaml, "job.yaml", overrides).job;
     } catch (const InputError& error) {
       return Infeasible{to_string(error.faults().front().where), error.faults().front().message};
     }
