@@ -45,7 +45,7 @@ std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>&
   known.fill(-1);
   kind.reserve(m.options.size());
   for (const Option& o : m.options) {
-    const Cuts cuts = {of(o.splits[0]), of(o.splits[1])};
+    const Cuts cuts = cuts_of(o.splits, of);
     int& at = known[static_cast<std::size_t>(cuts[0]) * kCuts + static_cast<std::size_t>(cuts[1])];
     if (at < 0) {
       at = static_cast<int>(out.size());
