@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "stepcast/input/input.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
 #include "stepcast/search/algorithms.h"
 #include "stepcast/text/document.h"
 
