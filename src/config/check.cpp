@@ -51,8 +51,9 @@ void derive(Loaded& loaded) {
   // (communication_data_type); Megatron-LM does in fp16, and switches fp32 on for bf16
   // (training/arguments.py).
   const DType p = j.memory.dtypes.parameters;
-  const bool follow = j.system.family == job::System::Family::deepspeed ||
-                      (j.system.family == job::System::Family::megatron && p == DType::fp16);
+  const GradientFormat format = j.system.habits.gradient_format;
+  const bool follow = format == GradientFormat::parameters ||
+                      (format == GradientFormat::parameters_if_fp16 && p == DType::fp16);
   if (follow && !set("memory.dtypes.gradients")) {
     j.memory.dtypes.gradients = p;
   }
@@ -68,7 +69,7 @@ void derive(Loaded& loaded) {
     j.cluster.order = j.system.order;
   }
   // Megatron-LM's buffers of main gradients stay on the device (HybridDeviceOptimizer copies them).
-  if (!set("memory.offload.gradients") && j.system.family != job::System::Family::megatron) {
+  if (!set("memory.offload.gradients") && j.system.habits.gradients_follow_optimizer) {
     j.memory.offload.gradients = j.memory.offload.optimizer;
   }
   // Parameters in fp32 are their own master copy.

@@ -184,7 +184,7 @@ void reduce_whole_gradients(job::Job& j) {
   const auto sharding = j.parallelism.sharding;
   const bool units = sharding == job::Sharding::zero3 ||
                      (sharding == job::Sharding::zero2 && !j.system.reduce_to_owner);
-  if (j.system.family == job::System::Family::fsdp2 && !units) {
+  if (j.system.habits.gradient_format == GradientFormat::reduced_as_accumulated && !units) {
     j.memory.dtypes.reduce = j.memory.dtypes.gradients;
   }
 }

@@ -19,17 +19,7 @@ using result::ComparedSystem;
 namespace {
 
 const char* sharding_name(const job::Parallelism& p) {
-  switch (p.sharding) {
-    case job::Sharding::none:
-      return "none";
-    case job::Sharding::zero1:
-      return "zero1";
-    case job::Sharding::zero2:
-      return "zero2";
-    case job::Sharding::zero3:
-      return p.shard_size ? "hsdp" : "zero3";
-  }
-  return "";
+  return p.sharding == Sharding::zero3 && p.shard_size ? "hsdp" : to_string(p.sharding);
 }
 
 std::string schedule_name(const job::Parallelism& p) {
@@ -46,26 +36,21 @@ std::string schedule_name(const job::Parallelism& p) {
 std::string recompute_name(const job::Recompute& r) {
   using Kind = job::Recompute::Kind;
   switch (r.kind) {
-    case Kind::none:
-      return "none";
-    case Kind::selective:
-      return "selective";
-    case Kind::full:
-      return "full";
     case Kind::every:
-      return fmt::format("every {}", r.layers);
     case Kind::uniform:
-      return fmt::format("uniform {}", r.layers);
     case Kind::block:
-      return fmt::format("block {}", r.layers);
+      return fmt::format("{} {}", to_string(r.kind), r.layers);
     case Kind::modules:
       return fmt::format("{}", fmt::join(r.modules, " "));
     case Kind::per_op:
       return r.policy;
+    case Kind::none:
+    case Kind::selective:
+    case Kind::full:
     case Kind::optimal:
-      return "optimal";
+      break;
   }
-  return "";
+  return to_string(r.kind);
 }
 
 void fill_row(ComparedSystem& row, const result::Report& report) {

@@ -207,26 +207,14 @@ std::string title_of(const SweepRequest& request) {
                      fmt::join(keys, " x "));
 }
 
-const char* name_of(forecast::Fidelity fidelity) {
-  switch (fidelity) {
-    case forecast::Fidelity::bound:
-      return "bound";
-    case forecast::Fidelity::folded:
-      return "folded";
-    case forecast::Fidelity::full:
-      return "full";
-  }
-  return "";
-}
-
 }  // namespace
 
 Sweep sweep(const SweepRequest& request, const std::filesystem::path& data_directory) {
   check(request);
   Sweep out;
   out.title = title_of(request);
-  out.fidelity = name_of(request.fidelity);
-  out.objective = request.optimize ? search::to_string(request.optimize->objective) : "";
+  out.fidelity = to_string(request.fidelity);
+  out.objective = request.optimize ? to_string(request.optimize->objective) : "";
   out.overrides = request.overrides;
   out.axes = request.axes;
   out.points = Loop(request, data_directory).run();

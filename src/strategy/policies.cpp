@@ -116,8 +116,7 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
   out.sends_as_filled = out.overlaps || par.reduce_each ||
                         plan.data_comm == DataComm::shard_grads ||
                         (habits.always_in_buckets && plan.grid.pipeline == 1);
-  out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each &&
-                              (par.sharding == Sharding::none || par.sharding == Sharding::zero1);
+  out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each;
   out.operation = operation_of(job, plan.data_comm);
   out.quantised = par.zeropp.gradients;
 
