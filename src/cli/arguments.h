@@ -1,4 +1,4 @@
-// What a command takes, as data: options, arguments by place and commands below it. `parse` fills
+// What a command takes, as data: options, arguments by place and commands below it. `parse_arguments` fills
 // in what the options point to; how words are read and help is laid out is its business alone.
 #pragma once
 
@@ -94,6 +94,6 @@ struct Reading {
 
 // Reads `arguments` (those of main, without the program's name) into the options of `program` and
 // of the command below it that they name. Throws InputError, one line that names the option.
-std::optional<Reading> parse(Command& program, const std::vector<std::string>& arguments);
+std::optional<Reading> parse_arguments(Command& program, const std::vector<std::string>& arguments);
 
 }  // namespace stepcast::cli

@@ -14,6 +14,7 @@
 #include "run_options.h"
 #include "search_options.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/forecast/link_use.h"
 #include "stepcast/interop/launch.h"
@@ -79,7 +80,7 @@ std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const MainOpt
     if (given.strict || !given.variables.empty()) {
       throw option_fault(given.strict ? "--strict" : "--define", "goes with --from; expected both");
     }
-    return {config::load(given.config, given.overrides), std::nullopt};
+    return {input::load(given.config, given.overrides), std::nullopt};
   }
   interop::LaunchRequest request;
   request.system = given.from.front();
@@ -98,7 +99,7 @@ std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const MainOpt
   for (const std::string& line : interop::warnings(launch)) {
     write_stderr(quiet ? "" : line + "\n");
   }
-  return {config::parse(launch.job, given.overrides), std::move(launch)};
+  return {input::parse(launch.job, given.overrides), std::move(launch)};
 }
 
 // Beside each place of the job, the launch option that stands there.

@@ -76,7 +76,7 @@ int run_program(const std::vector<std::string>& arguments) {
     Command& command = program.add_command(subcommand.name, subcommand.summary);
     command.run = subcommand.add(command);
   }
-  if (const auto reading = parse(program, arguments)) {
+  if (const auto reading = parse_arguments(program, arguments)) {
     write_stdout(reading->option, reading->text);
     return done;
   }

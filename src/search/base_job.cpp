@@ -1,6 +1,7 @@
 // The job behind a space, valid or not as it stands.
 #include <algorithm>
 
+#include "stepcast/input/input.h"
 #include "stepcast/search/jobs.h"
 
 namespace stepcast::search {
@@ -44,13 +45,13 @@ std::vector<Texts> repairs(const Space& space) {
 config::Loaded base_of(const std::string& config, const std::vector<std::string>& overrides,
                        const std::function<Space(const job::Job&)>& space) {
   try {
-    return config::load(config, overrides);
+    return input::load(config, overrides);
   } catch (const InputError&) {
     for (const Texts& repair : repairs(space(single()))) {
       Texts all = overrides;
       all.insert(all.end(), repair.begin(), repair.end());
       try {
-        return config::load(config, all);
+        return input::load(config, all);
       } catch (const InputError&) {  // the next one
       }
     }

@@ -5,7 +5,7 @@
 
 #include "explain.h"
 #include "families.h"
-#include "objective.h"
+#include "stepcast/search/objective.h"
 #include "stepcast/search/search.h"
 
 namespace stepcast::search {

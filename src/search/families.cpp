@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "objective.h"
+#include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::search {

@@ -21,11 +21,6 @@ namespace {
 constexpr double kLongestMicroseconds = 1e9;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 
-const char* attention_name(job::AttentionKernel kernel) {
-  constexpr const char* kNames[] = {"unfused", "flash1", "flash2", "flash3", "cudnn"};
-  return kNames[static_cast<int>(kernel)];
-}
-
 // Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
 // tables are of the library asked for, in bursts or long runs.
 struct Method {
@@ -277,8 +272,8 @@ class TableComparison {
                       shape.qk_dim, shape.causal ? " causal" : "");
       constexpr std::int64_t kLong = 4096;
       out_.add({id,
-                {fmt::format("{} {} {} {} tokens", job::to_string(*dtype), attention_name(*kernel),
-                             way, shape.query_length < kLong ? "below 4096" : "from 4096")}},
+                {fmt::format("{} {} {} {} tokens", to_string(*dtype), to_string(*kernel), way,
+                             shape.query_length < kLong ? "below 4096" : "from 4096")}},
                seconds,
                // vLLM's rows hold writing its paged cache.
                prices_.attention({.shape = shape,

@@ -20,7 +20,13 @@
 namespace stepcast::planner {
 
 enum class PlanObjective { cost, time, energy, carbon };
-const char* to_string(PlanObjective objective);
+
+constexpr auto spellings(PlanObjective) {
+  return std::to_array<Spelling<PlanObjective>>({{PlanObjective::cost, "cost"},
+                                                 {PlanObjective::time, "time"},
+                                                 {PlanObjective::energy, "energy"},
+                                                 {PlanObjective::carbon, "carbon"}});
+}
 
 struct PlanRequest {
   std::string config;                  // as simulate --config

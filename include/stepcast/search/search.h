@@ -26,7 +26,10 @@ enum class Objective {
   energy,  // joules of a step: all GPUs at their devices' rated power, busy or not
 };
 
-const char* to_string(Objective objective);
+constexpr auto spellings(Objective) {
+  return std::to_array<Spelling<Objective>>(
+      {{Objective::time, "time"}, {Objective::cost, "cost"}, {Objective::energy, "energy"}});
+}
 
 class World;
 

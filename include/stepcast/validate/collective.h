@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/validation.h"
@@ -20,7 +20,7 @@ class CollectiveModel {
  public:
   // Throws InputError when the cluster cannot be built. `calibration`: files to price by, as a
   // job's key of that name; empty: chosen by device and fabric.
-  CollectiveModel(const config::Network& network, const std::filesystem::path& data_directory,
+  CollectiveModel(const input::Network& network, const std::filesystem::path& data_directory,
                   const std::vector<std::string>& calibration = {});
   ~CollectiveModel();
 
