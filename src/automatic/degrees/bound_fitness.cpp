@@ -4,13 +4,12 @@
 
 #include <algorithm>
 
+#include "../impossible.h"
 #include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // What a bound varies, by the job's key.
 constexpr const char* kInner[] = {
@@ -128,7 +127,7 @@ double BoundFitness::operator()(const Genome& genome) {
     } else if (dimension.key == "parallelism.sharding") {
       const auto sharding = sharding_of(text);
       if (!sharding) {
-        return kNever;
+        return kImpossible;
       }
       c.sharding = *sharding;
     } else if (dimension.key == "memory.recompute") {
@@ -140,7 +139,7 @@ double BoundFitness::operator()(const Genome& genome) {
         }
       }
       if (!at->second) {
-        return kNever;
+        return kImpossible;
       }
       c.recompute = *at->second;
     }
@@ -148,12 +147,12 @@ double BoundFitness::operator()(const Genome& genome) {
   const int model_ranks = c.tensor * c.pipeline * context;
   const int ranks = base_.cluster.ranks();
   if (model_ranks <= 0 || (data > 0 ? model_ranks * data != ranks : ranks % model_ranks != 0)) {
-    return kNever;
+    return kImpossible;
   }
   c.data = ranks / model_ranks;
   Family& family = family_of(genome);
   if (!family.bounds) {
-    return kNever;
+    return kImpossible;
   }
   // Experts are cut as the dense layers unless the job says otherwise.
   const job::Parallelism& given = family.job.parallelism;
@@ -161,7 +160,7 @@ double BoundFitness::operator()(const Genome& genome) {
   c.context = context;
   const bound::Result least = family.bounds->of.evaluate(c);
   if (!least.feasible || least.memory > family.bounds->capacity || !runs(family.job, c)) {
-    return kNever;
+    return kImpossible;
   }
   return to_seconds(least.step) * search::per_second(request_.objective, family.job.cluster);
 }

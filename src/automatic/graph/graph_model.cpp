@@ -7,14 +7,13 @@
 #include <set>
 #include <tuple>
 
+#include "../impossible.h"
 #include "operator_cost.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/lower/lower.h"
 
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 strategy::DataComm comm_of(job::Sharding sharding) {
   switch (sharding) {

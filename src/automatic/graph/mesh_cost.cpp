@@ -2,14 +2,13 @@
 
 #include <algorithm>
 
+#include "../impossible.h"
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::automatic {
 namespace {
 
 using cost::Collective;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 int ranks_of(const View& view, int axes) {
   return ((axes & 1) != 0 ? view.ranks[0] : 1) * ((axes & 2) != 0 ? view.ranks[1] : 1);
@@ -93,7 +92,7 @@ double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& wa
       continue;
     }
     if (now[a] == Cut::expert || want[a] == Cut::expert) {
-      return kNever;  // by dispatch and combine alone
+      return kImpossible;  // by dispatch and combine alone
     }
     const int axis = 1 << a;
     const double whole = bytes * share_beside(view, now, a);

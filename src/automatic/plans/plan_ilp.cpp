@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "../impossible.h"
 #include "plans.h"
 #include "stage_planner.h"
 #include "stepcast/model/operators.h"
@@ -8,7 +9,6 @@
 namespace stepcast::automatic {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // A stage as fast as without a memory limit, to rounding, needs no proof.
 constexpr double kSettled = 1e-9;
 // Of one stage's program, after which its best is taken unproven (Alpa's own limit is 600 s).
@@ -27,7 +27,7 @@ void settle(GraphModel& model, const StageSearch& search, GraphPlan& plan) {
                                    static_cast<int>(plan.stages.size() - 1 - i));
     const ChoiceProblem problem = model.stage(ask).problem;
     ChoiceProblem free = problem;
-    free.memory_limit = kNever;
+    free.memory_limit = kImpossible;
     const auto least = choose_by_elimination(free);
     if (!least || least->cost < s.time * (1 - kSettled)) {
       const Chosen c = choose_by_ilp(problem, kSeconds);
@@ -74,12 +74,12 @@ GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& 
   struct Try {
     Setting setting;
     const Form* form = nullptr;
-    double least = kNever;
+    double least = kImpossible;
   };
   std::vector<Try> tries;
   const auto add = [&](Setting&& setting, const Form* form) {
     if (setting.stages <= most_stages(search, setting.micro_batches)) {
-      tries.push_back({std::move(setting), form, kNever});
+      tries.push_back({std::move(setting), form, kImpossible});
     }
   };
   if (forms != nullptr) {

@@ -3,13 +3,12 @@
 #include <map>
 #include <random>
 
+#include "../impossible.h"
 #include "plans.h"
 #include "stepcast/model/operators.h"
 
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // One stage under a random walk: its cost and memory follow each change without a new sum.
 class Chain {
@@ -43,7 +42,7 @@ class Chain {
       return true;
     }
     ChoiceProblem any = graph_.problem;
-    any.memory_limit = kNever;
+    any.memory_limit = kImpossible;
     for (ChoiceNode& n : any.nodes) {
       if (n.size() == 0) {
         return false;
@@ -139,7 +138,7 @@ class Walker {
     for (const Chain& c : chains_) {
       double sum = 0;
       for (const ChoiceNode& n : c.graph_.problem.nodes) {
-        sum += n.size() == 0 ? kNever : *std::min_element(n.cost.begin(), n.cost.end());
+        sum += n.size() == 0 ? kImpossible : *std::min_element(n.cost.begin(), n.cost.end());
       }
       least = std::max(least, sum);
     }
@@ -171,7 +170,7 @@ class Walker {
   double penalised() const {
     double over = 0;
     for (std::size_t c = 0; c < chains_.size(); ++c) {
-      over = std::max(over, limit(c) > 0 ? memories_[c] / limit(c) - 1 : kNever);
+      over = std::max(over, limit(c) > 0 ? memories_[c] / limit(c) - 1 : kImpossible);
     }
     return latency() * (1 + kPenalty * over);
   }
@@ -202,7 +201,7 @@ class Walker {
       chain.choice_[node] = static_cast<int>(random() % options);
       const double dice = uniform();
       const double around = chain.around(node);
-      double next = kNever;
+      double next = kImpossible;
       if (!std::isinf(around)) {
         times_[c] = time - old_around + around;
         memories_[c] = memory - old_memory + chain.memory(node);
@@ -262,7 +261,7 @@ class Walker {
   std::vector<int> repeats_;
   std::vector<std::size_t> chain_;  // of each stage
   std::vector<double> times_, memories_;
-  double best_ = kNever;
+  double best_ = kImpossible;
   std::vector<std::vector<int>> kept_;  // choices of the best so far
 };
 

@@ -37,14 +37,14 @@ Use use_of(Split s) {
 }
 
 // Degrees that a stage votes for, with its share of the model's work.
-struct Degrees {
+struct PlanDegrees {
   int tensor = 1, context = 1, expert = 1;
   bool sequence_parallel = false;
-  auto operator<=>(const Degrees&) const = default;
+  auto operator<=>(const PlanDegrees&) const = default;
 };
 
 struct Votes {
-  std::map<Degrees, double> degrees;
+  std::map<PlanDegrees, double> degrees;
   std::map<job::Sharding, double> shardings;
   double unlike = 0;  // share of products that are not cut as their stage's degrees say
   double all = 0;
@@ -75,7 +75,7 @@ void count(const GraphStage& stage, Votes& votes) {
           o.splits[a] == Split::column_gather || o.splits[a] == Split::row_scatter ? m.flops : 0;
     }
   }
-  Degrees d;
+  PlanDegrees d;
   for (std::size_t a = 0; a < 2; ++a) {
     const int ranks = stage.view.ranks[a];
     if (ranks == 1 || uses[a].empty()) {
@@ -121,7 +121,7 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
   for (const GraphStage& s : plan.stages) {
     count(s, votes);
   }
-  const Degrees d = most(votes.degrees);
+  const PlanDegrees d = most(votes.degrees);
   if (votes.degrees.size() > 1) {
     out.losses.push_back(fmt::format("stages are cut in {} unlike ways", votes.degrees.size()));
   }

@@ -5,10 +5,10 @@
 #include <map>
 #include <numeric>
 
+#include "../impossible.h"
+
 namespace stepcast::automatic {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 std::size_t index(int i) { return static_cast<std::size_t>(i); }
 
@@ -49,7 +49,7 @@ class Planner {
       }
     }
     if (out.stages.empty()) {
-      out.latency = kNever;
+      out.latency = kImpossible;
     }
     return out;
   }
@@ -81,7 +81,7 @@ class Planner {
     int time = 0;  // its place among times
   };
   struct Cell {
-    double value = kNever;
+    double value = kImpossible;
     int way = 0;
   };
 
@@ -190,7 +190,7 @@ class Planner {
   // Takes the plans in the table, one of each number of stages, that are better; the slowest stage
   // of any.
   double take(StagePlan& out) {
-    double slowest = -kNever;
+    double slowest = -kImpossible;
     for (int s = least_; s <= most_; ++s) {
       if (std::isinf(at(s, 0, units_).value)) {
         continue;
@@ -218,7 +218,7 @@ class Planner {
     while (cap > 0) {
       solve(cap, [](double t, double rest) { return t + rest; });
       const double slowest = take(out);
-      cap = std::min(std::nextafter(slowest, -kNever), out.latency / p_.micro_batches);
+      cap = std::min(std::nextafter(slowest, -kImpossible), out.latency / p_.micro_batches);
     }
   }
 
