@@ -12,9 +12,8 @@
 #include "choice/ilp.h"
 #include "degrees/degree_run.h"
 #include "degrees/degrees.h"
+#include "inputs.h"
 #include "plans/graph_answer.h"
-#include "stepcast/search/objective.h"
-#include "stepcast/search/strategy.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -23,14 +22,7 @@ using result::AlgorithmAnswer;
 
 class Runner {
  public:
-  Runner(const search::Request& request, const AlgorithmRequest& algorithms, const job::Job& base,
-         const search::JobLoader& loader, const std::filesystem::path& data)
-      : request_(request),
-        algorithms_(algorithms),
-        base_(base),
-        loader_(loader),
-        data_(data),
-        forecaster_(data) {}
+  explicit Runner(const Inputs& in) : in_(in) {}
 
   AlgorithmAnswer run(const std::string& name) {
     AlgorithmAnswer out;
@@ -39,11 +31,11 @@ class Runner {
     if (name == "exact") {
       exact(out);
     } else if (name == "ahp") {
-      Ahp(request_, algorithms_, base_, loader_, data_, forecaster_).run(out);
+      Ahp(in_).run(out);
     } else if (name == "evolutionary" || name == "annealing") {
       degrees(out);
     } else {
-      answer_on_graph(request_, algorithms_, base_, loader_, data_, forecaster_, out);
+      answer_on_graph(in_, out);
     }
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return out;
@@ -51,9 +43,9 @@ class Runner {
 
  private:
   void exact(AlgorithmAnswer& out) {
-    search::Request request = request_;
+    search::Request request = in_.request;
     request.best_only = true;
-    const result::Search found = search::search(request, loader_, data_);
+    const result::Search found = search::search(request, in_.loader, in_.data);
     out.found = found.found;
     out.why_not = found.nearest;
     out.tried = found.counts.candidates;
@@ -65,29 +57,10 @@ class Runner {
     }
   }
 
-  // The job of these overrides, by the engine.
-  std::optional<result::Strategy> forecast(const std::vector<std::string>& overrides,
-                                           std::string& why) {
-    auto loaded = loader_(overrides);
-    if (const auto* no = std::get_if<Infeasible>(&loaded)) {
-      why = no->reason;
-      return std::nullopt;
-    }
-    const auto& job = std::get<job::Job>(loaded);
-    const auto outcome = forecaster_.forecast(job);
-    if (const auto* no = std::get_if<Infeasible>(&outcome)) {
-      why = no->reason;
-      return std::nullopt;
-    }
-    return search::strategy_of(std::get<result::Report>(outcome), job, overrides,
-                               request_.objective, true);
-  }
-
   void degrees(AlgorithmAnswer& out) {
     DegreeRun run = search_degrees(
-        out.name == "annealing" ? anneal : evolve, algorithms_.seed, request_, base_, loader_,
-        forecaster_,
-        [&](const auto& overrides, std::string& why) { return forecast(overrides, why); });
+        out.name == "annealing" ? anneal : evolve, in_,
+        [&](const auto& overrides, std::string& why) { return forecast(in_, overrides, why); });
     out.found = run.best.has_value();
     if (run.best) {
       out.strategy = std::move(*run.best);
@@ -99,12 +72,7 @@ class Runner {
     out.plan = fmt::format("best of {} simulated", run.simulated);
   }
 
-  const search::Request& request_;
-  const AlgorithmRequest& algorithms_;
-  const job::Job& base_;
-  const search::JobLoader& loader_;
-  const std::filesystem::path& data_;
-  forecast::Forecaster forecaster_;
+  const Inputs in_;
 };
 
 }  // namespace
@@ -138,7 +106,8 @@ result::Algorithms run_algorithms(const search::Request& request,
     }
   }
   check_constraints(algorithms, base, data_directory);
-  Runner runner(request, algorithms, base, loader, data_directory);
+  forecast::Forecaster forecaster(data_directory);
+  Runner runner({request, algorithms, base, loader, data_directory, forecaster});
   result::Algorithms out;
   out.objective = to_string(request.objective);
   for (const std::string& name : algorithms.names) {

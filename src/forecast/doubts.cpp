@@ -8,10 +8,12 @@
 namespace stepcast::forecast {
 namespace {
 
-const char* kind_of(const cost::Curve& curve) {
-  return curve.file == "overlap" || curve.name.starts_with("kernels beside")  ? "overlap"
-         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens") ? "network"
-                                                                              : "curve";
+result::DoubtKind kind_of(const cost::Curve& curve) {
+  return curve.file == "overlap" || curve.name.starts_with("kernels beside")
+             ? result::DoubtKind::overlap
+         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens")
+             ? result::DoubtKind::network
+             : result::DoubtKind::curve;
 }
 
 constexpr cost::Part part_of(program::Category c) {

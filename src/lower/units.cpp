@@ -33,7 +33,7 @@ void make_units(Stage& stage) {
       auto& [passes, whole] = layers[kind];
       if (passes == nullptr) {
         const model::OperatorGraph& graph = stage.context.layers->at(kind);
-        const Redone redone = redone_of(stage.plan.job, graph);
+        const Redone redone = redone_of(stage.plan, graph);
         passes = whole = &add_passes(stage, graph, redone);
         if (some_whole && !redone.empty()) {
           whole = &add_passes(stage, graph, {});

@@ -42,7 +42,8 @@ void add_time(Page& page, const result::Report& report) {
   std::vector<std::size_t> shown;
   for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
     if (mean[i] / whole >= kLeastShare) {
-      marks.push_back({kTimeKinds[i].name, kTimeKinds[i].name, percent(mean[i] / whole)});
+      const std::string name(kTimeKinds[i].kind.name);
+      marks.push_back({name, name, percent(mean[i] / whole)});
       shown.push_back(i);
     }
   }
@@ -52,7 +53,7 @@ void add_time(Page& page, const result::Report& report) {
   table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
   for (const std::size_t i : shown) {
     table.columns.push_back(
-        {kTimeKinds[i].name, Kind::number,
+        {std::string(kTimeKinds[i].kind.name), Kind::number,
          kTimeKinds[i].sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
   }
   for (const StageBreakdown& b : report.breakdown) {
@@ -62,7 +63,7 @@ void add_time(Page& page, const result::Report& report) {
       const double s = to_seconds(result::part_of(b, p.category));
       sum += s;
       if (s > 0) {
-        parts.push_back({p.name, s, fmt::format("{} {}", p.name, duration(s))});
+        parts.push_back({std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
       }
     }
     Cell drawn = bar(parts, sum);

@@ -79,13 +79,14 @@ constexpr std::array kTable = {
           .chunks = 2,
           .splits_backward = true,
           .has_pairs = true},
-    Entry{.name = "dualpipe_v",
-          .summary = "DualPipe cut in half: two chunks in a V (DeepSeek; PyTorch ScheduleDualPipeV)",
-          .make = make_dualpipe_v,
-          .placement = kVee,
-          .chunks = 2,
-          .splits_backward = true,
-          .has_pairs = true},
+    Entry{
+        .name = "dualpipe_v",
+        .summary = "DualPipe cut in half: two chunks in a V (DeepSeek; PyTorch ScheduleDualPipeV)",
+        .make = make_dualpipe_v,
+        .placement = kVee,
+        .chunks = 2,
+        .splits_backward = true,
+        .has_pairs = true},
     Entry{"chimera",
           "two directions, units of as many micro-batches as stages (Li and Hoefler 2107.06925)",
           make_chimera, kBoth, 2},
@@ -98,8 +99,8 @@ constexpr std::array kTable = {
 };
 
 // The table's names in the order in which they came to it: messages have always listed them so.
-constexpr std::array<std::size_t, kTable.size()> kAsListed = {0,  1,  2,  3,  4,  6,  7,  10, 9,
-                                                              11, 12, 13, 14, 15, 5,  16, 8};
+constexpr std::array<std::size_t, kTable.size()> kAsListed = {0,  1,  2,  3,  4,  6, 7,  10, 9,
+                                                              11, 12, 13, 14, 15, 5, 16, 8};
 
 constexpr auto kNames = [] {
   std::array<std::string_view, kTable.size()> out;

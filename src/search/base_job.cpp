@@ -21,7 +21,7 @@ job::Job single() {
 
 // One choice, then two of different dimensions, at most so many of them.
 std::vector<Texts> repairs(const Space& space) {
-  constexpr std::size_t kMost = 400;
+  constexpr std::size_t kMaxRepairs = 400;
   std::vector<Texts> out;
   std::vector<std::pair<std::size_t, std::string>> choices;  // with the dimension's number
   for (std::size_t d = 0; d < space.dimensions.size(); ++d) {
@@ -32,7 +32,7 @@ std::vector<Texts> repairs(const Space& space) {
   }
   for (const auto& [d, one] : choices) {
     for (const auto& [other, two] : choices) {
-      if (other > d && out.size() < kMost) {
+      if (other > d && out.size() < kMaxRepairs) {
         out.push_back({one, two});
       }
     }

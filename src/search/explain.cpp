@@ -141,7 +141,7 @@ void ask_network(result::Search& search, const JobLoader& loader, forecast::Fore
       faster.cluster.device.nvlink = faster.cluster.device.nvlink * kFaster;
       ask("twice NVLink's bandwidth, the same strategy", faster);
     }
-  } catch (const Stopped&) {  // what is asked by then is told
+  } catch (const Stopped&) {  // what was answered until then is kept
   }
 }
 

@@ -97,7 +97,7 @@ void Remembered::keep(const std::string& key, std::shared_ptr<const Answer> answ
   }
   entries_.emplace_front(key, std::move(answer));
   places_[key] = entries_.begin();
-  if (entries_.size() > most_) {
+  if (entries_.size() > capacity_) {
     places_.erase(entries_.back().first);
     entries_.pop_back();
   }

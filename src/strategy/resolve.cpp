@@ -170,8 +170,8 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   plan.micro_batches = *std::max_element(micro_batches.begin(), micro_batches.end());
 
   plan.shard = shard_of(job);
-  plan.expert_data = par.tensor * par.context * plan.grid.data /
-                     (plan.shard.expert * plan.shard.expert_tensor);
+  plan.expert_data =
+      par.tensor * par.context * plan.grid.data / (plan.shard.expert * plan.shard.expert_tensor);
   plan.style = model::style_of(job);
   // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
   plan.vocab = padded_vocab(job, par.tensor);

@@ -38,10 +38,10 @@ class Faults {
 using Judge = void(const job::Job&, Faults&);
 
 struct Rule {
-  // reading: told when a job is read, with all other faults. planning: told when the job is planned,
-  // if nothing before it in the table is at fault: a search or a plan may still choose the system,
-  // the kernel or the schedule that refuses it, and most of these rules divide by sizes that the
-  // rules before have found to divide.
+  // reading: told when a job is read, with all other faults. planning: told when the job is
+  // planned, if nothing before it in the table is at fault: a search or a plan may still choose the
+  // system, the kernel or the schedule that refuses it, and most of these rules divide by sizes
+  // that the rules before have found to divide.
   enum class When { reading, planning };
   // What has to hold for the rule to mean anything.
   enum class Needs { nothing, enough_ranks, whole_grid };
@@ -66,8 +66,8 @@ cluster::Grid grid_of(const job::Job& job);
 model::Shard shard_of(const job::Job& job);
 // Whether the job's schedule is a CSV file's.
 bool has_table(const job::Job& job);
-// The schedule whose order the job's ranks follow: a table counts for nothing without stages. nullptr: a table's order
-// with them, or no such name.
+// The schedule whose order the job's ranks follow: a table counts for nothing without stages.
+// nullptr: a table's order with them, or no such name.
 const schedule::Entry* entry_of(const job::Job& job);
 
 // ---------------------------------------------------------------- rules_model.cpp

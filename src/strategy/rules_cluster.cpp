@@ -41,8 +41,8 @@ void target_exists(const job::Cluster& c, const std::string& target, const std::
     }
   };
   const int ports = std::min(c.node.nics, c.node.gpus);
-  const bool tree = c.fabric.kind == job::Fabric::Kind::fat_tree ||
-                    c.fabric.kind == job::Fabric::Kind::dragonfly;
+  const bool tree =
+      c.fabric.kind == job::Fabric::Kind::fat_tree || c.fabric.kind == job::Fabric::Kind::dragonfly;
   const long units = (c.nodes + c.fabric.nodes_per_leaf - 1) / c.fabric.nodes_per_leaf;
   if (target.starts_with("leaf")) {
     below(number(4), units * (tree ? 1 : std::max(1, ports)), "fabric", "leaves");
@@ -89,8 +89,8 @@ void cluster_adapters(const job::Job& job, Faults& out) {
   const bool switched =
       c.fabric.kind != job::Fabric::Kind::none && c.fabric.kind != job::Fabric::Kind::torus;
   if (c.nodes > 1 && switched && (c.node.nics == 0 || c.node.nic.count() <= 0)) {
-    out.add("cluster.nodes",
-            "{} nodes without network adapters; expected node.nics and node.nic", c.nodes);
+    out.add("cluster.nodes", "{} nodes without network adapters; expected node.nics and node.nic",
+            c.nodes);
   }
 }
 

@@ -34,9 +34,8 @@ void cut_widths(const job::Model& m, int tensor, Faults& out) {
 
 void cut_vocabulary(const job::Model& m, int tensor, Faults& out) {
   if (m.vocab < tensor) {
-    out.add(kTensor,
-            "tensor {} is more than the {} rows of the vocabulary; expected at most that", tensor,
-            m.vocab);
+    out.add(kTensor, "tensor {} is more than the {} rows of the vocabulary; expected at most that",
+            tensor, m.vocab);
   }
 }
 
@@ -238,8 +237,9 @@ void shard_context(const job::Job& job, Faults& out) {
     const int heads = model.heads / par.tensor;
     const int kv = model.mla ? heads : std::max(1, model.kv_heads / par.tensor);
     if (heads % inner != 0 || (kv % inner != 0 && inner % kv != 0)) {
-      out.add(kContext, "{} heads and {} key-value heads of a tensor rank cannot be dealt to {} ranks",
-              heads, kv, inner);
+      out.add(kContext,
+              "{} heads and {} key-value heads of a tensor rank cannot be dealt to {} ranks", heads,
+              kv, inner);
     }
   }
 }
@@ -300,7 +300,8 @@ std::optional<Infeasible> shard_fault(const job::Model& model, const model::Shar
     cut_experts(*model.moe, shard.expert, shard.expert_tensor, out);
     cut_shared_experts(*model.moe, shard, out);
   } else {
-    refuse_expert_sizes(shard.expert, shard.expert_tensor == shard.tensor ? 1 : shard.expert_tensor, out);
+    refuse_expert_sizes(shard.expert, shard.expert_tensor == shard.tensor ? 1 : shard.expert_tensor,
+                        out);
   }
   return out.found().empty() ? std::nullopt : std::optional(out.found().front());
 }

@@ -109,9 +109,8 @@ void stages_virtual(const job::Job& job, Faults& out) {
 void stages_groups(const job::Job& job, Faults& out) {
   const job::Parallelism& p = job.parallelism;
   const job::Workload& w = job.workload;
-  if (p.virtual_pipeline == 1 || p.pipeline == 1 || !placed_in_turn(job) ||
-      has_empty_stages(job) || !schedule_of(job)->takes_group ||
-      w.micro_batches.kind != job::MicroBatches::Kind::even) {
+  if (p.virtual_pipeline == 1 || p.pipeline == 1 || !placed_in_turn(job) || has_empty_stages(job) ||
+      !schedule_of(job)->takes_group || w.micro_batches.kind != job::MicroBatches::Kind::even) {
     return;
   }
   const std::int64_t at_once = data_ranks(job).value() * w.micro_batch;

@@ -7,8 +7,8 @@
 #include "catch.hpp"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/config/config.h"
-#include "stepcast/input/input.h"
 #include "stepcast/cost/collectives.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;

@@ -80,7 +80,7 @@ struct Entry {
   bool can_pair = false;           // one more forward in its warm-up lets them run side by side
   bool orders_by_times = false;    // its order follows from the times of passes
   bool splits_vocabulary = false;  // embedding and output layer lie on all ranks in any case
-  bool takes_group = false;      // what else of a request it reads; make() refuses what it does not
+  bool takes_group = false;        // what else of a request it reads; make() refuses what it does not
   bool takes_warmup = false;
   bool takes_memory_limit = false;
   bool takes_vocabulary = false;

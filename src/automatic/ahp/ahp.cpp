@@ -11,6 +11,7 @@
 #include "stepcast/search/objective.h"
 #include "stepcast/search/strategy.h"
 #include "stepcast/strategy/plan.h"
+#include "stepcast/terms/parallelism.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -79,15 +80,14 @@ std::string outcome_text(const result::Strategy& found, double before) {
                      gib_text(found.peak.value), found.fits ? "" : ", does not fit");
 }
 
-Ahp::Ahp(const search::Request& request, const AlgorithmRequest& algorithms, const job::Job& base,
-         const search::JobLoader& loader, const std::filesystem::path& data,
-         forecast::Forecaster& forecaster)
-    : request_(request),
-      algorithms_(algorithms),
-      base_(base),
-      loader_(loader),
-      data_(data),
-      forecaster_(forecaster) {}
+Ahp::Ahp(const Inputs& in)
+    : in_(in),
+      request_(in.request),
+      algorithms_(in.algorithms),
+      base_(in.base),
+      loader_(in.loader),
+      data_(in.data),
+      forecaster_(in.forecaster) {}
 
 std::vector<std::string> changed(std::vector<std::string> overrides,
                                  const std::vector<std::string>& changes) {
@@ -215,7 +215,7 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
   } else {
     const bool walks = algorithms_.degrees == Degrees::annealing;
     DegreeRun run = search_degrees(
-        walks ? anneal : evolve, algorithms_.seed, request_, base_, loader_, forecaster_,
+        walks ? anneal : evolve, in_,
         [&](const auto& overrides, std::string& why) -> std::optional<result::Strategy> {
           auto tried = simulate(overrides, why);
           if (!tried) {
@@ -259,29 +259,28 @@ result::AlgorithmStep Ahp::degrees(result::AlgorithmAnswer& out) {
 result::AlgorithmStep Ahp::sharding() {
   result::AlgorithmStep step{"optimizer states", "", {}};
   constexpr const char* kKey = "parallelism.sharding";
-  constexpr const char* kNames[] = {"none", "zero1", "zero2", "zero3"};
   const double before = best_->strategy.objective;
-  const auto now = static_cast<int>(best_->job.parallelism.sharding);
+  const Sharding now = best_->job.parallelism.sharding;
   const std::vector<std::string> start = best_->strategy.overrides;
-  for (int i = 0; i < 4; ++i) {
-    const std::string change = fmt::format("{}={}", kKey, kNames[i]);
-    if (i != now && !free(kKey, kNames[i])) {
+  for (const auto& [sharding, name] : spellings(Sharding{})) {
+    const std::string change = fmt::format("{}={}", kKey, name);
+    if (sharding != now && !free(kKey, name)) {
       continue;
     }
-    auto loaded = loader_(i == now ? start : with({change}));
+    auto loaded = loader_(sharding == now ? start : with({change}));
     if (const auto* no = std::get_if<Infeasible>(&loaded)) {
-      step.details.push_back(fmt::format("{}: {}", kNames[i], no->reason));
+      step.details.push_back(fmt::format("{}: {}", name, no->reason));
       continue;
     }
     const auto& job = std::get<job::Job>(loaded);
     const auto least = bound_of(job);
     std::string text =
-        least ? fmt::format("{}: at least {}, {}", kNames[i], seconds_text(to_seconds(least->step)),
+        least ? fmt::format("{}: at least {}, {}", name, seconds_text(to_seconds(least->step)),
                             gib_text(static_cast<double>(least->memory.count())))
-              : std::string(kNames[i]);
+              : std::string(name);
     const double rate = search::per_second(request_.objective, job.cluster);
     std::string why;
-    if (i == now) {
+    if (sharding == now) {
       text += "; forecast " + outcome_text(best_->strategy, before);
     } else if (least && least->memory > best_->report.capacity) {
       text += "; does not fit";
@@ -295,7 +294,7 @@ result::AlgorithmStep Ahp::sharding() {
     }
     step.details.push_back(std::move(text));
   }
-  step.decision = kNames[static_cast<int>(best_->job.parallelism.sharding)];
+  step.decision = to_string(best_->job.parallelism.sharding);
   return step;
 }
 

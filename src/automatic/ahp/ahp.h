@@ -11,11 +11,14 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/automatic/algorithms.h"
-#include "stepcast/forecast/forecaster.h"
+#include "../inputs.h"
 
 namespace stepcast::automatic {
 
+// The key by which a job states the layers of each stage.
+inline constexpr const char* kLayersKey = "parallelism.layers_per_stage";
+
+// A job that the engine ran.
 struct Tried {
   result::Strategy strategy;
   job::Job job;
@@ -24,9 +27,7 @@ struct Tried {
 
 class Ahp {
  public:
-  Ahp(const search::Request& request, const AlgorithmRequest& algorithms, const job::Job& base,
-      const search::JobLoader& loader, const std::filesystem::path& data,
-      forecast::Forecaster& forecaster);
+  explicit Ahp(const Inputs& in);
   void run(result::AlgorithmAnswer& out);
 
  private:
@@ -64,6 +65,7 @@ class Ahp {
   bool take(std::optional<Tried> tried);
   std::optional<bound::Result> bound_of(const job::Job& job);
 
+  const Inputs in_;
   const search::Request& request_;
   const AlgorithmRequest& algorithms_;
   const job::Job& base_;

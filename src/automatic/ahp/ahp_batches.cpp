@@ -16,7 +16,6 @@ namespace stepcast::automatic {
 namespace {
 
 constexpr const char* kBatchesKey = "workload.micro_batches";
-constexpr const char* kLayersAssignment = "parallelism.layers_per_stage=";
 constexpr const char* kOrderKey = "cluster.order";
 constexpr const char* kShardingKey = "parallelism.sharding";
 // Ranks' stages next to each other, so that each data-parallel rank lies on one kind of device.
@@ -144,8 +143,7 @@ result::AlgorithmStep Ahp::batches() {
       std::vector<std::string> overrides = start;
       if (near) {
         // Stages of one rank are alike then: no reason to cut layers unlike.
-        std::erase_if(overrides,
-                      [](const auto& text) { return text.starts_with(kLayersAssignment); });
+        std::erase_if(overrides, [](const auto& text) { return text.starts_with(kLayersKey); });
         overrides = changed(overrides, {fmt::format("{}={}", kOrderKey, kStagesNear)});
       }
       share_out(std::move(overrides), near, before, step);

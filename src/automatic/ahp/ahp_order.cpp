@@ -5,7 +5,7 @@
 #include <queue>
 #include <utility>
 
-#include "../impossible.h"
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -28,8 +28,8 @@ class List {
     const auto m = static_cast<std::size_t>(p.micro_batches);
     for (std::size_t r = 0; r < ranks_.size(); ++r) {
       Rank& rank = ranks_[r];
-      rank.forward_at.assign(m, r == 0 ? 0 : kImpossible);
-      rank.input_at.assign(m, kImpossible);
+      rank.forward_at.assign(m, r == 0 ? 0 : kInfinity);
+      rank.input_at.assign(m, kInfinity);
       const double far = static_cast<double>(ranks_.size() - 1 - r);
       rank.ahead = std::max(1.0, std::floor(choice.ahead * far) + 1);
     }
@@ -101,8 +101,8 @@ class List {
     Rank& rank = ranks_[r];
     const PassTimes& t = p_.stages[r];
     const auto m = static_cast<std::size_t>(p_.micro_batches);
-    const double forward_at = rank.forwards < m ? rank.forward_at[rank.forwards] : kImpossible;
-    const double input_at = rank.inputs < rank.forwards ? rank.input_at[rank.inputs] : kImpossible;
+    const double forward_at = rank.forwards < m ? rank.forward_at[rank.forwards] : kInfinity;
+    const double input_at = rank.inputs < rank.forwards ? rank.input_at[rank.inputs] : kInfinity;
     const bool room = rank.live + 1 <= p_.live[r] + kRounding;
     const bool near = static_cast<double>(rank.forwards - rank.inputs) < rank.ahead;
     const bool forward = forward_at <= now && room && near;
@@ -115,7 +115,7 @@ class List {
     } else if (forward) {
       start(r, Pass::forward, rank.forwards, now, t.forward);
     } else if (weight) {
-      const double arrival = std::min(room && near ? forward_at : kImpossible, input_at);
+      const double arrival = std::min(room && near ? forward_at : kInfinity, input_at);
       if (choice_.weight_yields && arrival < now + t.weight_grad) {
         return;  // the arrival wakes it
       }
@@ -134,7 +134,7 @@ class List {
 
 MadeOrder make_order(const OrderProblem& problem) {
   MadeOrder best;
-  best.makespan = kImpossible;
+  best.makespan = kInfinity;
   for (const double ahead : {1.0, 1.5, 2.0, 1e9}) {
     for (const bool forward_first : {false, true}) {
       for (const bool weight_yields : {false, true}) {

@@ -14,7 +14,6 @@
 namespace stepcast::automatic {
 namespace {
 
-constexpr const char* kLayersKey = "parallelism.layers_per_stage";
 constexpr const char* kScheduleKey = "parallelism.schedule";
 // Moves of a layer from one stage to another that the engine tries at most.
 constexpr int kMoves = 24;

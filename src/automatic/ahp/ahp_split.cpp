@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <map>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "../plans/plans.h"
 #include "ahp.h"
 
@@ -32,7 +32,7 @@ Chosen choose(const ChoiceProblem& problem) {
     return relaxed->chosen;
   }
   ChoiceProblem free = problem;  // what the job keeps in memory is the engine's to judge
-  free.memory_limit = kImpossible;
+  free.memory_limit = kInfinity;
   return choose_by_elimination(free).value_or(Chosen{});
 }
 
@@ -99,7 +99,7 @@ result::AlgorithmStep Ahp::split() {
   for (std::size_t i = 0; i < graph.meanings.size(); ++i) {
     for (std::size_t j = 0; j < graph.meanings[i].options.size(); ++j) {
       if (p.tensor > 1 && !as_degrees(graph.meanings[i].options[j].splits, p.context > 1)) {
-        bound_to.nodes[i].cost[j] = kImpossible;
+        bound_to.nodes[i].cost[j] = kInfinity;
       }
     }
   }
@@ -107,7 +107,7 @@ result::AlgorithmStep Ahp::split() {
   step.details.push_back(fmt::format(
       "{} layers on {} x {} ranks: {} a micro-batch; with each axis as the degrees name it {}",
       ask.layers, ask.view.ranks[0], ask.view.ranks[1], seconds_text(chosen.cost),
-      usual.feasible && usual.cost < kImpossible ? seconds_text(usual.cost) : "impossible"));
+      usual.feasible && usual.cost < kInfinity ? seconds_text(usual.cost) : "impossible"));
   for (std::string& way : ways_of(graph, chosen)) {
     step.details.push_back(std::move(way));
   }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "../impossible.h"
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -35,7 +35,7 @@ class Cutter {
     // The least cap that memory and the number of layers allow: feasibility grows with the cap.
     const auto first = std::partition_point(caps.begin(), caps.end(),
                                             [&](double cap) { return solve(cap).empty(); });
-    const std::vector<int> free = solve(kImpossible);
+    const std::vector<int> free = solve(kInfinity);
     if (free.empty()) {
       return out;
     }
@@ -95,7 +95,7 @@ class Cutter {
   std::vector<int> solve(double cap) const {
     // least[s][n]: stages 0..s-1 hold the first n units; took: units of the last of them.
     std::vector<std::vector<double>> least(at(stages_ + 1),
-                                           std::vector<double>(at(units_ + 1), kImpossible));
+                                           std::vector<double>(at(units_ + 1), kInfinity));
     std::vector<std::vector<int>> took(at(stages_ + 1), std::vector<int>(at(units_ + 1), 0));
     least[0][0] = 0;
     for (int s = 0; s < stages_; ++s) {
@@ -114,7 +114,7 @@ class Cutter {
         }
       }
     }
-    if (least[at(stages_)][at(units_)] == kImpossible) {
+    if (least[at(stages_)][at(units_)] == kInfinity) {
       return {};
     }
     std::vector<int> out(at(stages_));

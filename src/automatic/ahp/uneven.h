@@ -7,8 +7,9 @@
 //      its ends'.
 #pragma once
 
-#include <limits>
 #include <vector>
+
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 
@@ -22,9 +23,8 @@ struct UnevenProblem {
 };
 
 struct UnevenLayers {
-  double step =
-      std::numeric_limits<double>::infinity();  // by the law; infinity: memory holds no cut
-  std::vector<int> layers;                      // of each stage, at least one grain
+  double step = kInfinity;  // by the law; infinity: memory holds no cut
+  std::vector<int> layers;  // of each stage, at least one grain
 };
 
 double step_of(const UnevenProblem& problem, const std::vector<int>& layers);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "../infinity.h"
 #include "ilp.h"
 
 namespace stepcast::automatic {
@@ -167,7 +168,7 @@ class Program {
   void add_memory() {
     // In shares of the limit, as a solver's tolerances are absolute.
     const double scale = p_.memory_limit > 0 ? 1 / p_.memory_limit : 1;
-    Ilp::Row row{{}, -std::numeric_limits<double>::infinity(), p_.memory_limit * scale};
+    Ilp::Row row{{}, -kInfinity, p_.memory_limit * scale};
     for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
       for (const int c : kept_[i]) {
         row.terms.push_back(

@@ -5,10 +5,11 @@
 //      (Gao et al.'s equation 1; Alpa, Zheng et al., OSDI 2022, equation 1).
 #pragma once
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 
@@ -42,7 +43,7 @@ struct ChoiceEdge {
 struct ChoiceProblem {
   std::vector<ChoiceNode> nodes;
   std::vector<ChoiceEdge> edges;
-  double memory_limit = std::numeric_limits<double>::infinity();
+  double memory_limit = kInfinity;
 };
 
 // A solver keeps to the memory limit within so much of it.
@@ -82,8 +83,7 @@ struct Relaxed {
   Chosen chosen;
   double bound = 0;
 };
-std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem,
-                                            double limit = std::numeric_limits<double>::infinity());
+std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem, double limit = kInfinity);
 
 // By an integer linear program (ilp.h). Products s_i s_j become variables e_ij whose row and column
 // sums are the choices; choices that no edge tells apart share theirs, and choices that another one

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "choice.h"
 
 namespace stepcast::automatic {
@@ -57,7 +57,7 @@ class Eliminator {
     std::vector<std::vector<double>> cost(p_.nodes.size());
     for (std::size_t i = 0; i < p_.nodes.size(); ++i) {
       const ChoiceNode& n = p_.nodes[i];
-      cost[i].assign(kinds_[i], kImpossible);
+      cost[i].assign(kinds_[i], kInfinity);
       best[i].assign(kinds_[i], -1);
       for (std::size_t c = 0; c < n.size(); ++c) {
         const double paid = n.cost[c] + (price > 0 ? price * n.memory[c] : 0);
@@ -78,7 +78,7 @@ class Eliminator {
         total += factors_[at(step.left)].table.front();
       }
     }
-    if (total == kImpossible) {
+    if (total == kInfinity) {
       return out;
     }
     std::vector<int> chosen(p_.nodes.size(), 0);  // kinds
@@ -139,7 +139,7 @@ class Eliminator {
       f.place.emplace_back(kinds_[at(e.from)]);
       std::iota(f.place[0].begin(), f.place[0].end(), 0);
       f.size = {kinds_[at(e.from)]};
-      f.table.assign(f.size[0], kImpossible);
+      f.table.assign(f.size[0], kInfinity);
       for (std::size_t c = 0; c < kind_[at(e.from)].size(); ++c) {
         const auto choice = static_cast<int>(c);
         f.table[at(kind_[at(e.from)][c])] = edge_cost(p_, e, choice, choice);
@@ -283,7 +283,7 @@ class Eliminator {
       step.own.push_back(std::move(own));
       step.others.push_back(std::move(others));
     }
-    left.table.assign(cells(left), kImpossible);
+    left.table.assign(cells(left), kInfinity);
     step.best.assign(left.table.size(), 0);
     step.left = static_cast<int>(factors_.size());
     factors_.push_back(std::move(left));
@@ -301,7 +301,7 @@ class Eliminator {
           base[f] += step.others[f][u].empty() ? 0 : step.others[f][u][row[u]];
         }
       }
-      double best = kImpossible;
+      double best = kInfinity;
       int best_kind = 0;
       for (std::size_t k = 0; k < cost.size(); ++k) {
         double sum = cost[k];
@@ -352,12 +352,12 @@ std::optional<Relaxed> choose_by_relaxation(const ChoiceProblem& problem, double
     return std::nullopt;
   }
   Relaxed out;
-  out.bound = -kImpossible;
+  out.bound = -kInfinity;
   // Whether what is best at a price fits.
   const auto at_price = [&](double price) {
     Chosen found = eliminator.run(price);
     if (!found.feasible) {
-      out.bound = kImpossible;
+      out.bound = kInfinity;
       return false;
     }
     out.bound = std::max(out.bound, found.cost + price * (found.memory - problem.memory_limit));

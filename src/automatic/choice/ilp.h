@@ -1,9 +1,10 @@
 // Integer linear programs behind one function. The only user of a solver's headers is ilp_cbc.cpp.
 #pragma once
 
-#include <limits>
 #include <utility>
 #include <vector>
+
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 
@@ -15,8 +16,8 @@ struct Ilp {
   };
   struct Row {
     std::vector<std::pair<int, double>> terms;  // variable, coefficient
-    double lower = -std::numeric_limits<double>::infinity();
-    double upper = std::numeric_limits<double>::infinity();
+    double lower = -kInfinity;
+    double upper = kInfinity;
   };
   std::vector<Variable> variables;
   std::vector<Row> rows;

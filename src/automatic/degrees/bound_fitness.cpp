@@ -4,9 +4,10 @@
 
 #include <algorithm>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
+#include "stepcast/terms/parallelism.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -17,21 +18,10 @@ constexpr const char* kInner[] = {
     "workload.micro_batch", "parallelism.sequence_parallel", "parallelism.sharding",
     "memory.recompute"};
 
-std::optional<job::Sharding> sharding_of(const std::string& text) {
-  constexpr const char* kNames[] = {"none", "zero1", "zero2", "zero3"};
-  for (int i = 0; i < 4; ++i) {
-    if (text == kNames[i]) {
-      return static_cast<job::Sharding>(i);
-    }
-  }
-  return std::nullopt;
-}
-
 }  // namespace
 
-BoundFitness::BoundFitness(const search::Request& request, const job::Job& base,
-                           const search::JobLoader& loader, forecast::Forecaster& forecaster)
-    : request_(request), base_(base), loader_(loader), forecaster_(forecaster) {}
+BoundFitness::BoundFitness(const Inputs& in)
+    : request_(in.request), base_(in.base), loader_(in.loader), forecaster_(in.forecaster) {}
 
 std::vector<int> BoundFitness::sizes() const {
   std::vector<int> out;
@@ -106,10 +96,7 @@ double BoundFitness::operator()(const Genome& genome) {
   for (std::size_t d = 0; d < genome.size(); ++d) {
     const search::Dimension& dimension = request_.space.dimensions[d];
     const std::string& text = dimension.values[static_cast<std::size_t>(genome[d])];
-    const auto number = [&] {
-      return static_cast<int>(text::to_integer(
-          text::Value{text::Value::Kind::scalar, dimension.origin, text, false, {}, {}}));
-    };
+    const auto number = [&] { return static_cast<int>(search::integer_of(dimension, text)); };
     if (dimension.key == "parallelism.tensor") {
       c.tensor = number();
     } else if (dimension.key == "parallelism.pipeline") {
@@ -125,9 +112,9 @@ double BoundFitness::operator()(const Genome& genome) {
     } else if (dimension.key == "parallelism.sequence_parallel") {
       c.sequence_parallel = text == "true";
     } else if (dimension.key == "parallelism.sharding") {
-      const auto sharding = sharding_of(text);
+      const auto sharding = parse<Sharding>(text);
       if (!sharding) {
-        return kImpossible;
+        return kInfinity;
       }
       c.sharding = *sharding;
     } else if (dimension.key == "memory.recompute") {
@@ -139,7 +126,7 @@ double BoundFitness::operator()(const Genome& genome) {
         }
       }
       if (!at->second) {
-        return kImpossible;
+        return kInfinity;
       }
       c.recompute = *at->second;
     }
@@ -147,12 +134,12 @@ double BoundFitness::operator()(const Genome& genome) {
   const int model_ranks = c.tensor * c.pipeline * context;
   const int ranks = base_.cluster.ranks();
   if (model_ranks <= 0 || (data > 0 ? model_ranks * data != ranks : ranks % model_ranks != 0)) {
-    return kImpossible;
+    return kInfinity;
   }
   c.data = ranks / model_ranks;
   Family& family = family_of(genome);
   if (!family.bounds) {
-    return kImpossible;
+    return kInfinity;
   }
   // Experts are cut as the dense layers unless the job says otherwise.
   const job::Parallelism& given = family.job.parallelism;
@@ -160,7 +147,7 @@ double BoundFitness::operator()(const Genome& genome) {
   c.context = context;
   const bound::Result least = family.bounds->of.evaluate(c);
   if (!least.feasible || least.memory > family.bounds->capacity || !runs(family.job, c)) {
-    return kImpossible;
+    return kInfinity;
   }
   return to_seconds(least.step) * search::per_second(request_.objective, family.job.cluster);
 }

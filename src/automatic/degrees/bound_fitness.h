@@ -7,16 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "../inputs.h"
 #include "degrees.h"
-#include "stepcast/forecast/forecaster.h"
-#include "stepcast/search/search.h"
 
 namespace stepcast::automatic {
 
 class BoundFitness {
  public:
-  BoundFitness(const search::Request& request, const job::Job& base,
-               const search::JobLoader& loader, forecast::Forecaster& forecaster);
+  explicit BoundFitness(const Inputs& in);
+  // Values of each dimension.
   std::vector<int> sizes() const;
   // The objective's least value; infinity where sizes do not divide, memory does not do, or the
   // system refuses the job.

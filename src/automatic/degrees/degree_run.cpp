@@ -5,30 +5,27 @@
 namespace stepcast::automatic {
 namespace {
 
-// Points that are kept for the engine, and how many of them it runs once something fits; before
-// that, until the points end or kMost.
+// Points that are kept for the engine, and how many of them it runs: once something fits, and
+// before.
 constexpr int kKept = 4096;
-constexpr int kSimulated = 24;
-constexpr int kMost = 192;
+constexpr int kRunsOnceOneFits = 24;
+constexpr int kRunsUntilOneFits = 192;
 
 }  // namespace
 
-DegreeRun search_degrees(DegreeAlgorithm algorithm, std::uint64_t seed,
-                         const search::Request& request, const job::Job& base,
-                         const search::JobLoader& loader, forecast::Forecaster& forecaster,
-                         const Simulate& simulate) {
-  BoundFitness fitness(request, base, loader, forecaster);
+DegreeRun search_degrees(DegreeAlgorithm algorithm, const Inputs& in, const Simulate& simulate) {
+  BoundFitness fitness(in);
   const DegreeProblem problem{fitness.sizes(), [&](const Genome& g) { return fitness(g); }};
   DegreeSearch search;
-  search.seed = seed;
+  search.seed = in.algorithms.seed;
   search.keep = kKept;
   const DegreeAnswer found = algorithm(problem, search);
   DegreeRun out;
   out.evaluated = found.evaluated;
   out.why_not = "no point that was tried keeps to memory by its bound";
   for (const auto& [bound, genome] : found.best) {
-    if (out.best ? bound >= out.best->objective || out.simulated >= kSimulated
-                 : out.simulated >= kMost) {
+    if (out.best ? bound >= out.best->objective || out.simulated >= kRunsOnceOneFits
+                 : out.simulated >= kRunsUntilOneFits) {
       break;
     }
     std::string why;

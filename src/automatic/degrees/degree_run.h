@@ -7,9 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "../inputs.h"
 #include "degrees.h"
-#include "stepcast/forecast/forecaster.h"
-#include "stepcast/search/search.h"
 
 namespace stepcast::automatic {
 
@@ -28,9 +27,6 @@ using Simulate = std::function<std::optional<result::Strategy>(
 
 // The engine runs the points in the order of their bounds until no other can be better. What a
 // loader or a system refuses costs nothing of the budget.
-DegreeRun search_degrees(DegreeAlgorithm algorithm, std::uint64_t seed,
-                         const search::Request& request, const job::Job& base,
-                         const search::JobLoader& loader, forecast::Forecaster& forecaster,
-                         const Simulate& simulate);
+DegreeRun search_degrees(DegreeAlgorithm algorithm, const Inputs& in, const Simulate& simulate);
 
 }  // namespace stepcast::automatic

@@ -7,7 +7,6 @@
 #include <set>
 #include <tuple>
 
-#include "../impossible.h"
 #include "operator_cost.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/lower/lower.h"

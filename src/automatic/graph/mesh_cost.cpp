@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "stepcast/base/diagnostics.h"
 
 namespace stepcast::automatic {
@@ -92,7 +92,7 @@ double MeshCost::reshard_anew(const View& view, const Cuts& have, const Cuts& wa
       continue;
     }
     if (now[a] == Cut::expert || want[a] == Cut::expert) {
-      return kImpossible;  // by dispatch and combine alone
+      return kInfinity;  // by dispatch and combine alone
     }
     const int axis = 1 << a;
     const double whole = bytes * share_beside(view, now, a);

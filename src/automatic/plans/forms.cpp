@@ -45,8 +45,7 @@ std::vector<Choice<int>> sizes(const search::Space& space, const char* key, int 
   }
   std::vector<Choice<int>> out;
   for (const std::string& text : d->values) {
-    out.push_back({text, static_cast<int>(text::to_integer(text::Value{
-                             text::Value::Kind::scalar, d->origin, text, false, {}, {}}))});
+    out.push_back({text, static_cast<int>(search::integer_of(*d, text))});
   }
   return out;
 }

@@ -7,7 +7,6 @@
 #include "../rules/user_rules.h"
 #include "plans.h"
 #include "stage_planner.h"
-#include "stepcast/search/strategy.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -34,19 +33,11 @@ UserRules rules_of(const AlgorithmRequest& algorithms, const job::Job& base,
 
 class GraphAnswerer {
  public:
-  GraphAnswerer(const search::Request& request, const AlgorithmRequest& algorithms,
-                const job::Job& base, const search::JobLoader& loader,
-                const std::filesystem::path& data, UserRules rules,
-                forecast::Forecaster& forecaster, AlgorithmAnswer& out)
-      : request_(request),
-        algorithms_(algorithms),
-        base_(base),
-        loader_(loader),
-        data_(data),
+  GraphAnswerer(const Inputs& in, UserRules rules, AlgorithmAnswer& out)
+      : in_(in),
         rules_(std::move(rules)),
-        forecaster_(forecaster),
         out_(out),
-        model_(base, data, allowed(rules_)),
+        model_(in.base, in.data, allowed(rules_)),
         frame_(frame(rules_)) {}
 
   void answer() {
@@ -68,7 +59,7 @@ class GraphAnswerer {
     }
     const double loss = out_.own.step / free.latency - 1;
     if (loss > kSame) {
-      for (const std::string& what : represent(base_, free).losses) {
+      for (const std::string& what : represent(in_.base, free).losses) {
         out_.losses.push_back(what);
       }
       out_.losses.push_back(
@@ -89,7 +80,7 @@ class GraphAnswerer {
     GraphPlan found;
     if (out_.name == "flexflow") {
       Walk walk;
-      walk.seed = algorithms_.seed;
+      walk.seed = in_.algorithms.seed;
       found = plan_by_walk(model, frame, walk, forms);
     } else {
       StageSearch search;
@@ -104,7 +95,7 @@ class GraphAnswerer {
   }
 
   std::vector<Form> forms(const UserRules& rules, const Frame& frame) const {
-    std::vector<Form> out = forms_of(request_.space, base_, loader_, overrides_of(rules));
+    std::vector<Form> out = forms_of(in_.request.space, in_.base, in_.loader, overrides_of(rules));
     const auto& counts = frame.counts_of_micro_batches;
     std::erase_if(out, [&](const Form& f) {
       return !counts.empty() &&
@@ -118,7 +109,7 @@ class GraphAnswerer {
     std::string out;
     for (std::size_t i = 0; i < rules_.size(); ++i) {
       const UserRules others = rules_.without(i);
-      GraphModel model(base_, data_, allowed(others));
+      GraphModel model(in_.base, in_.data, allowed(others));
       const Frame frame = this->frame(others);
       const auto said = forms(others, frame);
       GraphPlan p = plan(model, frame, &said);
@@ -152,7 +143,7 @@ class GraphAnswerer {
       }
       std::vector<std::string> overrides = p.form->overrides;
       add_layers(p, overrides);
-      auto strategy = forecast(overrides);
+      auto strategy = forecast(in_, overrides, out_.why_not);
       if (!strategy) {
         return out_.found;
       }
@@ -180,35 +171,19 @@ class GraphAnswerer {
 
   // The job nearest to a plan that no job says.
   void nearest(const GraphPlan& p) {
-    Represented job = represent(base_, p);
+    Represented job = represent(in_.base, p);
     out_.losses = std::move(job.losses);
     std::vector<std::string> overrides = overrides_of(rules_);
     for (const std::string& text : job.overrides) {
       const std::string key = text.substr(0, text.find('='));
-      if (request_.space.find(key) != nullptr || key == "parallelism.layers_per_stage") {
+      if (in_.request.space.find(key) != nullptr || key == "parallelism.layers_per_stage") {
         overrides.push_back(text);
       }
     }
-    if (auto strategy = forecast(overrides)) {
+    if (auto strategy = forecast(in_, overrides, out_.why_not)) {
       out_.found = true;
       out_.strategy = std::move(*strategy);
     }
-  }
-
-  std::optional<Strategy> forecast(const std::vector<std::string>& overrides) {
-    auto loaded = loader_(overrides);
-    if (const auto* no = std::get_if<Infeasible>(&loaded)) {
-      out_.why_not = no->reason;
-      return std::nullopt;
-    }
-    const auto& job = std::get<job::Job>(loaded);
-    const auto outcome = forecaster_.forecast(job);
-    if (const auto* no = std::get_if<Infeasible>(&outcome)) {
-      out_.why_not = no->reason;
-      return std::nullopt;
-    }
-    return search::strategy_of(std::get<result::Report>(outcome), job, overrides,
-                               request_.objective, true);
   }
 
   static void add_layers(const GraphPlan& p, std::vector<std::string>& overrides) {
@@ -243,22 +218,21 @@ class GraphAnswerer {
   Frame frame(const UserRules& rules) const {
     Frame out;
     apply(rules, out);
-    out.micro_batches = {base_.workload.micro_batch};
-    if (const search::Dimension* d = request_.space.find("workload.micro_batch")) {
+    out.micro_batches = {in_.base.workload.micro_batch};
+    if (const search::Dimension* d = in_.request.space.find("workload.micro_batch")) {
       out.micro_batches.clear();
       for (const std::string& text : d->values) {
-        out.micro_batches.push_back(text::to_integer(
-            text::Value{text::Value::Kind::scalar, d->origin, text, false, {}, {}}));
+        out.micro_batches.push_back(search::integer_of(*d, text));
       }
     }
     const auto values = [&](const char* key, auto&& take) {
-      const search::Dimension* d = request_.space.find(key);
+      const search::Dimension* d = in_.request.space.find(key);
       if (d == nullptr) {
-        take(base_);
+        take(in_.base);
         return;
       }
       for (const std::string& text : d->values) {
-        auto loaded = loader_({fmt::format("{}={}", key, text)});
+        auto loaded = in_.loader({fmt::format("{}={}", key, text)});
         if (const auto* job = std::get_if<job::Job>(&loaded)) {
           take(*job);
         }
@@ -279,17 +253,17 @@ class GraphAnswerer {
 
   // Whether the space has it, or the job itself, and its system runs it.
   bool runs(const std::string& feature, const char* key, int own) const {
-    const auto& cannot = base_.system.cannot;
+    const auto& cannot = in_.base.system.cannot;
     const bool refused = std::any_of(cannot.begin(), cannot.end(),
                                      [&](const auto& rule) { return rule.first == feature; });
-    return !refused && (request_.space.find(key) != nullptr || own > 1);
+    return !refused && (in_.request.space.find(key) != nullptr || own > 1);
   }
 
   // Operators may be cut as the space allows jobs to be: without context parallelism, tokens of a
   // sample come together wherever weights or other tokens are needed.
   Allowed allowed(const UserRules& rules) const {
-    const bool context = runs("context", "parallelism.context", base_.parallelism.context);
-    const bool expert = runs("expert", "parallelism.expert", base_.parallelism.expert);
+    const bool context = runs("context", "parallelism.context", in_.base.parallelism.context);
+    const bool expert = runs("expert", "parallelism.expert", in_.base.parallelism.expert);
     return [context, expert, rules](const model::Operator& op, const Splits& splits,
                                     const View& view) {
       if (!allows(rules, op, splits, view)) {
@@ -322,13 +296,8 @@ class GraphAnswerer {
                        plan.micro_batches == 1 ? "" : "es");
   }
 
-  const search::Request& request_;
-  const AlgorithmRequest& algorithms_;
-  const job::Job& base_;
-  const search::JobLoader& loader_;
-  const std::filesystem::path& data_;
+  const Inputs& in_;
   const UserRules rules_;
-  forecast::Forecaster& forecaster_;
   AlgorithmAnswer& out_;
   GraphModel model_;
   StageMemo memo_;
@@ -338,13 +307,8 @@ class GraphAnswerer {
 
 }  // namespace
 
-void answer_on_graph(const search::Request& request, const AlgorithmRequest& algorithms,
-                     const job::Job& base, const search::JobLoader& loader,
-                     const std::filesystem::path& data_directory, forecast::Forecaster& forecaster,
-                     AlgorithmAnswer& out) {
-  GraphAnswerer(request, algorithms, base, loader, data_directory,
-                rules_of(algorithms, base, data_directory), forecaster, out)
-      .answer();
+void answer_on_graph(const Inputs& in, AlgorithmAnswer& out) {
+  GraphAnswerer(in, rules_of(in.algorithms, in.base, in.data), out).answer();
 }
 
 void check_constraints(const AlgorithmRequest& algorithms, const job::Job& base,

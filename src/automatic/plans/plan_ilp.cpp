@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "plans.h"
 #include "stage_planner.h"
 #include "stepcast/model/operators.h"
@@ -14,7 +14,7 @@ constexpr double kSettled = 1e-9;
 // Of one stage's program, after which its best is taken unproven (Alpa's own limit is 600 s).
 constexpr double kSeconds = 600;
 // Stages that the user's rules are tried with.
-constexpr int kMostStages = 64;
+constexpr int kMaxStages = 64;
 
 // The stages of the plan itself by integer program: what relaxation left open is closed.
 void settle(GraphModel& model, const StageSearch& search, GraphPlan& plan) {
@@ -27,7 +27,7 @@ void settle(GraphModel& model, const StageSearch& search, GraphPlan& plan) {
                                    static_cast<int>(plan.stages.size() - 1 - i));
     const ChoiceProblem problem = model.stage(ask).problem;
     ChoiceProblem free = problem;
-    free.memory_limit = kImpossible;
+    free.memory_limit = kInfinity;
     const auto least = choose_by_elimination(free);
     if (!least || least->cost < s.time * (1 - kSettled)) {
       const Chosen c = choose_by_ilp(problem, kSeconds);
@@ -58,7 +58,7 @@ std::vector<int> stage_counts(const Frame& frame, const job::Job& job) {
     least = std::max(least, at.stage + 1);
   }
   std::vector<int> out;
-  const int most = std::min({kMostStages, model::layer_count(job.model), job.cluster.ranks()});
+  const int most = std::min({kMaxStages, model::layer_count(job.model), job.cluster.ranks()});
   for (int n = least; n <= most; ++n) {
     out.push_back(n);
   }
@@ -74,12 +74,12 @@ GraphPlan plan_by_ilp(GraphModel& model, const Frame& frame, const StageSearch& 
   struct Try {
     Setting setting;
     const Form* form = nullptr;
-    double least = kImpossible;
+    double least = kInfinity;
   };
   std::vector<Try> tries;
   const auto add = [&](Setting&& setting, const Form* form) {
     if (setting.stages <= most_stages(search, setting.micro_batches)) {
-      tries.push_back({std::move(setting), form, kImpossible});
+      tries.push_back({std::move(setting), form, kInfinity});
     }
   };
   if (forms != nullptr) {

@@ -3,7 +3,7 @@
 #include <map>
 #include <random>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "plans.h"
 #include "stepcast/model/operators.h"
 
@@ -42,7 +42,7 @@ class Chain {
       return true;
     }
     ChoiceProblem any = graph_.problem;
-    any.memory_limit = kImpossible;
+    any.memory_limit = kInfinity;
     for (ChoiceNode& n : any.nodes) {
       if (n.size() == 0) {
         return false;
@@ -138,7 +138,7 @@ class Walker {
     for (const Chain& c : chains_) {
       double sum = 0;
       for (const ChoiceNode& n : c.graph_.problem.nodes) {
-        sum += n.size() == 0 ? kImpossible : *std::min_element(n.cost.begin(), n.cost.end());
+        sum += n.size() == 0 ? kInfinity : *std::min_element(n.cost.begin(), n.cost.end());
       }
       least = std::max(least, sum);
     }
@@ -170,7 +170,7 @@ class Walker {
   double penalised() const {
     double over = 0;
     for (std::size_t c = 0; c < chains_.size(); ++c) {
-      over = std::max(over, limit(c) > 0 ? memories_[c] / limit(c) - 1 : kImpossible);
+      over = std::max(over, limit(c) > 0 ? memories_[c] / limit(c) - 1 : kInfinity);
     }
     return latency() * (1 + kPenalty * over);
   }
@@ -201,7 +201,7 @@ class Walker {
       chain.choice_[node] = static_cast<int>(random() % options);
       const double dice = uniform();
       const double around = chain.around(node);
-      double next = kImpossible;
+      double next = kInfinity;
       if (!std::isinf(around)) {
         times_[c] = time - old_around + around;
         memories_[c] = memory - old_memory + chain.memory(node);
@@ -261,7 +261,7 @@ class Walker {
   std::vector<int> repeats_;
   std::vector<std::size_t> chain_;  // of each stage
   std::vector<double> times_, memories_;
-  double best_ = kImpossible;
+  double best_ = kInfinity;
   std::vector<std::vector<int>> kept_;  // choices of the best so far
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "../graph/graph_model.h"
+#include "../infinity.h"
 #include "forms.h"
 #include "stages.h"
 
@@ -71,8 +72,8 @@ struct GraphStage {
 GraphStage stage_of(GraphModel& model, const StageAsk& ask, const std::vector<int>& choice);
 
 struct GraphPlan {
-  double latency = std::numeric_limits<double>::infinity();  // by the algorithm's own law
-  int micro_batches = 1;                                     // of the step
+  double latency = kInfinity;  // by the algorithm's own law
+  int micro_batches = 1;       // of the step
   Redo redo = Redo::none;
   Setting setting;
   std::optional<Form> form;  // that it has, where it was held to one

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "plans.h"
+#include "stepcast/terms/parallelism.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -36,15 +37,15 @@ Use use_of(Split s) {
   return Use::none;
 }
 
-// Degrees that a stage votes for, with its share of the model's work.
-struct PlanDegrees {
+// VotedDegrees that a stage votes for, with its share of the model's work.
+struct VotedDegrees {
   int tensor = 1, context = 1, expert = 1;
   bool sequence_parallel = false;
-  auto operator<=>(const PlanDegrees&) const = default;
+  auto operator<=>(const VotedDegrees&) const = default;
 };
 
 struct Votes {
-  std::map<PlanDegrees, double> degrees;
+  std::map<VotedDegrees, double> degrees;
   std::map<job::Sharding, double> shardings;
   double unlike = 0;  // share of products that are not cut as their stage's degrees say
   double all = 0;
@@ -75,7 +76,7 @@ void count(const GraphStage& stage, Votes& votes) {
           o.splits[a] == Split::column_gather || o.splits[a] == Split::row_scatter ? m.flops : 0;
     }
   }
-  PlanDegrees d;
+  VotedDegrees d;
   for (std::size_t a = 0; a < 2; ++a) {
     const int ranks = stage.view.ranks[a];
     if (ranks == 1 || uses[a].empty()) {
@@ -108,11 +109,6 @@ K most(const std::map<K, double>& votes) {
   return out;
 }
 
-const char* sharding_name(job::Sharding s) {
-  constexpr const char* kNames[] = {"none", "zero1", "zero2", "zero3"};
-  return kNames[static_cast<int>(s)];
-}
-
 }  // namespace
 
 Represented represent(const job::Job& job, const GraphPlan& plan) {
@@ -121,7 +117,7 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
   for (const GraphStage& s : plan.stages) {
     count(s, votes);
   }
-  const PlanDegrees d = most(votes.degrees);
+  const VotedDegrees d = most(votes.degrees);
   if (votes.degrees.size() > 1) {
     out.losses.push_back(fmt::format("stages are cut in {} unlike ways", votes.degrees.size()));
   }
@@ -156,7 +152,7 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
     set("parallelism.expert", std::to_string(d.expert));
     set("parallelism.expert_tensor", "1");
   }
-  set("parallelism.sharding", sharding_name(most(votes.shardings)));
+  set("parallelism.sharding", to_string(most(votes.shardings)));
   set("workload.micro_batch", std::to_string(micro_batch));
   constexpr const char* kRedo[] = {"none", "selective", "full"};
   set("memory.recompute", kRedo[static_cast<int>(plan.redo)]);

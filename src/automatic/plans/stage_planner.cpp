@@ -6,7 +6,7 @@
 #include <cmath>
 #include <set>
 
-#include "../impossible.h"
+#include "../infinity.h"
 #include "stepcast/model/operators.h"
 
 namespace stepcast::automatic {
@@ -64,7 +64,7 @@ StagePlanner::StagePlanner(GraphModel& model, const Setting& setting, const Stag
       search_(search),
       memo_(memo),
       common_(key_of(setting)),
-      limit_(kImpossible) {
+      limit_(kInfinity) {
   const job::Job& job = model.job();
   starts_ = block_starts(model::layer_count(job.model), setting);
   const int ranks = job.cluster.ranks();
@@ -102,7 +102,7 @@ StageProblem StagePlanner::problem() {
   };
   p.least = [&](int first, int last, int shape, int later) {
     const int kind = kind_of(first, last, shape, later);
-    return kind < 0 ? kImpossible : kinds_[static_cast<std::size_t>(kind)].least;
+    return kind < 0 ? kInfinity : kinds_[static_cast<std::size_t>(kind)].least;
   };
   p.time = [&](int first, int last, int shape, int later) {
     return best(kinds_[static_cast<std::size_t>(kind_of(first, last, shape, later))]).time;
@@ -110,7 +110,7 @@ StageProblem StagePlanner::problem() {
   return p;
 }
 
-double StagePlanner::least() { return shapes_.empty() ? kImpossible : least_latency(problem()); }
+double StagePlanner::least() { return shapes_.empty() ? kInfinity : least_latency(problem()); }
 
 GraphPlan StagePlanner::plan(double limit) {
   GraphPlan out;
@@ -159,7 +159,7 @@ const StageMemo::Free& StagePlanner::unlimited(const StageAsk& ask, const std::s
   if (out.least_memory > model_.capacity()) {
     return out;
   }
-  problem.memory_limit = kImpossible;
+  problem.memory_limit = kInfinity;
   auto free = choose_by_elimination(problem);
   const Chosen c = free ? std::move(*free) : choose_by_ilp(problem);
   ++solved_;
@@ -176,7 +176,7 @@ const StageMemo::Free& StagePlanner::unlimited(const StageAsk& ask, const std::s
 double StagePlanner::least(const StageAsk& ask, const std::string& content) {
   const StageMemo::Free& free = unlimited(ask, content);
   const double limit = model_.memory_limit(ask.reserve) - free.transient;
-  return free.least_memory > limit ? kImpossible : free.cut.time;
+  return free.least_memory > limit ? kInfinity : free.cut.time;
 }
 
 // `limit`: no time as long is of use.
@@ -223,7 +223,7 @@ int StagePlanner::kind_of(int first, int last, int shape, int later) {
   const auto [at, fresh] = kind_.try_emplace(std::make_tuple(content, devices, any.in_flight),
                                              static_cast<int>(kinds_.size()));
   if (fresh) {
-    Kind kind{std::move(content), any, kImpossible, {}};
+    Kind kind{std::move(content), any, kInfinity, {}};
     kind.ask.view = {{devices, 1}};
     for (const View& view : views(devices)) {
       StageAsk ask = any;

@@ -2,13 +2,13 @@
 // operators' cuts.
 #pragma once
 
-#include <limits>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "../infinity.h"
 #include "plans.h"
 
 namespace stepcast::automatic {
@@ -16,9 +16,9 @@ namespace stepcast::automatic {
 // How a stage is cut, and what that takes.
 struct CutStage {
   View view;
-  double time = std::numeric_limits<double>::infinity();  // infinity: it cannot be
-  double memory = 0;                                      // with one micro-batch in flight
-  double memory_of_each = 0;                              // and of each more
+  double time = kInfinity;    // infinity: it cannot be
+  double memory = 0;          // with one micro-batch in flight
+  double memory_of_each = 0;  // and of each more
   std::vector<int> choice;
 };
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "../impossible.h"
+#include "../infinity.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -23,17 +23,17 @@ class Planner {
     units_ = p.devices / unit_;
     // No more stages than blocks, nor than the smallest shapes that the devices hold.
     const int smallest = *std::min_element(p.shapes.begin(), p.shapes.end());
-    most_ = std::min({p.blocks, p.devices / smallest, p.most_stages});
-    least_ = std::max(1, p.stages);
+    max_stages_ = std::min({p.blocks, p.devices / smallest, p.most_stages});
+    min_stages_ = std::max(1, p.stages);
     if (p.shapes.size() == 1) {
       // All devices are used: there are as many stages as they hold, and none to count.
       const int all = p.devices % smallest == 0 ? p.devices / smallest : 0;
-      least_ = std::max(1, all);
-      most_ = all > 0 && all <= most_ && (p.stages == 0 || p.stages == all) ? all : 0;
+      min_stages_ = std::max(1, all);
+      max_stages_ = all > 0 && all <= max_stages_ && (p.stages == 0 || p.stages == all) ? all : 0;
       unit_ = p.devices + 1;
       units_ = 0;
     } else if (p.stages > 0) {
-      most_ = p.stages <= most_ ? p.stages : 0;
+      max_stages_ = p.stages <= max_stages_ ? p.stages : 0;
     }
     fill(exact);
   }
@@ -42,14 +42,14 @@ class Planner {
   StagePlan best() {
     StagePlan out;
     out.latency = p_.limit;
-    if (most_ > 0) {
+    if (max_stages_ > 0) {
       least_slowest(out);
       if (p_.latency == StageProblem::Latency::sum_and_slowest) {
         least_sums(out);
       }
     }
     if (out.stages.empty()) {
-      out.latency = kImpossible;
+      out.latency = kInfinity;
     }
     return out;
   }
@@ -81,7 +81,7 @@ class Planner {
     int time = 0;  // its place among times
   };
   struct Cell {
-    double value = kImpossible;
+    double value = kInfinity;
     int way = 0;
   };
 
@@ -101,8 +101,9 @@ class Planner {
           const int front = first > 0 ? 1 : 0;
           const int behind = last < p_.blocks ? 1 : 0;
           // The first of so many has all the others behind it.
-          const int least = least_ == most_ && first == 0 ? most_ - 1 : behind;
-          for (int later = least; later <= std::min(p_.blocks - last, most_ - 1 - front); ++later) {
+          const int least = min_stages_ == max_stages_ && first == 0 ? max_stages_ - 1 : behind;
+          for (int later = least; later <= std::min(p_.blocks - last, max_stages_ - 1 - front);
+               ++later) {
             add(first, last, n, later, exact, place, found);
             if (last == p_.blocks) {
               break;
@@ -111,7 +112,7 @@ class Planner {
         }
       }
     }
-    begin_.assign(index(most_) * index(p_.blocks) + 1, 0);
+    begin_.assign(index(max_stages_) * index(p_.blocks) + 1, 0);
     for (const auto& [bucket, way] : found) {
       ++begin_[bucket + 1];
     }
@@ -146,9 +147,9 @@ class Planner {
   // f[s, first, units] with `join` of a stage's time and of what follows.
   template <class Join>
   void solve(double cap, Join&& join) {
-    cells_.assign(index(most_ + 1) * index(p_.blocks + 1) * index(units_ + 1), Cell());
+    cells_.assign(index(max_stages_ + 1) * index(p_.blocks + 1) * index(units_ + 1), Cell());
     at(0, p_.blocks, 0).value = 0;
-    for (int s = 1; s <= most_; ++s) {
+    for (int s = 1; s <= max_stages_; ++s) {
       for (int first = p_.blocks - 1; first >= 0; --first) {
         Cell* here = &at(s, first, 0);
         const auto [begin, end] = ways(s, first);
@@ -190,8 +191,8 @@ class Planner {
   // Takes the plans in the table, one of each number of stages, that are better; the slowest stage
   // of any.
   double take(StagePlan& out) {
-    double slowest = -kImpossible;
-    for (int s = least_; s <= most_; ++s) {
+    double slowest = -kInfinity;
+    for (int s = min_stages_; s <= max_stages_; ++s) {
       if (std::isinf(at(s, 0, units_).value)) {
         continue;
       }
@@ -218,15 +219,15 @@ class Planner {
     while (cap > 0) {
       solve(cap, [](double t, double rest) { return t + rest; });
       const double slowest = take(out);
-      cap = std::min(std::nextafter(slowest, -kImpossible), out.latency / p_.micro_batches);
+      cap = std::min(std::nextafter(slowest, -kInfinity), out.latency / p_.micro_batches);
     }
   }
 
   const StageProblem& p_;
   int unit_ = 1;
   int units_ = 1;
-  int least_ = 1;  // stages
-  int most_ = 1;
+  int min_stages_ = 1;
+  int max_stages_ = 1;
   std::vector<double> times_;
   std::vector<char> known_;         // false: a bound
   std::vector<Way> ways_;           // by stages from here on, then by first block

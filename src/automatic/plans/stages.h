@@ -18,6 +18,8 @@
 #include <limits>
 #include <vector>
 
+#include "../infinity.h"
+
 namespace stepcast::automatic {
 
 struct StageProblem {
@@ -37,7 +39,7 @@ struct StageProblem {
   // answer hangs on. `alike`: a number that stages share whose times are equal.
   std::function<Of> least;
   std::function<int(int first, int last, int shape, int later)> alike;
-  double limit = std::numeric_limits<double>::infinity();  // no latency as long is of use
+  double limit = kInfinity;  // no latency as long is of use
 };
 
 struct PlannedStage {
@@ -48,7 +50,7 @@ struct PlannedStage {
 };
 
 struct StagePlan {
-  double latency = std::numeric_limits<double>::infinity();  // infinity: none below the limit
+  double latency = kInfinity;  // infinity: none below the limit
   std::vector<PlannedStage> stages;
 };
 

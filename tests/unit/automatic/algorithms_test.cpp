@@ -4,8 +4,8 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "stepcast/input/input.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::automatic {

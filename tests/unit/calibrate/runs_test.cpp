@@ -12,9 +12,9 @@
 
 #include "calibrate/runs_fit.h"
 #include "catch.hpp"
-#include "stepcast/input/input.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 #include "support/folder.h"
