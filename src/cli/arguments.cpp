@@ -158,7 +158,8 @@ InputError explained(const CLI::App& app, const CLI::ParseError& error,
 
 }  // namespace
 
-std::optional<Reading> parse_arguments(Command& program, const std::vector<std::string>& arguments) {
+std::optional<Reading> parse_arguments(Command& program,
+                                       const std::vector<std::string>& arguments) {
   CLI::App app(program.summary, program.name);
   if (!program.version.empty()) {
     app.set_version_flag("--version", program.version);

@@ -1,5 +1,6 @@
-// What a command takes, as data: options, arguments by place and commands below it. `parse_arguments` fills
-// in what the options point to; how words are read and help is laid out is its business alone.
+// What a command takes, as data: options, arguments by place and commands below it.
+// `parse_arguments` fills in what the options point to; how words are read and help is laid out is
+// its business alone.
 #pragma once
 
 #include <deque>

@@ -202,7 +202,9 @@ void take_interval(const std::vector<double>& steps, const job::Job& job, const 
     return;
   }
   const double step = report.step_time.value;
-  fill_rates(p.plan, job.cluster.device, {step, std::min(step, nearest_quantile(steps, 0.05)), std::max(step, nearest_quantile(steps, 0.95))},
+  fill_rates(p.plan, job.cluster.device,
+             {step, std::min(step, nearest_quantile(steps, 0.05)),
+              std::max(step, nearest_quantile(steps, 0.95))},
              recomputed, report);
 }
 

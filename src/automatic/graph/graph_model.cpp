@@ -230,10 +230,10 @@ class StageGraphBuilder {
     // A layer that is recomputed whole keeps its activations for the moment of its backward pass.
     const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask_.in_flight;
     // Parameters that are gathered: of the layer at work, and of the next one.
-    const double gathered = several && sharding == job::Sharding::zero3
-                                ? std::min(2, u.times) * o.parameters *
-                                      bytes_per_element(plan_.precision.parameters)
-                                : 0;
+    const double gathered =
+        several && sharding == job::Sharding::zero3
+            ? std::min(2, u.times) * o.parameters * bytes_per_element(plan_.precision.parameters)
+            : 0;
     meaning.options.push_back({o.splits, sharding,
                                u.times * (o.kernels_forward + o.kernels_backward),
                                again ? u.times * o.kernels_forward : 0.0});
