@@ -14,7 +14,7 @@ namespace stepcast::report {
 namespace {
 
 using result::StageBreakdown;
-using Kind = Column::Kind;
+using ColumnKind = Column::Kind;
 
 constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no column of their own
 
@@ -42,17 +42,18 @@ void add_time(Page& page, const result::Report& report) {
   std::vector<std::size_t> shown;
   for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
     if (mean[i] / whole >= kLeastShare) {
-      marks.push_back({kTimeKinds[i].name, kTimeKinds[i].name, percent(mean[i] / whole)});
+      marks.push_back({std::string(kTimeKinds[i].kind.name), std::string(kTimeKinds[i].kind.name),
+                       percent(mean[i] / whole)});
       shown.push_back(i);
     }
   }
   page.add(legend(marks));
   Table table;
   table.id = "breakdown";
-  table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
+  table.columns = {{"stage", ColumnKind::number, ""}, {"", ColumnKind::bar, ""}};
   for (const std::size_t i : shown) {
     table.columns.push_back(
-        {kTimeKinds[i].name, Kind::number,
+        {std::string(kTimeKinds[i].kind.name), ColumnKind::number,
          kTimeKinds[i].sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
   }
   for (const StageBreakdown& b : report.breakdown) {
@@ -62,7 +63,8 @@ void add_time(Page& page, const result::Report& report) {
       const double s = to_seconds(result::part_of(b, p.category));
       sum += s;
       if (s > 0) {
-        parts.push_back({p.name, s, fmt::format("{} {}", p.name, duration(s))});
+        parts.push_back({std::string(p.kind.name), s,
+                         fmt::format("{} {}", std::string(p.kind.name), duration(s))});
       }
     }
     Cell drawn = bar(parts, sum);
