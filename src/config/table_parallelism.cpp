@@ -1,5 +1,6 @@
 // How the work is divided: process grid, sharding, schedule, overlap.
 #include "named.h"
+#include "stepcast/schedule/schedule.h"
 #include "stepcast/text/document.h"
 #include "tables.h"
 
@@ -46,12 +47,8 @@ const Table<Overlap>& overlap_table() {
   return table;
 }
 
-// schedule::table() and what composes with it (job::Schedule).
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = {
-      "gpipe",      "1f1b",    "1f1b_overlap", "interleaved_1f1b", "looped_bfs",    "zb_h1",
-      "zb_h2",      "zb_v",    "zb_auto",      "v_half",           "v_min",         "dualpipe",
-      "dualpipe_v", "chimera", "circular",     "interlaced",       "interleaved_zb"};
+  static const std::vector<std::string> names(schedule::names().begin(), schedule::names().end());
   return names;
 }
 

@@ -408,7 +408,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       p.site.site == nullptr ? 0 : p.site.site->scatter * std::min(paced, period);
   const std::vector<Bytes> capacity = capacities(p, folded, world.ranks.size());
   const std::vector<RankMemory> of_ranks = rank_memory(
-      world, timeline, capacity, p.plan.job.memory,
+      world, timeline, capacity, p.plan.device_memory.allocator,
       p.plan.data_comm == strategy::DataComm::shard_all, options.allocator, options.stop);
   result::Report report;
   fill_report(

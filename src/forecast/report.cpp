@@ -74,7 +74,7 @@ void fill_peak(const Source& s, result::Report& report) {
   report.peak =
       memory_interval(memory[largest].reserved,
                       s.world->programs[s.world->ranks[largest].program].outside_allocator,
-                      s.plan->job.system.family);
+                      s.plan->device_memory.spread);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits because the allocator gives cached memory back ({} retries in the steps "
@@ -160,7 +160,6 @@ Bytes usable_memory(const job::Device& device) {
 
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
                 const result::Estimate& step_time, Flops recomputed, result::Report& report) {
-  const job::Job& job = plan.job;
   report.step_time = step_time;
   // A rate's interval is the step's, turned over; an unbounded one stays finite.
   auto rate = [&](double amount) {
@@ -168,20 +167,22 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
                             amount / std::max(step_time.low, 1e-3 * step_time.value)};
   };
   const double ranks = plan.grid.ranks();
-  const double sequences = static_cast<double>(job.workload.global_batch);
+  const double sequences = static_cast<double>(plan.micro_batch * plan.all_micro_batches());
   report.tokens_per_second_per_gpu =
-      rate(sequences * static_cast<double>(job.workload.sequence_length) / ranks);
-  const double model_flops = model::training_flops(job, sequences).count() / ranks;
-  const double peak_rate = job::peak_of(device, job.workload.precision).count();
+      rate(sequences * static_cast<double>(plan.shard.sequence_length) / ranks);
+  const double model_flops =
+      model::training_flops(plan.model, plan.style, plan.shard.sequence_length, sequences).count() /
+      ranks;
+  const double peak_rate = hardware::peak_of(device, plan.precision.products).count();
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
     report.hfu = rate((model_flops + recomputed.count() / ranks) / peak_rate);
   }
-  report.title = fmt::format("{} on {} x {} ({} GPUs)",
-                             job.model.name.empty() ? "model" : job.model.name, job.cluster.nodes,
-                             job.cluster.name.empty() ? job.cluster.node.name : job.cluster.name,
-                             plan.grid.ranks());
+  report.title = fmt::format(
+      "{} on {} x {} ({} GPUs)", plan.model.name.empty() ? "model" : plan.model.name,
+      plan.cluster.nodes, plan.cluster.name.empty() ? plan.cluster.node.name : plan.cluster.name,
+      plan.grid.ranks());
 }
 
 void fill_report(const Source& s, result::Report& report) {

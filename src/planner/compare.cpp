@@ -9,6 +9,7 @@
 
 #include "exposed.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 
@@ -73,7 +74,7 @@ ComparedSystem under(const std::string& system, const CompareRequest& request,
   try {
     std::vector<std::string> overrides = request.overrides;
     overrides.push_back("system.use=" + system);
-    const config::Loaded loaded = config::load(request.config, overrides);
+    const config::Loaded loaded = input::load(request.config, overrides);
     row.sharding = sharding_name(loaded.job.parallelism);
     row.schedule = schedule_name(loaded.job.parallelism);
     row.recompute = recompute_name(loaded.job.memory.recompute);
@@ -106,7 +107,7 @@ std::vector<std::string> systems(bool aliases) {
 
 result::Comparison compare(const CompareRequest& request, forecast::Forecaster& forecaster,
                            const std::function<void(const ComparedSystem&)>& progress) {
-  const config::Loaded own = config::load(request.config, request.overrides);
+  const config::Loaded own = input::load(request.config, request.overrides);
   result::Comparison out;
   out.title =
       fmt::format("{} on {} x {}", own.job.model.name, own.job.cluster.nodes, own.job.cluster.name);

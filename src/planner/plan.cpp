@@ -13,7 +13,7 @@
 #include "plan_cluster.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 namespace {
@@ -71,7 +71,7 @@ Seconds parse_duration(const std::string& text) {
 }
 
 result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
-  const job::Job job = config::load(request.config, request.overrides).job;
+  const job::Job job = input::load(request.config, request.overrides).job;
   search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
   const std::vector<Offer>& offers = request.catalogue.offers;
   result::Plan out;

@@ -11,7 +11,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/search/workers.h"
 #include "sweep_finish.h"
 #include "sweep_keys.h"
@@ -61,7 +61,7 @@ std::vector<Fault> faults_of(const SweepRequest& request, const std::vector<std:
   std::vector<std::string> overrides = request.overrides;
   overrides.insert(overrides.end(), more.begin(), more.end());
   try {
-    config::load(request.config, overrides);
+    input::load(request.config, overrides);
   } catch (const InputError& error) {
     return error.faults();
   }

@@ -14,7 +14,7 @@ namespace stepcast::report {
 namespace {
 
 using result::StageBreakdown;
-using ColumnKind = Column::Kind;
+using Kind = Column::Kind;
 
 constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no column of their own
 
@@ -42,18 +42,18 @@ void add_time(Page& page, const result::Report& report) {
   std::vector<std::size_t> shown;
   for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
     if (mean[i] / whole >= kLeastShare) {
-      marks.push_back({std::string(kTimeKinds[i].kind.name), std::string(kTimeKinds[i].kind.name),
-                       percent(mean[i] / whole)});
+      const std::string name(kTimeKinds[i].kind.name);
+      marks.push_back({name, name, percent(mean[i] / whole)});
       shown.push_back(i);
     }
   }
   page.add(legend(marks));
   Table table;
   table.id = "breakdown";
-  table.columns = {{"stage", ColumnKind::number, ""}, {"", ColumnKind::bar, ""}};
+  table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
   for (const std::size_t i : shown) {
     table.columns.push_back(
-        {std::string(kTimeKinds[i].kind.name), ColumnKind::number,
+        {std::string(kTimeKinds[i].kind.name), Kind::number,
          kTimeKinds[i].sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
   }
   for (const StageBreakdown& b : report.breakdown) {
@@ -63,8 +63,7 @@ void add_time(Page& page, const result::Report& report) {
       const double s = to_seconds(result::part_of(b, p.category));
       sum += s;
       if (s > 0) {
-        parts.push_back({std::string(p.kind.name), s,
-                         fmt::format("{} {}", std::string(p.kind.name), duration(s))});
+        parts.push_back({std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
       }
     }
     Cell drawn = bar(parts, sum);

@@ -35,7 +35,7 @@ constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no
 constexpr std::size_t kMostCurves = 6;
 constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
 
-constexpr Kind kFree{"free", "·", "2"};
+constexpr BarKind kFree{"free", "·", "2"};
 
 // ---------------------------------------------------------------- time per stage
 
@@ -121,7 +121,7 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   if (all.size() > kMostStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
   }
-  std::vector<Kind> kinds(kTimeKinds.size());
+  std::vector<BarKind> kinds(kTimeKinds.size());
   std::transform(kTimeKinds.begin(), kTimeKinds.end(), kinds.begin(),
                  [](const TimeKind& kind) { return kind.kind; });
   const auto fill = [&](TextTable& into, int bar) {

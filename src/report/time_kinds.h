@@ -10,7 +10,7 @@ namespace stepcast::report {
 
 struct TimeKind {
   enum class Sum { compute, exposed, bubble, rest };
-  Kind kind;
+  BarKind kind;
   program::Category category;
   Sum sum;
 };

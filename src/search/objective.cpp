@@ -1,4 +1,4 @@
-#include "objective.h"
+#include "stepcast/search/objective.h"
 
 namespace stepcast::search {
 

@@ -7,7 +7,7 @@
 
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/validate/published.h"
 
 namespace stepcast::validate {
@@ -25,7 +25,7 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
   RowForecast out;
   out.row = row;
   try {
-    out.job = config::parse(row.yaml, "row", overrides).job;
+    out.job = input::parse(row.yaml, "row", overrides).job;
   } catch (const InputError& error) {
     return Skipped{"not possible", error.faults().front().message};
   }

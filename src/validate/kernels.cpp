@@ -19,7 +19,7 @@ namespace stepcast::validate {
 namespace {
 
 constexpr double kLongestMicroseconds = 1e9;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 
 // Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
 // tables are of the library asked for, in bursts or long runs.
@@ -126,10 +126,11 @@ class TableComparison {
 
   void memory_row(text::Cells& cells) {
     const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
-    const bool told = cells.has("bytes_moved");
+    const bool stated = cells.has("bytes_moved");
     const std::int64_t elements =
-        told ? 0 : std::min(cells.size("tokens"), text::Cells::kLargestSize) * cells.size("hidden");
-    std::int64_t bytes = told ? cells.size("bytes_moved", kMostBytes) : 0;
+        stated ? 0
+               : std::min(cells.size("tokens"), text::Cells::kLargestSize) * cells.size("hidden");
+    std::int64_t bytes = stated ? cells.size("bytes_moved", kMaxBytes) : 0;
     if (!cells.good()) {
       return;
     }
@@ -139,7 +140,7 @@ class TableComparison {
     if (why.empty() && !measured::memory_op_named(op)) {
       why = fmt::format("the operator {} is not modelled", cells.text("op"));
     }
-    if (why.empty() && !told) {
+    if (why.empty() && !stated) {
       // Read and written; an addition reads two.
       const int tensors = op == "norm" ? 2 : op == "add" ? 3 : 0;
       bytes = static_cast<std::int64_t>(static_cast<double>(tensors * elements) *
