@@ -10,6 +10,7 @@
 #include "harness/plan.h"
 #include "stepcast/config/config.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/rules.h"
 
 namespace stepcast::harness {
 namespace {
@@ -58,7 +59,7 @@ std::vector<Shape> linear_shapes(const std::vector<job::Model>& models) {
         shard.sequence_length = tokens;
         shard.tensor = tensor;
         shard.expert_tensor = tensor;
-        if (model::check_shard(m, shard)) {
+        if (strategy::shard_fault(m, shard)) {
           continue;
         }
         const auto add = [&](const model::OperatorGraph& graph) {
