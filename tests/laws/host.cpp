@@ -5,7 +5,7 @@
 #include <string>
 
 #include "catch.hpp"
-#include "passes.h"
+#include "lower/passes.h"
 #include "stepcast/cost/software.h"
 #include "stepcast/engine/engine.h"
 #include "stepcast/program/timeline.h"
