@@ -10,21 +10,21 @@
 namespace stepcast::report {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-const json& at(const json& object, const char* key) {
-  static const json none;
+const Json& at(const Json& object, const char* key) {
+  static const Json none;
   const auto found = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && found != object.end() ? *found : none;
 }
 
-std::optional<std::int64_t> whole(const json& value) {
+std::optional<std::int64_t> whole(const Json& value) {
   return value.is_number() ? std::optional(static_cast<std::int64_t>(value.get<double>()))
                            : std::nullopt;
 }
 
 // A name ("selective"), or a setting with one ("{every: 2}" is "every 2").
-std::string words(const json& value) {
+std::string words(const Json& value) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
@@ -47,11 +47,11 @@ std::string joined(const std::vector<std::string>& parts, const char* by) {
   return out;
 }
 
-std::string grid(const json& parallelism, std::int64_t ranks) {
+std::string grid(const Json& parallelism, std::int64_t ranks) {
   std::vector<std::string> parts;
   std::int64_t model_ranks = 1;
   for (const char* axis : {"tensor", "context", "pipeline"}) {
-    const json& given = at(parallelism, axis);
+    const Json& given = at(parallelism, axis);
     const auto size = whole(given.is_object() ? at(given, "size") : given);
     if (!size || *size < 1) {
       continue;
@@ -76,7 +76,7 @@ std::string grid(const json& parallelism, std::int64_t ranks) {
 }
 
 // Micro-batches of a rank where not all run as many: by device, or of which to which number.
-std::string shares(const json& micro_batches) {
+std::string shares(const Json& micro_batches) {
   std::vector<std::string> parts;
   if (micro_batches.is_object()) {
     for (const auto& [device, number] : micro_batches.items()) {
@@ -85,7 +85,7 @@ std::string shares(const json& micro_batches) {
   } else if (micro_batches.is_array() && !micro_batches.empty()) {
     std::int64_t least = whole(micro_batches.front()).value_or(0);
     std::int64_t most = least;
-    for (const json& one : micro_batches) {
+    for (const Json& one : micro_batches) {
       least = std::min(least, whole(one).value_or(least));
       most = std::max(most, whole(one).value_or(most));
     }
@@ -97,11 +97,11 @@ std::string shares(const json& micro_batches) {
 }  // namespace
 
 std::string job_line(const std::string& job_json, std::int64_t ranks) {
-  const json job = json::parse(job_json, nullptr, false);
+  const Json job = Json::parse(job_json, nullptr, false);
   if (!job.is_object()) {
     return "";
   }
-  const json& workload = at(job, "workload");
+  const Json& workload = at(job, "workload");
   const std::string system =
       words(at(job, "system").is_object() ? at(at(job, "system"), "name") : at(job, "system"));
   std::string batch;

@@ -6,6 +6,7 @@
 
 #include "bar.h"
 #include "stepcast/program/program.h"
+#include "stepcast/result/report.h"
 
 namespace stepcast::report {
 
@@ -21,5 +22,12 @@ inline constexpr std::array kMemoryKinds = {
     Kind{"outside the allocator", "x", "38;5;245"},
 };
 static_assert(kMemoryKinds.size() == program::kMemoryCategories + 2);
+
+// The categories of a stage's peak, in the order of kMemoryKinds.
+inline constexpr std::array<Bytes result::StageMemory::*, program::kMemoryCategories> kMemoryParts =
+    {&result::StageMemory::parameters,    &result::StageMemory::gradients,
+     &result::StageMemory::optimizer,     &result::StageMemory::activations,
+     &result::StageMemory::communication, &result::StageMemory::workspace,
+     &result::StageMemory::other};
 
 }  // namespace stepcast::report

@@ -18,8 +18,9 @@ using result::MemorySample;
 using result::StageTimeline;
 
 // Pixels.
-constexpr double kLeft = 64, kTop = 78, kWidth = 900, kRight = 110, kPanel = 170, kGap = 54;
-constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMemoryLeft = 64, kMemoryTop = 78, kMemoryWidth = 900, kMemoryRight = 110,
+                 kMemoryPanel = 170, kMemoryGap = 54;
+constexpr double kMemoryGiB = 1024.0 * 1024 * 1024;
 
 // In chart_kinds()' order: Okabe and Ito's colours, which differ for colour-blind readers too.
 constexpr std::array kFill = {"#0072b2", "#009e73", "#56b4e9", "#f0e442", "#999999",
@@ -29,8 +30,8 @@ struct Axes {
   double begin = 0, span = 1;  // seconds
   double top = 1;              // bytes
   double bottom = 0;           // pixel of zero bytes
-  double x(Time t) const { return kLeft + (to_seconds(t) - begin) / span * kWidth; }
-  double y(double bytes) const { return bottom - bytes / top * kPanel; }
+  double x(Time t) const { return kMemoryLeft + (to_seconds(t) - begin) / span * kMemoryWidth; }
+  double y(double bytes) const { return bottom - bytes / top * kMemoryPanel; }
 };
 
 // The upper edge of the first `layers` kinds, forwards as steps.
@@ -77,23 +78,24 @@ std::string line(double y, const char* label, double bytes) {
   return fmt::format(
       "<path class=\"ink\" fill=\"none\" stroke-dasharray=\"5 4\" d=\"M{0:.1f} {1:.1f}h{2:.0f}\"/>"
       "<text x=\"{3:.0f}\" y=\"{4:.1f}\">{5} {6}</text>\n",
-      kLeft, y, kWidth, kLeft + kWidth + 6, y + 4, label, gibibytes(bytes));
+      kMemoryLeft, y, kMemoryWidth, kMemoryLeft + kMemoryWidth + 6, y + 4, label, gibibytes(bytes));
 }
 
 std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
   std::string out = fmt::format(
       "<text x=\"{:.0f}\" y=\"{:.1f}\" font-weight=\"bold\">stage {}: {} GiB allocated, {} active, "
       "{} reserved, {} of the process</text>\n",
-      kLeft, axes.bottom - kPanel - 8, s.stage, gibibytes(static_cast<double>(s.allocated.count())),
+      kMemoryLeft, axes.bottom - kMemoryPanel - 8, s.stage,
+      gibibytes(static_cast<double>(s.allocated.count())),
       gibibytes(static_cast<double>(s.active.count())),
       gibibytes(static_cast<double>(s.reserved.count())),
       gibibytes(static_cast<double>(s.process.count())));
-  for (const double tick : ticks(axes.top / kGiB)) {
-    const double y = axes.y(tick * kGiB);
+  for (const double tick : ticks(axes.top / kMemoryGiB)) {
+    const double y = axes.y(tick * kMemoryGiB);
     out += fmt::format(
         "<line class=\"grid\" x1=\"{:.0f}\" y1=\"{:.1f}\" x2=\"{:.0f}\" y2=\"{:.1f}\"/>"
         "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
-        kLeft, y, kLeft + kWidth, y, kLeft - 6, y + 4, tick);
+        kMemoryLeft, y, kMemoryLeft + kMemoryWidth, y, kMemoryLeft - 6, y + 4, tick);
   }
   const auto kinds = chart_kinds();
   auto lower = edge(s, 0, axes);
@@ -121,7 +123,7 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
               static_cast<double>(s.process.count()));
   for (const double tick : ticks(axes.span)) {
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:g}</text>\n",
-                       kLeft + tick / axes.span * kWidth, axes.bottom + 15, tick);
+                       kMemoryLeft + tick / axes.span * kMemoryWidth, axes.bottom + 15, tick);
   }
   return out;
 }
@@ -135,11 +137,11 @@ std::string svg(const result::MemoryTimeline& memory) {
     top = std::max(top, static_cast<double>(s.process.count()));
   }
   const auto panels = static_cast<double>(memory.stages.size());
-  const double height = kTop + panels * (kPanel + kGap) + 30;
-  std::string out = plot_head(kLeft + kWidth + kRight, height);
+  const double height = kMemoryTop + panels * (kMemoryPanel + kMemoryGap) + 30;
+  std::string out = plot_head(kMemoryLeft + kMemoryWidth + kMemoryRight, height);
   out += fmt::format("<text class=\"title\" x=\"16\" y=\"24\">{}</text>\n", xml_text(memory.title));
   const auto kinds = chart_kinds();
-  double x = kLeft;
+  double x = kMemoryLeft;
   for (std::size_t i = 0; i + 1 < kinds.size(); ++i) {
     out += fmt::format(
         "<rect x=\"{:.0f}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.0f}\" "
@@ -147,7 +149,7 @@ std::string svg(const result::MemoryTimeline& memory) {
         x, kFill[i], x + 17, kinds[i].name);
     x += 34 + 7.0 * static_cast<double>(kinds[i].name.size());
   }
-  double bottom = kTop + kPanel;
+  double bottom = kMemoryTop + kMemoryPanel;
   for (const StageTimeline& s : memory.stages) {
     if (s.samples.empty()) {
       continue;
@@ -158,12 +160,12 @@ std::string svg(const result::MemoryTimeline& memory) {
     axes.top = top * 1.02;
     axes.bottom = bottom;
     out += panel(s, axes, capacity);
-    bottom += kPanel + kGap;
+    bottom += kMemoryPanel + kMemoryGap;
   }
   return out + fmt::format(
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds of the "
                    "step; GiB</text>\n</svg>\n",
-                   kLeft + kWidth / 2, height - 12);
+                   kMemoryLeft + kMemoryWidth / 2, height - 12);
 }
 
 }  // namespace stepcast::report

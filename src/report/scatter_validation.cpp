@@ -13,9 +13,11 @@ namespace stepcast::report {
 namespace {
 
 // Pixels.
-constexpr double kLeft = 64, kTop = 16, kSide = 620, kBelow = 48, kRight = 16;
-constexpr double kStripLeft = 180, kStripWidth = 560, kStripRow = 22, kStripTop = 12;
-constexpr double kMostError = 0.5;  // the strips' ends
+constexpr double kScatterLeft = 64, kScatterTop = 16, kScatterSide = 620, kScatterBelow = 48,
+                 kScatterRight = 16;
+constexpr double kScatterStripLeft = 180, kScatterStripWidth = 560, kScatterStripRow = 22,
+                 kScatterStripTop = 12;
+constexpr double kScatterMostError = 0.5;  // the strips' ends
 
 // Okabe and Ito's palette, which red-green blindness leaves apart.
 constexpr std::array kColours = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
@@ -43,7 +45,7 @@ std::string open_mark(std::size_t source, double x, double y) {
                      kColours[source % kColours.size()]);
 }
 
-std::string told(const ScatterPoint& p, const std::string& unit, double per_unit) {
+std::string scatter_facts(const ScatterPoint& p, const std::string& unit, double per_unit) {
   std::string text =
       fmt::format("{}\n{}: measured {:.4g} {}, predicted {:.4g} ({:.4g} to {:.4g}), {:+.1f} %",
                   p.row->id, p.row->metric, p.measured / per_unit, unit, p.predicted / per_unit,
@@ -98,11 +100,13 @@ std::string scatter(const std::vector<ScatterPoint>& points, const std::string& 
   }
   least /= 1.3;
   most *= 1.3;
-  const double decade = kSide / std::log10(most / least);
-  const auto x = [&](double v) { return kLeft + decade * std::log10(v / least); };
-  const auto y = [&](double v) { return kTop + kSide - decade * std::log10(v / least); };
-  const double width = kLeft + kSide + kRight;
-  const double height = kTop + kSide + kBelow;
+  const double decade = kScatterSide / std::log10(most / least);
+  const auto x = [&](double v) { return kScatterLeft + decade * std::log10(v / least); };
+  const auto y = [&](double v) {
+    return kScatterTop + kScatterSide - decade * std::log10(v / least);
+  };
+  const double width = kScatterLeft + kScatterSide + kScatterRight;
+  const double height = kScatterTop + kScatterSide + kScatterBelow;
   std::string out = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",
       width, height);
@@ -119,8 +123,9 @@ std::string scatter(const std::vector<ScatterPoint>& points, const std::string& 
         "<line class=\"grid\" x1=\"{3:.1f}\" y1=\"{4:.1f}\" x2=\"{3:.1f}\" y2=\"{5:.1f}\"/>"
         "<text x=\"{6:.1f}\" y=\"{7:.1f}\" text-anchor=\"end\">{8:g}</text>"
         "<text x=\"{3:.1f}\" y=\"{9:.1f}\" text-anchor=\"middle\">{8:g}</text>\n",
-        kLeft, y(tick), kLeft + kSide, x(tick), kTop, kTop + kSide, kLeft - 6, y(tick) + 4, tick,
-        kTop + kSide + 16);
+        kScatterLeft, y(tick), kScatterLeft + kScatterSide, x(tick), kScatterTop,
+        kScatterTop + kScatterSide, kScatterLeft - 6, y(tick) + 4, tick,
+        kScatterTop + kScatterSide + 16);
   }
   diagonal(1, "diagonal");
   diagonal(1.1, "tenth");
@@ -128,14 +133,15 @@ std::string scatter(const std::vector<ScatterPoint>& points, const std::string& 
   for (const ScatterPoint& p : points) {
     out += fmt::format("{}><title>{}</title>",
                        open_mark(p.source, x(p.measured / per_unit), y(p.predicted / per_unit)),
-                       xml_text(told(p, unit, per_unit)));
+                       xml_text(scatter_facts(p, unit, per_unit)));
     out += p.source / kColours.size() % 4 == 0 ? "</circle>\n" : "</path>\n";
   }
   return out + fmt::format(
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">measured, {}</text>"
                    "<text transform=\"translate(14,{:.1f}) rotate(-90)\" "
                    "text-anchor=\"middle\">predicted, {}</text>\n</svg>\n",
-                   kLeft + kSide / 2, kTop + kSide + 38, unit, kTop + kSide / 2, unit);
+                   kScatterLeft + kScatterSide / 2, kScatterTop + kScatterSide + 38, unit,
+                   kScatterTop + kScatterSide / 2, unit);
 }
 
 std::string error_strips(const std::vector<ScatterPoint>& points,
@@ -145,11 +151,13 @@ std::string error_strips(const std::vector<ScatterPoint>& points,
     rows[p.source].push_back(&p);
   }
   std::erase_if(rows, [](const auto& row) { return row.empty(); });
-  const double bottom = kStripTop + kStripRow * static_cast<double>(rows.size());
-  const double width = kStripLeft + kStripWidth + 24;
+  const double bottom = kScatterStripTop + kScatterStripRow * static_cast<double>(rows.size());
+  const double width = kScatterStripLeft + kScatterStripWidth + 24;
   const auto x = [](double error) {
-    return kStripLeft +
-           kStripWidth * (0.5 + 0.5 * std::clamp(error, -kMostError, kMostError) / kMostError);
+    return kScatterStripLeft +
+           kScatterStripWidth *
+               (0.5 +
+                0.5 * std::clamp(error, -kScatterMostError, kScatterMostError) / kScatterMostError);
   };
   std::string out = fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",
@@ -159,14 +167,14 @@ std::string error_strips(const std::vector<ScatterPoint>& points,
     out += fmt::format(
         "<line class=\"{}\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>"
         "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}{} %</text>\n",
-        tick == 0 ? "diagonal" : "grid", at, kStripTop, at, bottom, at, bottom + 16,
+        tick == 0 ? "diagonal" : "grid", at, kScatterStripTop, at, bottom, at, bottom + 16,
         tick > 0 ? "+" : "", 10 * tick);
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const double y = kStripTop + kStripRow * (static_cast<double>(i) + 0.5);
+    const double y = kScatterStripTop + kScatterStripRow * (static_cast<double>(i) + 0.5);
     std::vector<double> errors;
     out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-                       kStripLeft - 12, y + 4, xml_text(sources[rows[i].front()->source]));
+                       kScatterStripLeft - 12, y + 4, xml_text(sources[rows[i].front()->source]));
     for (const ScatterPoint* p : rows[i]) {
       const double error = p->predicted / p->measured - 1;
       errors.push_back(error);
@@ -180,7 +188,7 @@ std::string error_strips(const std::vector<ScatterPoint>& points,
   return out + fmt::format(
                    "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">predicted over "
                    "measured, less 1</text>\n</svg>\n",
-                   kStripLeft + kStripWidth / 2, bottom + 34);
+                   kScatterStripLeft + kScatterStripWidth / 2, bottom + 34);
 }
 
 }  // namespace stepcast::report

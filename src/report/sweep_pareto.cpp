@@ -16,7 +16,8 @@ using result::Sweep;
 using result::SweepPoint;
 
 // Pixels.
-constexpr double kLeft = 74, kTop = 76, kWidth = 780, kHeight = 420, kBelow = 64;
+constexpr double kParetoLeft = 74, kParetoTop = 76, kParetoWidth = 780, kParetoHeight = 420,
+                 kParetoBelow = 64;
 
 // Of a step where all steps have as many tokens, else of 1e9 tokens.
 struct Measure {
@@ -91,12 +92,15 @@ std::string pareto_svg(const Sweep& sweep) {
     times.push_back(m.time(*p));
     costs.push_back(m.cost(*p));
   }
-  const PlotFrame f{kLeft, kTop, kWidth, kHeight, scale_of(costs, false), scale_of(times, false)};
+  const PlotFrame f{
+      kParetoLeft,           kParetoTop, kParetoWidth, kParetoHeight, scale_of(costs, false),
+      scale_of(times, false)};
   std::vector<std::size_t> axes = other_axes(sweep, {});
   axes.erase(axes.begin(), axes.empty() ? axes.end() : axes.end() - 1);
   const auto groups = groups_of(sweep, axes);
-  const double below = kTop + kHeight + kBelow;
-  std::string out = plot_head(kLeft + kWidth + 40, below + legend_height(groups.size()));
+  const double below = kParetoTop + kParetoHeight + kParetoBelow;
+  std::string out =
+      plot_head(kParetoLeft + kParetoWidth + 40, below + legend_height(groups.size()));
   out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
   const std::string of = m.step ? "a step" : "1e9 tokens";
   out += grid(f, labelled(ticks(f.x)), labelled(ticks(f.y)), "GPU-seconds of " + of,
@@ -110,8 +114,8 @@ std::string pareto_svg(const Sweep& sweep) {
   }
   out += front(points, f, m, sweep);
   if (points.empty()) {
-    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">no point fits</text>\n", kLeft + 20,
-                       kTop + 30);
+    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">no point fits</text>\n", kParetoLeft + 20,
+                       kParetoTop + 30);
   }
   return out + legend(groups, 20, below, false) + "</svg>\n";
 }
