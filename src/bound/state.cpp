@@ -129,6 +129,7 @@ lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micr
   plan.style = model::style_of(plan.job);
   plan.job.model.vocab = strategy::padded_vocab(base, c.tensor);
   plan.vocab = plan.job.model.vocab;
+  strategy::set_policies(plan.job, plan);
   lower::UnitTimes out = lower::unit_times(plan, topology, prices, *devices.front());
   for (std::size_t n = 1; n < devices.size(); ++n) {
     take_least(out, lower::unit_times(plan, topology, prices, *devices[n]));

@@ -83,7 +83,7 @@ std::vector<cost::Priced> price(const Curves& curves, const Measured& m,
   return measured::prices(*curves.kernels, device, m.what, m.engine, why);
 }
 
-double seconds(const std::vector<cost::Priced>& priced) {
+double total_seconds(const std::vector<cost::Priced>& priced) {
   double sum = 0;
   for (const cost::Priced& p : priced) {
     sum += to_seconds(p.time);
@@ -98,8 +98,8 @@ result::KernelLayer layer_of(const Measured& m, const Curves& before, const Curv
   out.name = interop::to_string(m.what).substr(std::string("layer ").size());
   out.measured = m.seconds;
   try {
-    out.predicted = seconds(measured::prices(*after.kernels, device, m.what, false, out.why));
-    out.before = seconds(measured::prices(*before.kernels, device, m.what, false, out.why));
+    out.predicted = total_seconds(measured::prices(*after.kernels, device, m.what, false, out.why));
+    out.before = total_seconds(measured::prices(*before.kernels, device, m.what, false, out.why));
   } catch (const InputError& error) {
     out.why = error.faults().front().message;
   }
@@ -125,7 +125,7 @@ std::string group_of(const interop::GpuCase& what, const std::string& library) {
   return fmt::format("copy {} {}", c.direction, c.pinned ? "pinned" : "pageable");
 }
 
-struct Group {
+struct Deviations {
   std::vector<double> before, after;
   std::set<std::string> before_from, after_from;
 };
@@ -135,7 +135,7 @@ double quantile95(std::vector<double> x) {
   return x[static_cast<std::size_t>(std::lround(0.95 * static_cast<double>(x.size() - 1)))];
 }
 
-std::string joined(const std::set<std::string>& all) {
+std::string comma_separated(const std::set<std::string>& all) {
   return fmt::format("{}", fmt::join(all, ", "));
 }
 
@@ -155,7 +155,7 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
     after[library] = curves_of(device, library, calibration_dir, only);
   }
   const std::string& main = libraries.front();
-  std::vector<std::pair<std::string, Group>> groups;  // in the order of first use
+  std::vector<std::pair<std::string, Deviations>> groups;  // in the order of first use
   for (const Measured& m : cases) {
     const std::string& library = m.library.empty() ? main : m.library;
     if (std::holds_alternative<LayerCase>(m.what)) {
@@ -171,18 +171,18 @@ void compare(const std::vector<Measured>& cases, const job::Device& device,
     auto at =
         std::find_if(groups.begin(), groups.end(), [&](const auto& g) { return g.first == name; });
     if (at == groups.end()) {
-      groups.emplace_back(name, Group{});
+      groups.emplace_back(name, Deviations{});
       at = groups.end() - 1;
     }
-    at->second.before.push_back(std::abs(seconds(old) / m.seconds - 1));
-    at->second.after.push_back(std::abs(seconds(fresh) / m.seconds - 1));
+    at->second.before.push_back(std::abs(total_seconds(old) / m.seconds - 1));
+    at->second.after.push_back(std::abs(total_seconds(fresh) / m.seconds - 1));
     at->second.before_from.insert(before.at(library)->file_of(old.front()));
     at->second.after_from.insert(folder.without(after.at(library)->file_of(fresh.front())));
   }
   for (const auto& [name, g] : groups) {
     out.comparisons.push_back({name, static_cast<int>(g.before.size()), median(g.before),
                                quantile95(g.before), median(g.after), quantile95(g.after),
-                               joined(g.before_from), joined(g.after_from)});
+                               comma_separated(g.before_from), comma_separated(g.after_from)});
   }
   out.figures = figures(cases);
 }

@@ -30,7 +30,7 @@ constexpr double kSlow = 4.0 / 3;
 // the run computed something else.
 constexpr double kMostWrong = 0.25;
 
-constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kOneMiB = 1 << 20;
 constexpr std::int64_t kLarge = 64;  // within this factor of the largest size
 
 // The sizes at which bandwidth, not latency, sets the time: from 1 MiB and near the largest. A log
@@ -41,7 +41,7 @@ std::vector<const Sample*> large(const std::vector<Sample>& samples) {
     return out;
   }
   const std::int64_t most = samples.back().bytes;
-  const std::int64_t from = most < kMiB ? most / 8 : std::max(kMiB, most / kLarge);
+  const std::int64_t from = most < kOneMiB ? most / 8 : std::max(kOneMiB, most / kLarge);
   for (const Sample& s : samples) {
     if (s.bytes >= from) {
       out.push_back(&s);
@@ -109,7 +109,7 @@ void by_collapse(Judge& j, const std::vector<Sample>& samples) {
   constexpr std::size_t kTail = 3;
   std::vector<const Sample*> whole;
   for (const Sample& s : samples) {
-    if (s.bytes >= kMiB) {
+    if (s.bytes >= kOneMiB) {
       whole.push_back(&s);
     }
   }
@@ -131,11 +131,11 @@ void by_collapse(Judge& j, const std::vector<Sample>& samples) {
   }
   const double fall = best / median(tail);
   if (fall > kBroken) {
-    j.say(Health::degraded,
-          fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached", 100 / fall, at / kMiB));
+    j.say(Health::degraded, fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached",
+                                        100 / fall, at / kOneMiB));
   } else if (fall > kSlow) {
-    j.say(Health::suspect,
-          fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached", 100 / fall, at / kMiB));
+    j.say(Health::suspect, fmt::format("bandwidth falls to {:.0f} % of what {} MiB reached",
+                                       100 / fall, at / kOneMiB));
   }
 }
 

@@ -30,7 +30,7 @@ const char* name_of(result::Health health) {
   return kNames[static_cast<int>(health)];
 }
 
-std::string joined(const std::vector<std::string>& all) {
+std::string semicolon_separated(const std::vector<std::string>& all) {
   std::string out;
   for (const auto& one : all) {
     out += (out.empty() ? "" : "; ") + one;
@@ -91,7 +91,7 @@ std::string provenance(const std::vector<const result::CalibrationSeries*>& seri
       out += ", why: " + quoted(s->left_out);
     }
     if (!s->reasons.empty()) {
-      out += ", reason: " + quoted(joined(s->reasons));
+      out += ", reason: " + quoted(semicolon_separated(s->reasons));
     }
     out += "}\n";
   }

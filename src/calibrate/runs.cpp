@@ -32,7 +32,7 @@ constexpr double kNoise = 0.02;
 // (held-out residuals in calibration/*/gemm-*.yaml), averaged over a step.
 constexpr double kDiscrepancy = 0.03;
 
-struct Group {
+struct RepeatedRun {
   const MeasuredStep* step = nullptr;
   double measured = 0;  // seconds
   int repeats = 1;
@@ -152,8 +152,8 @@ class Steps {
 };
 
 // Rows of one job are repeats. Noise of a single run from them, where there are enough.
-std::vector<Group> group(const std::vector<MeasuredStep>& steps, SiteCalibration& out) {
-  std::vector<Group> groups;
+std::vector<RepeatedRun> group(const std::vector<MeasuredStep>& steps, SiteCalibration& out) {
+  std::vector<RepeatedRun> groups;
   std::vector<std::vector<double>> seconds;
   std::map<std::string, std::size_t> at;
   for (const MeasuredStep& s : steps) {
@@ -273,11 +273,11 @@ std::string dates(const std::vector<MeasuredStep>& steps) {
 }
 
 // Parameters that the rows' jobs rule out before anything is fitted.
-std::vector<std::string> structural(const std::vector<Group>& groups) {
+std::vector<std::string> structural(const std::vector<RepeatedRun>& groups) {
   std::vector<std::string> out(kParameters.size());
   const auto all = [&](auto&& holds) {
     return std::all_of(groups.begin(), groups.end(),
-                       [&](const Group& g) { return holds(g.step->job); });
+                       [&](const RepeatedRun& g) { return holds(g.step->job); });
   };
   auto& launch = out[static_cast<std::size_t>(SiteParameter::launch)];
   if (all([](const job::Job& j) { return j.system.launch_stated; })) {
@@ -294,8 +294,8 @@ std::vector<std::string> structural(const std::vector<Group>& groups) {
     fabric = "every row is of a single node";
   } else {
     // One node of any fabric says nothing about it: only rows of several nodes must agree.
-    const Group* network = nullptr;
-    for (const Group& g : groups) {
+    const RepeatedRun* network = nullptr;
+    for (const RepeatedRun& g : groups) {
       if (g.step->job.cluster.nodes == 1) {
         continue;
       }
@@ -311,8 +311,8 @@ std::vector<std::string> structural(const std::vector<Group>& groups) {
   return out;
 }
 
-std::string fabric_of(const std::vector<Group>& groups) {
-  for (const Group& g : groups) {
+std::string fabric_of(const std::vector<RepeatedRun>& groups) {
+  for (const RepeatedRun& g : groups) {
     if (g.step->job.cluster.nodes > 1) {
       return g.step->job.cluster.fabric.name;
     }
@@ -347,7 +347,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
       usable.push_back(steps[i]);
     }
   }
-  const std::vector<Group> groups = group(usable, out);
+  const std::vector<RepeatedRun> groups = group(usable, out);
   if (!groups.empty()) {
     out.device = device_of(usable.front());
     out.system = system_of(usable.front());
@@ -362,7 +362,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
   }
 
   jobs.clear();
-  for (const Group& g : groups) {
+  for (const RepeatedRun& g : groups) {
     jobs.push_back(&g.step->job);
   }
   const Priors priors(groups.front().step->job.system);
@@ -402,7 +402,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
   problem.measured.resize(n);
   problem.sigma.resize(n);
   for (Eigen::Index i = 0; i < n; ++i) {
-    const Group& g = groups[static_cast<std::size_t>(i)];
+    const RepeatedRun& g = groups[static_cast<std::size_t>(i)];
     problem.measured[i] = std::log(g.measured);
     problem.sigma[i] = std::hypot(out.noise / std::sqrt(g.repeats), kDiscrepancy);
   }
@@ -433,7 +433,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
   const Vector left =
       determined.empty() ? Vector(fit.residual) : left_out(problem, fit, determined);
   for (Eigen::Index i = 0; i < n; ++i) {
-    const Group& g = groups[static_cast<std::size_t>(i)];
+    const RepeatedRun& g = groups[static_cast<std::size_t>(i)];
     result::SiteRow row;
     row.id = g.step->id;
     row.file = g.step->file;

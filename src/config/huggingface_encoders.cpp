@@ -153,7 +153,7 @@ void chatglm(Config& c, Model& m) {
   }
 }
 
-constexpr std::array kFamilies = {
+constexpr std::array kEncoderFamilies = {
     Family{"bert", bert},       Family{"roberta", bert},
     Family{"t5", t5},           Family{"switch_transformers", switch_transformers},
     Family{"gpt_neo", gpt_neo}, Family{"bloom", bloom},
@@ -162,6 +162,6 @@ constexpr std::array kFamilies = {
 
 }  // namespace
 
-std::span<const Family> encoder_families() { return kFamilies; }
+std::span<const Family> encoder_families() { return kEncoderFamilies; }
 
 }  // namespace stepcast::config

@@ -156,7 +156,7 @@ void kimi_linear(Config& c, Model& m) {
   m.mixers = repeated(mixers);
 }
 
-constexpr std::array kFamilies = {
+constexpr std::array kHybridFamilies = {
     Family{"nemotron_h", nemotron_h},   Family{"qwen3_next", qwen3_next_moe},
     Family{"qwen3_5_text", qwen3_next}, Family{"qwen3_5_moe_text", qwen3_next_moe},
     Family{"kimi_linear", kimi_linear},
@@ -164,6 +164,6 @@ constexpr std::array kFamilies = {
 
 }  // namespace
 
-std::span<const Family> hybrid_families() { return kFamilies; }
+std::span<const Family> hybrid_families() { return kHybridFamilies; }
 
 }  // namespace stepcast::config

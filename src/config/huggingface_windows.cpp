@@ -149,7 +149,7 @@ void deepseek_sparse(Config& c, Model& m) {
   c.seen({"qk_head_dim", "head_dim"});  // follow from the latent attention's
 }
 
-constexpr std::array kFamilies = {
+constexpr std::array kWindowFamilies = {
     Family{"gemma2", gemma2},
     Family{"gemma3_text", gemma3},
     Family{"gpt_oss", gpt_oss},
@@ -164,6 +164,6 @@ constexpr std::array kFamilies = {
 
 }  // namespace
 
-std::span<const Family> window_families() { return kFamilies; }
+std::span<const Family> window_families() { return kWindowFamilies; }
 
 }  // namespace stepcast::config

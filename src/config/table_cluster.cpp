@@ -143,7 +143,7 @@ Field<Cluster> gpus_per_node() {
   return f;
 }
 
-Field<Cluster> order() {
+Field<Cluster> device_order() {
   Field<Cluster> f =
       string("order", &Cluster::order,
              "Which parallel dimensions are neighbours first: a permutation of tp-cp-ep-dp-pp.");
@@ -543,7 +543,7 @@ const Table<Cluster>& cluster_table() {
               "Nodes that carry another device."),
       list_of("faults", &Cluster::faults, fault_table(),
               "a list such as [{link: node3/nic2, bandwidth: 0.5}]", "Links with less capacity."),
-      order(),
+      device_order(),
   };
   return table;
 }

@@ -41,7 +41,7 @@ const std::vector<std::string>& finetune_targets() {
   return names;
 }
 
-Field<Finetune> targets() {
+Field<Finetune> adapter_targets() {
   Field<Finetune> f;
   Value list = type_schema("array");
   tree::put(list, "items", enum_schema(finetune_targets()));
@@ -95,7 +95,7 @@ const Table<Finetune>& finetune_table() {
   static const Table<Finetune> table = {
       integer("rank", &Finetune::rank, 1, kWide,
               "Rank of an adapter's product, or width of its bottleneck."),
-      targets(),
+      adapter_targets(),
       number("dropout", &Finetune::dropout, 0, 0.999,
              "Dropout of what LoRA's products read (PEFT's lora_dropout)."),
       boolean("double_quantized", &Finetune::double_quantized,

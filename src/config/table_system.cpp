@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "system_habits.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -9,7 +10,7 @@ using job::System;
 namespace {
 
 // Names of strategy::features(), of which `cannot` joins some by '+'.
-const std::vector<std::string> kFeatures = {
+const std::vector<std::string> kFeatureNames = {
     "data",       "zero1",          "zero2",    "zero3",
     "hsdp",       "zeropp",         "tensor",   "tensor_2d",
     "sequence",   "context",        "ulysses",  "expert",
@@ -45,9 +46,9 @@ Field<System> cannot() {
       while (begin <= entry.key.size()) {
         const std::size_t end = std::min(entry.key.find('+', begin), entry.key.size());
         const std::string feature = entry.key.substr(begin, end - begin);
-        if (!known(feature, kFeatures)) {
+        if (!known(feature, kFeatureNames)) {
           r.fault(entry.origin, fmt::format("system.cannot names '{}'; expected a feature{}",
-                                            shown(feature), suggestion(feature, kFeatures)));
+                                            shown(feature), suggestion(feature, kFeatureNames)));
         }
         begin = end + 1;
       }
@@ -136,7 +137,7 @@ Field<System> schedules() {
   return f;
 }
 
-Field<System> order() {
+Field<System> gather_order() {
   Field<System> f = string(
       "order", &System::order,
       "Ranks that are neighbours first, where the job states none; left out: the cluster's.");
@@ -146,6 +147,22 @@ Field<System> order() {
       return;
     }
     s.order = v.scalar;
+  };
+  return f;
+}
+
+// A shorthand: the family's habits are data (system_habits.cpp).
+Field<System> family() {
+  Field<System> f = choice("family", &System::family,
+                           Words<System::Family>{{{"megatron", System::Family::megatron},
+                                                  {"ddp", System::Family::ddp},
+                                                  {"fsdp2", System::Family::fsdp2},
+                                                  {"deepspeed", System::Family::deepspeed}},
+                                                 {"fsdp1"}},
+                           "Whose rules of data parallelism and streams apply.");
+  f.read = [read = std::move(f.read)](Reader& r, const Value& v, System& s) {
+    read(r, v, s);
+    s.habits = habits_of(s.family);
   };
   return f;
 }
@@ -163,13 +180,7 @@ const Words<System::Prefetch>& prefetch_words() {
 const Table<System>& system_table() {
   static const Table<System> table = {
       string("name", &System::name, "Shown in reports."),
-      choice("family", &System::family,
-             Words<System::Family>{{{"megatron", System::Family::megatron},
-                                    {"ddp", System::Family::ddp},
-                                    {"fsdp2", System::Family::fsdp2},
-                                    {"deepspeed", System::Family::deepspeed}},
-                                   {"fsdp1"}},
-             "Whose rules of data parallelism and streams apply."),
+      family(),
       string("generation", &System::generation, "The software generation, for reports."),
       choice("kind", &System::kind,
              Words<System::Kind>{{{"none", System::Kind::none},
@@ -271,7 +282,7 @@ const Table<System>& system_table() {
               "else 1."),
       boolean("reshard_with_pipeline", &System::reshard_with_pipeline,
               "false: with pipeline stages reshard_after_forward is off unless stated."),
-      order(),
+      gather_order(),
       boolean("async_tensor_backward", &System::async_tensor_backward,
               "The input gradient's collective runs beside the weight-gradient GEMM."),
       boolean("overlap_pairs", &System::overlap_pairs,

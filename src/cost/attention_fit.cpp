@@ -15,11 +15,11 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kMinPoints = 40;
+constexpr int kMinAttentionPoints = 40;
 constexpr std::size_t kMinPassPoints = 16;
 constexpr std::size_t kMinRatioPoints = 4;
 constexpr std::size_t kMinFullPoints = 8;  // on either side of the causal mask
-constexpr double kHuber = 0.2;
+constexpr double kAttentionHuber = 0.2;
 constexpr double kBf16Bytes = 2;
 // Reading and writing each element once takes two passes at the rate of a copy; at most ten times
 // as long in small heads.
@@ -116,14 +116,14 @@ AttentionPass fit_once(const std::vector<AttentionPoint>& points, double rate, c
     bounds.low.tail(dims).setConstant(std::log(kCachePasses[0]));
     bounds.high.tail(dims).setConstant(std::log(kCachePasses[1]));
   }
-  const Eigen::VectorXd x =
-      least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
+  const Eigen::VectorXd x = least_squares(
+      start, bounds, kAttentionHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
         const std::vector<double> r =
             log_ratios(unpack(y, shape), shape.backward, 1, points, device);
         return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
       });
   AttentionPass pass = unpack(x, shape);
-  if (points.size() >= kMinPoints * (kFolds - 1) / kFolds) {
+  if (points.size() >= kMinAttentionPoints * (kFolds - 1) / kFolds) {
     pass.grid = fit_grid(pass, shape.backward, points, device);
   }
   return pass;
@@ -175,9 +175,10 @@ SizeClass errors(const AttentionCurve& curve, const std::vector<AttentionPoint>&
 
 AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rate,
                            const AttentionDevice& device, bool paged) {
-  if (points.size() < kMinPoints) {
-    throw std::invalid_argument(fmt::format(
-        "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
+  if (points.size() < kMinAttentionPoints) {
+    throw std::invalid_argument(
+        fmt::format("{} points are too few for a fit: at least {} are needed", points.size(),
+                    kMinAttentionPoints));
   }
   std::vector<AttentionPoint> seen;
   std::vector<AttentionPoint> held;

@@ -6,6 +6,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "map_fields.h"
+
 namespace stepcast::cost {
 namespace {
 
@@ -71,10 +73,6 @@ const char* name_of(const Table& table, T value) {
   return "?";
 }
 
-[[noreturn]] void fault(const Origin& where, std::string message) {
-  throw InputError(Fault{where, std::move(message)});
-}
-
 // A map whose keys must all be known.
 const text::Value& expect_map(const text::Value& v, std::initializer_list<const char*> keys) {
   if (v.kind != text::Value::Kind::map) {
@@ -90,14 +88,6 @@ const text::Value& expect_map(const text::Value& v, std::initializer_list<const 
     }
   }
   return v;
-}
-
-const text::Value& need(const text::Value& map, std::string_view key) {
-  const text::Value* v = map.find(key);
-  if (v == nullptr) {
-    fault(map.origin, fmt::format("key '{}' is missing", key));
-  }
-  return *v;
 }
 
 double number_in(const text::Value& map, std::string_view key, double low, double high) {

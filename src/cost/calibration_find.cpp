@@ -16,12 +16,12 @@ namespace {
 
 constexpr const char* kAuto = "auto";  // in a job's list: the files chosen by device
 
-[[noreturn]] void fault(const std::filesystem::path& file, std::string message) {
+[[noreturn]] void file_fault(const std::filesystem::path& file, std::string message) {
   throw InputError(Fault{{file.string(), 0, 0}, std::move(message)});
 }
 
 // A file seen before; `parsed` is empty until someone asks for a device that the text names.
-struct Entry {
+struct CachedFile {
   std::filesystem::file_time_type time;
   std::string text;
   std::shared_ptr<const CalibrationFile> parsed;
@@ -29,7 +29,7 @@ struct Entry {
 
 struct Cache {
   std::mutex mutex;
-  std::map<std::string, Entry> entries;
+  std::map<std::string, CachedFile> entries;
 };
 
 Cache& cache() {
@@ -43,13 +43,13 @@ std::string short_name(const std::filesystem::path& file) {
 }
 
 // With the cache's mutex held.
-Entry& entry_of(const std::filesystem::path& file) {
+CachedFile& entry_of(const std::filesystem::path& file) {
   std::error_code error;
   const auto time = std::filesystem::last_write_time(file, error);
   if (error) {
-    fault(file, "cannot be read: " + error.message());
+    file_fault(file, "cannot be read: " + error.message());
   }
-  Entry& e = cache().entries[file.string()];
+  CachedFile& e = cache().entries[file.string()];
   if (e.text.empty() || e.time != time) {
     std::ifstream in(file, std::ios::binary);
     std::ostringstream text;
@@ -59,7 +59,8 @@ Entry& entry_of(const std::filesystem::path& file) {
   return e;
 }
 
-std::shared_ptr<const CalibrationFile> parse_entry(Entry& e, const std::filesystem::path& file) {
+std::shared_ptr<const CalibrationFile> parse_entry(CachedFile& e,
+                                                   const std::filesystem::path& file) {
   if (!e.parsed) {
     CalibrationFile parsed = to_calibration(text::read_yaml(file));
     parsed.name = short_name(file);
@@ -68,7 +69,7 @@ std::shared_ptr<const CalibrationFile> parse_entry(Entry& e, const std::filesyst
   return e.parsed;
 }
 
-bool names(const CalibrationFile& file, const std::string& device) {
+bool is_for_device(const CalibrationFile& file, const std::string& device) {
   return std::find(file.devices.begin(), file.devices.end(), device) != file.devices.end();
 }
 
@@ -99,13 +100,13 @@ std::vector<std::filesystem::path> yaml_below(const std::filesystem::path& direc
 // With the cache's mutex held, as below. A file whose text does not hold the name cannot name the
 // device: it need not be parsed. False: no kernels' file.
 bool add_if_named(const std::filesystem::path& path, const std::string& device, Files& found) {
-  Entry& e = entry_of(path);
+  CachedFile& e = entry_of(path);
   if (!is_kernel_file(e.text)) {
     return false;
   }
   if (e.parsed || e.text.find(device) != std::string::npos) {
     auto parsed = parse_entry(e, path);
-    if (names(*parsed, device)) {
+    if (is_for_device(*parsed, device)) {
       found.push_back(std::move(parsed));
     }
   }
@@ -114,14 +115,14 @@ bool add_if_named(const std::filesystem::path& path, const std::string& device, 
 
 // A file that a job names: of collectives, or of this device.
 void add_file(const std::filesystem::path& path, const std::string& device, Files& found) {
-  Entry& e = entry_of(path);
+  CachedFile& e = entry_of(path);
   auto parsed = parse_entry(e, path);
   if (!is_kernel_file(e.text)) {
     return;  // collectives have readers of their own; what is no mapping at all was a fault
   }
-  if (!names(*parsed, device)) {
-    fault(path, fmt::format("the file is of {}, not of device '{}'",
-                            fmt::join(parsed->devices, ", "), device));
+  if (!is_for_device(*parsed, device)) {
+    file_fault(path, fmt::format("the file is of {}, not of device '{}'",
+                                 fmt::join(parsed->devices, ", "), device));
   }
   found.push_back(std::move(parsed));
 }
@@ -137,10 +138,10 @@ void add_folder(const std::filesystem::path& path, const std::string& device, bo
     collectives = collectives || entry_of(file).text.find("kind: nccl") != std::string::npos;
   }
   if (!kernels && !collectives) {
-    fault(path, "the folder holds no calibration files");
+    file_fault(path, "the folder holds no calibration files");
   }
   if (restricts && kernels && found.size() == before) {
-    fault(path, fmt::format("no file of the folder is of device '{}'", device));
+    file_fault(path, fmt::format("no file of the folder is of device '{}'", device));
   }
 }
 
@@ -199,8 +200,8 @@ void check_folders(const std::vector<std::string>& list, const std::vector<std::
       }
     }
     if (kernels && found.empty()) {
-      fault(path,
-            fmt::format("no file of the folder is of device '{}'", fmt::join(devices, "' or '")));
+      file_fault(path, fmt::format("no file of the folder is of device '{}'",
+                                   fmt::join(devices, "' or '")));
     }
   }
 }

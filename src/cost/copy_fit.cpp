@@ -13,8 +13,8 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr std::size_t kMinSizes = 6;
-constexpr double kHuber = 0.1;
+constexpr std::size_t kMinCopySizes = 6;
+constexpr double kCopyHuber = 0.1;
 constexpr double kShortest = 0.3e-6;
 constexpr double kLongest = 1e-3;
 
@@ -46,7 +46,7 @@ CopyCurve fit_once(const std::vector<CopySample>& samples) {
     return c;
   };
   return unpack(
-      least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
+      least_squares(start, bounds, kCopyHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
         const std::vector<double> r = log_ratios(unpack(y), samples);
         return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
       }));
@@ -63,9 +63,9 @@ CopyFit fit_copy(const std::vector<CopySample>& samples) {
   for (const CopySample& s : samples) {
     sizes.insert(s.bytes);
   }
-  if (sizes.size() < kMinSizes) {
+  if (sizes.size() < kMinCopySizes) {
     throw std::invalid_argument(fmt::format(
-        "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinSizes));
+        "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinCopySizes));
   }
   if (*sizes.rbegin() < kLeastSpan * *sizes.begin()) {
     throw std::invalid_argument(

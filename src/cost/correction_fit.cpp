@@ -10,7 +10,7 @@ namespace {
 
 // Against one measured point: the weight of the difference between two neighbouring nodes, and of a
 // node itself. Chosen by the held-out error of the A100 and H100 GEMM tables.
-constexpr double kSmooth = 0.3;
+constexpr double kGridSmoothness = 0.3;
 constexpr double kRidge = 0.02;
 // Samples that want more than this pull less: tables hold outliers of a factor of ten.
 constexpr double kTrusted = 0.45;
@@ -61,8 +61,8 @@ CorrectionGrid fit_correction(const std::vector<CorrectionSample>& samples,
                                       node % axes[2].nodes};
     for (int d = 0; d < 3; ++d) {
       if (place[d] + 1 < axes[d].nodes) {
-        entries.emplace_back(row, node, -kSmooth);
-        entries.emplace_back(row, node + stride[d], kSmooth);
+        entries.emplace_back(row, node, -kGridSmoothness);
+        entries.emplace_back(row, node + stride[d], kGridSmoothness);
         right.push_back(0);
         ++row;
       }

@@ -13,13 +13,13 @@ constexpr double kRobustDeviation = 1.4826;  // of a normal distribution over it
 constexpr double kFarOut = 4;                // robust deviations
 constexpr double kLeastFarOut = 0.15;
 
+}  // namespace
+
 double median_of(std::vector<double> x) {
   const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
   std::nth_element(x.begin(), middle, x.end());
   return *middle;
 }
-
-}  // namespace
 
 int fold_of(std::initializer_list<std::int64_t> shape) {
   // SplitMix64's finaliser.

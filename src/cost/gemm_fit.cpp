@@ -14,10 +14,10 @@ namespace stepcast::cost {
 namespace {
 
 constexpr int kCommon = 6;  // parameters of every law
-constexpr int kMinPoints = 40;
+constexpr int kMinGemmPoints = 40;
 // Points further off than this (in log time) are bounded in their pull: tables hold outliers of a
 // factor of ten.
-constexpr double kHuber = 0.15;
+constexpr double kGemmHuber = 0.15;
 
 // Quantise is fitted only below 16 bits (else its bounds coincide): a cast reads 2 bytes, writes 1,
 // and may pass over its input more than once.
@@ -29,7 +29,7 @@ constexpr double kFixedShare = 0.85;  // of the shortest times (1st percentile),
 constexpr std::array<double, 2> kBandwidth = {0.6, 0.98};
 constexpr double kStartBandwidth = 0.85;
 constexpr std::array<double, 2> kPrologue = {4, 1024};  // elements of k
-constexpr std::array<double, 2> kTile = {0.5, 64};
+constexpr std::array<double, 2> kTileLimits = {0.5, 64};
 constexpr double kLogit = 4;  // the tail stays within 2 and 98 %
 // L2 over HBM: no device here reads L2 more than twelve times as fast.
 constexpr double kMostL2 = 12;
@@ -102,7 +102,7 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   bounds.low = Eigen::VectorXd::Zero(fitted.count());
   bounds.high = Eigen::VectorXd::Zero(fitted.count());
   bounds.low.head(kCommon) << std::log(kFixed[0]), std::log(0.1 * start.rate),
-      std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTile[0]),
+      std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTileLimits[0]),
       -kLogit;
   // Above the shortest time of the table, no correction of the rest could reach those points.
   std::vector<double> times;
@@ -113,7 +113,8 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   std::nth_element(times.begin(), shortest, times.end());
   const double most_fixed = std::clamp(kFixedShare * *shortest, kFixed[0], kFixed[1]);
   bounds.high.head(kCommon) << std::log(most_fixed), std::log(10 * start.rate),
-      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTile[1]), kLogit;
+      std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTileLimits[1]),
+      kLogit;
   if (fitted.quantise) {
     bounds.high[kCommon] = kMostQuantise;
   }
@@ -121,7 +122,7 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
     bounds.high[fitted.count() - 1] = std::log(kMostL2);
   }
   const Eigen::VectorXd x = least_squares(
-      pack(like, fitted), bounds, kHuber,
+      pack(like, fitted), bounds, kGemmHuber,
       [&](const Eigen::VectorXd& y) { return residuals(unpack(y, like, fitted), points, e); });
   GemmLaw law = unpack(x, like, fitted);
   if (law.l2_bandwidth < kLeastL2 * law.bandwidth) {
@@ -213,9 +214,9 @@ SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, Ele
 }
 
 GemmFit fit_gemm(const std::vector<GemmPoint>& points, const GemmLaw& start, ElementBytes element) {
-  if (points.size() < kMinPoints) {
+  if (points.size() < kMinGemmPoints) {
     throw std::invalid_argument(fmt::format(
-        "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
+        "{} points are too few for a fit: at least {} are needed", points.size(), kMinGemmPoints));
   }
   const auto without = [&](bool (*held_out)(const GemmPoint&)) {
     std::vector<GemmPoint> seen;

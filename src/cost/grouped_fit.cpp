@@ -11,10 +11,10 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr std::size_t kMinPoints = 40;
-constexpr double kHuber = 0.2;  // of ln(time): layers run one of several kernels
+constexpr std::size_t kMinExpertPoints = 40;
+constexpr double kExpertHuber = 0.2;  // of ln(time): layers run one of several kernels
 // Against one point: the weight of the difference between neighbouring nodes.
-constexpr double kSmooth = 0.5;
+constexpr double kExpertSmoothness = 0.5;
 constexpr double kLeastFixed = 2e-6;
 constexpr double kMostFixed = 100e-6;  // routing, sorting and gathering launch some kernels more
 constexpr double kMostGather = 20;
@@ -55,18 +55,19 @@ GroupedCurve fit_once(const std::vector<ExpertPoint>& points, const GemmLaw& ove
   bounds.low[1] = std::log(1e-3);
   bounds.high[1] = std::log(kMostGather);
   const auto count = static_cast<Eigen::Index>(points.size());
-  const Eigen::VectorXd x = least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) {
-    const GroupedCurve c = unpack(y, first);
-    Eigen::VectorXd r(count + nodes - 1);
-    for (Eigen::Index i = 0; i < count; ++i) {
-      const ExpertPoint& p = points[static_cast<std::size_t>(i)];
-      r[i] = std::log(expert_layer_seconds(c, over, p.layer, e.in, e.out) / p.seconds);
-    }
-    for (Eigen::Index i = 0; i + 1 < nodes; ++i) {
-      r[count + i] = kSmooth * (y[i + 3] - y[i + 2]);
-    }
-    return r;
-  });
+  const Eigen::VectorXd x =
+      least_squares(start, bounds, kExpertHuber, [&](const Eigen::VectorXd& y) {
+        const GroupedCurve c = unpack(y, first);
+        Eigen::VectorXd r(count + nodes - 1);
+        for (Eigen::Index i = 0; i < count; ++i) {
+          const ExpertPoint& p = points[static_cast<std::size_t>(i)];
+          r[i] = std::log(expert_layer_seconds(c, over, p.layer, e.in, e.out) / p.seconds);
+        }
+        for (Eigen::Index i = 0; i + 1 < nodes; ++i) {
+          r[count + i] = kExpertSmoothness * (y[i + 3] - y[i + 2]);
+        }
+        return r;
+      });
   return unpack(x, first);
 }
 
@@ -81,9 +82,10 @@ bool is_held_out(const ExpertPoint& p) {
 
 GroupedFit fit_grouped(const std::vector<ExpertPoint>& points, const GemmLaw& over,
                        ElementBytes element) {
-  if (points.size() < kMinPoints) {
-    throw std::invalid_argument(fmt::format(
-        "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
+  if (points.size() < kMinExpertPoints) {
+    throw std::invalid_argument(
+        fmt::format("{} points are too few for a fit: at least {} are needed", points.size(),
+                    kMinExpertPoints));
   }
   std::vector<ExpertPoint> seen;
   std::vector<double> ratios;

@@ -31,16 +31,10 @@ constexpr double kBorrowedDeviation = 0.06;
 // The fused cast and transpose before a product below 16 bits reads an element in bf16 and writes
 // it twice (Transformer Engine's cast_transpose). calibrate-gpu times products alone; published
 // tables hold casts of 2 bytes an element and more, which the law's own term then finds.
-constexpr double kBf16Bytes = 2;
+constexpr double kBytesBeforeCast = 2;
 constexpr double kCastCopies = 2;
 constexpr double kLeastMeasuredCast = 1;  // bytes an element, in the law's term
 constexpr double kLongGemm = 50e-6;  // seconds: the class that the harness's own mark is stated for
-
-double median_of(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
-}
 
 // Half the distance between the outer sixths: a standard deviation that outliers do not move.
 double spread_of(std::vector<double> x) {
@@ -137,8 +131,8 @@ class GemmCurveFitter {
     layouts(all, element, name, curve, notes);
     grouped(all, element, name, curve, notes);
     long_runs(dtype, all, element, name, curve, notes);
-    if (element.in < kBf16Bytes && curve.law.quantise < kLeastMeasuredCast) {
-      curve.casts = kBf16Bytes + kCastCopies * element.in;
+    if (element.in < kBytesBeforeCast && curve.law.quantise < kLeastMeasuredCast) {
+      curve.casts = kBytesBeforeCast + kCastCopies * element.in;
       notes.casts_source =
           "not measured: products were timed alone; one fused cast and transpose of each "
           "activation";

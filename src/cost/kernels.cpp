@@ -17,9 +17,9 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kDTypes = 9;
+constexpr int kDTypeCount = 9;
 constexpr int kAttentionKernels = 5;
-constexpr int kMemoryOps = 10;
+constexpr int kMemoryOpCount = 10;
 constexpr int kCopyDirections = 4;
 
 // Added where a job asks for a library that was not measured on its device and the curve that
@@ -109,10 +109,10 @@ struct PricedCopy {
 
 struct Kernels::State {
   job::Device device;
-  std::array<PricedGemm, kDTypes> gemm;
+  std::array<PricedGemm, kDTypeCount> gemm;
   // By kernel; fp8 attention is priced at twice the rate of bf16 only where measured: not yet.
   std::array<PricedAttention, kAttentionKernels> attention;
-  std::array<PricedMemory, kMemoryOps> memory;
+  std::array<PricedMemory, kMemoryOpCount> memory;
   std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
   Overlap overlap;
   Launch launch;
@@ -123,12 +123,10 @@ struct Kernels::State {
 
   void load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                  const std::string& library, CurveTable& curves);
-  // Seconds of a GEMM by a curve, its burst stretched by `factor`.
-  double gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape, job::DType dtype,
-                   Layout layout, bool accumulate_fp32, bool sustained, double factor,
-                   bool alone = false, bool training = false) const;
-  Priced grouped_time(const model::Gemm& each, int groups, job::DType dtype, Layout layout,
-                      bool alone) const;
+  // Seconds of a product by a curve, its burst stretched by `factor`. `peak`: the data sheet's
+  // FLOP/s, which no product exceeds.
+  double gemm_time(const GemmCurve& curve, double peak, const GemmQuery& query,
+                   double factor) const;
   // What a power limit below the rating leaves of the cap, and the deviation that it adds.
   std::pair<double, double> power_left(
       const std::vector<std::shared_ptr<const CalibrationFile>>& files) const;
@@ -159,7 +157,7 @@ std::pair<double, double> Kernels::State::power_left(
 void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                const std::string& library, CurveTable& curves) {
   const auto [left, unsure] = power_left(files);
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kDTypeCount; ++i) {
     const auto dtype = static_cast<job::DType>(i);
     PricedGemm& entry = gemm[i];
     entry.peak = peak_flops(device, dtype);
@@ -230,7 +228,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
 
 void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                   const std::string& library, CurveTable& curves) {
-  for (int i = 0; i < kDTypes; ++i) {
+  for (int i = 0; i < kDTypeCount; ++i) {
     PricedGemm& entry = gemm[i];
     const Curve one = curves.curves()[entry.id];
     Curve c = one;
@@ -316,7 +314,7 @@ void Kernels::State::load_attention(
 
 void Kernels::State::load_memory(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                  CurveTable& curves) {
-  for (int i = 0; i < kMemoryOps; ++i) {
+  for (int i = 0; i < kMemoryOpCount; ++i) {
     const auto op = static_cast<MemoryOp>(i);
     Curve c;
     c.device = device.name;
@@ -433,41 +431,16 @@ void Kernels::scale_clock(double factor) {
 Kernels::~Kernels() = default;
 Kernels::Kernels(Kernels&&) noexcept = default;
 
-Priced Kernels::gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                     bool accumulate_fp32) const {
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
-  return {
-      seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, true, 1)),
-      p.layout_ids[static_cast<int>(layout)]};
+Priced Kernels::gemm(const GemmQuery& query) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(query.dtype)];
+  return {seconds(state_->gemm_time(p.curve, p.peak, query, 1)),
+          p.layout_ids[static_cast<int>(query.layout)]};
 }
 
-Priced Kernels::burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                           bool accumulate_fp32) const {
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
-  return {
-      seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, false, 1)),
-      p.layout_ids[static_cast<int>(layout)]};
-}
-
-Priced Kernels::product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                             bool accumulate_fp32, bool sustained) const {
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
-  return {seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32,
-                                    sustained, 1, true)),
-          p.layout_ids[static_cast<int>(layout)]};
-}
-
-Priced Kernels::training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout,
-                              bool accumulate_fp32) const {
-  const PricedGemm& p = state_->gemm[static_cast<int>(dtype)];
-  return {seconds(state_->gemm_time(p.curve, p.peak, shape, dtype, layout, accumulate_fp32, true, 1,
-                                    true, true)),
-          p.layout_ids[static_cast<int>(layout)]};
-}
-
-double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const model::Gemm& shape,
-                                 job::DType dtype, Layout layout, bool accumulate_fp32,
-                                 bool sustained, double factor, bool alone, bool training) const {
+double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const GemmQuery& query,
+                                 double factor) const {
+  const auto& [shape, dtype, layout, accumulate_fp32, operands_cast, pace] = query;
+  const bool sustained = pace != Pace::burst;
   const auto m = static_cast<double>(shape.m);
   const auto n = static_cast<double>(shape.n);
   const auto k = static_cast<double>(shape.k);
@@ -482,19 +455,19 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const mode
   const double flops = 2 * m * n * k * batch;
   const GemmWork work{m, n, k, batch, bytes, !sustained};
   double burst = gemm_seconds(curve.law, work);
-  if (layout == Layout::weight_grad || alone) {
-    // Both operands were cast for the forward and input-gradient products.
+  if (layout == Layout::weight_grad || operands_cast) {
+    // Both operands of a weight gradient were cast for the forward and input-gradient products.
     burst -= quantise_seconds(curve.law, work);
   }
-  if (alone && curve.law.quantise > 0) {
+  if (operands_cast && curve.law.quantise > 0) {
     // A cast is a kernel of its own: what starts and ends a product is what does so in 16 bits.
     const GemmLaw& plain = gemm[static_cast<int>(job::DType::bf16)].curve.law;
     burst -= std::max(0.0, curve.law.fixed - plain.fixed);
   }
   burst *= factor;
-  const double cap = training ? std::min(curve.cap, curve.training_cap) : curve.cap;
+  const double cap = pace == Pace::training ? std::min(curve.cap, curve.training_cap) : curve.cap;
   double t = sustained ? sustained_seconds(burst, flops, cap) : burst;
-  if (sustained && !alone && layout != Layout::weight_grad) {
+  if (sustained && !operands_cast && layout != Layout::weight_grad) {
     // As the casts that are part of a law: of curves from products alone, for a job's operands.
     t += curve.casts * m * k * batch / curve.law.bandwidth;
   }
@@ -506,26 +479,15 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const mode
   return std::max({t, flops / peak, (bytes - l2) / memory_bandwidth});
 }
 
-Priced Kernels::State::grouped_time(const model::Gemm& each, int groups, job::DType dtype,
-                                    Layout layout, bool alone) const {
+Priced Kernels::grouped_gemm(const GemmQuery& each, int groups) const {
+  const PricedGemm& p = state_->gemm[static_cast<int>(each.dtype)];
+  const double rows =
+      static_cast<double>(each.layout == Layout::weight_grad ? each.shape.k : each.shape.m);
   // All groups' tiles fill the SMs together, as those of a batch do.
-  model::Gemm all = each;
-  all.batch = each.batch * groups;
-  const PricedGemm& p = gemm[static_cast<int>(dtype)];
-  const double rows = static_cast<double>(layout == Layout::weight_grad ? each.k : each.m);
-  return {seconds(gemm_time(p.grouped_over, p.peak, all, dtype, layout, false, true,
-                            p.grouped.at(rows), alone, alone)),
+  GemmQuery all = each;
+  all.shape.batch = each.shape.batch * groups;
+  return {seconds(state_->gemm_time(p.grouped_over, p.peak, all, p.grouped.at(rows))),
           p.grouped_id};
-}
-
-Priced Kernels::grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
-                             Layout layout) const {
-  return state_->grouped_time(each, groups, dtype, layout, false);
-}
-
-Priced Kernels::product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype,
-                                     Layout layout) const {
-  return state_->grouped_time(each, groups, dtype, layout, true);
 }
 
 Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
@@ -535,32 +497,26 @@ Priced Kernels::expert_layer(const ExpertLayer& layer, job::DType dtype) const {
           p.grouped_id};
 }
 
-Priced Kernels::attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
-                          job::DType dtype, bool backward) const {
+Priced Kernels::attention(const AttentionQuery& query) const {
+  const auto& [shape, kernel, dtype, backward, paged_cache] = query;
   STEPCAST_CHECK(kernel != job::AttentionKernel::unfused,
                  "unfused attention is priced as GEMMs and a softmax");
   const PricedAttention& p = state_->attention[static_cast<int>(kernel)];
-  const double flops = attention_flops(shape, backward);
-  if (flops <= 0) {
-    return {Time{0}, p.id};
-  }
   const double bytes = std::max(2.0, job::bytes_per_element(dtype));
-  double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
-  if (dtype == job::DType::fp32) {
-    // Fused kernels exist in 16 bit; fp32 falls back to the ratio of the peaks.
-    t *= std::max(1.0,
-                  peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
+  Priced out{Time{0}, p.id};
+  if (attention_flops(shape, backward) > 0) {
+    double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
+    if (dtype == job::DType::fp32) {
+      // Fused kernels exist in 16 bit; fp32 falls back to the ratio of the peaks.
+      t *= std::max(
+          1.0, peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
+    }
+    out = {seconds(t), backward ? p.backward_id : p.id};
   }
-  return {seconds(t), backward ? p.backward_id : p.id};
-}
-
-Priced Kernels::paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
-                                job::DType dtype) const {
-  Priced p = attention(shape, kernel, dtype, false);
-  const AttentionPass& pass = state_->attention[static_cast<int>(kernel)].curve;
-  const double bytes = std::max(2.0, job::bytes_per_element(dtype));
-  p.time = p.time + seconds(cache_seconds(pass, shape, state_->attention_device, bytes));
-  return p;
+  if (paged_cache && !backward) {
+    out.time = out.time + seconds(cache_seconds(p.curve, shape, state_->attention_device, bytes));
+  }
+  return out;
 }
 
 Priced Kernels::memory(MemoryOp op, Bytes moved) const {

@@ -13,11 +13,11 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kMinPoints = 20;
-constexpr std::size_t kMinSizes = 8;
-constexpr double kHuber = 0.1;
+constexpr int kMinMemoryPoints = 20;
+constexpr std::size_t kMinMemorySizes = 8;
+constexpr double kMemoryHuber = 0.1;
 // A term must cut the mean held-out error by this share to be kept.
-constexpr double kWorthwhile = 0.1;
+constexpr double kTermGain = 0.1;
 constexpr double kMostRamp = 8;
 constexpr double kMostGain = 10;  // L2 over HBM: 2 to 4 on A100 to B200
 
@@ -72,17 +72,17 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
     bounds.high.tail(2) << std::log(terms.l2), std::log(kMostGain);
   }
   const Eigen::VectorXd x =
-      least_squares(start, bounds, kHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
+      least_squares(start, bounds, kMemoryHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
         const std::vector<double> r = log_ratios(unpack(y, terms), bandwidth, points);
         return Eigen::Map<const Eigen::VectorXd>(r.data(), static_cast<Eigen::Index>(r.size()));
       });
   return unpack(x, terms);
 }
 
-std::int64_t whole(double x) { return static_cast<std::int64_t>(x); }
+std::int64_t truncated(double x) { return static_cast<std::int64_t>(x); }
 
 bool is_held_out(const MemoryPoint& p) {
-  return is_held_out(GemmPoint{whole(p.bytes), 1, 1, 1, p.seconds});
+  return is_held_out(GemmPoint{truncated(p.bytes), 1, 1, 1, p.seconds});
 }
 
 // Start to end of a kernel that does nothing, at least: tables timed from the host, and events.
@@ -97,7 +97,7 @@ std::vector<double> cross_validated(const std::vector<MemoryPoint>& points, doub
     std::vector<MemoryPoint> seen;
     std::vector<MemoryPoint> held;
     for (const MemoryPoint& p : points) {
-      (fold_of({whole(p.bytes)}) == fold ? held : seen).push_back(p);
+      (fold_of({truncated(p.bytes)}) == fold ? held : seen).push_back(p);
     }
     if (held.empty() || seen.empty()) {
       continue;
@@ -111,7 +111,7 @@ std::vector<double> cross_validated(const std::vector<MemoryPoint>& points, doub
 double mean_size(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) {
-    sum += std::min(std::abs(v), 3 * kHuber);  // no single outlier chooses the law
+    sum += std::min(std::abs(v), 3 * kMemoryHuber);  // no single outlier chooses the law
   }
   return sum / static_cast<double>(x.size());
 }
@@ -119,9 +119,10 @@ double mean_size(const std::vector<double>& x) {
 }  // namespace
 
 MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth) {
-  if (points.size() < kMinPoints) {
-    throw std::invalid_argument(fmt::format(
-        "{} points are too few for a fit: at least {} are needed", points.size(), kMinPoints));
+  if (points.size() < kMinMemoryPoints) {
+    throw std::invalid_argument(
+        fmt::format("{} points are too few for a fit: at least {} are needed", points.size(),
+                    kMinMemoryPoints));
   }
   std::vector<MemoryPoint> seen;
   std::vector<MemoryPoint> held;
@@ -140,9 +141,9 @@ MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwi
   for (const MemoryPoint& p : points) {
     sizes.insert(p.bytes);
   }
-  if (sizes.size() < kMinSizes) {
+  if (sizes.size() < kMinMemorySizes) {
     throw std::invalid_argument(fmt::format(
-        "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinSizes));
+        "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinMemorySizes));
   }
   if (*sizes.rbegin() < kLeastSpan * *sizes.begin()) {
     throw std::invalid_argument(
@@ -159,7 +160,7 @@ MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwi
       continue;
     }
     auto trial = cross_validated(points, bandwidth, more);
-    if (mean_size(trial) < (1 - kWorthwhile) * mean_size(error)) {
+    if (mean_size(trial) < (1 - kTermGain) * mean_size(error)) {
       error = std::move(trial);
       best = more;
     }

@@ -3,19 +3,12 @@
 
 #include <map>
 
+#include "map_fields.h"
 #include "stepcast/cost/nccl_fit.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cost {
 namespace {
-
-const text::Value& need(const text::Value& map, const char* key) {
-  const text::Value* v = map.find(key);
-  if (v == nullptr) {
-    throw InputError(Fault{map.origin, fmt::format("key '{}' is missing", key)});
-  }
-  return *v;
-}
 
 std::vector<std::string> list(const text::Value& v) {
   std::vector<std::string> all;

@@ -12,14 +12,14 @@ namespace stepcast::cost {
 namespace {
 
 constexpr std::size_t kMinSamples = 4;
-constexpr double kMost = 4;  // as calibration files hold
+constexpr double kLargestCoefficient = 4;  // as calibration files hold
 constexpr double kSlowest =
     0.05;  // of a kernel's speed: the tables of lower/slowdown.h never stop one
 constexpr double kLeastShare = 0.005;
 // Timing noise of a ratio of two medians: the extra time of a kernel is never known better.
 constexpr double kLeastExtra = 0.01;
 
-struct Point {
+struct OverlapPoint {
   double share = 0;
   double stretch = 1;
 };
@@ -30,32 +30,32 @@ double predicted(double coefficient, double share) {
 
 // Least squares of the speed lost over the share taken, then once more with each point's pull
 // bounded by how far it is off.
-double slope(const std::vector<Point>& points) {
+double slope(const std::vector<OverlapPoint>& points) {
   double value = 1;
   for (int pass = 0; pass < 10; ++pass) {
     double top = 0;
     double bottom = 0;
-    for (const Point& p : points) {
+    for (const OverlapPoint& p : points) {
       const double lost = 1 - 1 / std::max(1.0, p.stretch);
       const double off = std::abs(lost - value * p.share);
       const double weight = pass == 0 || off <= 0.05 ? 1 : 0.05 / off;
       top += weight * lost * p.share;
       bottom += weight * p.share * p.share;
     }
-    value = std::clamp(top / bottom, 0.0, kMost);
+    value = std::clamp(top / bottom, 0.0, kLargestCoefficient);
   }
   return value;
 }
 
 // Each point by the others' coefficient.
-Coefficient cross_validated(const std::vector<Point>& points) {
+Coefficient cross_validated(const std::vector<OverlapPoint>& points) {
   Coefficient c;
   c.points = static_cast<int>(points.size());
   c.value = slope(points);
   std::vector<double> log_ratios;
   double square = 0;
   for (std::size_t i = 0; i < points.size(); ++i) {
-    std::vector<Point> others = points;
+    std::vector<OverlapPoint> others = points;
     others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
     const double t = predicted(slope(others), points[i].share);
     const double stretch = std::max(1.0, points[i].stretch);
@@ -80,7 +80,7 @@ void require_enough(std::size_t count) {
 }  // namespace
 
 Coefficient fit_overlap(const std::vector<OverlapSample>& samples, bool memory_bound, int sms) {
-  std::vector<Point> points;
+  std::vector<OverlapPoint> points;
   for (const OverlapSample& s : samples) {
     const double share = memory_bound ? s.memory_share : static_cast<double>(s.sms) / sms;
     if (s.memory_bound == memory_bound && share > kLeastShare) {
@@ -92,7 +92,7 @@ Coefficient fit_overlap(const std::vector<OverlapSample>& samples, bool memory_b
 }
 
 Coefficient fit_collective_loss(const std::vector<OverlapSample>& samples) {
-  std::vector<Point> points;
+  std::vector<OverlapPoint> points;
   for (const OverlapSample& s : samples) {
     if (s.collective_stretch > 0) {
       points.push_back({1, s.collective_stretch});

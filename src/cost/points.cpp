@@ -81,7 +81,7 @@ class Rows {
   std::vector<Fault> faults_;
 };
 
-std::int64_t whole(double x) { return std::llround(x); }
+std::int64_t rounded(double x) { return std::llround(x); }
 
 }  // namespace
 
@@ -89,7 +89,8 @@ std::map<std::string, std::vector<GemmPoint>> read_gemm_points(const std::filesy
   std::map<std::string, std::vector<GemmPoint>> points;
   Rows(file, {"dtype", "m", "n", "k", "batch", "time_us"})
       .each([&](const auto& key, const auto& x) {
-        points[key].push_back({whole(x[0]), whole(x[1]), whole(x[2]), whole(x[3]), x[4] * 1e-6});
+        points[key].push_back(
+            {rounded(x[0]), rounded(x[1]), rounded(x[2]), rounded(x[3]), x[4] * 1e-6});
       });
   return points;
 }
@@ -100,11 +101,11 @@ std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
   Rows(file,
        {"dtype", "tokens", "hidden", "inter", "topk", "experts", "tensor", "parallel", "time_us"})
       .each([&](const auto& key, const auto& x) {
-        ExpertLayer l{whole(x[0]), whole(x[1]), whole(x[2])};
-        l.topk = static_cast<int>(whole(x[3]));
-        l.experts = static_cast<int>(whole(x[4]));
-        l.tensor = static_cast<int>(whole(x[5]));
-        l.parallel = static_cast<int>(whole(x[6]));
+        ExpertLayer l{rounded(x[0]), rounded(x[1]), rounded(x[2])};
+        l.topk = static_cast<int>(rounded(x[3]));
+        l.experts = static_cast<int>(rounded(x[4]));
+        l.tensor = static_cast<int>(rounded(x[5]));
+        l.parallel = static_cast<int>(rounded(x[6]));
         points[key].push_back({l, x[7] * 1e-6});
       });
   return points;
@@ -116,11 +117,11 @@ std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
   Rows(file, {"kernel", "sequences", "length", "heads", "kv_heads", "head_dim", "time_us"})
       .each([&](const auto& key, const auto& x) {
         AttentionPoint p;
-        p.shape.sequences = whole(x[0]);
-        p.shape.query_length = p.shape.key_length = whole(x[1]);
-        p.shape.heads = static_cast<int>(whole(x[2]));
-        p.shape.kv_heads = static_cast<int>(whole(x[3]));
-        p.shape.qk_dim = p.shape.v_dim = static_cast<int>(whole(x[4]));
+        p.shape.sequences = rounded(x[0]);
+        p.shape.query_length = p.shape.key_length = rounded(x[1]);
+        p.shape.heads = static_cast<int>(rounded(x[2]));
+        p.shape.kv_heads = static_cast<int>(rounded(x[3]));
+        p.shape.qk_dim = p.shape.v_dim = static_cast<int>(rounded(x[4]));
         p.seconds = x[5] * 1e-6;
         if (p.shape.query_length >= shortest) {
           points[key].push_back(p);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <fstream>
 
+#include "map_fields.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cost {
@@ -36,10 +37,6 @@ constexpr std::array<Row, kSiteParameters> kRows = {{
 
 const Row& row(SiteParameter p) { return kRows[static_cast<std::size_t>(p)]; }
 
-[[noreturn]] void fault(const Origin& where, std::string message) {
-  throw InputError(Fault{where, std::move(message)});
-}
-
 void expect_keys(const Value& v, const std::string& what, const std::vector<std::string>& keys) {
   if (v.kind != Value::Kind::map) {
     fault(v.origin, "expected " + what);
@@ -54,15 +51,7 @@ void expect_keys(const Value& v, const std::string& what, const std::vector<std:
   }
 }
 
-const Value& need(const Value& map, std::string_view key) {
-  const Value* v = map.find(key);
-  if (v == nullptr) {
-    fault(map.origin, fmt::format("key '{}' is missing", key));
-  }
-  return *v;
-}
-
-double number_in(const Value& map, std::string_view key, double low, double high) {
+double ranged_number(const Value& map, std::string_view key, double low, double high) {
   const Value& v = need(map, key);
   const double x = text::to_number(v);
   if (!(x >= low && x <= high)) {
@@ -87,10 +76,10 @@ void read_value(const Value& v, SiteParameter p, Site& site) {
   expect_keys(v, "a parameter", {"value", "prior", "deviation", "determined", "reason"});
   SiteValue& out = site[p];
   const SiteRange range = row(p).range;
-  out.prior = number_in(v, "prior", 0, range.high);
+  out.prior = ranged_number(v, "prior", 0, range.high);
   out.determined = text::to_bool(need(v, "determined"));
-  out.value = number_in(v, "value", out.determined ? range.low : 0, range.high);
-  out.deviation = number_in(v, "deviation", 0, p == SiteParameter::layer ? 3e-3 : 3);
+  out.value = ranged_number(v, "value", out.determined ? range.low : 0, range.high);
+  out.deviation = ranged_number(v, "deviation", 0, p == SiteParameter::layer ? 3e-3 : 3);
   if (const Value* reason = v.find("reason")) {
     out.reason = text::to_string(*reason);
   }
@@ -119,11 +108,11 @@ void read_correlations(const Value& list, Site& site) {
     if (a == b) {
       fault(of.origin, "a parameter's correlation with itself is 1");
     }
-    site.correlation[a][b] = site.correlation[b][a] = number_in(item, "value", -1, 1);
+    site.correlation[a][b] = site.correlation[b][a] = ranged_number(item, "value", -1, 1);
   }
 }
 
-std::string quoted(const std::string& s) {
+std::string yaml_quoted(const std::string& s) {
   std::string out = "\"";
   for (const char c : s) {
     if (c == '"' || c == '\\') {
@@ -181,7 +170,7 @@ Site read_site(const std::filesystem::path& file) {
   site.system = text::to_string(need(doc, "system"));
   site.fabric = text::to_string(need(doc, "fabric"));
   site.provenance = text::to_string(need(doc, "provenance"));
-  site.scatter = number_in(doc, "scatter", 0, 1);
+  site.scatter = ranged_number(doc, "scatter", 0, 1);
   const Value& parameters = need(doc, "parameters");
   if (parameters.kind != Value::Kind::map) {
     fault(parameters.origin, "expected a map of parameters");
@@ -202,14 +191,14 @@ std::string to_yaml(const Site& site) {
       "src/forecast/site.cpp.\n"
       "name: {}\ndevices: [{}]\nsystem: {}\nfabric: {}\nprovenance: {}\nscatter: "
       "{:.4g}\nparameters:\n",
-      quoted(site.name), fmt::join(site.devices, ", "), quoted(site.system), quoted(site.fabric),
-      quoted(site.provenance), site.scatter);
+      yaml_quoted(site.name), fmt::join(site.devices, ", "), yaml_quoted(site.system),
+      yaml_quoted(site.fabric), yaml_quoted(site.provenance), site.scatter);
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     const SiteValue& v = site.values[i];
     out += fmt::format("  {}: {{value: {:.6g}, prior: {:.6g}, deviation: {:.4g}, determined: {}",
                        kRows[i].name, v.value, v.determined ? v.prior : v.value, v.deviation,
                        v.determined);
-    out += v.reason.empty() ? "}\n" : fmt::format(", reason: {}}}\n", quoted(v.reason));
+    out += v.reason.empty() ? "}\n" : fmt::format(", reason: {}}}\n", yaml_quoted(v.reason));
   }
   std::string pairs;
   for (std::size_t a = 0; a < kRows.size(); ++a) {

@@ -2,16 +2,13 @@
 
 #include <fmt/format.h>
 
+#include "map_fields.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cost {
 namespace {
 
 using text::Value;
-
-[[noreturn]] void fault(const Origin& where, std::string message) {
-  throw InputError(Fault{where, std::move(message)});
-}
 
 // `value` of an entry {value, source}.
 double value_of(const std::string& name, const Value& entry, double least, double most) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "map_fields.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cost {
@@ -14,11 +15,8 @@ using text::Value;
 constexpr std::array<const char*, kParts> kNames = {"compute", "communication", "expert", "host",
                                                     "run"};
 constexpr const char* kOthers = "others";
-constexpr double kMost = 1;  // a deviation of the whole part: nothing would be known of it
-
-[[noreturn]] void fault(const Origin& where, std::string message) {
-  throw InputError(Fault{where, std::move(message)});
-}
+constexpr double kLargestDeviation =
+    1;  // a deviation of the whole part: nothing would be known of it
 
 Structure read_one(const Value& v) {
   if (v.kind != Value::Kind::map) {
@@ -29,8 +27,9 @@ Structure read_one(const Value& v) {
     const auto name = std::find(kNames.begin(), kNames.end(), entry.key);
     if (name != kNames.end()) {
       const double x = text::to_number(entry.value);
-      if (!(x >= 0 && x <= kMost)) {
-        fault(entry.value.origin, fmt::format("{} is {}; expected 0 to {}", entry.key, x, kMost));
+      if (!(x >= 0 && x <= kLargestDeviation)) {
+        fault(entry.value.origin,
+              fmt::format("{} is {}; expected 0 to {}", entry.key, x, kLargestDeviation));
       }
       out.deviation[static_cast<std::size_t>(name - kNames.begin())] = x;
     } else if (entry.key == "systems") {

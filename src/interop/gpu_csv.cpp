@@ -19,7 +19,7 @@ using text::Cells;
 using text::number;
 using text::plain;
 
-constexpr double kLongestMicroseconds = 1e9;
+constexpr double kLongestKernelMicroseconds = 1e9;
 constexpr double kFastest = 1e6;  // TFLOP/s
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
 // flash-attention counts 4 b h s^2 d forward, half of it causal, and 2.5 times as much backward
@@ -31,9 +31,9 @@ bool is_true(const std::string& text) {
   return word == "1" || word == "true" || word == "yes";
 }
 
-class Reader {
+class TableReader {
  public:
-  explicit Reader(const fs::path& file) : table_(text::read_csv(file)) {
+  explicit TableReader(const fs::path& file) : table_(text::read_csv(file)) {
     out_.file = table_.file;
     out_.source = source_beside(file);
   }
@@ -61,7 +61,7 @@ class Reader {
   }
 
  private:
-  using Taker = void (Reader::*)();
+  using Taker = void (TableReader::*)();
 
   bool has(const char* column) const { return table_.column(column) >= 0; }
   const std::string& cell(const char* column) const { return cells_->text(column); }
@@ -77,22 +77,22 @@ class Reader {
     };
     if (all({"m", "n", "k"})) {
       need({"dtype", "time_us"});
-      return &Reader::gemm;
+      return &TableReader::gemm;
     }
     if (all({"num_tokens", "experts"})) {
       need({"dtype", "hidden", "inter", "topk", "time_us"});
-      return &Reader::grouped;
+      return &TableReader::grouped;
     }
     if (has("seqlen") || (has("length") && has("head_dim"))) {
       need({"kernel", "heads", "head_dim", has("sequences") ? "sequences" : "batch"});
       if (!has("time_us") && !has("fwd_tflops")) {
         refuse("there is no measured column; expected time_us or fwd_tflops");
       }
-      return &Reader::attention;
+      return &TableReader::attention;
     }
     if (has("op") && (has("bytes_moved") || has("bytes") || all({"tokens", "hidden"}))) {
       need({"time_us"});
-      return &Reader::memory;
+      return &TableReader::memory;
     }
     refuse(fmt::format(
         "no table of kernels: the columns are {}; expected m, n, k and time_us (GEMM), seqlen, "
@@ -115,7 +115,7 @@ class Reader {
     return cells_->size(column, most);
   }
   double positive(const char* column, double most) { return cells_->positive(column, most); }
-  double seconds() { return positive("time_us", kLongestMicroseconds) * 1e-6; }
+  double seconds() { return positive("time_us", kLongestKernelMicroseconds) * 1e-6; }
 
   void fault(std::string message) { cells_->fault(std::move(message)); }
   bool good() const { return cells_->good(); }
@@ -386,7 +386,7 @@ class Reader {
 
 }  // namespace
 
-KernelTable read_kernel_csv(const fs::path& file) { return Reader(file).run(); }
+KernelTable read_kernel_csv(const fs::path& file) { return TableReader(file).run(); }
 
 std::string memory_operator_named(std::string_view name) {
   static const std::map<std::string, const char*> known{{"ln", "norm"},

@@ -52,9 +52,11 @@ void move_to_line(Value& v, int line) {
   }
 }
 
-class Reader {
+class MeasurementReader {
  public:
-  Reader(std::string_view text, const std::string& name) : text_(text) { out_.file = name; }
+  MeasurementReader(std::string_view text, const std::string& name) : text_(text) {
+    out_.file = name;
+  }
 
   GpuMeasurements run() {
     if (text_.substr(0, 3) == "\xEF\xBB\xBF") {
@@ -261,7 +263,7 @@ class Reader {
 }  // namespace
 
 GpuMeasurements parse_gpu_measurements(std::string_view text, const std::string& name) {
-  return Reader(text, name).run();
+  return MeasurementReader(text, name).run();
 }
 
 GpuMeasurements read_gpu_measurements(const fs::path& path) {

@@ -17,21 +17,25 @@ std::string quoted(const std::string& text) {
 }
 
 // One JSON object, key by key.
-class Line {
+class ObjectWriter {
  public:
-  Line& text(const char* key, const std::string& value) { return put(key, quoted(value)); }
-  Line& number(const char* key, double value) {
+  ObjectWriter& text(const char* key, const std::string& value) { return put(key, quoted(value)); }
+  ObjectWriter& number(const char* key, double value) {
     STEPCAST_CHECK(std::isfinite(value), "a measured number is finite");
     return put(key, fmt::format("{}", value));
   }
-  Line& whole(const char* key, std::int64_t value) { return put(key, fmt::format("{}", value)); }
-  Line& flag(const char* key, bool value) { return put(key, value ? "true" : "false"); }
-  Line& object(const char* key, const Line& value) { return put(key, value.closed()); }
+  ObjectWriter& whole(const char* key, std::int64_t value) {
+    return put(key, fmt::format("{}", value));
+  }
+  ObjectWriter& flag(const char* key, bool value) { return put(key, value ? "true" : "false"); }
+  ObjectWriter& object(const char* key, const ObjectWriter& value) {
+    return put(key, value.closed());
+  }
 
   std::string closed() const { return "{" + out_ + "}"; }
 
  private:
-  Line& put(const char* key, const std::string& value) {
+  ObjectWriter& put(const char* key, const std::string& value) {
     out_ += fmt::format("{}\"{}\": {}", out_.empty() ? "" : ", ", key, value);
     return *this;
   }
@@ -46,7 +50,7 @@ std::string shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
 
 // Keys at their usual value are left out: batch 1, one group, no algorithm forced.
 struct Keys {
-  Line& out;
+  ObjectWriter& out;
 
   void operator()(const GemmCase& c) const {
     out.text("record", "gemm").text("dtype", job::to_string(c.dtype));
@@ -164,13 +168,13 @@ struct Name {
 std::string to_string(const GpuCase& what) { return std::visit(Name{}, what); }
 
 std::string to_json_line(const GpuSession& s) {
-  Line gpu;
+  ObjectWriter gpu;
   gpu.text("name", s.gpu).whole("count", s.gpus);
   gpu.number("compute_capability", s.compute_capability).whole("sms", s.sms);
   gpu.whole("memory", s.memory).whole("l2", s.l2);
   gpu.number("sm_clock", s.sm_clock).number("memory_clock", s.memory_clock);
   gpu.number("power_limit", s.power_limit);
-  Line out;
+  ObjectWriter out;
   out.text("record", "session").whole("schema", kMeasurementSchema);
   out.text("harness", s.harness).text("date", s.date).object("gpu", gpu);
   out.text("driver", s.driver).text("cuda", s.cuda).text("cublas", s.cublas);
@@ -179,12 +183,12 @@ std::string to_json_line(const GpuSession& s) {
 }
 
 std::string to_json_line(const GpuMeasurement& m) {
-  Line out;
+  ObjectWriter out;
   std::visit(Keys{out}, m.what);
   if (!m.skipped.empty()) {
     return out.text("skipped", m.skipped).closed() + "\n";
   }
-  Line time;
+  ObjectWriter time;
   time.number("median", m.time.median).number("p10", m.time.p10).number("p90", m.time.p90);
   out.object("time", time.whole("samples", m.time.samples));
   if (std::holds_alternative<OverlapCase>(m.what)) {

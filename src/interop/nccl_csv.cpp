@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uintmax_t kLargestFile = 256u << 20;
+constexpr std::uintmax_t kLargestLog = 256u << 20;
 
 [[noreturn]] void fail(const std::string& file, int line, const std::string& message) {
   throw InputError(Fault{{file, line, 1}, message});
@@ -33,7 +33,7 @@ std::string read_text(const fs::path& path) {
   if (!in) {
     fail(file, 1, "cannot be read; expected nccl-tests output or CSV");
   }
-  if (const auto size = fs::file_size(path, error); !error && size > kLargestFile) {
+  if (const auto size = fs::file_size(path, error); !error && size > kLargestLog) {
     fail(file, 1, "is larger than 256 MiB; expected nccl-tests output or CSV");
   }
   std::ostringstream all;

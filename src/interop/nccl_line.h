@@ -1,12 +1,13 @@
 // One line of nccl-tests output, taken apart.
 #pragma once
 
-#include <charconv>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "stepcast/text/cells.h"
 
 namespace stepcast::interop {
 
@@ -15,18 +16,8 @@ inline constexpr std::int64_t kLargestSize = std::int64_t{1} << 50;
 inline constexpr int kMostRanks = 10'000'000;
 
 using Words = std::vector<std::string_view>;
+using text::number;
 Words words(std::string_view line);
-
-// The whole word as a number; nullopt: it is none.
-template <class T>
-std::optional<T> number(std::string_view word) {
-  T value{};
-  const auto [stop, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-  if (error != std::errc() || stop != word.data() + word.size()) {
-    return std::nullopt;
-  }
-  return value;
-}
 
 // Without the colours that a terminal would show (ESC [ ... m and its like).
 std::string without_escapes(std::string_view line);

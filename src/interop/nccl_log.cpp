@@ -17,8 +17,8 @@
 namespace stepcast::interop {
 namespace {
 
-[[noreturn]] void fail(const std::string& file, int line, const std::string& message,
-                       int column = 1) {
+[[noreturn]] void fail_at(const std::string& file, int line, const std::string& message,
+                          int column = 1) {
   throw InputError(Fault{{file, line, column}, message});
 }
 
@@ -103,7 +103,8 @@ class Parser {
     }
     finish(log, std::max(line, 1), false);
     if (log.runs.empty()) {
-      fail(file_, 1, "there is no nccl-tests table; expected lines of size, count, type, time...");
+      fail_at(file_, 1,
+              "there is no nccl-tests table; expected lines of size, count, type, time...");
     }
     return log;
   }
@@ -156,8 +157,8 @@ class Parser {
 
   void open(int line, const Columns& columns) {
     if (columns.cpu_time) {
-      fail(file_, line,
-           "the table gives the host's time (nccl-tests -C 1); expected the default, the GPU's");
+      fail_at(file_, line,
+              "the table gives the host's time (nccl-tests -C 1); expected the default, the GPU's");
     }
     header_ = line;
     columns_ = columns;
@@ -166,10 +167,10 @@ class Parser {
 
   void row_or_fault(const Line& parsed, int line, CollectiveLog& log) {
     if (parsed.kind != Kind::row) {
-      fail(file_, line,
-           (parsed.why.empty() ? std::string("the row is cut short or no row of nccl-tests")
-                               : parsed.why) +
-               "; expected size, count, type, redop, root, time, algbw, busbw and #wrong");
+      fail_at(file_, line,
+              (parsed.why.empty() ? std::string("the row is cut short or no row of nccl-tests")
+                                  : parsed.why) +
+                  "; expected size, count, type, redop, root, time, algbw, busbw and #wrong");
     }
     if (header_ == 0 || ended_) {  // an excerpt without its header
       finish(log, line, true);
@@ -218,15 +219,15 @@ class Parser {
       row_or_fault({}, begun_line_, log);
     }
     if (header_ > 0 && rows_.empty()) {
-      fail(file_, header_, "the table has no rows; expected at least one behind its header");
+      fail_at(file_, header_, "the table has no rows; expected at least one behind its header");
     }
     if (rows_.empty()) {
       return;
     }
     if (!more && !complete_ && promise_.goes_on(rows_.back().size)) {
-      fail(file_, line,
-           fmt::format("the log ends at {} bytes; expected sizes to {}", rows_.back().size,
-                       promise_.most()));
+      fail_at(file_, line,
+              fmt::format("the log ends at {} bytes; expected sizes to {}", rows_.back().size,
+                          promise_.most()));
     }
     log.runs.push_back(run_of_table());
     rows_.clear();
@@ -308,14 +309,14 @@ void check_is_text(std::string_view text, const std::string& file) {
       ++line;
       column = 0;
     } else if (byte < 0x20 && byte != '\t' && byte != '\r' && byte != '\f' && byte != 0x1b) {
-      fail(file, line,
-           fmt::format("the byte 0x{:02x} is no text; expected nccl-tests output or CSV", byte),
-           column);
+      fail_at(file, line,
+              fmt::format("the byte 0x{:02x} is no text; expected nccl-tests output or CSV", byte),
+              column);
     }
     ++column;
   }
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) {
-    fail(file, 1, "is empty; expected nccl-tests output or CSV");
+    fail_at(file, 1, "is empty; expected nccl-tests output or CSV");
   }
 }
 

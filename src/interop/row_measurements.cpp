@@ -8,7 +8,7 @@
 namespace stepcast::interop {
 namespace {
 
-struct Name {
+struct MeasurementName {
   std::string_view row;     // in the file
   std::string_view metric;  // in our results
   std::string_view unit;
@@ -18,7 +18,7 @@ struct Name {
 constexpr double kGiB = 1024.0 * 1024.0 * 1024.0;
 
 // Some files print mfu in percent: see fraction().
-constexpr std::array<Name, 22> kNames{{
+constexpr std::array<MeasurementName, 22> kNames{{
     {"iteration_s", "step_time", "", 1},
     {"tflops_per_gpu", "throughput", "flops_per_gpu", 1e12},
     {"tokens_per_s_per_gpu", "throughput", "tokens_per_gpu", 1},
@@ -79,8 +79,9 @@ class Collector {
   explicit Collector(const PublishedRow& row) : row_(row) {}
 
   void take(std::string_view name, Fields field, bool primary) {
-    const auto* known = std::find_if(kNames.begin(), kNames.end(),
-                                     [&](const Name& entry) { return entry.row == name; });
+    const auto* known =
+        std::find_if(kNames.begin(), kNames.end(),
+                     [&](const MeasurementName& entry) { return entry.row == name; });
     const auto value = number_in(field);
     if (known == kNames.end() || !value || *value < 0) {
       return;
@@ -125,7 +126,7 @@ std::vector<Measurement> measurements(const PublishedRow& row, const RowJob& job
   Collector collector(row);
   collector.take(row.output.metric, Fields(&row.measured.value), true);
   const Fields others(&row.measured.others);
-  for (const Name& name : kNames) {
+  for (const MeasurementName& name : kNames) {
     if (!job.timed && (name.metric == "step_time" || name.metric == "throughput" ||
                        name.metric == "mfu" || name.metric == "hfu")) {
       continue;

@@ -11,7 +11,9 @@ namespace {
 
 using Form = job::System::ActivationOffload;
 
-int kind_of(Pass pass) { return pass == Pass::forward ? 0 : pass == Pass::weight_grad ? 2 : 1; }
+int kind_of_pass(Pass pass) {
+  return pass == Pass::forward ? 0 : pass == Pass::weight_grad ? 2 : 1;
+}
 
 bool is_backward(const Slot& slot) {
   return slot.pass == Pass::backward || slot.pass == Pass::input_grad;
@@ -49,7 +51,7 @@ Visits::Visits(const std::vector<Slot>& slots, const std::vector<std::size_t>& u
     }
     for (std::size_t k = i; k <= i + (pair ? 1 : 0); ++k) {
       if (visits_units(slots[k])) {
-        auto& of_chunk = slots_[kind_of(slots[k].pass)][slots[k].chunk];
+        auto& of_chunk = slots_[kind_of_pass(slots[k].pass)][slots[k].chunk];
         const auto m = static_cast<std::size_t>(slots[k].micro_batch);
         of_chunk.resize(std::max(of_chunk.size(), m + 1), slots.size());
         of_chunk[m] = k;
@@ -60,7 +62,7 @@ Visits::Visits(const std::vector<Slot>& slots, const std::vector<std::size_t>& u
 }
 
 std::size_t Visits::slot(Pass pass, int chunk, int micro_batch) const {
-  return slots_[kind_of(pass)][chunk][micro_batch];
+  return slots_[kind_of_pass(pass)][chunk][micro_batch];
 }
 
 namespace {

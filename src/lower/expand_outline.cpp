@@ -19,11 +19,11 @@ std::uint32_t Sizes::id(std::int64_t bytes) {
 
 void Outline::append_to(std::vector<std::int64_t>& key) const {
   key.push_back(static_cast<std::int64_t>(blocks.size()));
-  for (const Block& b : blocks) {
+  for (const ExchangeBlock& b : blocks) {
     key.insert(key.end(), {b.stream, b.steps, b.paced_by, static_cast<std::int64_t>(b.after.size()),
                            static_cast<std::int64_t>(b.moves.size())});
     key.insert(key.end(), b.after.begin(), b.after.end());
-    for (const Move& m : b.moves) {
+    for (const Exchange& m : b.moves) {
       key.insert(key.end(), {m.role, m.size, m.delay, m.count, m.sends ? 1 : 0});
     }
   }
@@ -39,7 +39,7 @@ using Team = std::vector<int>;
 std::int64_t share(std::int64_t bytes, std::int64_t parts) { return (bytes + parts - 1) / parts; }
 
 // Tags keep channels of the same pair apart: one a role and phase.
-enum Tag : std::uint32_t { kRing, kUp0, kUp1, kDown0, kDown1, kAcross, kPair };
+enum ChannelTag : std::uint32_t { kRing, kUp0, kUp1, kDown0, kDown1, kAcrossNodes, kPairwise };
 
 class Outliner {
  public:
@@ -94,7 +94,7 @@ class Outliner {
   Outline& of(int member) { return outlines_[static_cast<std::size_t>(member)]; }
 
   // `rounds` times around: in each step everyone passes on what it got in the step before.
-  void ring(const Team& team, Tag tag, std::int64_t bytes, std::int64_t rounds) {
+  void ring(const Team& team, ChannelTag tag, std::int64_t bytes, std::int64_t rounds) {
     const std::size_t n = team.size();
     if (n == 1) {
       return;
@@ -120,7 +120,7 @@ class Outliner {
   }
 
   // Adds a block behind all that the outline has so far.
-  static void add(Outline& o, Block b) {
+  static void add(Outline& o, ExchangeBlock b) {
     for (std::size_t k = 0; k < o.blocks.size(); ++k) {
       if (o.blocks[k].stream != b.stream) {
         b.after.push_back(static_cast<int>(k));
@@ -135,7 +135,7 @@ class Outliner {
     const std::uint32_t size = sizes_.id(share(bytes, x_.chunks));
     for (std::size_t i = 0; team.size() > 1 && i < team.size(); ++i) {
       Outline& o = of(team[i]);
-      Block b;
+      ExchangeBlock b;
       std::uint32_t delay = 0;
       if (i > 0) {
         b.moves.push_back({o.role(team[i - 1], kRing, false), size, 0, chunks, false});
@@ -199,8 +199,8 @@ class Outliner {
         };
         const Place& place = places[static_cast<std::size_t>(back(i))];
         const auto who = [&](int k) { return team[static_cast<std::size_t>(turn(k))]; };
-        Block up;
-        Block down;
+        ExchangeBlock up;
+        ExchangeBlock down;
         up.stream = static_cast<int>(2 * t);
         down.stream = static_cast<int>(2 * t + 1);
         up.after = down.after = before;
@@ -251,7 +251,7 @@ class Outliner {
         across.push_back(team[rail]);
       }
       if (x_.pattern == StepPattern::hierarchical) {
-        ring(across, kAcross, share(part, static_cast<std::int64_t>(across.size())), 2);
+        ring(across, kAcrossNodes, share(part, static_cast<std::int64_t>(across.size())), 2);
       } else {
         trees(across, part);
       }
@@ -269,12 +269,12 @@ class Outliner {
     const std::uint32_t size = sizes_.id(bytes);
     for (std::size_t i = 0; i < n; ++i) {
       Outline& o = of(team[i]);
-      Block b;
+      ExchangeBlock b;
       b.steps = static_cast<std::uint32_t>(n - 1);
       for (std::size_t s = 1; s < n; ++s) {
         const auto at = static_cast<std::uint32_t>(s - 1);
-        b.moves.push_back({o.role(team[(i + s) % n], kPair, true), size, at, 1, true});
-        b.moves.push_back({o.role(team[(i + n - s) % n], kPair, false), size, at, 1, false});
+        b.moves.push_back({o.role(team[(i + s) % n], kPairwise, true), size, at, 1, true});
+        b.moves.push_back({o.role(team[(i + n - s) % n], kPairwise, false), size, at, 1, false});
       }
       add(o, std::move(b));
     }
@@ -297,8 +297,8 @@ class Unroller {
     std::uint32_t first_role = 0;
     for (std::size_t k = 0; k < outlines.size(); ++k) {
       add(outlines[k], starts[k], first_role);
-      for (const Block& b : outlines[k].blocks) {
-        for (const Move& m : b.moves) {
+      for (const ExchangeBlock& b : outlines[k].blocks) {
+        for (const Exchange& m : b.moves) {
           roles_ = std::max(roles_, first_role + m.role + 1);
         }
       }
@@ -328,7 +328,7 @@ class Unroller {
  private:
   void add(const Outline& o, std::int64_t start, std::uint32_t first_role) {
     const std::size_t base = counts_.size();
-    for (const Block& b : o.blocks) {
+    for (const ExchangeBlock& b : o.blocks) {
       while (counts_.size() <= base + static_cast<std::size_t>(b.stream)) {
         p_.streams.push_back({"exchange"});
         counts_.push_back(0);
@@ -340,7 +340,7 @@ class Unroller {
     }
     std::vector<std::uint32_t> begins;
     std::vector<std::uint32_t> block_ends;
-    for (const Block& b : o.blocks) {
+    for (const ExchangeBlock& b : o.blocks) {
       const std::size_t stream = base + static_cast<std::size_t>(b.stream);
       begins.push_back(counts_[stream]);
       for (std::uint32_t t = 0; t < b.steps; ++t) {
@@ -353,7 +353,7 @@ class Unroller {
                              static_cast<program::StreamIndex>(other), 0});
           }
         }
-        if (b.paced_by != Block::kNothing) {
+        if (b.paced_by != ExchangeBlock::kNothing) {
           const auto by = static_cast<std::size_t>(b.paced_by);
           waits.push_back({begins[by] + t + 1,
                            static_cast<program::StreamIndex>(
@@ -376,12 +376,12 @@ class Unroller {
     push(t, stream, waits);
   }
 
-  void exchange(std::size_t stream, const Block& b, std::uint32_t step, std::uint32_t first_role,
-                const std::vector<program::Wait>& waits) {
+  void exchange(std::size_t stream, const ExchangeBlock& b, std::uint32_t step,
+                std::uint32_t first_role, const std::vector<program::Wait>& waits) {
     program::Task t;
     t.kind = program::TaskKind::exchange;
     t.first_transfer = static_cast<std::uint32_t>(p_.transfers.size());
-    for (const Move& m : b.moves) {
+    for (const Exchange& m : b.moves) {
       if (step >= m.delay && step < m.delay + m.count) {
         p_.transfers.push_back({first_role + m.role, step - m.delay, m.size, m.sends});
         ++t.transfers;

@@ -28,7 +28,7 @@ struct Peer {
 };
 
 // In steps `delay` to `delay + count - 1` of its block.
-struct Move {
+struct Exchange {
   std::uint32_t role = 0;
   std::uint32_t size = 0;  // price key
   std::uint32_t delay = 0;
@@ -36,17 +36,17 @@ struct Move {
   bool sends = false;
 };
 
-struct Block {
+struct ExchangeBlock {
   static constexpr int kNothing = -1;
   int stream = 0;  // of the collective
   std::uint32_t steps = 0;
-  std::vector<Move> moves;  // each step posts its moves together
-  std::vector<int> after;   // blocks that have ended before the first step
-  int paced_by = kNothing;  // block whose step t has ended before step t
+  std::vector<Exchange> moves;  // each step posts its moves together
+  std::vector<int> after;       // blocks that have ended before the first step
+  int paced_by = kNothing;      // block whose step t has ended before step t
 };
 
 struct Outline {
-  std::vector<Block> blocks;
+  std::vector<ExchangeBlock> blocks;
   std::vector<Peer> peers;  // by role
 
   std::uint32_t role(int member, std::uint32_t tag, bool sends) {

@@ -10,7 +10,7 @@ namespace stepcast::lower {
 
 namespace {
 
-constexpr double kPicoseconds = 1e12;
+constexpr double kPicosecondsPerSecond = 1e12;
 
 // Picoseconds a byte of large copies.
 double slope(const cost::Kernels& kernels, cost::CopyDirection direction, bool pinned) {
@@ -46,7 +46,7 @@ OffloadTimes::OffloadTimes(const job::Job& job, const Prices& prices) {
       round_trip = round_trip == 0 ? here : std::min(round_trip, here);
     }
     const double through = o.pinned ? 1 : 3;  // pageable memory is staged
-    round_trip_shared = 2 * through * kPicoseconds / (bandwidth * kDramShare);
+    round_trip_shared = 2 * through * kPicosecondsPerSecond / (bandwidth * kDramShare);
   }
   const auto& types = job.memory.dtypes;
   const bool adam = job.memory.optimizer == job::Optimizer::adamw;
@@ -58,9 +58,9 @@ OffloadTimes::OffloadTimes(const job::Job& job, const Prices& prices) {
                            (master > 0 ? master : wide) + master + wide;
     const double bytes =
         o.optimizer.ratio * touched * (job.system.fused_optimizer ? 1 : kUnfusedCpuAdam);
-    step_shared = bytes * kPicoseconds / (bandwidth * kCpuAdamShare);
+    step_shared = bytes * kPicosecondsPerSecond / (bandwidth * kCpuAdamShare);
     const double cores = kCoreBandwidth * node.cpu_cores / node.gpus;
-    step = cores > 0 ? std::max(step_shared, bytes * kPicoseconds / cores) : step_shared;
+    step = cores > 0 ? std::max(step_shared, bytes * kPicosecondsPerSecond / cores) : step_shared;
   }
 }
 

@@ -221,7 +221,7 @@ void StageBuilder::orthogonalise(const StepCost& step) {
   const job::DType type = rounds ? wide : plan_.style.dtype;
   for (const Orthogonal& o : step.orthogonal) {
     const auto price = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
-      return context_.passes.kernels->gemm({m, n, k}, type, cost::Layout::forward);
+      return context_.passes.kernels->gemm({.shape = {m, n, k}, .dtype = type});
     };
     const cost::Priced last = price(o.m, o.n, o.m);
     const std::int64_t once =

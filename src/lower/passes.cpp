@@ -184,16 +184,28 @@ cost::Priced PassBuilder::matrix(const Operator& op, const model::Gemm& shape, c
     model::Gemm each = shape;
     each.batch = 1;
     if (!plan_.job.moe.grouped) {
-      const cost::Priced one =
-          context_.kernels->product_gemm(each, product_type(op), layout, accumulate, true);
+      const cost::Priced one = context_.kernels->gemm({.shape = each,
+                                                       .dtype = product_type(op),
+                                                       .layout = layout,
+                                                       .accumulate_fp32 = accumulate,
+                                                       .operands_cast = true});
       return {one.time * shape.batch, one.curve};
     }
-    return context_.kernels->product_grouped_gemm(each, static_cast<int>(shape.batch),
-                                                  product_type(op), layout);
+    return context_.kernels->grouped_gemm({.shape = each,
+                                           .dtype = product_type(op),
+                                           .layout = layout,
+                                           .operands_cast = true,
+                                           .pace = cost::Pace::training},
+                                          static_cast<int>(shape.batch));
   }
   // Casts are kernels of their own (passes_quantise.cpp).
-  return context_.kernels->training_gemm(
-      shape, op.kind == OpKind::batched_gemm ? dtype_ : product_type(op), layout, accumulate);
+  return context_.kernels->gemm(
+      {.shape = shape,
+       .dtype = op.kind == OpKind::batched_gemm ? dtype_ : product_type(op),
+       .layout = layout,
+       .accumulate_fp32 = accumulate,
+       .operands_cast = true,
+       .pace = cost::Pace::training});
 }
 
 // Transformer Engine's grouped product is one of cuBLAS for each expert, over several streams
@@ -220,7 +232,8 @@ void PassBuilder::forward(std::size_t i, Category category, Items& out) {
     }
   } else if (op.attention) {
     if (!context_attention(i, false, category, out)) {
-      kernel(out, context_.kernels->attention(*op.attention, plan_.style.attention, dtype_, false),
+      kernel(out,
+             context_.kernels->attention({*op.attention, plan_.style.attention, dtype_, false}),
              op.forward_kernels, category, op.name);
     }
   } else {
@@ -241,7 +254,7 @@ void PassBuilder::backward(std::size_t i, Items& out) {
   } else if (!op.attention || !context_attention(i, true, Category::compute, out)) {
     const cost::Priced priced =
         op.attention
-            ? context_.kernels->attention(*op.attention, plan_.style.attention, dtype_, true)
+            ? context_.kernels->attention({*op.attention, plan_.style.attention, dtype_, true})
             : memory(op, op.backward_moved, op.backward_kernels);
     kernel(out, priced, op.backward_kernels, Category::compute, op.name + " backward",
            op.attention ? kArithmeticBound : kMemoryBound);

@@ -77,7 +77,7 @@ class ContextAttention {
     cost::Priced priced;
     for (const model::AttentionShape& shape : step.shapes) {
       const cost::Priced one =
-          b_.context_.kernels->attention(shape, b_.plan_.style.attention, b_.dtype_, backward);
+          b_.context_.kernels->attention({shape, b_.plan_.style.attention, b_.dtype_, backward});
       priced.time = priced.time + one.time;
       priced.curve = one.curve;
     }

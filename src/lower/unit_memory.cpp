@@ -20,7 +20,7 @@ std::int64_t whole(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
 constexpr std::uint16_t kEnd = 0xffff;  // behind the pass
 
 // Names of kept tensors that the operator reads; the others it makes.
-bool reads(const model::Saved& saved) {
+bool reads_kept(const model::Saved& saved) {
   static constexpr std::array<std::string_view, 8> kRead = {
       "input",      "qkv",           "repeated_kv",   "gate",
       "gate_input", "shared_output", "expert_output", "latent"};
@@ -136,7 +136,7 @@ class UnitTensors {
   // The value that a kept tensor is: a result, the unit's input, or nothing of either.
   std::size_t value_of(std::size_t i, const model::Saved& saved) const {
     const std::int64_t bytes = saved.bytes.count();
-    if (!reads(saved)) {
+    if (!reads_kept(saved)) {
       const bool own =
           saved.name == "output" || saved.name == "probabilities" || saved.name == "logits";
       return own && result(i) == bytes ? i : kNoValue;

@@ -25,7 +25,7 @@ bool of_vocabulary(const model::Operator& op) {
          op.tensor == model::TensorRole::vocab_head || op.kind == OpKind::cross_entropy;
 }
 
-model::OperatorGraph part(const model::OperatorGraph& graph, bool vocabulary) {
+model::OperatorGraph part_of_graph(const model::OperatorGraph& graph, bool vocabulary) {
   model::OperatorGraph out;
   std::vector<int> node(graph.operators.size(), -1);
   for (std::size_t i = 0; i < graph.operators.size(); ++i) {
@@ -47,7 +47,7 @@ model::OperatorGraph part(const model::OperatorGraph& graph, bool vocabulary) {
 }  // namespace
 
 model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph) {
-  return part(graph, false);
+  return part_of_graph(graph, false);
 }
 
 // This rank's rows, as a chunk behind those of the order.
@@ -57,9 +57,9 @@ void StageBuilder::add_vocabulary_rows() {
   rows.vocab = (plan_.vocab + p - 1) / p;
   const int chunk = static_cast<int>(units_.size());
   units_.emplace_back();
-  add_passes(part(model::build_embedding(rows, plan_.shard, plan_.style), true), {});
+  add_passes(part_of_graph(model::build_embedding(rows, plan_.shard, plan_.style), true), {});
   units_.back().push_back({Unit::Kind::embedding, chunk, -1, &passes_.back(), false, false});
-  add_passes(part(model::build_head(rows, plan_.shard, plan_.style), true), {});
+  add_passes(part_of_graph(model::build_head(rows, plan_.shard, plan_.style), true), {});
   if (job_.model.tied_embeddings) {  // both ends' rows are on the same rank
     passes_.back().parameters -= rows.vocab / plan_.shard.tensor * job_.model.hidden;
   }

@@ -22,13 +22,15 @@ class Pricing {
     const auto layout = static_cast<cost::Layout>(c.layout);
     const model::Gemm shape = shape_of(c);
     if (c.groups > 1) {
-      return {kernels_.grouped_gemm(shape, c.groups, c.dtype, layout)};
+      return {
+          kernels_.grouped_gemm({.shape = shape, .dtype = c.dtype, .layout = layout}, c.groups)};
     }
-    if (!engine_) {
-      return {kernels_.product_gemm(shape, c.dtype, layout, c.accumulate_fp32, c.sustained)};
-    }
-    return {c.sustained ? kernels_.gemm(shape, c.dtype, layout, c.accumulate_fp32)
-                        : kernels_.burst_gemm(shape, c.dtype, layout, c.accumulate_fp32)};
+    return {kernels_.gemm({.shape = shape,
+                           .dtype = c.dtype,
+                           .layout = layout,
+                           .accumulate_fp32 = c.accumulate_fp32,
+                           .operands_cast = !engine_,
+                           .pace = c.sustained ? cost::Pace::sustained : cost::Pace::burst})};
   }
 
   std::vector<cost::Priced> operator()(const AttentionCase& c) const {
@@ -36,8 +38,11 @@ class Pricing {
     if (!kernel || *kernel == job::AttentionKernel::unfused) {
       return none(fmt::format("the kernel {} is not modelled", c.kernel));
     }
-    return {engine_ && !c.backward ? kernels_.paged_attention(shape_of(c), *kernel, c.dtype)
-                                   : kernels_.attention(shape_of(c), *kernel, c.dtype, c.backward)};
+    return {kernels_.attention({.shape = shape_of(c),
+                                .kernel = *kernel,
+                                .dtype = c.dtype,
+                                .backward = c.backward,
+                                .paged_cache = engine_})};
   }
 
   std::vector<cost::Priced> operator()(const MemoryCase& c) const {

@@ -81,8 +81,8 @@ Routing routing_of(const job::Job& job) {
   const job::Moe& moe = *job.model.moe;
   // Megatron-LM core 0.16, transformer/moe/experts.py, TEGroupedMLP: _apply_bias,
   // quantization_padding. HybridEP pads as it sends.
-  const bool grouped = job.moe.grouped && job.system.family == job::System::Family::megatron &&
-                       job.system.transformer_engine;
+  const bool grouped =
+      job.moe.grouped && job.system.habits.adds_expert_bias_apart && job.system.transformer_engine;
   out.biases_apart = grouped;
   out.pads = grouped && job::bytes_per_element(job.workload.precision) < 2 &&
              !job.moe.capacity_factor && out.dispatcher != job::MoeRuntime::Dispatcher::hybridep;

@@ -136,10 +136,10 @@ Style style_of(const job::Job& job) {
   s.compiled = job.kernels.compile;
   s.loss_metrics = job.system.loss_metrics;
   s.quantized_inputs = job.system.quantized_inputs;
-  s.fused_qkv = job.system.family == job::System::Family::megatron || job.system.packed_qkv;
+  s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
   // torch.nn.Linear adds its bias in the product's epilogue (addmm by cuBLASLt, torch 1.10 and
   // later); Megatron-LM's layers add theirs behind it, or hand it on to the next kernel.
-  s.fused_linear_bias = s.compiled || job.system.family != job::System::Family::megatron;
+  s.fused_linear_bias = s.compiled || !job.system.habits.adds_linear_bias_apart;
   return s;
 }
 

@@ -66,7 +66,7 @@ std::string recompute_name(const job::Recompute& r) {
   return "";
 }
 
-void fill(ComparedSystem& row, const result::Report& report) {
+void fill_row(ComparedSystem& row, const result::Report& report) {
   row.ran = true;
   row.step_time = report.step_time;
   row.tokens_per_second_per_gpu = report.tokens_per_second_per_gpu;
@@ -98,7 +98,7 @@ ComparedSystem under(const std::string& system, const CompareRequest& request,
       row.reason = why->reason;
     } else {
       const auto& report = std::get<result::Report>(outcome);
-      fill(row, report);
+      fill_row(row, report);
       title = report.title;
     }
   } catch (const InputError& error) {

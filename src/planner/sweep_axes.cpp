@@ -65,7 +65,7 @@ std::optional<double> number(const std::string& text) {
 }
 
 // As short as twelve digits allow, so that 1..2+0.1 has 1.3 and not 1.3000000000000003.
-std::string written(double value) {
+std::string short_decimal(double value) {
   constexpr double kWhole = 1e15;
   return value == std::floor(value) && std::abs(value) < kWhole ? fmt::format("{:.0f}", value)
                                                                 : fmt::format("{:.12g}", value);
@@ -123,7 +123,7 @@ void add_range(std::vector<std::string>& out, const Range& r, const Origin& wher
     if (out.size() >= kMostPoints) {
       refuse(where, fmt::format("is more than {} values; expected fewer", kMostPoints));
     }
-    out.push_back(written(value));
+    out.push_back(short_decimal(value));
   }
 }
 

@@ -16,7 +16,7 @@ constexpr const char* kSmallJob =
     "cluster: {use: dgx-a100, nodes: 1}\n"
     "workload: {sequence_length: 512, global_batch: 64}\n";
 
-struct Trial {
+struct TinyJob {
   const char* strategy;
   std::vector<std::string> overrides;
 };
@@ -27,8 +27,8 @@ constexpr const char* kFused = "kernels.attention=flash2";
 
 // The survey's strategies in its order; sequence parallelism is any of Megatron's, a ring and
 // Ulysses.
-const std::vector<Trial>& trials() {
-  static const std::vector<Trial> all = {
+const std::vector<TinyJob>& trials() {
+  static const std::vector<TinyJob> all = {
       {"data", {"parallelism.data=8"}},
       {"sharded", {"parallelism.data=8", "parallelism.sharding=zero3"}},
       {"tensor", {"parallelism.tensor=8"}},
@@ -41,7 +41,7 @@ const std::vector<Trial>& trials() {
 }
 
 // Why the system does not run it, or nothing.
-std::string refusal(const std::string& system, const Trial& trial) {
+std::string refusal(const std::string& system, const TinyJob& trial) {
   std::vector<std::string> overrides = {"system.use=" + system};
   overrides.insert(overrides.end(), trial.overrides.begin(), trial.overrides.end());
   try {
@@ -75,7 +75,7 @@ result::SystemSummary summary(const std::string& system) {
     }
     return fresh;
   };
-  for (const Trial& trial : trials()) {
+  for (const TinyJob& trial : trials()) {
     result::SurveyMark& m = mark(trial.strategy);
     if (m.simulated) {
       continue;

@@ -18,7 +18,7 @@
 namespace stepcast::schedule {
 namespace {
 
-constexpr int kForward = 1, kBackward = 2, kPeriod = kForward + kBackward;
+constexpr int kForward = 1, kBackward = 2, kForwardAndBackward = kForward + kBackward;
 
 }  // namespace
 
@@ -32,18 +32,18 @@ Made make_one_f_one_b_vocabulary(const Request& request) {
   Order order;
   order.barriers = barriers;
   const int output = p * kForward;  // the last stage has its first output
-  const int turn = output + kPeriod * (barriers + request.extra_warmup);
+  const int turn = output + kForwardAndBackward * (barriers + request.extra_warmup);
   // Passes of the vocabulary come a time unit after they could, so that no rank stands still while
   // a message arrives: a barrier's period has room for it. With one barrier T waits for nobody's
   // sake.
   const int scores = output + 1;
-  const int weights = barriers == 2 ? scores + kPeriod : turn + kBackward;
+  const int weights = barriers == 2 ? scores + kForwardAndBackward : turn + kBackward;
   for (int r = 0; r < p; ++r) {
     order.ranks.push_back(repeat({{Pass::vocabulary_grad, 0, weights},
                                   {Pass::vocabulary, 0, scores},
                                   {Pass::forward, 0, r * kForward},
                                   {Pass::backward, 0, turn + (p - 1 - r) * kBackward}},
-                                 kPeriod, request.micro_batches));
+                                 kForwardAndBackward, request.micro_batches));
   }
   return order;
 }
@@ -58,12 +58,12 @@ Made make_interlaced(const Request& request) {
     const int pairs = (p - 1 - r) / 2;
     const int odd = (p - 1 - r) % 2;
     const int forward = kBackward - 3 * pairs - 2 * odd;
-    const int backward = kPeriod + 6 * pairs + 4 * odd;
-    order.ranks.push_back(repeat({{Pass::vocabulary, 0, kPeriod},
-                                  {Pass::vocabulary_grad, 0, kPeriod},
+    const int backward = kForwardAndBackward + 6 * pairs + 4 * odd;
+    order.ranks.push_back(repeat({{Pass::vocabulary, 0, kForwardAndBackward},
+                                  {Pass::vocabulary_grad, 0, kForwardAndBackward},
                                   {Pass::forward, 0, forward},
                                   {Pass::backward, 0, backward}},
-                                 kPeriod, request.micro_batches));
+                                 kForwardAndBackward, request.micro_batches));
   }
   return order;
 }

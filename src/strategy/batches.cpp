@@ -15,7 +15,7 @@ namespace {
 
 constexpr const char* kKey = "workload.micro_batches";
 
-Infeasible infeasible(std::string reason) { return Infeasible{kKey, std::move(reason)}; }
+Infeasible infeasible_batches(std::string reason) { return Infeasible{kKey, std::move(reason)}; }
 
 const std::string& device_of(const job::Cluster& cluster, int rank) {
   const int node = rank / cluster.node.gpus;
@@ -54,7 +54,7 @@ std::variant<std::vector<int>, Infeasible> by_device(const job::MicroBatches& st
     const std::string name = stated_name(device_of(cluster, r));
     std::string& mine = found[static_cast<std::size_t>(data)];
     if (!mine.empty() && mine != name) {
-      return infeasible(fmt::format(
+      return infeasible_batches(fmt::format(
           "the stages of data-parallel rank {} lie on {} and on {}; expected a list of numbers, "
           "one a rank",
           data, mine, name));
@@ -64,16 +64,17 @@ std::variant<std::vector<int>, Infeasible> by_device(const job::MicroBatches& st
   }
   for (const auto& [name, count] : stated.devices) {
     if (present.count(name) == 0) {
-      return infeasible(fmt::format("the cluster has no {}; expected numbers for {}", name,
-                                    devices_text(cluster)));
+      return infeasible_batches(fmt::format("the cluster has no {}; expected numbers for {}", name,
+                                            devices_text(cluster)));
     }
   }
   std::vector<int> out;
   for (const std::string& name : found) {
     const auto count = stated.devices.find(name);
     if (count == stated.devices.end()) {
-      return infeasible(fmt::format("no number for data-parallel ranks on {}; expected one for {}",
-                                    name, devices_text(cluster)));
+      return infeasible_batches(
+          fmt::format("no number for data-parallel ranks on {}; expected one for {}", name,
+                      devices_text(cluster)));
     }
     out.push_back(count->second);
   }
@@ -123,16 +124,16 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
     }
   }
   if (out.size() != data) {
-    return infeasible(
+    return infeasible_batches(
         fmt::format("{} numbers for {} data-parallel ranks; expected one each", out.size(), data));
   }
   if (const auto least = std::min_element(out.begin(), out.end()); *least < 1) {
-    return infeasible(
+    return infeasible_batches(
         fmt::format("data-parallel rank {} runs none; expected at least one", least - out.begin()));
   }
   const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
   if (w.global_batch % w.micro_batch != 0 || sum != w.global_batch / w.micro_batch) {
-    return infeasible(
+    return infeasible_batches(
         fmt::format("{} micro-batches of {} in all; expected the global batch of {} sequences", sum,
                     w.micro_batch, w.global_batch));
   }
@@ -141,7 +142,7 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
 
 std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each) {
   const auto no = [&](const char* what) {
-    return infeasible(
+    return infeasible_batches(
         fmt::format("{}, so all data-parallel ranks run as many; expected even", what));
   };
   if (plan.data_comm == DataComm::shard_all) {
@@ -181,7 +182,7 @@ std::optional<Infeasible> reduce_in_one_order(const Plan& plan) {
     const auto first = chunks_as_finished(plan.order.ranks[rank]);
     for (const Batch& batch : plan.batches) {
       if (chunks_as_finished(batch.order.ranks[rank]) != first) {
-        return infeasible(
+        return infeasible_batches(
             fmt::format("stage {} ends its chunks in another order with {} micro-batches than with "
                         "{}, and gradients are reduced in that order; expected another schedule",
                         rank, batch.micro_batches, plan.micro_batches));

@@ -5,12 +5,10 @@
 
 #include <algorithm>
 
+#include "infeasible.h"
+
 namespace stepcast::strategy {
 namespace {
-
-Infeasible infeasible(std::string key, std::string reason) {
-  return Infeasible{std::move(key), std::move(reason)};
-}
 
 std::optional<Infeasible> check_context(const job::Job& job) {
   using Kind = job::ContextKind;

@@ -11,14 +11,11 @@
 #include "batches.h"
 #include "cut.h"
 #include "features.h"
+#include "infeasible.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
 namespace {
-
-Infeasible infeasible(std::string key, std::string reason) {
-  return Infeasible{std::move(key), std::move(reason)};
-}
 
 std::optional<Infeasible> check_features(const job::Job& job) {
   if (auto why = refused(job)) {
@@ -146,6 +143,8 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
     return infeasible("parallelism.schedule", fmt::format("unknown schedule '{}'", schedule.name));
   }
   schedule.name = entry->name;
+  plan.schedule.name = entry->name;
+  plan.schedule.by_times = p > 1 && entry->name == "zb_auto";
   const bool one_chunk = schedule.name == "gpipe" || schedule.name == "1f1b";
   if (par.virtual_pipeline > 1 &&
       (one_chunk || (entry->chunks > 0 && entry->chunks != par.virtual_pipeline))) {
@@ -168,6 +167,7 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
             schedule.name));
   }
   const schedule::Request request = request_of(plan, *entry);
+  plan.schedule.request = request;
   auto order = p == 1 ? schedule::make("1f1b", request) : schedule::make(schedule.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
@@ -302,6 +302,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
         break;
     }
   }
+  set_policies(plan.job, plan);
   if (auto why = make_batches(plan, micro_batches)) {
     return *why;
   }
@@ -314,27 +315,23 @@ const schedule::Entry* schedule_of(const job::Job& job) {
   return schedule::find(par.schedule ? std::string_view(par.schedule->name) : implied);
 }
 
-bool orders_by_times(const Plan& plan) {
-  const schedule::Entry* entry = schedule_of(plan.job);
-  return plan.grid.pipeline > 1 && entry != nullptr && entry->name == "zb_auto";
-}
+bool orders_by_times(const Plan& plan) { return plan.schedule.by_times; }
 
 std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& times) {
-  const schedule::Entry& entry = *schedule_of(plan.job);
-  schedule::Request request = request_of(plan, entry);
+  schedule::Request request = plan.schedule.request;
   request.forward = times.forward;
   request.input_grad = times.input_grad;
   request.weight_grad = times.weight_grad;
   request.comm = times.comm;
   request.weight_memory = weight_memory(plan);
-  auto order = schedule::make(entry.name, request);
+  auto order = schedule::make(plan.schedule.name, request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
   std::vector<schedule::Order> of_batches;
   for (const Batch& batch : plan.batches) {
     request.micro_batches = batch.micro_batches;
-    auto its = schedule::make(entry.name, request);
+    auto its = schedule::make(plan.schedule.name, request);
     if (auto* why = std::get_if<Infeasible>(&its)) {
       return *why;
     }
@@ -350,8 +347,8 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
 std::int64_t padded_vocab(const job::Job& job, int tensor) {
   // Megatron pads to 128 x tensor (--make-vocab-size-divisible-by); others keep it unless they say
   // so.
-  const bool megatron = job.system.family == job::System::Family::megatron;
-  const int divisor = job.system.vocab_divisor > 0 ? job.system.vocab_divisor : megatron ? 128 : 1;
+  const int divisor =
+      job.system.vocab_divisor > 0 ? job.system.vocab_divisor : job.system.habits.vocab_divisor;
   return model::padded_vocab(job.model.vocab, divisor, tensor);
 }
 
@@ -365,22 +362,5 @@ bool pairs_passes(const job::Job& job) {
 }
 
 int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }
-
-std::int64_t bucket_elements(const Plan& plan) {
-  const auto& system = plan.job.system;
-  const bool sharded =
-      plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
-  if (sharded && system.sharded_bucket_elements > 0) {
-    return system.sharded_bucket_elements;
-  }
-  if (system.bucket_bytes.count() > 0) {
-    const double width = job::bytes_per_element(plan.job.memory.dtypes.reduce);
-    return static_cast<std::int64_t>(static_cast<double>(system.bucket_bytes.count()) / width);
-  }
-  if (system.bucket_elements > 0) {
-    return system.bucket_elements;
-  }
-  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_ranks());
-}
 
 }  // namespace stepcast::strategy

@@ -4,6 +4,7 @@
 #include <limits>
 #include <numeric>
 
+#include "infeasible.h"
 #include "layout.h"
 #include "stepcast/model/count.h"
 #include "stepcast/strategy/plan.h"
@@ -13,10 +14,6 @@ namespace {
 
 using Contents = std::vector<StageContent>;
 using Made = std::variant<Contents, Infeasible>;
-
-Infeasible infeasible(std::string key, std::string reason) {
-  return Infeasible{std::move(key), std::move(reason)};
-}
 
 Contents with_ends(const std::vector<int>& layers) {
   Contents out;

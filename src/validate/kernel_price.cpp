@@ -56,13 +56,9 @@ Price with_residual(const cost::Priced& priced, const cost::CurveTable& table) {
 }
 }  // namespace
 
-Price KernelPrices::gemm(const model::Gemm& shape, job::DType dtype, cost::Layout layout,
-                         bool accumulate, bool burst, bool alone, const std::string& library) {
+Price KernelPrices::gemm(const cost::GemmQuery& query, const std::string& library) {
   Curves& c = of(library);
-  return with_residual(alone   ? c.kernels->product_gemm(shape, dtype, layout, accumulate, !burst)
-                       : burst ? c.kernels->burst_gemm(shape, dtype, layout, accumulate)
-                               : c.kernels->gemm(shape, dtype, layout, accumulate),
-                       c.table);
+  return with_residual(c.kernels->gemm(query), c.table);
 }
 
 Price KernelPrices::experts(const cost::ExpertLayer& layer, job::DType dtype,
@@ -71,12 +67,9 @@ Price KernelPrices::experts(const cost::ExpertLayer& layer, job::DType dtype,
   return with_residual(c.kernels->expert_layer(layer, dtype), c.table);
 }
 
-Price KernelPrices::attention(const model::AttentionShape& shape, job::AttentionKernel kernel,
-                              job::DType dtype, bool backward, bool paged) {
+Price KernelPrices::attention(const cost::AttentionQuery& query) {
   Curves& c = of("");
-  return with_residual(paged ? c.kernels->paged_attention(shape, kernel, dtype)
-                             : c.kernels->attention(shape, kernel, dtype, backward),
-                       c.table);
+  return with_residual(c.kernels->attention(query), c.table);
 }
 
 Price KernelPrices::memory(const std::string& op, std::int64_t bytes) {

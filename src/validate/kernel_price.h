@@ -32,13 +32,10 @@ class KernelPrices {
   KernelPrices(const job::Device& device, const std::string& library,
                const std::filesystem::path& calibration, const std::vector<std::string>& own);
 
-  // `library` "": the one asked for. `burst`: alone or among few, at the highest clock.
-  // `alone`: the product without casting its operands.
-  Price gemm(const model::Gemm& shape, job::DType dtype, cost::Layout layout, bool accumulate,
-             bool burst, bool alone, const std::string& library);
+  // `library` "": the one asked for.
+  Price gemm(const cost::GemmQuery& query, const std::string& library);
   Price experts(const cost::ExpertLayer& layer, job::DType dtype, const std::string& library);
-  Price attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype,
-                  bool backward, bool paged = false);
+  Price attention(const cost::AttentionQuery& query);
   Price memory(const std::string& op, std::int64_t bytes);
   // nullopt: no kernel alone (launches, collectives, overlaps), with the reason in `why`.
   std::optional<Price> measured(const interop::GpuCase& what, std::string& why);

@@ -51,11 +51,11 @@ Method method_of(const std::string& kernel, bool library_given) {
 
 enum class TableKind { gemm, attention, experts, memory };
 
-class Comparison {
+class TableComparison {
  public:
-  Comparison(const job::Device& device, const std::string& library,
-             const std::filesystem::path& calibration, const std::vector<std::string>& own,
-             const text::Table& table)
+  TableComparison(const job::Device& device, const std::string& library,
+                  const std::filesystem::path& calibration, const std::vector<std::string>& own,
+                  const text::Table& table)
       : prices_(device, library.empty() ? "cublas" : library, calibration, own),
         library_given_(!library.empty()),
         table_(table),
@@ -194,9 +194,16 @@ class Comparison {
       const Method how = method(cells);
       const bool accumulate = layout == cost::Layout::weight_grad && cells.has("out_dtype") &&
                               interop::dtype_named(cells.text("out_dtype")) == job::DType::fp32;
-      price = prices_.gemm(shape, *dtype, layout, accumulate, how.burst, !how.burst, how.library);
+      cost::GemmQuery query{.shape = shape,
+                            .dtype = *dtype,
+                            .layout = layout,
+                            .accumulate_fp32 = accumulate,
+                            .operands_cast = !how.burst,
+                            .pace = how.burst ? cost::Pace::burst : cost::Pace::sustained};
+      price = prices_.gemm(query, how.library);
       if (!how.burst) {
-        burst = prices_.gemm(shape, *dtype, layout, accumulate, true, true, how.library);
+        query.pace = cost::Pace::burst;
+        burst = prices_.gemm(query, how.library);
       }
     }
     out_.add(shown_gemm(dtype ? job::to_string(*dtype) : name, shape, way), seconds, price, why);
@@ -274,8 +281,11 @@ class Comparison {
                              way, shape.query_length < kLong ? "below 4096" : "from 4096")}},
                seconds,
                // vLLM's rows hold writing its paged cache.
-               prices_.attention(shape, *kernel, *dtype, backward,
-                                 kernel_name.starts_with("vllm") && !backward),
+               prices_.attention({.shape = shape,
+                                  .kernel = *kernel,
+                                  .dtype = *dtype,
+                                  .backward = backward,
+                                  .paged_cache = kernel_name.starts_with("vllm")}),
                "");
     };
     if (cells.has("time_us")) {
@@ -363,7 +373,7 @@ result::Validation compare_kernels(const job::Device& device, const std::string&
     throw InputError(
         Fault{{table.file, 1, 1}, "there is no measured column; expected time_us or fwd_tflops"});
   }
-  return Comparison(device, library, calibration, own, table).run(kind);
+  return TableComparison(device, library, calibration, own, table).run(kind);
 }
 
 }  // namespace stepcast::validate

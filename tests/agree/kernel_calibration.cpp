@@ -300,11 +300,11 @@ TEST_CASE("Shapes that were not measured are predicted within the noise and a li
     GemmCase c = other.shape();
     const model::Gemm shape{c.m, c.n, c.k, 1};
     if (truth(c) > 50e-6) {
-      large.add(kernels.burst_gemm(shape, job::DType::bf16, cost::Layout::forward), truth(c));
+      large.add(kernels.gemm({.shape = shape, .pace = cost::Pace::burst}), truth(c));
     }
     c.sustained = true;
     if (truth(c) > 1e-3) {
-      sustained.add(kernels.gemm(shape, job::DType::bf16, cost::Layout::forward), truth(c));
+      sustained.add(kernels.gemm({.shape = shape}), truth(c));
     }
     AttentionCase a = other.attention();
     model::AttentionShape s;
@@ -313,10 +313,10 @@ TEST_CASE("Shapes that were not measured are predicted within the noise and a li
     s.heads = a.heads;
     s.kv_heads = a.kv_heads;
     s.qk_dim = s.v_dim = a.head_dim;
-    attention.add(kernels.attention(s, job::AttentionKernel::cudnn, job::DType::bf16, false),
+    attention.add(kernels.attention({s, job::AttentionKernel::cudnn, job::DType::bf16, false}),
                   truth(a));
     a.backward = true;
-    backward.add(kernels.attention(s, job::AttentionKernel::cudnn, job::DType::bf16, true),
+    backward.add(kernels.attention({s, job::AttentionKernel::cudnn, job::DType::bf16, true}),
                  truth(a));
   }
   REQUIRE(large.all.size() > 200);

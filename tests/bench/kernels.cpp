@@ -29,8 +29,7 @@ static void gemm(benchmark::State& state) {
   std::int64_t m = 0;
   for (auto _ : state) {
     m = (m + 128) & 16383;
-    benchmark::DoNotOptimize(
-        kernels.gemm({1024 + m, 6144, 12288, 1}, job::DType::bf16, cost::Layout::forward));
+    benchmark::DoNotOptimize(kernels.gemm({.shape = {1024 + m, 6144, 12288, 1}}));
   }
 }
 BENCHMARK(gemm);
@@ -41,9 +40,10 @@ static void attention(benchmark::State& state) {
   std::int64_t s = 0;
   for (auto _ : state) {
     s = (s + 128) & 16383;
-    benchmark::DoNotOptimize(kernels.attention({1, 1024 + s, 1024 + s, 16, 16, 128, 128, true},
-                                               job::AttentionKernel::flash3, job::DType::bf16,
-                                               false));
+    benchmark::DoNotOptimize(kernels.attention({{1, 1024 + s, 1024 + s, 16, 16, 128, 128, true},
+                                                job::AttentionKernel::flash3,
+                                                job::DType::bf16,
+                                                false}));
   }
 }
 BENCHMARK(attention);

@@ -65,8 +65,7 @@ Errors against(const std::string& csv, const job::Device& device, double least_g
     const Layout pass = weight           ? Layout::weight_grad
                         : layout == "NN" ? Layout::input_grad
                                          : Layout::forward;
-    const auto price = alone ? kernels.product_gemm(g, dtype, pass, weight, true)
-                             : kernels.gemm(g, dtype, pass, weight);
+    const auto price = kernels.gemm({g, dtype, pass, weight, alone});
     const double ratio = to_seconds(price.time) / (std::stod(cell("time_us")) * 1e-6);
     off.push_back(std::abs(ratio - 1));
     bias += std::log(ratio);
@@ -203,8 +202,8 @@ TEST_CASE(
       const Kernels own(d, "trtllm", kCalibration, {}, curves);
       const Kernels stands_in(d, "cublas", kCalibration, {}, curves);
       const model::Gemm g{8192, 8192, 8192, 1};
-      const auto a = own.gemm(g, dtype, Layout::forward);
-      const auto b = stands_in.gemm(g, dtype, Layout::forward);
+      const auto a = own.gemm({g, dtype, Layout::forward});
+      const auto b = stands_in.gemm({g, dtype, Layout::forward});
       INFO(d.name << " " << job::to_string(dtype));
       CHECK(a.time == b.time);  // TensorRT-LLM's table is the nearest
     }
@@ -214,7 +213,7 @@ TEST_CASE(
     const Kernels other(d, "cublas", kCalibration, {}, other_table);
     const model::Gemm g{8192, 8192, 8192, 1};
     const auto residual = [&](const Kernels& k, const CurveTable& t) {
-      return t.curves()[k.gemm(g, job::DType::fp8, Layout::forward).curve].residual;
+      return t.curves()[k.gemm({g, job::DType::fp8, Layout::forward}).curve].residual;
     };
     // 7 to 20 % in the median between libraries in fp8.
     CHECK(residual(other, other_table) > residual(own, own_table) + 0.03);

@@ -1,4 +1,4 @@
-// Time of a kernel on a device: GEMM by shape, attention, memory-bound operators by bytes.
+// Time of a kernel on a device: matrix products by shape, attention, memory-bound operators by bytes.
 #pragma once
 
 #include <filesystem>
@@ -15,6 +15,37 @@
 namespace stepcast::cost {
 
 enum class Layout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
+
+// How long the device has been busy when a product is timed, which decides its clock.
+enum class Pace {
+  burst,      // alone or among few kernels, at the highest clock: what short benchmarks time
+  sustained,  // in a benchmark's long run, at the clock that the power limit leaves
+  training,   // in a step of training: at most the level that steps were seen to sustain, where that is below a
+              // benchmark's long run (calibration/README.md, "Fitted to training runs")
+};
+
+// A matrix product whose time is asked for.
+struct GemmQuery {
+  model::Gemm shape;
+  job::DType dtype = job::DType::bf16;  // of the operands
+  Layout layout = Layout::forward;
+  bool accumulate_fp32 = false;  // the result is added to an fp32 main gradient
+  // Operands below 16 bits come cast and scaled, as a benchmark of cublasLt or DeepGEMM times the product; otherwise
+  // casting them is part of its time.
+  bool operands_cast = false;
+  Pace pace = Pace::sustained;
+};
+
+// A pass of a fused attention kernel whose time is asked for.
+struct AttentionQuery {
+  model::AttentionShape shape;
+  job::AttentionKernel kernel = job::AttentionKernel::flash2;  // a fused one
+  job::DType dtype = job::DType::bf16;
+  bool backward = false;
+  // Of a forward pass: as an inference engine's table times it, with what writing keys and values into a paged cache
+  // took, where the curve rests on such a table.
+  bool paged_cache = false;
+};
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
@@ -69,26 +100,29 @@ class Kernels {
   ~Kernels();
   Kernels(Kernels&&) noexcept;
 
-  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
-  // Alone or among few, at the highest clock: what short benchmarks time.
-  Priced burst_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32 = false) const;
-  // The product alone, as a benchmark of cublasLt or DeepGEMM times it: operands below 16 bits come
-  // cast and scaled.
-  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32, bool sustained) const;
-  // The same in a step of training: at most at the level that its steps were seen to sustain, where
-  // that is below a benchmark's long run (calibration/README.md, "Fitted to training runs").
-  Priced training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32) const;
-  // `groups` GEMMs of equal shape in one launch (experts).
-  Priced grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
-  // The products alone, in a step of training: operands below 16 bits come cast and scaled.
-  Priced product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const;
+  Priced gemm(const GemmQuery& query) const;
+  // `groups` products of equal shape in one launch (experts): `each` is one of them.
+  Priced grouped_gemm(const GemmQuery& each, int groups) const;
   // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
   // memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
-  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const;
-  // The forward pass as an inference engine's table times it: with what writing keys and values
-  // into a paged cache took, where the curve rests on such a table.
-  Priced paged_attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype) const;
+  // Throws where the kernel is not a fused one: unfused attention is two products and a softmax.
+  Priced attention(const AttentionQuery& query) const;
+  // The former calls with arguments in a row, until all callers name theirs.
+  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout) const { return gemm({shape, dtype, layout}); }
+  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32,
+                      bool sustained) const {
+    return gemm({shape, dtype, layout, accumulate_fp32, true, sustained ? Pace::sustained : Pace::burst});
+  }
+  Priced training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32) const {
+    return gemm({shape, dtype, layout, accumulate_fp32, true, Pace::training});
+  }
+  Priced product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const {
+    return grouped_gemm({each, dtype, layout, false, true, Pace::training}, groups);
+  }
+  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const {
+    return attention(AttentionQuery{shape, kernel, dtype, backward});
+  }
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
   // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's

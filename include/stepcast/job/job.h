@@ -9,21 +9,32 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/hardware/hardware.h"
+#include "stepcast/job/habits.h"
+#include "stepcast/terms/architecture.h"
+#include "stepcast/terms/kernels.h"
+#include "stepcast/terms/memory.h"
+#include "stepcast/terms/number_format.h"
+#include "stepcast/terms/parallelism.h"
 
 namespace stepcast::job {
 
-enum class DType { fp32, tf32, bf16, fp16, fp8, fp8_block, mxfp8, nvfp4, int8 };
-
-// Bytes of one element in memory (tf32 is stored as fp32; nvfp4 counts its half byte as 0.5).
-double bytes_per_element(DType t);
-const char* to_string(DType t);
+// The field's words (stepcast/terms), under the names that this room had for them.
+using stepcast::AttentionKernel;
+using stepcast::bytes_per_element;
+using stepcast::ContextKind;
+using stepcast::DType;
+using stepcast::LossKernel;
+using stepcast::Norm;
+using stepcast::OffloadTarget;
+using stepcast::Optimizer;
+using stepcast::Positions;
+using stepcast::Sharding;
+using stepcast::TensorKind;
+using stepcast::TensorOverlap;
+using stepcast::to_string;
 
 // ---------------------------------------------------------------- model
-enum class Norm { layer, rms };
-// alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one table an encoder and a
-// decoder.
-enum class Positions { learned, rotary, none, alibi, relative };
-
 struct Moe {
   int experts = 0;
   int topk = 0;
@@ -136,111 +147,20 @@ struct Model {
 };
 
 // ---------------------------------------------------------------- cluster
-struct Device {
-  std::string name;                // "h100-sxm"
-  double compute_capability = 0;   // 9.0; 0 for devices that are not NVIDIA's
-  std::map<DType, FlopRate> peak;  // dense peaks; fp32 is the non-tensor peak
-  Bytes memory;                    // as sold: 80 GB
-  Bytes usable_memory;             // what a process can see; 0: memory
-  Bandwidth memory_bandwidth;
-  Bytes l2;
-  int sms = 0;
-  Bandwidth nvlink;  // per direction and GPU; 0: none
-  int nvlink_generation = 0;
-  Bandwidth pcie;  // per direction, as the data sheet states
-  Power power;
-  std::string source;  // of the figures above
-};
-
-// Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
-// 8-bit rate: fp8_block, scaled by software, from Hopper on (compute capability 9), mxfp8 from Blackwell on (10).
-FlopRate peak_of(const Device& device, DType type);
-
-// NVLink links between two GPUs of a node.
-struct NvlinkEdge {
-  int a = 0;  // GPUs, from 0
-  int b = 0;
-  int links = 1;
-};
-
-struct Node {
-  std::string name;
-  int gpus = 0;
-  enum class Intra { nvswitch, nvlink_mesh, pcie } intra = Intra::nvswitch;
-  bool nvls = false;                     // NVLink SHARP in the switches
-  int nics = 0;                          // per node
-  Bandwidth nic;                         // one NIC, per direction, line rate
-  Time nic_latency{0};                   // one way through the NIC and first switch; 0: the fabric's figure
-  bool amd_cpu = false;                  // NCCL's latency constants differ on AMD hosts
-  std::vector<NvlinkEdge> nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
-  // The PCIe tree: GPUs in order below switches, switches in order below sockets.
-  int sockets = 1;           // NUMA domains, each with its own root complex
-  int pcie_switches = 0;     // of the node; 0: every GPU on a root port of its own
-  Bandwidth pcie_uplink;     // a switch's link to its root port, per direction; 0: as fast as one GPU's
-  Bandwidth inter_socket;    // between two sockets, per direction; 0: never the narrowest
-  bool peer_to_peer = true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
-  // What offloading uses; all GPUs of the node share it. 0: not known, and offloading there is refused.
-  Bytes host_memory;                // DRAM of the node
-  Bandwidth host_memory_bandwidth;  // of all sockets, as the data sheet states
-  int cpu_cores = 0;                // physical
-  Bytes nvme;                       // local drives, together
-  Bandwidth nvme_read;
-  Bandwidth nvme_write;
-  std::string source;
-};
-
-struct Fabric {
-  std::string name;
-  enum class Kind { rail_optimized, fat_tree, nvl72, none, dragonfly, torus } kind = Kind::rail_optimized;
-  double oversubscription = 1;       // downlink over uplink capacity at the leaf
-  int nodes_per_leaf = 32;           // nodes below one leaf (rail-optimised: below one group of rail leaves)
-  int nodes_per_pod = 0;             // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
-  double core_oversubscription = 1;  // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
-  int spines = 0;                    // of one pod; 0: at most 4, which is enough to route over
-  int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
-  int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
-                                     // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
-  std::vector<int> torus;            // chips along each dimension, the first nearest; empty: as cubic as they divide
-  int torus_block = 0;               // dimensions that are a multiple of it close into rings; 0: all do
-  int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
-  double efficiency = 1;             // reachable share of line rate, measured
-  enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
-  bool sharp = false;  // switches reduce in the network (SHARP), and NCCL is told so (CollNet)
-  bool pxn = true;     // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
-  std::string source;
-};
-
-struct LinkFault {
-  // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them), "leaf0/up", "leaf0" (the whole
-  // switch), "spine2", "pod1/up" (its core or global links), "rail3" (NIC 3's leaf port of every node).
-  std::string target;
-  double bandwidth = 1;  // share of capacity that is left, above 0
-  bool down = false;     // nothing is left
-};
-
-// Nodes `first` .. `first + count - 1` carry another device.
-struct DeviceOverride {
-  int first = 0;
-  int count = 0;
-  Device device;
-};
-
-struct Cluster {
-  std::string name;
-  int nodes = 0;
-  Node node;
-  Device device;
-  Fabric fabric;
-  std::vector<DeviceOverride> overrides;
-  std::vector<LinkFault> faults;
-  std::string order = "tp-cp-ep-dp-pp";  // ranks that are neighbours first
-  int ranks() const { return nodes * node.gpus; }
-};
+using hardware::Cluster;
+using hardware::Device;
+using hardware::DeviceOverride;
+using hardware::Fabric;
+using hardware::LinkFault;
+using hardware::Node;
+using hardware::NvlinkEdge;
+using hardware::peak_of;
 
 // ---------------------------------------------------------------- workload and strategy
 // Adapters on a frozen base model. Arrays named as HuggingFace's PEFT names target modules: q, k, v, o, gate, up, down.
 struct Finetune {
-  enum class Kind { none, lora, qlora, adapter } kind = Kind::none;
+  using Kind = FinetuneKind;
+  Kind kind = Kind::none;
   int rank = 16;                                  // of a LoRA product; adapter: its bottleneck width
   std::vector<std::string> targets = {"q", "v"};  // modules with an adapter (PEFT's default for Llama)
   double dropout = 0;                             // of what a LoRA product reads (lora_dropout)
@@ -268,8 +188,6 @@ struct Workload {
   MicroBatches micro_batches = {};
 };
 
-enum class Sharding { none, zero1, zero2, zero3 };
-
 struct Schedule {
   std::string name = "1f1b";  // an entry of schedule::table(), or the path of a CSV file
   std::string vocabulary;  // vocab_1, vocab_2 (Yeung et al., 2411.05288): embedding and head over all stages; empty: neither
@@ -277,13 +195,6 @@ struct Schedule {
   int extra_warmup = 0;
   double memory_limit = 1.0;  // of automatic schedules, in activation peaks of 1F1B
   std::string table = {};     // what the CSV file holds
-};
-
-enum class TensorOverlap {
-  none,
-  bulk,   // collectives beside a product that does not need them (Transformer Engine's bulk_dgrad, bulk_wgrad)
-  ring,   // and products cut into chunks that travel round a ring of the tensor ranks (its user buffers)
-  async,  // async tensor parallelism of PyTorch: the same by symmetric memory and copy engines
 };
 
 struct Overlap {
@@ -294,12 +205,6 @@ struct Overlap {
   bool expert = false;         // expert all-to-all beside the other direction's compute (--overlap-moe-expert-parallel-comm)
   bool shared_expert = false;  // shared experts beside the dispatch (--moe-shared-expert-overlap)
 };
-
-enum class ContextKind { p2p, all_gather, a2a, hierarchical };
-
-// How tensor parallelism cuts a linear layer: 1D by columns and rows (Megatron), or over a grid of ranks (SUMMA 2D, 2.5D
-// with `depth` layers of q x q, 3D with a cube), as Colossal-AI offers.
-enum class TensorKind { one_d, two_d, two_half_d, three_d };
 
 // ZeRO++ (2306.10209).
 struct ZeroPlusPlus {
@@ -340,22 +245,19 @@ struct Parallelism {
 // Load of the experts. `spread` is the largest expert's load over the mean: 1 is balanced. `shares`: of each expert, in
 // any unit; they are cut into the ranks in order.
 struct ExpertBalance {
-  enum class Kind { balanced, forced, spread, shares } kind = Kind::balanced;
+  using Kind = ExpertLoad;
+  Kind kind = Kind::balanced;
   double spread = 1;
   std::vector<double> shares = {};
 };
 
 struct MoeRuntime {
-  enum class Dispatcher { allgather, alltoall, deepep, hybridep } dispatcher = Dispatcher::alltoall;
+  using Dispatcher = stepcast::Dispatcher;
+  Dispatcher dispatcher = Dispatcher::alltoall;
   std::optional<double> capacity_factor;  // tokens an expert takes over the balanced load; left out: dropless
   ExpertBalance balance = {};
   bool grouped = true;  // a rank's experts in one grouped product; else one after the other (Megatron-LM's SequentialMLP)
 };
-
-enum class AttentionKernel { unfused, flash1, flash2, flash3, cudnn };
-// chunked: logits are made and dropped chunk by chunk. chunk_list: made chunk by chunk, all kept (litgpt's
-// lm_head_chunk_size).
-enum class LossKernel { eager, fused, chunked, chunk_list, vocab_parallel };
 
 struct Kernels {
   AttentionKernel attention = AttentionKernel::flash2;
@@ -375,7 +277,8 @@ struct Nccl {
 };
 
 struct Recompute {
-  enum class Kind { none, selective, full, every, uniform, block, modules, per_op, optimal } kind = Kind::none;
+  using Kind = RecomputeKind;
+  Kind kind = Kind::none;
   int layers = 1;  // every: each n-th layer; uniform: layers per unit; block: the first n layers of a chunk
   // modules: as Megatron-LM's --recompute-modules names them (core_attn, layernorm, mlp, moe, moe_act, mla_up_proj,
   // shared_experts, ...); what is redone of each layer.
@@ -385,10 +288,7 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
-enum class Optimizer { adamw, sgd, adamw_8bit, adamw_bf16, adafactor, lion, muon };
-
 // What lives outside the GPU, and how much of it.
-enum class OffloadTarget { none, cpu, nvme };
 struct OffloadPart {
   OffloadTarget to = OffloadTarget::none;
   double ratio = 1;  // share that is offloaded (Yuan et al.'s alpha, DeepSpeed's Twin-Flow ratio, Gemini's fractions)
@@ -431,7 +331,8 @@ struct Memory {
   Optimizer optimizer = Optimizer::adamw;
   double momentum = 0;  // of sgd; 0: it keeps no state
   StateDTypes dtypes;
-  enum class Allocator { caching, expandable_segments } allocator = Allocator::caching;
+  using Allocator = AllocatorKind;
+  Allocator allocator = Allocator::caching;
 };
 
 // ---------------------------------------------------------------- training system
@@ -440,6 +341,7 @@ struct Memory {
 struct System {
   std::string name;
   enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
+  Habits habits;
   std::string generation;  // free text for reports: "Megatron-LM, SC21 (2021)"
   // The survey's Table 2: language-model systems, single strategies, hybrid parallelism, automatic search.
   enum class Kind { none, language_model, single_strategy, hybrid_parallel, automatic_search } kind = Kind::none;
@@ -468,9 +370,7 @@ struct System {
   bool flat_parameters = false;       // FSDP1: a unit is one flat parameter; nothing is copied in or out
   bool wraps_ends = false;            // embedding and head are units of their own; else the root's, whole until its backward
   int unit_layers = 1;                // layers that are gathered together
-  // When the gather of the next unit is issued: none (when its turn comes), implicit (as soon as the host gets there, on
-  // a stream of its own), explicit (before this unit computes); FSDP1's BACKWARD_PRE is explicit, BACKWARD_POST implicit.
-  enum class Prefetch { none, implicit_, explicit_ };
+  using Prefetch = stepcast::Prefetch;
   Prefetch forward_prefetch = Prefetch::implicit_;
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limit_all_gathers = true;       // two gathers in flight at most
@@ -505,10 +405,8 @@ struct System {
   bool scatter_gather_p2p = false;     // SC21: each tensor rank sends 1/t and re-gathers over NVLink
   std::vector<std::string> schedules;  // that the system runs; empty: all that Stepcast knows
 
-  // How saved activations travel where a job offloads them (lower/activation_moves.h): behind each unit, back some units
-  // ahead (torch's saved-tensor hooks on streams: torchtune, torchtitan); those of the first layers spread over all
-  // (Transformer Engine's cpu_offload); a chunk beside the next forward-backward pair (Yuan et al., USENIX ATC'24).
-  enum class ActivationOffload { units, spread, pairs } activation_offload = ActivationOffload::units;
+  using ActivationOffload = stepcast::ActivationOffload;
+  ActivationOffload activation_offload = ActivationOffload::units;  // lower/activation_moves.h
 
   // What the system refuses, with the reason: features as strategy::features() names them, joined by '+'
   // ("zero2+pipeline"). Marks of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.

@@ -2,14 +2,17 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <variant>
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/cluster/topology.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/schedule/schedule.h"
+#include "stepcast/strategy/policies.h"
 
 namespace stepcast::strategy {
 
@@ -23,24 +26,49 @@ struct Chunk {
   int stage = 0;  // global, in model order
 };
 
-// How gradients and parameters of one unit (a bucket, an FSDP unit) travel between data-parallel
-// ranks.
-enum class DataComm {
-  none,          // one data-parallel rank
-  all_reduce,    // gradients, whole
-  shard_states,  // ZeRO-1: reduce-scatter of gradients, all-gather of parameters after the step
-  shard_grads,   // ZeRO-2: the same, gradients kept sharded
-  shard_all,     // ZeRO-3, FSDP: parameters gathered before use, twice a micro-batch
-};
-
 // What data-parallel ranks of one number of micro-batches run.
 struct Batch {
   int micro_batches = 1;
   schedule::Order order;
 };
 
+// The schedule that made the order.
+struct ScheduleChoice {
+  std::string name;           // an entry of schedule::table(); empty: the order comes from a CSV file
+  schedule::Request request;  // with which its order was made
+  bool by_times = false;      // its order depends on how long passes take
+};
+
+// A model's architecture.
+using Model = job::Model;
+
 struct Plan {
-  job::Job job;
+  job::Job job;  // what is not converted yet reads it; it goes
+  // Facts.
+  Model model;                          // with the padded vocabulary
+  hardware::Cluster cluster;            // nodes, devices and their faults
+  job::Nccl nccl;                       // what the user forces of the collective library
+  std::vector<std::int64_t> documents;  // packed into one sequence in turn; empty: one
+  std::int64_t micro_batch = 1;         // sequences of one micro-batch, of a data-parallel rank
+  Sharding sharding = Sharding::none;   // as the job asks for it, however many ranks there are
+  // Policies.
+  Precision precision;
+  GradientAccumulation accumulation;
+  GradientSync gradient_sync;
+  ParameterGather parameter_gather;
+  StateLayout state_layout;
+  OptimizerStep optimizer_step;
+  Recompute recompute;
+  Offload offload;
+  StageTransport stage_transport;
+  ExpertDispatch expert_dispatch;
+  ContextExchange context_exchange;
+  TensorParallel tensor_parallel;
+  LossForm loss_form;
+  HostModel host;
+  DeviceMemory device_memory;
+  ScheduleChoice schedule;
+  // Sizes and places.
   cluster::Grid grid;
   int micro_batches = 1;  // per data-parallel rank and step; of the first of `batches`, the most, where there are any
   // Where data-parallel ranks run unlike numbers of micro-batches: each number, the most first, and which of them each
@@ -94,6 +122,10 @@ std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& time
 // The vocabulary as the job's system pads it for so many tensor ranks.
 std::int64_t padded_vocab(const job::Job& job, int tensor);
 
+// Fills the plan's facts and policies from a job. They follow from the job and from the plan's grid, shard, style, order,
+// vocabulary, data_comm and shard_ranks, which stand before.
+void set_policies(const job::Job& job, Plan& plan);
+
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
 
@@ -110,8 +142,7 @@ struct Feature {
 };
 std::vector<Feature> features(const job::Job& job);
 
-// Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data)
-// (param_and_grad_buffer.py).
+// Elements of a bucket (GradientSync::bucket_elements).
 std::int64_t bucket_elements(const Plan& plan);
 
 }  // namespace stepcast::strategy

@@ -22,10 +22,10 @@ struct PciInfo {  // nvmlPciInfo_t
   unsigned domain, bus, device, id, subsystem;
   char text[32];
 };
-using Init = int (*)();
-using Count = int (*)(unsigned*);
+using NvmlInit = int (*)();
+using NvmlCount = int (*)(unsigned*);
 using Handle = int (*)(unsigned, Device*);
-using Name = int (*)(Device, char*, unsigned);
+using NvmlName = int (*)(Device, char*, unsigned);
 using LinkState = int (*)(Device, unsigned, unsigned*);
 using LinkPci = int (*)(Device, unsigned, PciInfo*);
 using Pci = int (*)(Device, PciInfo*);
@@ -37,11 +37,11 @@ std::array<unsigned, 3> place(const PciInfo& pci) { return {pci.domain, pci.bus,
 
 struct Nvml {
   Library library{"libnvidia-ml.so.1"};
-  Init init = library.symbol<Init>("nvmlInit_v2");
-  Init shutdown = library.symbol<Init>("nvmlShutdown");
-  Count count = library.symbol<Count>("nvmlDeviceGetCount_v2");
+  NvmlInit init = library.symbol<NvmlInit>("nvmlInit_v2");
+  NvmlInit shutdown = library.symbol<NvmlInit>("nvmlShutdown");
+  NvmlCount count = library.symbol<NvmlCount>("nvmlDeviceGetCount_v2");
   Handle handle = library.symbol<Handle>("nvmlDeviceGetHandleByIndex_v2");
-  Name name = library.symbol<Name>("nvmlDeviceGetName");
+  NvmlName name = library.symbol<NvmlName>("nvmlDeviceGetName");
   Pci pci = library.symbol<Pci>("nvmlDeviceGetPciInfo_v3");
   LinkState link = library.symbol<LinkState>("nvmlDeviceGetNvLinkState");
   LinkState kind = library.symbol<LinkState>("nvmlDeviceGetNvLinkRemoteDeviceType");

@@ -15,14 +15,14 @@
 namespace stepcast::interop {
 namespace {
 
-struct Word {
+struct SlurmWord {
   std::string text;
   Origin where;
 };
-using Line = std::vector<Word>;
+using SlurmLine = std::vector<SlurmWord>;
 
-std::vector<Line> lines_of(const std::filesystem::path& file) {
-  std::vector<Line> out;
+std::vector<SlurmLine> lines_of(const std::filesystem::path& file) {
+  std::vector<SlurmLine> out;
   std::istringstream in(text::read_text(file));
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
@@ -116,7 +116,7 @@ struct Collected {
   }
 };
 
-Collected read_records(const std::vector<Line>& lines, const Wanted& wanted) {
+Collected read_records(const std::vector<SlurmLine>& lines, const Wanted& wanted) {
   Collected out;
   NodeFacts node;
   std::string state;
@@ -131,8 +131,8 @@ Collected read_records(const std::vector<Line>& lines, const Wanted& wanted) {
     state.clear();
     threads = 1;
   };
-  for (const Line& line : lines) {
-    for (const Word& word : line) {
+  for (const SlurmLine& line : lines) {
+    for (const SlurmWord& word : line) {
       const std::size_t equals = word.text.find('=');
       if (equals == std::string::npos) {
         continue;  // the rest of a value with blanks, as OS= and Reason= have
@@ -169,10 +169,11 @@ Collected read_records(const std::vector<Line>& lines, const Wanted& wanted) {
   return out;
 }
 
-Collected read_table(const std::vector<Line>& lines, const Line& header, const Wanted& wanted) {
+Collected read_table(const std::vector<SlurmLine>& lines, const SlurmLine& header,
+                     const Wanted& wanted) {
   const auto column = [&](const char* name) {
-    const auto at =
-        std::find_if(header.begin(), header.end(), [&](const Word& w) { return w.text == name; });
+    const auto at = std::find_if(header.begin(), header.end(),
+                                 [&](const SlurmWord& w) { return w.text == name; });
     return at == header.end() ? header.size() : static_cast<std::size_t>(at - header.begin());
   };
   const std::size_t names = column("NODELIST"), gres = column("GRES"), state = column("STATE");
@@ -183,7 +184,7 @@ Collected read_table(const std::vector<Line>& lines, const Line& header, const W
          "sinfo -o '%N %G %t'"});
   }
   Collected out;
-  for (const Line& line : lines) {
+  for (const SlurmLine& line : lines) {
     if (line.empty() || &line == &lines.front()) {
       continue;
     }
@@ -206,8 +207,8 @@ Collected read_table(const std::vector<Line>& lines, const Line& header, const W
 }  // namespace
 
 NodeList read_slurm(const std::filesystem::path& file, const std::string& only) {
-  std::vector<Line> lines = lines_of(file);
-  std::erase_if(lines, [](const Line& line) { return line.empty(); });
+  std::vector<SlurmLine> lines = lines_of(file);
+  std::erase_if(lines, [](const SlurmLine& line) { return line.empty(); });
   if (lines.empty()) {
     throw InputError(
         {{file.string(), 0, 0}, "empty; expected scontrol show nodes, or sinfo -o '%N %G %t'"});

@@ -23,7 +23,7 @@ void kind(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-void precision(Draft& d, const Setting& s, std::string_view key) {
+void accelerate_precision(Draft& d, const Setting& s, std::string_view key) {
   const std::string format = plain_text(s.value);
   d.set(s, key,
         format == "no" || format == "false" ? std::string_view("fp32") : std::string_view(format));
@@ -33,13 +33,13 @@ void precision(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void processes(Draft& d, const Setting& s, std::string_view) {
+void accelerate_processes(Draft& d, const Setting& s, std::string_view) {
   if (d.request().nodes == 0) {
     d.set(s, "processes", s.value);
   }
 }
 
-void reshard(Draft& d, const Setting& s, std::string_view key) {
+void accelerate_reshard(Draft& d, const Setting& s, std::string_view key) {
   const std::string word = plain_text(s.value);
   if (word == "FULL_SHARD" || word == "SHARD_GRAD_OP" || word.find("SHARD") != std::string::npos) {
     fsdp_strategy(d, s, "");
@@ -48,7 +48,7 @@ void reshard(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void zero_stage(Draft& d, const Setting& s, std::string_view key) {
+void accelerate_zero_stage(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
     d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, n));
@@ -63,20 +63,21 @@ void optimizer_states(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void selective(Draft& d, const Setting& s, std::string_view key) {
+void accelerate_selective(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "selective");
   }
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& accelerate_rules() {
   static const std::vector<Rule> list = {
       {"distributed-type", "parallelism.sharding", kind},
-      {"mixed-precision", "workload.precision", precision},
-      {"num-processes", "cluster.nodes", processes},
+      {"mixed-precision", "workload.precision", accelerate_precision},
+      {"num-processes", "cluster.nodes", accelerate_processes},
       {"gradient-accumulation-steps", "workload.global_batch", later},
       {"fsdp-config.fsdp-sharding-strategy", "parallelism.sharding", fsdp_strategy},
-      {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward", reshard},
+      {"fsdp-config.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
+       accelerate_reshard},
       {"fsdp-config.fsdp-backward-prefetch", "", fsdp_backward_prefetch},
       {"fsdp-config.fsdp-backward-prefetch-policy", "", fsdp_backward_prefetch},
       {"fsdp-config.fsdp-forward-prefetch", "", fsdp_forward_prefetch},
@@ -89,7 +90,7 @@ const std::vector<Rule>& rules() {
       {"parallelism-config.parallelism-config-tp-size", "parallelism.tensor"},
       {"parallelism-config.parallelism-config-cp-size", "parallelism.context.size"},
       {"parallelism-config.parallelism-config-sp-size", "parallelism.context.size", ulysses},
-      {"deepspeed-config.zero-stage", "parallelism.sharding", zero_stage},
+      {"deepspeed-config.zero-stage", "parallelism.sharding", accelerate_zero_stage},
       {"deepspeed-config.offload-optimizer-device", "memory.offload.optimizer", offloaded_to},
       {"deepspeed-config.offload-param-device", "memory.offload.parameters", offloaded_to},
       {"deepspeed-config.gradient-accumulation-steps", "workload.global_batch", later},
@@ -99,7 +100,8 @@ const std::vector<Rule>& rules() {
       {"megatron-lm-config.megatron-lm-sequence-parallelism", "parallelism.sequence_parallel", yes},
       {"megatron-lm-config.megatron-lm-use-distributed-optimizer", "parallelism.sharding",
        optimizer_states},
-      {"megatron-lm-config.megatron-lm-recompute-activations", "memory.recompute", selective},
+      {"megatron-lm-config.megatron-lm-recompute-activations", "memory.recompute",
+       accelerate_selective},
       {"dynamo-config.dynamo-backend", "kernels.compile",
        [](Draft& d, const Setting& s, std::string_view key) {
          d.set(s, key, plain_text(s.value) != "NO" && plain_text(s.value) != "no");
@@ -108,7 +110,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& accelerate_meaningless() {
   constexpr const char* kProcess = "how the processes start";
   static const std::vector<Unread> list = {
       {"compute-environment", kProcess},
@@ -140,7 +142,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& accelerate_unmodelled() {
   static const std::vector<Unread> list = {
       {"fsdp-config.fsdp-min-num-params", "a unit is a layer"},
       {"fsdp-config.*", "FSDP as it is by default"},
@@ -152,7 +154,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
+void finish_accelerate(Draft& d) {
   hybrid_sharding(d, d.find("parallelism-config.parallelism-config-dp-replicate-size"),
                   d.find("parallelism-config.parallelism-config-dp-shard-size"));
   const Setting* micro = d.first({"per-device-train-batch-size", "train-micro-batch-size-per-gpu"});
@@ -171,10 +173,12 @@ const Reader& accelerate() {
   static const Reader reader = {
       "accelerate",
       "transformers",
-      {&rules(), &trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
-      {&meaningless(), &trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
-      {&unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
-      finish,
+      {&accelerate_rules(), &trainer_rules(), &common_rules(), &deepspeed_rules(),
+       &launcher_rules()},
+      {&accelerate_meaningless(), &trainer_meaningless(), &deepspeed_meaningless(),
+       &launcher_options()},
+      {&accelerate_unmodelled(), &trainer_unmodelled(), &deepspeed_unmodelled()},
+      finish_accelerate,
       false,
       {"parallelism-config", "fsdp-config", "deepspeed-config", "megatron-lm-config"},
   };

@@ -40,7 +40,7 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void stage(Draft& d, const Setting& s, std::string_view key) {
+void colossalai_stage(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
     d.refuse(s, fmt::format("{} is '{}'; expected 0 to 2", s.shown, n));
@@ -81,7 +81,7 @@ void style(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void chunks(Draft& d, const Setting& s, std::string_view key) {
+void colossalai_chunks(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   // zbv's two chunks belong to the schedule.
   const Setting* how = d.first({"pp-style"});
@@ -98,19 +98,21 @@ void mebielements(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void mebibytes(Draft& d, const Setting& s, std::string_view key) {
+void colossalai_mebibytes(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
 }
 
-void precision(Draft& d, const Setting& s, std::string_view key) { number_format(d, s, key); }
+void colossalai_precision(Draft& d, const Setting& s, std::string_view key) {
+  number_format(d, s, key);
+}
 
-void flash(Draft& d, const Setting& s, std::string_view key) {
+void colossalai_flash(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "flash2");
   }
 }
 
-void prefetch(Draft& d, const Setting& s, std::string_view) {
+void colossalai_prefetch(Draft& d, const Setting& s, std::string_view) {
   const bool ahead = plain_text(s.value) != "0";
   d.set(s, "system.forward_prefetch", ahead ? "explicit" : "none");
   d.set(s, "system.backward_prefetch", ahead ? "explicit" : "none");
@@ -121,7 +123,7 @@ void grid(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(name));
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& colossalai_rules() {
   static const std::vector<Rule> list = {
       {"plugin", "parallelism.sharding", plugin},
       {"p", "parallelism.sharding", plugin},
@@ -136,15 +138,15 @@ const std::vector<Rule>& rules() {
       {"sp", "parallelism.context.size", later},
       {"sp-size", "parallelism.context.size", later},
       {"ep-size", "parallelism.expert"},
-      {"zero", "parallelism.sharding", stage},
-      {"zero-stage", "parallelism.sharding", stage},
-      {"stage", "parallelism.sharding", stage},
+      {"zero", "parallelism.sharding", colossalai_stage},
+      {"zero-stage", "parallelism.sharding", colossalai_stage},
+      {"stage", "parallelism.sharding", colossalai_stage},
       {"sp-mode", "", mode},
       {"sequence-parallelism-mode", "", mode},
       flag("enable-sequence-parallelism", "parallelism.sequence_parallel", yes),
       {"pp-style", "parallelism.schedule", style},
-      {"num-model-chunks", "parallelism.virtual_pipeline", chunks},
-      {"n-chunks", "parallelism.virtual_pipeline", chunks},
+      {"num-model-chunks", "parallelism.virtual_pipeline", colossalai_chunks},
+      {"n-chunks", "parallelism.virtual_pipeline", colossalai_chunks},
       {"num-layers-per-stage", "parallelism.layers_per_stage"},
       {"b", "workload.micro_batch", later},
       {"batch-size", "workload.micro_batch", later},
@@ -155,15 +157,15 @@ const std::vector<Rule>& rules() {
       {"accumulation-steps", "workload.global_batch", later},
       {"l", "workload.sequence_length"},
       {"max-length", "workload.sequence_length"},
-      {"precision", "workload.precision", precision},
-      {"mixed-precision", "workload.precision", precision},
+      {"precision", "workload.precision", colossalai_precision},
+      {"mixed-precision", "workload.precision", colossalai_precision},
       flag("g", "memory.recompute", full_recompute),
       flag("grad-checkpoint", "memory.recompute", full_recompute),
       flag("use-grad-checkpoint", "memory.recompute", full_recompute),
-      flag("x", "kernels.attention", flash),
-      flag("xformers", "kernels.attention", flash),
-      flag("use-flash-attn", "kernels.attention", flash),
-      flag("enable-flash-attention", "kernels.attention", flash),
+      flag("x", "kernels.attention", colossalai_flash),
+      flag("xformers", "kernels.attention", colossalai_flash),
+      flag("use-flash-attn", "kernels.attention", colossalai_flash),
+      flag("enable-flash-attention", "kernels.attention", colossalai_flash),
       flag("enable-fused-normalization", "system.fused_norm", yes),
       flag("overlap-communication", "parallelism.overlap.grad_reduce", yes),
       flag("overlap-allgather", "parallelism.overlap.param_gather", yes),
@@ -171,10 +173,10 @@ const std::vector<Rule>& rules() {
       flag("enable-async-reduce", "parallelism.overlap.grad_reduce", yes),
       {"zero-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
       {"reduce-bucket-size-in-m", "system.sharded_bucket_elements", mebielements},
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", mebibytes},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", colossalai_mebibytes},
       {"make-vocab-size-divisible-by", "system.vocab_divisor"},
-      {"max-prefetch", "", prefetch},
-      {"prefetch-num", "", prefetch},
+      {"max-prefetch", "", colossalai_prefetch},
+      {"prefetch-num", "", colossalai_prefetch},
       flag("cpu-offload", "memory.offload.optimizer", offloaded_if_true),
       {"offload-optim-frac", "memory.offload.optimizer", offloaded_share},
       {"offload-param-frac", "memory.offload.parameters", offloaded_share},
@@ -195,7 +197,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& colossalai_meaningless() {
   constexpr const char* kLearning = "the course of learning, not its speed";
   constexpr const char* kData = "data: reading is assumed to keep up";
   constexpr const char* kLogging = "logging";
@@ -248,7 +250,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& colossalai_unmodelled() {
   static const std::vector<Unread> list = {
       {"placement-policy", "every chunk lies on the GPU"},
       {"shard-param-frac", "parameters are sharded whole"},
@@ -268,7 +270,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
+void finish_colossalai(Draft& d) {
   tidy_context(d);
   if (d.value("workload.precision") == nullptr) {
     d.assume(d.defaults(), "workload.precision", scalar("fp16", d.defaults()));  // precision "fp16"
@@ -307,10 +309,10 @@ const Reader& colossalai() {
   static const Reader reader = {
       "colossalai",
       "colossal-ai",
-      {&rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&colossalai_rules(), &common_rules(), &launcher_rules()},
+      {&colossalai_meaningless(), &launcher_options()},
+      {&colossalai_unmodelled()},
+      finish_colossalai,
   };
   return reader;
 }

@@ -6,14 +6,14 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void precision(Draft& d, const Setting& s, std::string_view key) {
+void composer_precision(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   d.set(s, key,
         std::string_view(name).starts_with("amp_") ? std::string_view(name).substr(4)
                                                    : std::string_view(name));
 }
 
-void policy(Draft& d, const Setting& s, std::string_view key) {
+void composer_policy(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "PURE") {
     const std::string precision =
@@ -29,7 +29,7 @@ void policy(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void attention(Draft& d, const Setting& s, std::string_view key) {
+void composer_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "flash") {
     d.set(s, key, "flash2");
@@ -45,7 +45,7 @@ void norm(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, name.find("rms") != std::string::npos ? "rms" : "layer");
 }
 
-void rotary(Draft& d, const Setting& s, std::string_view key) {
+void composer_rotary(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "rotary");
   }
@@ -74,7 +74,7 @@ void widths(Draft& d) {
   }
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& composer_rules() {
   static const std::vector<Rule> list = {
       {"max-seq-len", "workload.sequence_length"},
       {"model.pretrained-model-name-or-path", "model", named_model},
@@ -89,17 +89,17 @@ const std::vector<Rule>& rules() {
       {"model.norm-type", "model.norm", norm},
       {"model.resid-pdrop", "model.dropout"},
       {"model.ffn-config.ffn-type", "model.gated_mlp", gated},
-      {"model.attn-config.attn-impl", "kernels.attention", attention},
+      {"model.attn-config.attn-impl", "kernels.attention", composer_attention},
       {"model.attn-config.kv-n-heads", "model.kv_heads"},
-      {"model.attn-config.rope", "model.positions", rotary},
+      {"model.attn-config.rope", "model.positions", composer_rotary},
       {"model.attn-config.alibi", "model.positions", alibi},
       {"model.attn-config.sliding-window-size", "model.sliding_window"},
       {"global-train-batch-size", "workload.global_batch", later},
       {"device-train-microbatch-size", "workload.micro_batch", later},
       {"device-train-batch-size", "workload.global_batch", later},
-      {"precision", "workload.precision", precision},
+      {"precision", "workload.precision", composer_precision},
       {"fsdp-config.sharding-strategy", "parallelism.sharding", fsdp_strategy},
-      {"fsdp-config.mixed-precision", "memory.dtypes.reduce", policy},
+      {"fsdp-config.mixed-precision", "memory.dtypes.reduce", composer_policy},
       {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
       {"fsdp-config.activation-cpu-offload", "memory.offload.activations", offloaded_if_true},
       {"fsdp-config.cpu-offload", "memory.offload", fsdp_offloaded_if_true},
@@ -113,7 +113,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& composer_meaningless() {
   constexpr const char* kLearning = "the course of learning, not its speed";
   constexpr const char* kLogging = "logging";
   constexpr const char* kData = "data: reading is assumed to keep up";
@@ -160,7 +160,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& composer_unmodelled() {
   static const std::vector<Unread> list = {
       {"fsdp-config.backward-prefetch-limit", "one unit is prefetched"},
       {"fsdp-config.forward-prefetch-limit", "one unit is prefetched"},
@@ -173,7 +173,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
+void finish_composer(Draft& d) {
   const Origin start = d.defaults();
   if (d.value("model.hidden") != nullptr) {
     // MPTConfig: biases, tied embeddings, learned positions unless rope or ALiBi is asked for.
@@ -201,8 +201,13 @@ void finish(Draft& d) {
 
 const Reader& composer() {
   static const Reader reader = {
-      "composer", "composer", {&rules(), &common_rules()}, {&meaningless()}, {&unmodelled()},
-      finish,     true,
+      "composer",
+      "composer",
+      {&composer_rules(), &common_rules()},
+      {&composer_meaningless()},
+      {&composer_unmodelled()},
+      finish_composer,
+      true,
   };
   return reader;
 }

@@ -18,7 +18,7 @@ void unless_auto(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void stage(Draft& d, const Setting& s, std::string_view key) {
+void deepspeed_stage(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
   if (n.size() != 1 || n[0] < '0' || n[0] > '3') {
     d.refuse(s, fmt::format("{} is '{}'; expected 0 to 3", s.shown, n));
@@ -104,11 +104,11 @@ void deep_compile(Draft& d, const Setting& s, std::string_view) {
 void partitioned(Draft& d, const Setting& s, std::string_view) {
   unmodelled_if_true(d, s, "checkpoints are kept whole on each rank");
 }
-void tensor_overlap(Draft& d, const Setting& s, std::string_view) {
+void deepspeed_tensor_overlap(Draft& d, const Setting& s, std::string_view) {
   unmodelled_if_true(d, s, "AutoTP's collectives are blocking");
 }
 
-void precision(Draft& d) {
+void deepspeed_precision(Draft& d) {
   const Setting* bf16 = d.find("bf16.enabled");
   const Setting* fp16 = d.find("fp16.enabled");
   if (bf16 != nullptr && is_true(*bf16)) {
@@ -132,7 +132,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"train-batch-size", "workload.global_batch", later},
       {"train-micro-batch-size-per-gpu", "workload.micro_batch", later},
       {"gradient-accumulation-steps", "workload.global_batch", later},
-      {"zero-optimization.stage", "parallelism.sharding", stage},
+      {"zero-optimization.stage", "parallelism.sharding", deepspeed_stage},
       {"zero-optimization.overlap-comm", "parallelism.overlap.grad_reduce", overlap},
       {"zero-optimization.reduce-bucket-size", "system.bucket_elements", unless_auto},
       {"zero-optimization.stage3-prefetch-bucket-size", "system.prefetch_elements", unless_auto},
@@ -157,7 +157,7 @@ const std::vector<Rule>& deepspeed_rules() {
       {"communication-data-type", "memory.dtypes.reduce", number_format},
       {"data-types.grad-accum-dtype", "memory.dtypes.gradients", number_format},
       {"tensor-parallel.autotp-size", "parallelism.tensor"},
-      {"tensor-parallel.tp-overlap-comm", "", tensor_overlap},
+      {"tensor-parallel.tp-overlap-comm", "", deepspeed_tensor_overlap},
       {"sequence-parallel-size", "parallelism.context.size", ulysses},
       {"expert-parallel.autoep-size", "parallelism.expert"},
       {"pipeline.stages", "parallelism.pipeline", unless_auto},
@@ -261,7 +261,7 @@ void finish_deepspeed(Draft& d) {
     finish_megatron_model(d);
     finish_megatron_kernels(d);
   }
-  precision(d);
+  deepspeed_precision(d);
   if (d.first({"train-batch-size", "train-micro-batch-size-per-gpu",
                "gradient-accumulation-steps"}) != nullptr) {
     complete_batch(d, d.find("train-micro-batch-size-per-gpu"),

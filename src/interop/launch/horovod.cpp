@@ -6,7 +6,7 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void mebibytes(Draft& d, const Setting& s, std::string_view key) {
+void horovod_mebibytes(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
 }
 
@@ -30,17 +30,17 @@ void torus(Draft& d, const Setting& s, std::string_view) {
   unmodelled_if_true(d, s, "all-reduces are flat or hierarchical");
 }
 
-void processes(Draft& d, const Setting& s, std::string_view) {
+void horovod_processes(Draft& d, const Setting& s, std::string_view) {
   if (d.request().nodes == 0) {
     d.set(s, "processes", s.value);
   }
 }
 
 // The YAML holds them below "params", the command line bare.
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& horovod_rules() {
   static const std::vector<Rule> list = {
-      {"params.fusion-threshold-mb", "system.bucket_bytes", mebibytes},
-      {"fusion-threshold-mb", "system.bucket_bytes", mebibytes},
+      {"params.fusion-threshold-mb", "system.bucket_bytes", horovod_mebibytes},
+      {"fusion-threshold-mb", "system.bucket_bytes", horovod_mebibytes},
       {"params.cycle-time-ms", "system.cycle_time", milliseconds},
       {"cycle-time-ms", "system.cycle_time", milliseconds},
       {"params.hierarchical-allreduce", "system.hierarchical_all_reduce", yes},
@@ -52,13 +52,13 @@ const std::vector<Rule>& rules() {
       flag("autotune", "", tuned),
       {"library-options.num-nccl-streams", "", streams},
       {"num-nccl-streams", "", streams},
-      {"np", "cluster.nodes", processes},
-      {"num-proc", "cluster.nodes", processes},
+      {"np", "cluster.nodes", horovod_processes},
+      {"num-proc", "cluster.nodes", horovod_processes},
   };
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& horovod_meaningless() {
   constexpr const char* kProcess = "how the processes start";
   static const std::vector<Unread> list = {
       {"controller", kProcess},
@@ -89,14 +89,14 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& horovod_unmodelled() {
   static const std::vector<Unread> list = {
       {"params.batch-d2d-memcopies", "copies into the fusion buffer are one kernel"},
   };
   return list;
 }
 
-void finish(Draft&) {}
+void finish_horovod(Draft&) {}
 
 }  // namespace
 
@@ -104,10 +104,10 @@ const Reader& horovod() {
   static const Reader reader = {
       "horovod",
       "horovod",
-      {&rules(), &common_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&horovod_rules(), &common_rules()},
+      {&horovod_meaningless(), &launcher_options()},
+      {&horovod_unmodelled()},
+      finish_horovod,
   };
   return reader;
 }

@@ -28,7 +28,7 @@ const std::array<const Writer*, 5>& writers() {
   return all;
 }
 
-const launch::Reader& reader_of(std::string_view target) {
+const launch::Reader& reader_for(std::string_view target) {
   for (const launch::Reader* reader :
        {&launch::megatron(), &launch::deepspeed(), &launch::torchtitan(), &launch::accelerate()}) {
     if (reader->system == target) {
@@ -74,7 +74,7 @@ const launch::Beside* beside(const Writer& writer, const std::string& key) {
   if (!is_below(key, "system")) {
     return nullptr;
   }
-  for (const auto* list : reader_of(writer.target).rules) {
+  for (const auto* list : reader_for(writer.target).rules) {
     for (const launch::Rule& rule : *list) {
       if (rule.key == key) {
         return nullptr;
@@ -250,7 +250,7 @@ LaunchFile launch_file(const config::Loaded& loaded, const std::string& target) 
   request.cluster = job.cluster.name;
   request.nodes = job.cluster.nodes;
   request.ranks = job.cluster.ranks();
-  if (job.system.name != reader_of(target).preset) {
+  if (job.system.name != reader_for(target).preset) {
     request.overrides.push_back("system.use=" + job.system.name);
   }
   if (!states_model(writer)) {

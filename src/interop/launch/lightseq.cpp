@@ -26,7 +26,7 @@ void architecture(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "model.norm", "layer");
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& lightseq_rules() {
   static const std::vector<Rule> list = {
       {"arch", "model", architecture},
       {"max-tokens", "workload.micro_batch", later},
@@ -42,7 +42,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& lightseq_meaningless() {
   constexpr const char* kLearning = "the course of learning, not its speed";
   constexpr const char* kEvaluation = "evaluation is not part of a training step";
   static const std::vector<Unread> list = {
@@ -77,7 +77,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& lightseq_unmodelled() {
   static const std::vector<Unread> list = {
       {"enable-quant", "layers run in 16 bits"},
       {"quant-*", "layers run in 16 bits"},
@@ -86,7 +86,7 @@ const std::vector<Unread>& unmodelled() {
 }
 
 // A batch is counted in tokens, by fairseq and by what it tells DeepSpeed.
-void finish(Draft& d) {
+void finish_lightseq(Draft& d) {
   const Setting* format = d.present("fp16") != nullptr ? d.present("fp16") : d.find("fp16.enabled");
   if (format != nullptr && is_true(*format)) {
     d.set(*format, "workload.precision", "fp16");
@@ -112,10 +112,10 @@ const Reader& lightseq() {
   static const Reader reader = {
       "lightseq",
       "lightseq",
-      {&rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
-      {&meaningless(), &deepspeed_meaningless(), &launcher_options()},
-      {&unmodelled(), &deepspeed_unmodelled()},
-      finish,
+      {&lightseq_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
+      {&lightseq_meaningless(), &deepspeed_meaningless(), &launcher_options()},
+      {&lightseq_unmodelled(), &deepspeed_unmodelled()},
+      finish_lightseq,
   };
   return reader;
 }

@@ -32,7 +32,7 @@ std::int64_t axis(Draft& d, std::string_view name, const Setting** at) {
   return size;
 }
 
-void axes(Draft& d) {
+void maxtext_axes(Draft& d) {
   const Setting* at = nullptr;
   const auto put = [&](std::string_view name, const char* key) {
     at = nullptr;
@@ -69,7 +69,7 @@ void axes(Draft& d) {
   }
 }
 
-void policy(Draft& d, const Setting& s, std::string_view key) {
+void maxtext_policy(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "full") {
     d.set(s, key, "full");
@@ -89,7 +89,7 @@ void policy(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void attention(Draft& d, const Setting& s, std::string_view key) {
+void maxtext_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name.starts_with("cudnn")) {
     d.set(s, key, "cudnn");
@@ -104,7 +104,7 @@ void attention(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void context_kind(Draft& d, const Setting& s, std::string_view) {
+void maxtext_context_kind(Draft& d, const Setting& s, std::string_view) {
   const Setting* at = nullptr;
   if (axis(d, "context", &at) > 1) {
     const std::string name = plain_text(s.value);
@@ -154,7 +154,7 @@ void data_ranks_batch(Draft& d) {
   }
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& maxtext_rules() {
   static const std::vector<Rule> list = {
       {"model-name", "model",
        [](Draft& d, const Setting& s, std::string_view key) {
@@ -182,11 +182,11 @@ const std::vector<Rule>& rules() {
       {"grad-dtype", "memory.dtypes.gradients", number_format},
       {"mu-dtype", "memory.dtypes.moments", number_format},
       {"quantization", "workload.precision", quantisation},
-      {"remat-policy", "memory.recompute", policy},
+      {"remat-policy", "memory.recompute", maxtext_policy},
       {"optimizer-memory-host-offload", "memory.offload.optimizer", offloaded_if_true},
       {"parameter-memory-host-offload", "memory.offload.parameters", offloaded_if_true},
-      {"attention", "kernels.attention", attention},
-      {"context-parallel-strategy", "", context_kind},
+      {"attention", "kernels.attention", maxtext_attention},
+      {"context-parallel-strategy", "", maxtext_context_kind},
       {"shard-optimizer-over-data"},
       {"num-slices"},
       {"ici-tensor-parallelism", "parallelism.tensor", later},
@@ -207,7 +207,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& maxtext_meaningless() {
   constexpr const char* kCheckpoint = "checkpoints are not part of a step";
   constexpr const char* kData = "data: reading is assumed to keep up";
   constexpr const char* kLearning = "the course of learning, not its speed";
@@ -254,7 +254,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& maxtext_unmodelled() {
   static const std::vector<Unread> list = {
       {"ici-fsdp-transpose-parallelism", "parameters are sharded along one dimension"},
       {"dcn-fsdp-transpose-parallelism", "parameters are sharded along one dimension"},
@@ -275,8 +275,8 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
-  axes(d);
+void finish_maxtext(Draft& d) {
+  maxtext_axes(d);
   data_ranks_batch(d);
 }
 
@@ -286,10 +286,10 @@ const Reader& maxtext() {
   static const Reader reader = {
       "maxtext",
       "maxtext",
-      {&rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&maxtext_rules(), &common_rules(), &launcher_rules()},
+      {&maxtext_meaningless(), &launcher_options()},
+      {&maxtext_unmodelled()},
+      finish_maxtext,
       true,
   };
   return reader;

@@ -9,13 +9,13 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void flash(Draft& d, const Setting& s, std::string_view key) {
+void megatron_flash(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "flash2");
   }
 }
 
-void attention(Draft& d, const Setting& s, std::string_view key) {
+void megatron_attention(Draft& d, const Setting& s, std::string_view key) {
   std::string kind = plain_text(s.value);
   kind = kind.substr(kind.rfind('.') == std::string::npos ? 0 : kind.rfind('.') + 1);
   if (kind == "flash") {
@@ -30,7 +30,7 @@ void attention(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void implementation(Draft& d, const Setting& s, std::string_view key) {
+void megatron_implementation(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, plain_text(s.value) == "transformer_engine");
 }
 
@@ -93,7 +93,7 @@ void full(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void selective(Draft& d, const Setting& s, std::string_view key) {
+void megatron_selective(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "selective");
   }
@@ -175,7 +175,7 @@ void recompute(Draft& d) {
   }
 }
 
-void precision(Draft& d) {
+void megatron_precision(Draft& d) {
   const Setting* format = d.first({"fp8-format", "fp8", "fp8-e4m3", "fp8-hybrid"});
   if (format != nullptr && is_true(*format)) {
     const std::string recipe = d.word("fp8-recipe");
@@ -215,11 +215,11 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"main-params-dtype", "memory.dtypes.master"},
       {"exp-avg-dtype", "memory.dtypes.moments"},
       {"exp-avg-sq-dtype", "memory.dtypes.moments"},
-      {"attention-backend", "kernels.attention", attention},
-      flag("use-flash-attn", "kernels.attention", flash),
-      flag("use-flash-attn-v2", "kernels.attention", flash),
-      flag("use-flash-attn-triton", "kernels.attention", flash),
-      {"transformer-impl", "system.transformer_engine", implementation},
+      {"attention-backend", "kernels.attention", megatron_attention},
+      flag("use-flash-attn", "kernels.attention", megatron_flash),
+      flag("use-flash-attn-v2", "kernels.attention", megatron_flash),
+      flag("use-flash-attn-triton", "kernels.attention", megatron_flash),
+      {"transformer-impl", "system.transformer_engine", megatron_implementation},
       {"no-masked-softmax-fusion", "system.fused_softmax", no},
       {"no-bias-gelu-fusion", "system.fused_bias_activation", no},
       {"no-bias-swiglu-fusion", "system.fused_bias_activation", no},
@@ -238,7 +238,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
       {"recompute-method", "memory.recompute", later},
       {"recompute-num-layers", "memory.recompute", later},
       {"recompute-modules", "memory.recompute", later},
-      flag("recompute-activations", "memory.recompute", selective),
+      flag("recompute-activations", "memory.recompute", megatron_selective),
       {"num-microbatches-with-partial-activation-checkpoints", "memory.whole_micro_batches"},
       flag("moe-layer-recompute", "memory.recompute", later),
       flag("kaimm-recompute-mlp-activation-func", "memory.recompute", later),
@@ -263,7 +263,7 @@ const std::vector<Rule>& megatron_kernel_rules() {
 }
 
 void finish_megatron_kernels(Draft& d) {
-  precision(d);
+  megatron_precision(d);
   recompute(d);
 }
 

@@ -23,7 +23,7 @@ void positions(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void rotary(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "rotary"); }
+void megatron_rotary(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "rotary"); }
 void rms(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "rms"); }
 
 void normalization(Draft& d, const Setting& s, std::string_view key) {
@@ -241,7 +241,7 @@ const std::vector<Rule>& megatron_model_rules() {
       {"encoder-seq-length", "workload.sequence_length"},
       {"max-position-embeddings", "model.max_positions"},
       {"position-embedding-type", "model.positions", positions},
-      flag("use-rotary-position-embeddings", "model.positions", rotary),
+      flag("use-rotary-position-embeddings", "model.positions", megatron_rotary),
       flag("no-position-embedding"),
       {"swiglu", "model.gated_mlp", yes},
       {"normalization", "model.norm", normalization},

@@ -22,13 +22,13 @@ void torch_fsdp(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void tensor_overlap(Draft& d, const Setting& s, std::string_view key) {
+void megatron_tensor_overlap(Draft& d, const Setting& s, std::string_view key) {
   if (is_true(s)) {
     d.set(s, key, "ring");
   }
 }
 
-void context_kind(Draft& d, const Setting& s, std::string_view key) {
+void megatron_context_kind(Draft& d, const Setting& s, std::string_view key) {
   // One word, or one a layer: the first speaks for all.
   std::string kind = plain_text(s.value);
   kind = kind.substr(0, kind.find(' '));
@@ -74,7 +74,7 @@ void group(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "parallelism.schedule.group", s.value);
 }
 
-void chunks(Draft& d) {
+void megatron_chunks(Draft& d) {
   const std::int64_t stages = d.size("parallelism.pipeline", 1);
   if (const Setting* s = d.find("num-virtual-stages-per-pipeline-rank")) {
     d.set(*s, "parallelism.virtual_pipeline", s->value);
@@ -182,7 +182,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"account-for-loss-in-pipeline-split", "parallelism.loss_as_layer", yes},
       {"pipeline-model-parallel-layout", "parallelism.layers_per_stage"},
       {"context-parallel-size", "parallelism.context.size"},
-      {"cp-comm-type", "parallelism.context.kind", context_kind},
+      {"cp-comm-type", "parallelism.context.kind", megatron_context_kind},
       {"hierarchical-context-parallel-sizes", "parallelism.context.inner", context_inner},
       {"ds-sequence-parallel-size", "parallelism.context.size", ulysses},
       {"expert-model-parallel-size", "parallelism.expert"},
@@ -196,7 +196,7 @@ const std::vector<Rule>& megatron_parallel_rules() {
       {"num-distributed-optimizer-instances", "parallelism.shard_size", later},
       {"overlap-grad-reduce", "parallelism.overlap.grad_reduce", yes},
       {"overlap-param-gather", "parallelism.overlap.param_gather", yes},
-      flag("tp-comm-overlap", "parallelism.overlap.tensor", tensor_overlap),
+      flag("tp-comm-overlap", "parallelism.overlap.tensor", megatron_tensor_overlap),
       {"no-overlap-p2p-communication", "parallelism.overlap.pipeline", no},
       {"overlap-p2p-communication", "parallelism.overlap.pipeline", yes},
       {"overlap-moe-expert-parallel-comm", "parallelism.overlap.expert", yes},
@@ -221,7 +221,7 @@ void finish_megatron_parallel(Draft& d) {
     d.drop("parallelism.expert_tensor");
   }
   megatron_fsdp(d);
-  chunks(d);
+  megatron_chunks(d);
   uneven(d);
   instances(d);
   d.assume(start, "workload.micro_batch", scalar("1", start));

@@ -10,9 +10,9 @@ constexpr const char* kLogging = "logging";
 constexpr const char* kCheckpoint = "checkpoints are not part of a step";
 constexpr const char* kEvaluation = "evaluation is not part of a training step";
 constexpr const char* kLength = "the length of the run";
-constexpr const char* kProfile = "profiling";
+constexpr const char* kProfileOfMegatron = "profiling";
 constexpr const char* kNumerics = "numerics of the same cost";
-constexpr const char* kProcess = "how the processes start and fail";
+constexpr const char* kProcessOfMegatron = "how the processes start and fail";
 constexpr const char* kMemory = "memory housekeeping between steps";
 
 }  // namespace
@@ -42,7 +42,7 @@ const std::vector<Unread>& megatron_meaningless() {
       {"reset-position-ids", kData},
       {"reset-attention-mask", kData},
       {"eod-mask-loss", kData},
-      {"train-sync-interval", kProcess},
+      {"train-sync-interval", kProcessOfMegatron},
       {"vocab-file", "the tokenizer's words, beside their number"},
       {"merge-file", "the tokenizer's words, beside their number"},
       {"vocab-extra-ids", "a handful of tokens"},
@@ -111,15 +111,15 @@ const std::vector<Unread>& megatron_meaningless() {
       {"one-logger-*", kLogging},
       {"enable-one-logger", kLogging},
       {"no-one-logger", kLogging},
-      {"profile*", kProfile},
-      {"use-pytorch-profiler", kProfile},
-      {"record-memory-history", kProfile},
-      {"memory-snapshot-path", kProfile},
+      {"profile*", kProfileOfMegatron},
+      {"use-pytorch-profiler", kProfileOfMegatron},
+      {"record-memory-history", kProfileOfMegatron},
+      {"memory-snapshot-path", kProfileOfMegatron},
       {"zero-bubble-pipeline-timers-*", "when the schedule's times are measured"},
       {"enable-exactly-numeric-match", "checks of the optimizer's roll-back"},
       {"no-check-for-nan-in-loss-and-grad", kNumerics},
       {"check-for-*", kNumerics},
-      {"rerun-mode", kProcess},
+      {"rerun-mode", kProcessOfMegatron},
       {"manual-gc*", "host pauses are not forecast"},
       {"kaimm-gc-interval", "host pauses are not forecast"},
       {"empty-unused-memory-level", kMemory},
@@ -150,14 +150,14 @@ const std::vector<Unread>& megatron_meaningless() {
       {"use-mcore-models", "the implementation that the preset describes"},
       {"use-legacy-models", "the implementation that the preset describes"},
       {"spec", "the implementation that the preset describes"},
-      {"distributed-backend", kProcess},
-      {"distributed-timeout-minutes", kProcess},
-      {"local-rank", kProcess},
-      {"lazy-mpu-init", kProcess},
-      {"high-priority-stream-groups", kProcess},
-      {"use-cpu-initialization", kProcess},
-      {"init-model-with-meta-device", kProcess},
-      {"kaimm-cuda-synchronize-level", kProcess},
+      {"distributed-backend", kProcessOfMegatron},
+      {"distributed-timeout-minutes", kProcessOfMegatron},
+      {"local-rank", kProcessOfMegatron},
+      {"lazy-mpu-init", kProcessOfMegatron},
+      {"high-priority-stream-groups", kProcessOfMegatron},
+      {"use-cpu-initialization", kProcessOfMegatron},
+      {"init-model-with-meta-device", kProcessOfMegatron},
+      {"kaimm-cuda-synchronize-level", kProcessOfMegatron},
       {"use-precision-aware-optimizer", "memory.dtypes says the formats"},
       {"cross-entropy-fusion-impl", "which fused kernel of the loss"},
       {"moe-permute-fusion", "permutation is one kernel here"},

@@ -7,15 +7,15 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void states(Draft& d, const Setting& s, std::string_view key) {
+void nnscaler_states(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, is_true(s) ? "zero1" : "none");
 }
 
-void bucket(Draft& d, const Setting& s, std::string_view key) {
+void nnscaler_bucket(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
 }
 
-void scheduler(Draft& d, const Setting& s, std::string_view key) {
+void nnscaler_scheduler(Draft& d, const Setting& s, std::string_view key) {
   const std::string name = plain_text(s.value);
   if (name == "1f1b" || name == "gpipe") {
     d.set(s, key, std::string_view(name));
@@ -37,17 +37,17 @@ void stages(Draft& d, const Setting& s, std::string_view key) {
 
 void fused(Draft& d, const Setting& s, std::string_view key) { d.set(s, key, is_true(s)); }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& nnscaler_rules() {
   static const std::vector<Rule> list = {
       {"compute-config.plan-ngpus", "parallelism.tensor", later},
       {"compute-config.runtime-ngpus", "cluster.nodes", later},
-      {"compute-config.use-zero", "parallelism.sharding", states},
+      {"compute-config.use-zero", "parallelism.sharding", nnscaler_states},
       {"compute-config.zero-ngroups", "parallelism.shard_size", later},
       {"compute-config.zero-use-reduce-scatter", "system.zero1_all_reduces", no},
       {"compute-config.use-async-reducer", "parallelism.overlap.grad_reduce", yes},
-      {"compute-config.reducer-bucket-cap-mb", "system.bucket_bytes", bucket},
+      {"compute-config.reducer-bucket-cap-mb", "system.bucket_bytes", nnscaler_bucket},
       {"compute-config.pas-config.pipeline-nstages", "parallelism.pipeline", stages},
-      {"compute-config.pas-config.pipeline-scheduler", "parallelism.schedule", scheduler},
+      {"compute-config.pas-config.pipeline-scheduler", "parallelism.schedule", nnscaler_scheduler},
       {"compute-config.pas-config.pipeline-nmicros", "workload.micro_batch", later},
       {"pas-policy"},
       {"precision", "workload.precision", number_format},
@@ -68,7 +68,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& nnscaler_meaningless() {
   constexpr const char* kLearning = "the course of learning, not its speed";
   constexpr const char* kData = "data: reading is assumed to keep up";
   constexpr const char* kTrace = "how the program is traced";
@@ -111,7 +111,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& nnscaler_unmodelled() {
   static const std::vector<Unread> list = {
       {"compute-config.pas-config.*", "the plan is the job's; nnScaler's search is not run"},
       {"optimizer.*", "AdamW as it is by default"},
@@ -119,7 +119,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
+void finish_nnscaler(Draft& d) {
   const Origin start = d.defaults();
   if (d.present("model.args.n-embd") != nullptr) {
     // nanoGPT: learned positions, layer norm, tied embeddings.
@@ -169,10 +169,10 @@ const Reader& nnscaler() {
   static const Reader reader = {
       "nnscaler",
       "nnscaler",
-      {&rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&nnscaler_rules(), &common_rules(), &launcher_rules()},
+      {&nnscaler_meaningless(), &launcher_options()},
+      {&nnscaler_unmodelled()},
+      finish_nnscaler,
   };
   return reader;
 }

@@ -6,7 +6,7 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void stage(Draft& d, const Setting& s, std::string_view key) {
+void paddlenlp_stage(Draft& d, const Setting& s, std::string_view key) {
   const std::string words = " " + plain_text(s.value) + " ";
   for (const char* n : {"1", "2", "3"}) {
     if (words.find(fmt::format(" stage{} ", n)) != std::string::npos) {
@@ -133,7 +133,7 @@ void unless_empty(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& paddlenlp_rules() {
   static const std::vector<Rule> list = {
       {"tensor-parallel-degree", "parallelism.tensor", unless_minus_one},
       {"pipeline-parallel-degree", "parallelism.pipeline", unless_minus_one},
@@ -143,7 +143,7 @@ const std::vector<Rule>& rules() {
       {"expert-parallel-degree", "parallelism.expert", unless_minus_one},
       {"virtual-pp-degree", "parallelism.virtual_pipeline"},
       {"sequence-parallel", "parallelism.sequence_parallel", yes},
-      {"sharding", "parallelism.sharding", stage},
+      {"sharding", "parallelism.sharding", paddlenlp_stage},
       {"sharding-parallel-degree", "parallelism.shard_size", unless_minus_one},
       {"sharding-parallel-config", "", switches},
       {"tensor-parallel-config", "", switches},
@@ -209,7 +209,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& paddlenlp_meaningless() {
   static const std::vector<Unread> list = {
       {"-base-", "another file: give it before this one"},
       {"input-dir", "data: reading is assumed to keep up"},
@@ -243,7 +243,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& paddlenlp_unmodelled() {
   static const std::vector<Unread> list = {
       {"pp-recompute-interval", "recompute says which layers"},
       {"refined-recompute", "recompute says which layers"},
@@ -259,7 +259,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) {
+void finish_paddlenlp(Draft& d) {
   granularity(d);
   tidy_context(d);
   const bool fleet = d.present("Model.num-layers") != nullptr;
@@ -294,10 +294,10 @@ const Reader& paddlenlp() {
   static const Reader reader = {
       "paddlenlp",
       "paddlenlp",
-      {&rules(), &trainer_rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &trainer_meaningless(), &launcher_options()},
-      {&unmodelled(), &trainer_unmodelled()},
-      finish,
+      {&paddlenlp_rules(), &trainer_rules(), &common_rules(), &launcher_rules()},
+      {&paddlenlp_meaningless(), &trainer_meaningless(), &launcher_options()},
+      {&paddlenlp_unmodelled(), &trainer_unmodelled()},
+      finish_paddlenlp,
   };
   return reader;
 }

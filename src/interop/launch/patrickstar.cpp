@@ -5,7 +5,7 @@
 namespace stepcast::interop::launch {
 namespace {
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& patrickstar_rules() {
   static const std::vector<Rule> list = {
       {"model-name", "model", named_model},
       {"batch-size", "workload.micro_batch", later},
@@ -30,7 +30,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& patrickstar_meaningless() {
   static const std::vector<Unread> list = {
       {"res-check", "a check"},
       {"short", "how the script starts"},
@@ -49,7 +49,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& patrickstar_unmodelled() {
   static const std::vector<Unread> list = {
       {"use-cpu-embedding", "the embedding lies on the GPU"},
       {"use-hybrid-adam", "the optimizer runs on the GPU"},
@@ -67,7 +67,7 @@ const std::vector<Unread>& unmodelled() {
   return list;
 }
 
-void finish(Draft& d) { complete_batch(d, d.find("batch-size"), nullptr, nullptr); }
+void finish_patrickstar(Draft& d) { complete_batch(d, d.find("batch-size"), nullptr, nullptr); }
 
 }  // namespace
 
@@ -75,10 +75,10 @@ const Reader& patrickstar() {
   static const Reader reader = {
       "patrickstar",
       "angel-ptm",
-      {&rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&patrickstar_rules(), &common_rules(), &launcher_rules()},
+      {&patrickstar_meaningless(), &launcher_options()},
+      {&patrickstar_unmodelled()},
+      finish_patrickstar,
   };
   return reader;
 }

@@ -93,7 +93,7 @@ bool is_program(const Word& word) {
   return word.text.ends_with(".py") || word.text.ends_with(".sh");
 }
 
-Value scalar(const Word& word) {
+Value scalar_of_word(const Word& word) {
   Value v;
   v.kind = Value::Kind::scalar;
   v.scalar = word.text;
@@ -104,7 +104,7 @@ Value scalar(const Word& word) {
 void add_value(Setting& setting, const Word& word) {
   setting.open.insert(setting.open.end(), word.open.begin(), word.open.end());
   if (setting.value.kind == Value::Kind::null) {
-    setting.value = scalar(word);
+    setting.value = scalar_of_word(word);
     return;
   }
   if (setting.value.kind == Value::Kind::scalar) {
@@ -114,7 +114,7 @@ void add_value(Setting& setting, const Word& word) {
     list.items.push_back(setting.value);
     setting.value = std::move(list);
   }
-  setting.value.items.push_back(scalar(word));
+  setting.value.items.push_back(scalar_of_word(word));
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace stepcast::interop::launch {
 namespace {
 
-void reshard(Draft& d, const Setting& s, std::string_view key) {
+void torchtitan_reshard(Draft& d, const Setting& s, std::string_view key) {
   const std::string when = plain_text(s.value);
   if (when == "always") {
     d.set(s, key, true);
@@ -50,7 +50,7 @@ void backend(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, name == "standard" ? std::string_view("alltoall") : std::string_view(name));
 }
 
-void implementation(Draft& d, const Setting& s, std::string_view key) {
+void torchtitan_implementation(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, plain_text(s.value) != "for-loop");
 }
 
@@ -81,7 +81,7 @@ std::int64_t layers_of(const Draft& d) {
   return name.empty() ? 0 : config::model(name).layers;
 }
 
-void pipeline(Draft& d) {
+void torchtitan_pipeline(Draft& d) {
   const Setting* s = d.find("parallelism.pipeline-parallel-schedule");
   const std::int64_t stages = d.size("parallelism.pipeline", 1);
   if (stages == 1) {
@@ -146,7 +146,7 @@ void pipeline(Draft& d) {
   end("parallelism.pipeline-parallel-last-stage-less-layers", "parallelism.loss_as_layer");
 }
 
-void recompute(Draft& d) {
+void torchtitan_recompute(Draft& d) {
   const Setting* mode = d.find("activation-checkpoint.mode");
   const Setting* option = d.find("activation-checkpoint.selective-ac-option");
   if (mode == nullptr) {
@@ -169,7 +169,7 @@ void recompute(Draft& d) {
   }
 }
 
-void precision(Draft& d) {
+void torchtitan_precision(Draft& d) {
   const Setting* converters = d.first({"model.converters", "model.converter"});
   const std::string names = converters == nullptr ? "" : plain_text(converters->value);
   const bool float8 = names.find("float8") != std::string::npos;
@@ -229,15 +229,15 @@ void batch(Draft& d) {
   }
 }
 
-void finish(Draft& d) {
+void finish_torchtitan(Draft& d) {
   model(d);
   hybrid_sharding(d, d.find("parallelism.data-parallel-replicate-degree"),
                   d.find("parallelism.data-parallel-shard-degree"));
   if (d.faults().empty()) {
-    pipeline(d);
+    torchtitan_pipeline(d);
   }
-  recompute(d);
-  precision(d);
+  torchtitan_recompute(d);
+  torchtitan_precision(d);
   compile(d);
   batch(d);
   const Setting* tensor = d.find("parallelism.tensor-parallel-degree");
@@ -248,7 +248,7 @@ void finish(Draft& d) {
   tidy_context(d);
 }
 
-const std::vector<Rule>& rules() {
+const std::vector<Rule>& torchtitan_rules() {
   static const std::vector<Rule> list = {
       {"model.name"},
       {"model.flavor"},
@@ -264,7 +264,8 @@ const std::vector<Rule>& rules() {
       {"training.compile"},
       {"parallelism.data-parallel-replicate-degree"},
       {"parallelism.data-parallel-shard-degree"},
-      {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward", reshard},
+      {"parallelism.fsdp-reshard-after-forward", "parallelism.reshard_after_forward",
+       torchtitan_reshard},
       {"parallelism.tensor-parallel-degree", "parallelism.tensor"},
       {"parallelism.disable-loss-parallel"},
       {"parallelism.enable-async-tensor-parallel", "parallelism.overlap.tensor", asynchronous},
@@ -287,7 +288,7 @@ const std::vector<Rule>& rules() {
       {"compile.enable"},
       {"compile.components"},
       {"optimizer.name", "memory.optimizer", optimizer_name},
-      {"optimizer.implementation", "system.fused_optimizer", implementation},
+      {"optimizer.implementation", "system.fused_optimizer", torchtitan_implementation},
       {"quantize.linear.float8.enable-fsdp-float8-all-gather"},
       {"quantize.linear.float8.precompute-float8-dynamic-scale-for-fsdp"},
       {"quantize.linear.float8.filter-fqns"},
@@ -301,7 +302,7 @@ const std::vector<Rule>& rules() {
   return list;
 }
 
-const std::vector<Unread>& meaningless() {
+const std::vector<Unread>& torchtitan_meaningless() {
   constexpr const char* kLearning = "the course of learning, not its speed";
   constexpr const char* kData = "data: reading is assumed to keep up";
   static const std::vector<Unread> list = {
@@ -336,7 +337,7 @@ const std::vector<Unread>& meaningless() {
   return list;
 }
 
-const std::vector<Unread>& unmodelled() {
+const std::vector<Unread>& torchtitan_unmodelled() {
   static const std::vector<Unread> list = {
       {"optimizer.early-step-in-backward", "the optimizer runs behind the backward"},
       {"parallelism.enable-compiled-autograd", "the backward is not compiled"},
@@ -357,10 +358,10 @@ const Reader& torchtitan() {
   static const Reader reader = {
       "torchtitan",
       "torchtitan",
-      {&rules(), &common_rules(), &launcher_rules()},
-      {&meaningless(), &launcher_options()},
-      {&unmodelled()},
-      finish,
+      {&torchtitan_rules(), &common_rules(), &launcher_rules()},
+      {&torchtitan_meaningless(), &launcher_options()},
+      {&torchtitan_unmodelled()},
+      finish_torchtitan,
   };
   return reader;
 }

@@ -28,11 +28,11 @@ void fsdp_words(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-void bucket(Draft& d, const Setting& s, std::string_view key) {
+void transformers_bucket(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, std::string_view(plain_text(s.value) + " MiB"));
 }
 
-void attention(Draft& d, const Setting& s, std::string_view key) {
+void transformers_attention(Draft& d, const Setting& s, std::string_view key) {
   const std::string kind = plain_text(s.value);
   if (kind == "flash_attention_2" || kind == "sdpa") {
     d.set(s, key, "flash2");
@@ -47,7 +47,7 @@ void attention(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-void under_deepspeed(Draft& d, const Setting& s, std::string_view) {
+void transformers_under_deepspeed(Draft& d, const Setting& s, std::string_view) {
   d.preset = "deepspeed";
   d.meaningless(s, "its file is another input");
 }
@@ -100,7 +100,7 @@ void lora(Draft& d) {
   d.set(*targets, key + ".targets", list);
 }
 
-void finish(Draft& d) { finish_trainer(d); }
+void finish_transformers(Draft& d) { finish_trainer(d); }
 
 }  // namespace
 
@@ -121,7 +121,7 @@ const std::vector<Rule>& trainer_rules() {
       flag("fp16"),
       flag("tf32"),
       flag("gradient-checkpointing", "memory.recompute", full_recompute),
-      {"ddp-bucket-cap-mb", "system.bucket_bytes", bucket},
+      {"ddp-bucket-cap-mb", "system.bucket_bytes", transformers_bucket},
       {"fsdp", "parallelism.sharding", fsdp_words},
       {"fsdp-config.version", "", fsdp_version},
       {"fsdp-config.fsdp-version", "", fsdp_version},
@@ -131,10 +131,10 @@ const std::vector<Rule>& trainer_rules() {
       {"fsdp-config.activation-checkpointing", "memory.recompute", full_recompute},
       {"fsdp-config.reshard-after-forward", "parallelism.reshard_after_forward"},
       {"fsdp-config.auto-wrap-policy", "", fsdp_wrapping},
-      {"deepspeed", "", under_deepspeed},
+      {"deepspeed", "", transformers_under_deepspeed},
       {"optim", "memory.optimizer", optimizer_name},
       flag("torch-compile", "kernels.compile", yes),
-      {"attn-implementation", "kernels.attention", attention},
+      {"attn-implementation", "kernels.attention", transformers_attention},
       flag("use-flash-attn", "kernels.attention",
            [](Draft& d, const Setting& s, std::string_view key) { d.set(s, key, "flash2"); }),
       flag("use-peft"),
@@ -310,7 +310,7 @@ const Reader& transformers() {
       {&trainer_rules(), &common_rules(), &deepspeed_rules(), &launcher_rules()},
       {&trainer_meaningless(), &deepspeed_meaningless(), &launcher_options()},
       {&trainer_unmodelled(), &deepspeed_unmodelled()},
-      finish,
+      finish_transformers,
   };
   return reader;
 }

@@ -67,7 +67,7 @@ const char* optim(job::Optimizer optimizer) {
                                               : "";
 }
 
-Written write(const Request& r) {
+Written write_accelerate(const Request& r) {
   const job::Job& j = r.job;
   const bool sharded = j.parallelism.sharding == job::Sharding::zero3;
   Sections out;
@@ -122,7 +122,7 @@ const Writer& accelerate_writer() {
       ".yaml",
       "# ",
       {"transformers", "pytorch-fsdp1", "pytorch-fsdp2", "pytorch-ddp"},
-      write,
+      write_accelerate,
       {{"model", kScript},
        {"kernels.loss", kScript},
        {"kernels.library", "the installed cuBLAS"},

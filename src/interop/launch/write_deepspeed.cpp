@@ -56,7 +56,7 @@ void zero(const Request& r, Sections& out) {
   }
 }
 
-Written write(const Request& r) {
+Written write_deepspeed(const Request& r) {
   const job::Job& j = r.job;
   const job::Parallelism& p = j.parallelism;
   Sections out;
@@ -108,7 +108,7 @@ const Writer& deepspeed_writer() {
       ".json",
       "",
       {"deepspeed", "transformers-deepspeed"},
-      write,
+      write_deepspeed,
       {{"model", kScript},
        {"kernels", kScript},
        {"moe", kScript},

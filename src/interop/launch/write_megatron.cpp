@@ -121,7 +121,7 @@ job::Job view(const job::Job& job) {
   return out;
 }
 
-Written write(const Request& r) {
+Written write_megatron(const Request& r) {
   Arguments out;
   out.group();
   out.value("nnodes", r.job.cluster.nodes);
@@ -161,7 +161,7 @@ const Writer& megatron_writer() {
       "# ",
       {"megatron-lm", "megatron-lm-2021", "megatron-lm-2022", "megatron-lm-2023",
        "megatron-lm-2024", "zero-bubble"},
-      write,
+      write_megatron,
       {{"kernels.attention", "which FlashAttention is installed"},
        {"kernels.library", "the installed cuBLAS"},
        {"kernels.row_scales", "numerics of the recipe"},

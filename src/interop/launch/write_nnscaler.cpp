@@ -15,7 +15,7 @@ const char* scheduler(const job::Parallelism& p) {
                                       : nullptr;
 }
 
-Written write(const Request& r) {
+Written write_nnscaler(const Request& r) {
   const job::Job& j = r.job;
   const job::Parallelism& p = j.parallelism;
   const int plan = p.tensor * p.pipeline;
@@ -75,7 +75,7 @@ const Writer& nnscaler_writer() {
       ".yaml",
       "# ",
       {"nnscaler"},
-      write,
+      write_nnscaler,
       {{"model", kScript},
        {"kernels.attention", kScript},
        {"kernels.loss", kScript},

@@ -32,7 +32,7 @@ constexpr std::array<Name, 7> kSchedules = {{{"1f1b", "1F1B", false},
                                              {"zb_v", "ZBVZeroBubble", false},
                                              {"dualpipe_v", "DualPipeV", false}}};
 
-const char* torch_format(job::DType type) {
+const char* torchtitan_format(job::DType type) {
   return type == job::DType::fp32 ? "float32" : type == job::DType::fp16 ? "float16" : "bfloat16";
 }
 
@@ -119,7 +119,7 @@ void recompute(const job::Recompute& recompute, Sections& out) {
   }
 }
 
-Written write(const Request& r) {
+Written write_torchtitan(const Request& r) {
   const job::Job& j = r.job;
   Sections out;
   out.section("model");
@@ -138,11 +138,11 @@ Written write(const Request& r) {
   out.add("local_batch_size", stages ? j.workload.global_batch / r.data() : j.workload.micro_batch);
   out.add("global_batch_size", j.workload.global_batch);
   if (eight || in == job::DType::bf16 || in == job::DType::fp16 || in == job::DType::fp32) {
-    out.text("mixed_precision_param", torch_format(in));
+    out.text("mixed_precision_param", torchtitan_format(in));
   }
-  out.text("mixed_precision_reduce", torch_format(j.memory.dtypes.reduce));
+  out.text("mixed_precision_reduce", torchtitan_format(j.memory.dtypes.reduce));
   if (r.differs("memory.dtypes.parameters")) {
-    out.text("dtype", torch_format(j.memory.dtypes.parameters));
+    out.text("dtype", torchtitan_format(j.memory.dtypes.parameters));
   }
   if (j.memory.offload.optimizer.to == job::OffloadTarget::cpu) {
     out.add("enable_cpu_offload", true);
@@ -173,7 +173,7 @@ const Writer& torchtitan_writer() {
       ".toml",
       "# ",
       {"torchtitan"},
-      write,
+      write_torchtitan,
       {{"model", kModel},
        {"kernels.attention", "PyTorch's SDPA chooses"},
        {"kernels.library", "the installed cuBLAS"},

@@ -81,16 +81,17 @@ OperatorCost::Timed OperatorCost::kernels(const Operator& op, const View& view,
       g.m = up(g.m, batch() * sequence());
       g.batch = up(g.batch, cut([](Split s) { return s == Split::expert; }));
     }
+    const bool grouped = op.kind == OpKind::grouped_gemm;
+    const auto type = op.kind == OpKind::batched_gemm ? style_.dtype : job_.workload.precision;
     const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k, cost::Layout layout) {
-      const model::Gemm shape{m, n, k, g.batch};
-      if (op.kind == OpKind::grouped_gemm) {
-        return to_seconds(kernels_
-                              ->product_grouped_gemm({m, n, k, 1}, static_cast<int>(g.batch),
-                                                     job_.workload.precision, layout)
-                              .time);
-      }
-      const auto type = op.kind == OpKind::batched_gemm ? style_.dtype : job_.workload.precision;
-      return to_seconds(kernels_->training_gemm(shape, type, layout, false).time);
+      const cost::GemmQuery query{.shape = {m, n, k, grouped ? 1 : g.batch},
+                                  .dtype = type,
+                                  .layout = layout,
+                                  .operands_cast = true,
+                                  .pace = cost::Pace::training};
+      return to_seconds((grouped ? kernels_->grouped_gemm(query, static_cast<int>(g.batch))
+                                 : kernels_->gemm(query))
+                            .time);
     };
     out.forward = time(g.m, g.n, g.k, cost::Layout::forward);
     out.backward = time(g.m, g.k, g.n, cost::Layout::input_grad) +
@@ -103,9 +104,9 @@ OperatorCost::Timed OperatorCost::kernels(const Operator& op, const View& view,
     shape.kv_heads = std::max(1, shape.kv_heads / heads);
     shape.query_length = up(shape.query_length, sequence());
     out.forward =
-        to_seconds(kernels_->attention(shape, style_.attention, style_.dtype, false).time);
+        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, false}).time);
     out.backward =
-        to_seconds(kernels_->attention(shape, style_.attention, style_.dtype, true).time);
+        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, true}).time);
   } else {
     const auto type = cost::memory_op(op.kind);
     const auto moved = [&](Bytes b) {

@@ -227,7 +227,7 @@ Folders two_folders() {
 double fixed_of(const Folders& f, const std::vector<std::string>& given, job::DType dtype) {
   CurveTable curves;
   const Kernels kernels(h100(), "cublas", f.committed, given, curves);
-  return to_seconds(kernels.gemm({1, 64, 64, 1}, dtype, Layout::forward).time) * 1e3;
+  return to_seconds(kernels.gemm({{1, 64, 64, 1}, dtype, Layout::forward}).time) * 1e3;
 }
 
 }  // namespace

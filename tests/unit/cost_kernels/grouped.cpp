@@ -113,14 +113,14 @@ TEST_CASE("experts under vLLM are priced by its measured curve, elsewhere by a s
   const Kernels vllm(h100(), "vllm", kCalibration, {}, curves);
   const Kernels cublas(h100(), "cublas", kCalibration, {}, curves);
   const model::Gemm each{512, 4096, 4096, 1};
-  const auto a = vllm.grouped_gemm(each, 32, job::DType::bf16, Layout::forward);
-  const auto b = cublas.grouped_gemm(each, 32, job::DType::bf16, Layout::forward);
+  const auto a = vllm.grouped_gemm({each, job::DType::bf16, Layout::forward}, 32);
+  const auto b = cublas.grouped_gemm({each, job::DType::bf16, Layout::forward}, 32);
   CHECK(curves.curves()[a.curve].file == "h100-sxm/grouped-vllm.yaml");
   CHECK(curves.curves()[b.curve].file == "h100-sxm/gemm-cublas.yaml");
   CHECK(in_seconds(a) != in_seconds(b));
   CHECK(in_seconds(a) / in_seconds(b) == Approx(1).epsilon(0.35));
   // Without a table of its own the factor's deviation is part of the interval.
-  const auto one = cublas.gemm({512, 4096, 4096, 32}, job::DType::bf16, Layout::forward);
+  const auto one = cublas.gemm({{512, 4096, 4096, 32}, job::DType::bf16, Layout::forward});
   CHECK(curves.curves()[b.curve].residual > curves.curves()[one.curve].residual);
 }
 

@@ -196,7 +196,7 @@ TEST_CASE("fit_kernels finds the GEMM law, its layouts, groups and level of long
   const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
   const model::Gemm any{4096, 4096, 4096, 1};
   const auto residual = [&](Layout layout) {
-    return curves.curves()[kernels.gemm(any, DType::bf16, layout).curve].residual;
+    return curves.curves()[kernels.gemm({any, DType::bf16, layout}).curve].residual;
   };
   CHECK(residual(Layout::weight_grad) ==
         Approx(std::hypot(c.weight_grad_residual, c.long_run_deviation)));
@@ -210,7 +210,7 @@ TEST_CASE("fit_kernels finds the GEMM law, its layouts, groups and level of long
     const model::Gemm g{noise.size(8, 14, 64), noise.size(9, 14, 64), noise.size(9, 14, 64), 1};
     const double want = sustained_seconds(product_seconds(g), flops(g), kCap);
     off.push_back(
-        std::abs(to_seconds(kernels.gemm(g, DType::bf16, Layout::forward).time) / want - 1));
+        std::abs(to_seconds(kernels.gemm({g, DType::bf16, Layout::forward}).time) / want - 1));
   }
   std::sort(off.begin(), off.end());
   CHECK(off[100] < kNoise);
@@ -264,8 +264,9 @@ TEST_CASE("8-bit products timed alone get their casts in a job, not in a compari
   CurveTable curves;
   const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
   const model::Gemm g{16384, 512, 4096, 1};
-  const double alone = to_seconds(kernels.burst_gemm(g, DType::fp8, Layout::forward).time);
-  const double job = to_seconds(kernels.gemm(g, DType::fp8, Layout::forward).time);
+  const double alone =
+      to_seconds(kernels.gemm({.shape = g, .dtype = DType::fp8, .pace = Pace::burst}).time);
+  const double job = to_seconds(kernels.gemm({g, DType::fp8, Layout::forward}).time);
   const double cast = 4.0 * 16384 * 4096 / h100().memory_bandwidth.count();
   CHECK(job > alone + 0.9 * cast);
 }
@@ -326,8 +327,8 @@ TEST_CASE("attention: both passes are found, the backward by rates of its own wh
   const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
   for (const auto& shape :
        {self_attention(2, 4096, 32, 8, 128, true), self_attention(1, 16384, 16, 16, 64, false)}) {
-    const Priced f = kernels.attention(shape, AttentionKernel::cudnn, DType::bf16, false);
-    const Priced b = kernels.attention(shape, AttentionKernel::cudnn, DType::bf16, true);
+    const Priced f = kernels.attention({shape, AttentionKernel::cudnn, DType::bf16, false});
+    const Priced b = kernels.attention({shape, AttentionKernel::cudnn, DType::bf16, true});
     CHECK(to_seconds(f.time) ==
           Approx(pass_seconds(forward, shape, false, 1, device, 2)).epsilon(0.06));
     CHECK(to_seconds(b.time) ==
@@ -365,10 +366,12 @@ TEST_CASE("a paged cache in the times is found, and left out of prices; no cache
   const Kernels kernels(h100(), "cublas", "/nonexistent", {path.string()}, curves);
   const auto shape = self_attention(4, 2048, 32, 32, 128, true);
   const double alone = pass_seconds(truth, shape, false, 1, device, 2);
-  CHECK(to_seconds(kernels.attention(shape, AttentionKernel::flash3, DType::bf16, false).time) ==
+  CHECK(to_seconds(kernels.attention({shape, AttentionKernel::flash3, DType::bf16, false}).time) ==
         Approx(alone).epsilon(0.06));
-  CHECK(to_seconds(kernels.paged_attention(shape, AttentionKernel::flash3, DType::bf16).time) ==
-        Approx(alone + cache_seconds(truth, shape, device, 2)).epsilon(0.06));
+  CHECK(to_seconds(
+            kernels
+                .attention({.shape = shape, .kernel = AttentionKernel::flash3, .paged_cache = true})
+                .time) == Approx(alone + cache_seconds(truth, shape, device, 2)).epsilon(0.06));
 }
 
 TEST_CASE("attention without a backward pass keeps a published ratio; too few points are refused") {

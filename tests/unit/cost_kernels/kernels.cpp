@@ -48,7 +48,7 @@ TEST_CASE("no GEMM is faster than the data sheet's peak, nor its traffic beyond 
   for (const auto& d : kDevices) {
     const auto kernels = made(d);
     for (const auto& g : random_shapes(400, 11)) {
-      const double t = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      const double t = in_seconds(kernels.gemm({g, DType::bf16, Layout::forward}));
       CHECK(flops(g) / t <= d.peak.at(DType::bf16).count() * (1 + 1e-6));
       const double bytes = 2.0 * static_cast<double>(g.batch) *
                            static_cast<double>(g.m * g.k + g.k * g.n + g.m * g.n);
@@ -62,17 +62,17 @@ TEST_CASE("twice the batch takes longer, and at most twice as long within quanti
   for (const auto& d : kDevices) {
     const auto kernels = made(d);
     for (auto g : random_shapes(200, 12)) {
-      const double once = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      const double once = in_seconds(kernels.gemm({g, DType::bf16, Layout::forward}));
       g.batch *= 2;
-      const double twice = in_seconds(kernels.gemm(g, DType::bf16, Layout::forward));
+      const double twice = in_seconds(kernels.gemm({g, DType::bf16, Layout::forward}));
       INFO(d.name << " " << g.m << " " << g.n << " " << g.k << " x" << g.batch);
       CHECK(twice >= 0.85 * once);  // the correction's slope may outweigh an idle wave
       CHECK(twice <= 2.6 * once);
     }
     const model::Gemm full{4096, 4096, 4096, 8};
     const model::Gemm fuller{4096, 4096, 4096, 16};
-    CHECK(in_seconds(kernels.gemm(fuller, DType::bf16, Layout::forward)) /
-              in_seconds(kernels.gemm(full, DType::bf16, Layout::forward)) ==
+    CHECK(in_seconds(kernels.gemm({fuller, DType::bf16, Layout::forward})) /
+              in_seconds(kernels.gemm({full, DType::bf16, Layout::forward})) ==
           Approx(2).epsilon(0.04));
   }
 }
@@ -83,11 +83,11 @@ TEST_CASE("in the shapes of training, twice the work in any direction is never f
     for (const std::int64_t m : {1024, 2048, 4096, 8192, 16384}) {
       for (const std::int64_t n : {1024, 2304, 4096, 6144, 12288}) {
         for (const std::int64_t k : {1024, 1536, 4096, 6144, 12288}) {
-          const double t = in_seconds(kernels.gemm({m, n, k, 1}, DType::bf16, Layout::forward));
+          const double t = in_seconds(kernels.gemm({{m, n, k, 1}, DType::bf16, Layout::forward}));
           INFO(d.name << " " << m << " " << n << " " << k);
           for (const model::Gemm& more :
                {model::Gemm{2 * m, n, k, 1}, {m, 2 * n, k, 1}, {m, n, 2 * k, 1}}) {
-            CHECK(in_seconds(kernels.gemm(more, DType::bf16, Layout::forward)) > t);
+            CHECK(in_seconds(kernels.gemm({more, DType::bf16, Layout::forward})) > t);
           }
         }
       }
@@ -100,25 +100,25 @@ TEST_CASE("a weight gradient accumulated in fp32 pays 6 bytes more an element of
   const auto kernels = made(d);
   // A short k: memory binds.
   const model::Gemm g{16384, 16384, 64, 1};
-  const double plain = in_seconds(kernels.gemm(g, DType::bf16, Layout::weight_grad));
-  const double accumulated = in_seconds(kernels.gemm(g, DType::bf16, Layout::weight_grad, true));
+  const double plain = in_seconds(kernels.gemm({g, DType::bf16, Layout::weight_grad}));
+  const double accumulated = in_seconds(kernels.gemm({g, DType::bf16, Layout::weight_grad, true}));
   const double extra = 6.0 * 16384 * 16384 / d.memory_bandwidth.count();
   CHECK(accumulated - plain > 0.7 * extra);
   CHECK(accumulated - plain < 2.5 * extra);
   // A long k: compute hides it.
   const model::Gemm deep{8192, 8192, 8192, 1};
-  CHECK(in_seconds(kernels.gemm(deep, DType::bf16, Layout::weight_grad, true)) /
-            in_seconds(kernels.gemm(deep, DType::bf16, Layout::weight_grad)) <
+  CHECK(in_seconds(kernels.gemm({deep, DType::bf16, Layout::weight_grad, true})) /
+            in_seconds(kernels.gemm({deep, DType::bf16, Layout::weight_grad})) <
         1.03);
 }
 
 TEST_CASE("experts in one launch cost their tiles, not a launch each") {
   const auto kernels = made(h100());
   const model::Gemm each{512, 14336, 4096, 1};
-  const double grouped = in_seconds(kernels.grouped_gemm(each, 8, DType::bf16, Layout::forward));
-  const double one = in_seconds(kernels.gemm(each, DType::bf16, Layout::forward));
+  const double grouped = in_seconds(kernels.grouped_gemm({each, DType::bf16, Layout::forward}, 8));
+  const double one = in_seconds(kernels.gemm({each, DType::bf16, Layout::forward}));
   const double dense =
-      in_seconds(kernels.gemm({512 * 8, 14336, 4096, 1}, DType::bf16, Layout::forward));
+      in_seconds(kernels.gemm({{512 * 8, 14336, 4096, 1}, DType::bf16, Layout::forward}));
   CHECK(grouped >= dense);
   CHECK(grouped <= 8 * 1.15 * one);
 }
@@ -126,7 +126,7 @@ TEST_CASE("experts in one launch cost their tiles, not a launch each") {
 TEST_CASE("the two matrix products of unfused attention are bound by their traffic") {
   // A100, 12 heads of 128 over 2048 tokens: 100 MB of scores leave in at least 50 us.
   const auto kernels = made(a100());
-  const double qk = in_seconds(kernels.gemm({2048, 2048, 128, 12}, DType::fp16, Layout::forward));
+  const double qk = in_seconds(kernels.gemm({{2048, 2048, 128, 12}, DType::fp16, Layout::forward}));
   CHECK(qk > 55e-6);
   CHECK(qk < 150e-6);
 }
@@ -135,10 +135,10 @@ TEST_CASE("fp8 is faster than bf16, bf16 than fp32, for large products") {
   const model::Gemm g{8192, 8192, 8192, 1};
   for (const auto& d : {h100(), b200()}) {
     const auto kernels = made(d);
-    CHECK(kernels.gemm(g, DType::fp8, Layout::forward).time <
-          kernels.gemm(g, DType::bf16, Layout::forward).time);
-    CHECK(kernels.gemm(g, DType::bf16, Layout::forward).time <
-          kernels.gemm(g, DType::fp32, Layout::forward).time);
+    CHECK(kernels.gemm({g, DType::fp8, Layout::forward}).time <
+          kernels.gemm({g, DType::bf16, Layout::forward}).time);
+    CHECK(kernels.gemm({g, DType::bf16, Layout::forward}).time <
+          kernels.gemm({g, DType::fp32, Layout::forward}).time);
   }
 }
 
@@ -157,11 +157,11 @@ TEST_CASE("every price names a curve with device, file, provenance and residual"
       CHECK((c.file == "datasheet") == (c.file.find(".yaml") == std::string::npos));
     };
     for (const DType t : {DType::fp32, DType::tf32, DType::bf16, DType::fp16, DType::fp8}) {
-      check(kernels.gemm({1024, 1024, 1024, 1}, t, Layout::forward));
+      check(kernels.gemm({{1024, 1024, 1024, 1}, t, Layout::forward}));
     }
     for (const auto k : {AttentionKernel::flash1, AttentionKernel::flash2, AttentionKernel::flash3,
                          AttentionKernel::cudnn}) {
-      check(kernels.attention({1, 4096, 4096, 16, 16, 128, 128, true}, k, DType::bf16, false));
+      check(kernels.attention({{1, 4096, 4096, 16, 16, 128, 128, true}, k, DType::bf16, false}));
     }
     for (const auto op : {MemoryOp::copy, MemoryOp::norm, MemoryOp::softmax, MemoryOp::activation,
                           MemoryOp::dropout, MemoryOp::elementwise, MemoryOp::embedding,
@@ -175,13 +175,13 @@ TEST_CASE("a device without files is priced from its data sheet, with a wider re
   CurveTable curves;
   const auto kernels = made(unheard_of(), curves);
   const Curve& c =
-      curves.curves()[kernels.gemm({4096, 4096, 4096, 1}, DType::bf16, Layout::forward).curve];
+      curves.curves()[kernels.gemm({{4096, 4096, 4096, 1}, DType::bf16, Layout::forward}).curve];
   CHECK(c.file == "datasheet");
   CHECK(c.residual >= 0.15);
   // The share that a large GEMM reaches is that of the measured devices: 0.7 to 0.85.
   const model::Gemm g{8192, 8192, 8192, 1};
   const double share =
-      flops(g) / in_seconds(kernels.gemm(g, DType::bf16, Layout::forward)) / 1000e12;
+      flops(g) / in_seconds(kernels.gemm({g, DType::bf16, Layout::forward})) / 1000e12;
   CHECK(share > 0.65);
   CHECK(share < 0.85);
 }
@@ -199,8 +199,8 @@ TEST_CASE("the data sheet alone would price measured devices within its residual
       for (const std::int64_t n : {2304, 6144, 14336}) {
         for (const std::int64_t k : {2048, 4096, 12288}) {
           const double r =
-              std::log(in_seconds(fallback.gemm({m, n, k, 1}, DType::bf16, Layout::forward)) /
-                       in_seconds(measured.gemm({m, n, k, 1}, DType::bf16, Layout::forward)));
+              std::log(in_seconds(fallback.gemm({{m, n, k, 1}, DType::bf16, Layout::forward})) /
+                       in_seconds(measured.gemm({{m, n, k, 1}, DType::bf16, Layout::forward})));
           sum += r * r;
           ++count;
         }
@@ -217,8 +217,8 @@ TEST_CASE("a library that was not measured on the device costs residual") {
   const auto other = made(gb300(), asked, "cublas");
   const auto own = made(gb300(), measured, "trtllm");
   const model::Gemm g{4096, 4096, 4096, 1};
-  const auto a = other.gemm(g, DType::bf16, Layout::forward);
-  const auto b = own.gemm(g, DType::bf16, Layout::forward);
+  const auto a = other.gemm({g, DType::bf16, Layout::forward});
+  const auto b = own.gemm({g, DType::bf16, Layout::forward});
   CHECK(a.time == b.time);
   CHECK(asked.curves()[a.curve].residual > measured.curves()[b.curve].residual);
   CHECK(asked.curves()[a.curve].name.find("trtllm") != std::string::npos);
@@ -234,9 +234,9 @@ TEST_CASE("attention: half for causal, 2.5 products for backward, never above th
         const model::AttentionShape causal{1, s, s, 32, 8, 128, 128, true};
         auto full = causal;
         full.causal = false;
-        const double t = in_seconds(kernels.attention(causal, kernel, DType::bf16, false));
-        const double f = in_seconds(kernels.attention(full, kernel, DType::bf16, false));
-        const double b = in_seconds(kernels.attention(causal, kernel, DType::bf16, true));
+        const double t = in_seconds(kernels.attention({causal, kernel, DType::bf16, false}));
+        const double f = in_seconds(kernels.attention({full, kernel, DType::bf16, false}));
+        const double b = in_seconds(kernels.attention({causal, kernel, DType::bf16, true}));
         INFO(d.name << " " << s);
         CHECK(t > last);
         CHECK(f > t);
@@ -250,8 +250,8 @@ TEST_CASE("attention: half for causal, 2.5 products for backward, never above th
       const model::AttentionShape long_causal{1, 131072, 131072, 32, 8, 128, 128, true};
       auto long_full = long_causal;
       long_full.causal = false;
-      CHECK(in_seconds(kernels.attention(long_full, kernel, DType::bf16, false)) /
-                in_seconds(kernels.attention(long_causal, kernel, DType::bf16, false)) ==
+      CHECK(in_seconds(kernels.attention({long_full, kernel, DType::bf16, false})) /
+                in_seconds(kernels.attention({long_causal, kernel, DType::bf16, false})) ==
             Approx(2).epsilon(0.02));
     }
   }
@@ -275,18 +275,20 @@ TEST_CASE("memory-bound operators: a fixed part and a constant rate below the da
 
 TEST_CASE("nothing costs nothing") {
   const auto kernels = made(a100());
-  CHECK(kernels.gemm({0, 128, 128, 1}, DType::bf16, Layout::forward).time == Time{0});
-  CHECK(kernels.gemm({128, 128, 128, 0}, DType::bf16, Layout::forward).time == Time{0});
-  CHECK(kernels.grouped_gemm({128, 128, 128, 1}, 0, DType::bf16, Layout::forward).time == Time{0});
+  CHECK(kernels.gemm({{0, 128, 128, 1}, DType::bf16, Layout::forward}).time == Time{0});
+  CHECK(kernels.gemm({{128, 128, 128, 0}, DType::bf16, Layout::forward}).time == Time{0});
+  CHECK(kernels.grouped_gemm({{128, 128, 128, 1}, DType::bf16, Layout::forward}, 0).time ==
+        Time{0});
 }
 
 TEST_CASE("threads that build kernels at once get the same prices") {
-  const auto expected = made(h100()).gemm({4096, 6144, 4096, 1}, DType::bf16, Layout::forward).time;
+  const auto expected =
+      made(h100()).gemm({{4096, 6144, 4096, 1}, DType::bf16, Layout::forward}).time;
   std::vector<Time> got(8);
   std::vector<std::thread> threads;
   for (auto& t : got) {
     threads.emplace_back([&t] {
-      t = made(h100()).gemm({4096, 6144, 4096, 1}, DType::bf16, Layout::forward).time;
+      t = made(h100()).gemm({{4096, 6144, 4096, 1}, DType::bf16, Layout::forward}).time;
     });
   }
   for (auto& t : threads) {
@@ -342,7 +344,7 @@ TEST_CASE("a published backward pass of its own meets the published rates from 5
     s.heads = s.kv_heads = 2048 / dim;
     const double flops = 2.5 * 4.0 * static_cast<double>(s.sequences) * s.heads *
                          static_cast<double>(length) * static_cast<double>(length) * dim;
-    return flops / in_seconds(k.attention(s, kernel, DType::bf16, true)) * 1e-12;
+    return flops / in_seconds(k.attention({s, kernel, DType::bf16, true})) * 1e-12;
   };
   // FlashAttention-2 on H100, head dimension 64, no mask (flash-attention PR 2688).
   const auto hopper = made(h100());
@@ -368,11 +370,10 @@ TEST_CASE("attention of an inference engine's table is priced without its cache"
     s.kv_heads = kv;
     s.qk_dim = s.v_dim = 128;
     const double flops = 2.0 * sequences * 32 * 128 * static_cast<double>(length) * length;
-    const double t = in_seconds(ampere.attention(s, AttentionKernel::flash2, DType::bf16, false));
+    const double t = in_seconds(ampere.attention({s, AttentionKernel::flash2, DType::bf16, false}));
     INFO(length << " " << kv << ": " << flops / t * 1e-12);
     CHECK(flops / t * 1e-12 == Approx(measured).epsilon(0.1));
-    const double paged =
-        in_seconds(ampere.paged_attention(s, AttentionKernel::flash2, DType::bf16));
+    const double paged = in_seconds(ampere.attention({.shape = s, .paged_cache = true}));
     const double written = 2.0 * 2 * 2 * sequences * length * kv * 128;
     CHECK(paged - t > written / a100().memory_bandwidth.count());
     CHECK(paged - t < 4 * written / a100().memory_bandwidth.count());
@@ -387,12 +388,12 @@ TEST_CASE("Under a power limit long products slow down, bursts and small product
   const model::Gemm large{16384, 8192, 8192, 1};
   const model::Gemm small{64, 1024, 1024, 1};
   const auto slower = [&](const model::Gemm& g) {
-    return in_seconds(under.gemm(g, DType::bf16, Layout::forward)) /
-           in_seconds(rated.gemm(g, DType::bf16, Layout::forward));
+    return in_seconds(under.gemm({g, DType::bf16, Layout::forward})) /
+           in_seconds(rated.gemm({g, DType::bf16, Layout::forward}));
   };
   CHECK(slower(large) > 1.1);
   CHECK(slower(large) < 700.0 / 500);  // no faster than power itself
   CHECK(slower(small) < 1.001);
-  CHECK(in_seconds(under.burst_gemm(large, DType::bf16, Layout::forward)) ==
-        in_seconds(rated.burst_gemm(large, DType::bf16, Layout::forward)));
+  CHECK(in_seconds(under.gemm({.shape = large, .pace = Pace::burst})) ==
+        in_seconds(rated.gemm({.shape = large, .pace = Pace::burst})));
 }

@@ -107,7 +107,7 @@ TEST_CASE("Tensor ranks share an adapter: one of its matrices whole, the other c
 
 TEST_CASE("A step on a frozen base needs two forwards, attention three, and the adapters' own") {
   job::Job job;
-  job.system.family = job::System::Family::fsdp2;  // projects q, k and v apart
+  job.system.habits.packs_projections = false;
   job.model = test::llama3_8b();
   job.workload.sequence_length = 2048;
   const double whole = model::training_flops(job, 4).count();

@@ -217,7 +217,7 @@ TEST_CASE("The style of a job") {
   job.kernels.attention = job::AttentionKernel::flash3;
   job.kernels.loss = job::LossKernel::chunked;
   job.system.fused_norm = false;
-  job.system.family = job::System::Family::fsdp2;
+  job.system.habits.packs_projections = false;
   model::Style s = model::style_of(job);
   CHECK(s.dtype ==
         job::DType::bf16);  // fp8 recipes keep activations in bf16 between their products
@@ -229,7 +229,7 @@ TEST_CASE("The style of a job") {
   job.workload.precision = job::DType::tf32;
   CHECK(model::style_of(job).dtype == job::DType::fp32);
   job.workload.precision = job::DType::fp16;
-  job.system.family = job::System::Family::megatron;
+  job.system.habits.packs_projections = true;
   s = model::style_of(job);
   CHECK(s.dtype == job::DType::fp16);
   CHECK(s.fused_qkv);

@@ -1,0 +1,135 @@
+// The machine that a step runs on, as a user states it: devices, nodes, the network between nodes, and what is wrong with
+// them. Plain structs, no behaviour, no files.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
+#include "stepcast/terms/number_format.h"
+
+namespace stepcast::hardware {
+
+struct Device {
+  std::string name;                // "h100-sxm"
+  double compute_capability = 0;   // 9.0; 0 for devices that are not NVIDIA's
+  std::map<DType, FlopRate> peak;  // dense peaks; fp32 is the non-tensor peak
+  Bytes memory;                    // as sold: 80 GB
+  Bytes usable_memory;             // what a process can see; 0: memory
+  Bandwidth memory_bandwidth;
+  Bytes l2;
+  int sms = 0;
+  Bandwidth nvlink;  // per direction and GPU; 0: none
+  int nvlink_generation = 0;
+  Bandwidth pcie;  // per direction, as the data sheet states
+  Power power;
+  std::string source;  // of the figures above
+};
+
+// Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
+// 8-bit rate: fp8_block, scaled by software, from Hopper on (compute capability 9), mxfp8 from Blackwell on (10).
+FlopRate peak_of(const Device& device, DType type);
+
+// NVLink links between two GPUs of a node.
+struct NvlinkEdge {
+  int a = 0;  // GPUs, from 0
+  int b = 0;
+  int links = 1;
+};
+
+struct Node {
+  std::string name;
+  int gpus = 0;
+  enum class Intra { nvswitch, nvlink_mesh, pcie } intra = Intra::nvswitch;
+  bool nvls = false;                     // NVLink SHARP in the switches
+  int nics = 0;                          // per node
+  Bandwidth nic;                         // one NIC, per direction, line rate
+  Time nic_latency{0};                   // one way through the NIC and first switch; 0: the fabric's figure
+  bool amd_cpu = false;                  // NCCL's latency constants differ on AMD hosts
+  std::vector<NvlinkEdge> nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
+  // The PCIe tree: GPUs in order below switches, switches in order below sockets.
+  int sockets = 1;           // NUMA domains, each with its own root complex
+  int pcie_switches = 0;     // of the node; 0: every GPU on a root port of its own
+  Bandwidth pcie_uplink;     // a switch's link to its root port, per direction; 0: as fast as one GPU's
+  Bandwidth inter_socket;    // between two sockets, per direction; 0: never the narrowest
+  bool peer_to_peer = true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
+  // What offloading uses; all GPUs of the node share it. 0: not known, and offloading there is refused.
+  Bytes host_memory;                // DRAM of the node
+  Bandwidth host_memory_bandwidth;  // of all sockets, as the data sheet states
+  int cpu_cores = 0;                // physical
+  Bytes nvme;                       // local drives, together
+  Bandwidth nvme_read;
+  Bandwidth nvme_write;
+  std::string source;
+};
+
+constexpr auto spellings(Node::Intra) {
+  return std::to_array<Spelling<Node::Intra>>(
+      {{Node::Intra::nvswitch, "nvswitch"}, {Node::Intra::nvlink_mesh, "nvlink_mesh"}, {Node::Intra::pcie, "pcie"}});
+}
+
+struct Fabric {
+  std::string name;
+  enum class Kind { rail_optimized, fat_tree, nvl72, none, dragonfly, torus } kind = Kind::rail_optimized;
+  double oversubscription = 1;       // downlink over uplink capacity at the leaf
+  int nodes_per_leaf = 32;           // nodes below one leaf (rail-optimised: below one group of rail leaves)
+  int nodes_per_pod = 0;             // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
+  double core_oversubscription = 1;  // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
+  int spines = 0;                    // of one pod; 0: at most 4, which is enough to route over
+  int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
+  int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
+                                     // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
+  std::vector<int> torus;            // chips along each dimension, the first nearest; empty: as cubic as they divide
+  int torus_block = 0;               // dimensions that are a multiple of it close into rings; 0: all do
+  int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
+  double efficiency = 1;             // reachable share of line rate, measured
+  enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
+  bool sharp = false;  // switches reduce in the network (SHARP), and NCCL is told so (CollNet)
+  bool pxn = true;     // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
+  std::string source;
+};
+
+constexpr auto spellings(Fabric::Kind) {
+  return std::to_array<Spelling<Fabric::Kind>>({{Fabric::Kind::rail_optimized, "rail_optimized"},
+                                                {Fabric::Kind::fat_tree, "fat_tree"},
+                                                {Fabric::Kind::nvl72, "nvl72"},
+                                                {Fabric::Kind::none, "none"},
+                                                {Fabric::Kind::dragonfly, "dragonfly"},
+                                                {Fabric::Kind::torus, "torus"}});
+}
+
+constexpr auto spellings(Fabric::Routing) {
+  return std::to_array<Spelling<Fabric::Routing>>(
+      {{Fabric::Routing::adaptive, "adaptive"}, {Fabric::Routing::ecmp, "ecmp"}});
+}
+
+struct LinkFault {
+  // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them), "leaf0/up", "leaf0" (the whole
+  // switch), "spine2", "pod1/up" (its core or global links), "rail3" (NIC 3's leaf port of every node).
+  std::string target;
+  double bandwidth = 1;  // share of capacity that is left, above 0
+  bool down = false;     // nothing is left
+};
+
+// Nodes `first` .. `first + count - 1` carry another device.
+struct DeviceOverride {
+  int first = 0;
+  int count = 0;
+  Device device;
+};
+
+struct Cluster {
+  std::string name;
+  int nodes = 0;
+  Node node;
+  Device device;
+  Fabric fabric;
+  std::vector<DeviceOverride> overrides;
+  std::vector<LinkFault> faults;
+  std::string order = "tp-cp-ep-dp-pp";  // ranks that are neighbours first
+  int ranks() const { return nodes * node.gpus; }
+};
+
+}  // namespace stepcast::hardware

@@ -1,0 +1,34 @@
+// Words of a transformer's architecture and of fine-tuning it.
+#pragma once
+
+#include "stepcast/base/spelling.h"
+
+namespace stepcast {
+
+enum class Norm { layer, rms };
+
+constexpr auto spellings(Norm) { return std::to_array<Spelling<Norm>>({{Norm::layer, "layer"}, {Norm::rms, "rms"}}); }
+
+// How positions enter. alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one table
+// an encoder and a decoder.
+enum class Positions { learned, rotary, none, alibi, relative };
+
+constexpr auto spellings(Positions) {
+  return std::to_array<Spelling<Positions>>({{Positions::learned, "learned"},
+                                             {Positions::rotary, "rotary"},
+                                             {Positions::none, "none"},
+                                             {Positions::alibi, "alibi"},
+                                             {Positions::relative, "relative"}});
+}
+
+// What is trained of a frozen base model; none: all parameters are trained.
+enum class FinetuneKind { none, lora, qlora, adapter };
+
+constexpr auto spellings(FinetuneKind) {
+  return std::to_array<Spelling<FinetuneKind>>({{FinetuneKind::none, "none"},
+                                                {FinetuneKind::lora, "lora"},
+                                                {FinetuneKind::qlora, "qlora"},
+                                                {FinetuneKind::adapter, "adapter"}});
+}
+
+}  // namespace stepcast

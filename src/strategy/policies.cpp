@@ -1,0 +1,399 @@
+// How a job's keys and its system's habits become policies.
+#include <algorithm>
+
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::strategy {
+namespace {
+
+bool shards_units(DataComm comm, bool zero2_by_units) {
+  return comm == DataComm::shard_all || (comm == DataComm::shard_grads && zero2_by_units);
+}
+
+Precision precision_of(const job::Job& job) {
+  const auto& types = job.memory.dtypes;
+  Precision out;
+  out.products = job.workload.precision;
+  out.parameters = types.parameters;
+  out.gradients = types.gradients;
+  out.reduce = types.reduce;
+  out.moments = types.moments;
+  out.master = types.master;
+  out.loss_scaling = job.workload.precision == DType::fp16;
+  // Conversions by plain kernels go with parameters that are sharded one by one.
+  out.casts_operands_twice = job.system.habits.casts_operands_twice &&
+                             !job.system.flat_parameters && !job.system.transformer_engine;
+  out.keeps_cast_weights = job.system.transformer_engine;
+  out.compute_capability = job.cluster.device.compute_capability;
+  return out;
+}
+
+GradientAccumulation accumulation_of(const job::Job& job) {
+  const auto& system = job.system;
+  GradientAccumulation out;
+  // Megatron-LM's own kernel of 2022 adds to fp32 gradients alone (wgrad_gemm_accum_fp32);
+  // Transformer Engine's products add to any.
+  out.in_product = system.gradient_accumulation_fusion &&
+                   (job.memory.dtypes.gradients == DType::fp32 || system.transformer_engine);
+  out.empty_gradients_stand = system.transformer_engine && system.gradient_accumulation_fusion;
+  out.hands_on_gradients = system.habits.hands_on_weight_gradients;
+  return out;
+}
+
+// Elements of a bucket under the system's rule; Megatron: max(40e6, 1e6 * data)
+// (param_and_grad_buffer.py).
+std::int64_t elements_of_bucket(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  const bool sharded =
+      plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads;
+  if (sharded && system.sharded_bucket_elements > 0) {
+    return system.sharded_bucket_elements;
+  }
+  if (system.bucket_bytes.count() > 0) {
+    const double width = bytes_per_element(job.memory.dtypes.reduce);
+    return static_cast<std::int64_t>(static_cast<double>(system.bucket_bytes.count()) / width);
+  }
+  if (system.bucket_elements > 0) {
+    return system.bucket_elements;
+  }
+  return std::max<std::int64_t>(40'000'000, std::int64_t{1'000'000} * plan.data_ranks());
+}
+
+// Where a step needs whole matrices and ranks share the states, each rank steps its own
+// (Megatron-LM's LayerWiseDistributedOptimizer, its dist_muon).
+bool steps_by_owner(const job::Job& job, DataComm comm) {
+  return job.system.habits.owns_whole_matrices && job.memory.optimizer == Optimizer::muon &&
+         comm == DataComm::shard_states;
+}
+
+GradientSync::Operation operation_of(const job::Job& job, DataComm comm) {
+  const auto& system = job.system;
+  const bool whole = comm == DataComm::all_reduce || comm == DataComm::none ||
+                     (comm == DataComm::shard_states && system.zero1_all_reduces) ||
+                     (comm == DataComm::shard_grads && system.zero2_all_reduces) ||
+                     steps_by_owner(job, comm);
+  return whole                    ? GradientSync::Operation::all_reduce
+         : system.reduce_to_owner ? GradientSync::Operation::reduce
+                                  : GradientSync::Operation::reduce_scatter;
+}
+
+// ZeRO-2 and DeepSpeed's ZeRO-3 have nowhere to keep whole gradients (engine.py refuses no_sync).
+// FSDP's units reduce behind each backward pass unless no_sync is asked for, with stages once
+// (torch.distributed.pipelining holds requires_gradient_sync off until the last).
+bool reduces_each_pass(const job::Job& job, const Plan& plan) {
+  const bool each = job.parallelism.reduce_each;
+  if (!plan.parameter_gather.by_units) {
+    return each || plan.data_comm == DataComm::shard_grads;
+  }
+  const bool keeps = job.system.habits.keeps_whole_gradients;
+  return plan.grid.pipeline == 1 ? each || !keeps : each && !keeps;
+}
+
+// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
+// BF16_Optimizer's (runtime/bf16_optimizer.py).
+bool wide_gradients(const job::Job& job) {
+  return bytes_per_element(job.memory.dtypes.gradients) >
+         bytes_per_element(job.memory.dtypes.parameters);
+}
+
+GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  const auto& habits = system.habits;
+  const auto& par = job.parallelism;
+  const bool units = plan.parameter_gather.by_units;
+  GradientSync out;
+  const bool beside_stages = plan.grid.pipeline == 1 || system.overlap_with_pipeline;
+  out.overlap_stated = par.overlap.grad_reduce;
+  out.overlaps = beside_stages && (par.overlap.grad_reduce || (units && system.zero3_overlaps));
+  out.each_pass = reduces_each_pass(job, plan);
+  const bool shards =
+      plan.data_comm == DataComm::shard_grads || plan.data_comm == DataComm::shard_all;
+  out.accumulates_whole = !shards || !out.each_pass;
+  out.after_each_stated = par.reduce_each;
+  // Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages
+  // behind the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk
+  // whole when the step's backward passes are done.
+  out.sends_as_filled = out.overlaps || par.reduce_each ||
+                        plan.data_comm == DataComm::shard_grads ||
+                        (habits.always_in_buckets && plan.grid.pipeline == 1);
+  out.sends_behind_backward = habits.sends_behind_backward && !par.reduce_each &&
+                              (par.sharding == Sharding::none || par.sharding == Sharding::zero1);
+  out.operation = operation_of(job, plan.data_comm);
+  out.quantised = par.zeropp.gradients;
+
+  out.bucket_elements = elements_of_bucket(job, plan);
+  out.first_bucket_elements =
+      static_cast<std::int64_t>(static_cast<double>(system.first_bucket_bytes.count()) /
+                                bytes_per_element(job.memory.dtypes.reduce));
+  out.first_stage_only = system.bucket_first_stage_only;
+  out.always_in_buckets = habits.always_in_buckets;
+  out.bucket_before_overflow = system.bucket_before_overflow;
+  out.units_in_buckets = system.zero3_buckets;
+  out.bucket_holds_largest_array = habits.adds_wide_after_pass && wide_gradients(job);
+  out.storage = habits.bucket_storage;
+  out.live_in_buckets = system.gradient_bucket_view;
+
+  out.aligned = system.align_grad_reduce;
+  out.cycle_time = system.cycle_time;
+  out.hierarchical = system.hierarchical_all_reduce;
+  return out;
+}
+
+ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  const auto& habits = system.habits;
+  const auto& par = job.parallelism;
+  ParameterGather out;
+  // FSDP's SHARD_GRAD_OP is ZeRO-2 by units: parameters are sharded between steps. FairScale's
+  // ShardedDDP is not.
+  out.zero2_by_units = habits.zero2_shards_parameters && !system.reduce_to_owner;
+  out.by_units = shards_units(plan.data_comm, out.zero2_by_units);
+  out.overlap_stated = par.overlap.param_gather;
+  out.overlaps = par.overlap.param_gather || (out.by_units && system.zero3_overlaps);
+  out.aligned = system.align_param_gather;
+  out.from_owners = system.reduce_to_owner;
+  out.reshard_after_forward = par.reshard_after_forward;
+  out.unit_layers = system.unit_layers;
+  out.ends_join_root = habits.ends_join_root && !system.wraps_ends;
+  out.flat = system.flat_parameters;
+  out.forward_prefetch = system.forward_prefetch;
+  out.backward_prefetch = system.backward_prefetch;
+  out.limited = system.limit_all_gathers;
+  out.prefetch_elements = system.prefetch_elements;
+  out.persistent_elements = system.persistent_elements;
+  out.reuse_elements = system.reuse_elements;
+  out.reshards_before_reduction = habits.reshards_before_reduction;
+  out.quantised = par.zeropp.weights;
+  out.partition_stands = par.zeropp.partition > 0;
+  out.partition = out.partition_stands ? par.zeropp.partition : par.reshard_size;
+  return out;
+}
+
+StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
+  const auto& habits = job.system.habits;
+  StateLayout out;
+  // A unit that is one flat parameter has no rows.
+  const bool rows = habits.partition == StatePartition::by_row && !job.system.flat_parameters;
+  out.partition = habits.partition == StatePartition::by_row && !rows ? StatePartition::by_array
+                                                                      : habits.partition;
+  out.gradients_stand = habits.gradients_stand;
+  out.makes_sharded_gradients = habits.makes_sharded_gradients;
+  out.gradients_in_parameters = job.system.gradients_in_parameters;
+  // Beside a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
+  // over (update_hp_grads): until then all of them stand in 16 bits.
+  out.pass_gradients_stand =
+      habits.adds_wide_after_pass && plan.grid.pipeline > 1 && wide_gradients(job);
+  return out;
+}
+
+OptimizerStep optimizer_step_of(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  const auto& habits = system.habits;
+  const auto sharding = job.parallelism.sharding;
+  OptimizerStep out;
+  out.kind = job.memory.optimizer;
+  out.momentum = job.memory.momentum;
+  out.fused = system.fused_optimizer;
+  out.foreach = system.foreach_optimizer;
+  out.by_owner = steps_by_owner(job, plan.data_comm);
+  out.orthogonalises_in_fp32 = habits.orthogonalises_in_fp32;
+  out.post_validated = system.optimizer_post_validation;
+  out.host_waits = system.sync_before_optimizer;
+  out.norm_has_its_group = habits.norm_has_its_group;
+  out.norm_on_host = habits.norm_on_host;
+  out.copies_partition = habits.partition == StatePartition::flat &&
+                         (sharding == Sharding::zero1 || sharding == Sharding::zero2) &&
+                         job.memory.dtypes.gradients != DType::fp32;
+  out.first_step_makes_moments = habits.first_step_makes_moments;
+  out.fp32_gradients_stand = habits.fp32_gradients_stand;
+  out.zeroes_gradients = habits.gradients_stand;
+  return out;
+}
+
+Recompute recompute_of(const job::Job& job) {
+  const auto& stated = job.memory.recompute;
+  Recompute out;
+  out.kind = stated.kind;
+  out.layers = stated.layers;
+  out.modules = stated.modules;
+  if (stated.kind == RecomputeKind::selective) {
+    out.modules = {"core_attn"};
+  }
+  out.policy = stated.policy;
+  out.budget = stated.budget;
+  out.whole_micro_batches = job.memory.whole_micro_batches;
+  // Transformer Engine's LayerNormLinear.
+  out.norms_in_products = job.system.transformer_engine;
+  return out;
+}
+
+OffloadPart part_of(const job::OffloadPart& stated) { return {stated.to, stated.ratio}; }
+
+Offload offload_of(const job::Offload& stated, const job::System& system) {
+  Offload out;
+  out.optimizer = part_of(stated.optimizer);
+  out.parameters = part_of(stated.parameters);
+  out.gradients = part_of(stated.gradients);
+  out.activations = part_of(stated.activations);
+  out.activation_layers = stated.activation_layers;
+  out.activation_modules = stated.activation_modules;
+  out.activation_form = system.activation_offload;
+  out.tiling = stated.tiling;
+  out.prefetch = stated.prefetch;
+  out.page = stated.page;
+  out.chunk = stated.chunk;
+  out.pinned = stated.pinned;
+  out.overlap = stated.overlap;
+  out.gradient_sum = system.habits.host_gradient_sum;
+  return out;
+}
+
+// Megatron-LM's own loops: their messages hold the compute stream up.
+bool messages_hold_compute(const job::Job& job, const Plan& plan) {
+  const auto& stated = job.parallelism.schedule;
+  const std::string name = stated ? stated->name : plan.interleaved ? "interleaved_1f1b" : "1f1b";
+  return plan.order.barriers == 0 && !pairs_passes(job) &&
+         (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
+}
+
+StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
+  const auto& system = job.system;
+  const auto& stated = job.parallelism.schedule;
+  StageTransport out;
+  out.overlaps = job.parallelism.overlap.pipeline;
+  out.holds_compute = messages_hold_compute(job, plan);
+  out.batched = system.batched_p2p;
+  out.host_waits = system.batched_p2p && system.habits.waits_behind_batched_p2p;
+  out.scatter_gather = system.scatter_gather_p2p;
+  out.keeps_last_received = system.habits.keeps_last_received;
+  out.group = stated && stated->group ? *stated->group : plan.grid.pipeline;
+  out.extra_warmup = stated ? stated->extra_warmup : 0;
+  out.pairs_passes = pairs_passes(job);
+  out.pairs_side_by_side = system.overlap_pairs;
+  return out;
+}
+
+ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
+  ExpertDispatch out;
+  out.dispatcher = job.moe.dispatcher;
+  // Copies cut or filled up to a capacity are known beforehand, and a graph of the whole step
+  // leaves no host to wait for.
+  out.host_reads_counts = plan.shard.expert > 1 && out.dispatcher != Dispatcher::allgather &&
+                          !job.moe.capacity_factor && !job.kernels.cuda_graph;
+  out.grouped = job.moe.grouped;
+  out.launches_each_expert = job.system.transformer_engine || !job.moe.grouped;
+  out.overhead = job.kernels.cuda_graph ? Time(0) : job.system.expert_overhead;
+  return out;
+}
+
+int inner_context_ranks(const job::Job& job, const Plan& plan) {
+  const auto& par = job.parallelism;
+  if (par.context_kind != ContextKind::hierarchical) {
+    return 1;
+  }
+  if (par.context_inner > 0) {
+    return par.context_inner;
+  }
+  // As many of a node's GPUs as tensor parallelism leaves.
+  const int local = std::max(1, job.cluster.node.gpus / plan.grid.tensor);
+  int inner = std::min(local, plan.grid.context);
+  while (plan.grid.context % inner != 0) {
+    --inner;
+  }
+  return inner;
+}
+
+EagerLoss eager_loss_of(const job::Job& job, const Plan& plan) {
+  if (job.kernels.loss != LossKernel::eager) {
+    return EagerLoss::as_built;
+  }
+  const EagerLoss habit = job.system.habits.eager_loss;
+  const bool cut = plan.shard.tensor > 1;
+  const bool done = habit == EagerLoss::gathers_logits
+                        ? cut && job.parallelism.tensor_kind == TensorKind::one_d
+                    : habit == EagerLoss::shards_logits     ? cut
+                    : habit == EagerLoss::narrow_under_fp16 ? job.workload.precision == DType::fp16
+                                                            : false;
+  return done ? habit : EagerLoss::as_built;
+}
+
+TensorParallel tensor_parallel_of(const job::Job& job, const Plan& plan) {
+  const auto& par = job.parallelism;
+  TensorParallel out;
+  out.kind = par.tensor_kind;
+  out.overlap = par.overlap.tensor;
+  // Transformer Engine's buffers do not carry 4-bit operands.
+  const bool carried = job.workload.precision != DType::nvfp4 || !job.system.transformer_engine;
+  out.product_overlap = carried ? out.overlap : TensorOverlap::none;
+  out.async_backward =
+      job.system.async_tensor_backward || out.product_overlap != TensorOverlap::none;
+  const bool gridded = plan.shard.tensor > 1 && out.kind != TensorKind::one_d;
+  out.saves_gathered_input = plan.shard.tensor > 1 && !gridded && plan.shard.sequence_parallel &&
+                             job.system.habits.saves_gathered_inputs;
+  // Plain PyTorch layers of Megatron's kind (Aleph-Alpha/scaling, ParallelSwiGLUMLP); Megatron-LM's
+  // fc1 is one linear.
+  out.gated_halves_apart = plan.loss_form.eager == EagerLoss::gathers_logits;
+  return out;
+}
+
+HostModel host_of(const job::Job& job) {
+  HostModel out;
+  out.cuda_graph = job.kernels.cuda_graph;
+  out.launch = job.system.launch;
+  out.layer_overhead = out.cuda_graph ? Time(0) : job.system.layer_overhead;
+  out.waits_each_micro_batch = job.system.sync_micro_batch;
+  return out;
+}
+
+DeviceMemory device_memory_of(const job::Job& job) {
+  const auto& system = job.system;
+  const TensorOverlap overlap = job.parallelism.overlap.tensor;
+  DeviceMemory out;
+  out.allocator = job.memory.allocator;
+  out.context = system.context_memory;
+  out.gemm_workspace = system.gemm_workspace;
+  out.layer_workspace = system.transformer_engine;
+  out.overlap_workspaces = overlap == TensorOverlap::bulk || overlap == TensorOverlap::ring;
+  out.grouped_workspaces = job.moe.grouped;
+  // Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
+  // in the global memory buffer (core/transformer/dot_product_attention.py, core/utils.py:
+  // GlobalMemoryBuffer; since 2022). Transformer Engine's makes its own.
+  out.scores_buffer = system.habits.keeps_scores_buffer && !system.transformer_engine &&
+                      !system.scatter_gather_p2p &&
+                      job.kernels.attention == AttentionKernel::unfused;
+  out.spread = system.habits.memory_spread;
+  return out;
+}
+
+}  // namespace
+
+void set_policies(const job::Job& job, Plan& plan) {
+  plan.model = job.model;
+  plan.model.vocab = plan.vocab;
+  plan.cluster = job.cluster;
+  plan.nccl = job.nccl;
+  plan.documents = job.workload.documents;
+  plan.micro_batch = job.workload.micro_batch;
+  plan.sharding = job.parallelism.sharding;
+
+  plan.precision = precision_of(job);
+  plan.accumulation = accumulation_of(job);
+  plan.parameter_gather = parameter_gather_of(job, plan);
+  plan.gradient_sync = gradient_sync_of(job, plan);
+  plan.state_layout = state_layout_of(job, plan);
+  plan.optimizer_step = optimizer_step_of(job, plan);
+  plan.recompute = recompute_of(job);
+  plan.offload = offload_of(job.memory.offload, job.system);
+  plan.stage_transport = stage_transport_of(job, plan);
+  plan.expert_dispatch = expert_dispatch_of(job, plan);
+  plan.context_exchange = {job.parallelism.context_kind, inner_context_ranks(job, plan),
+                           job.parallelism.context_balanced};
+  plan.loss_form = {job.kernels.loss, eager_loss_of(job, plan)};
+  plan.tensor_parallel = tensor_parallel_of(job, plan);
+  plan.host = host_of(job);
+  plan.device_memory = device_memory_of(job);
+}
+
+std::int64_t bucket_elements(const Plan& plan) { return plan.gradient_sync.bucket_elements; }
+
+}  // namespace stepcast::strategy
