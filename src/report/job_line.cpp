@@ -18,7 +18,7 @@ const Json& at(const Json& object, const char* key) {
   return object.is_object() && found != object.end() ? *found : none;
 }
 
-std::optional<std::int64_t> whole(const Json& value) {
+std::optional<std::int64_t> whole_number(const Json& value) {
   return value.is_number() ? std::optional(static_cast<std::int64_t>(value.get<double>()))
                            : std::nullopt;
 }
@@ -52,12 +52,12 @@ std::string grid(const Json& parallelism, std::int64_t ranks) {
   std::int64_t model_ranks = 1;
   for (const char* axis : {"tensor", "context", "pipeline"}) {
     const Json& given = at(parallelism, axis);
-    const auto size = whole(given.is_object() ? at(given, "size") : given);
+    const auto size = whole_number(given.is_object() ? at(given, "size") : given);
     if (!size || *size < 1) {
       continue;
     }
     model_ranks *= *size;
-    const auto chunks = whole(at(parallelism, "virtual_pipeline")).value_or(1);
+    const auto chunks = whole_number(at(parallelism, "virtual_pipeline")).value_or(1);
     const bool pipeline = std::string_view(axis) == "pipeline";
     if (*size > 1) {
       parts.push_back(pipeline && chunks > 1 ? fmt::format("pipeline {} x {} chunks", *size, chunks)
@@ -67,7 +67,7 @@ std::string grid(const Json& parallelism, std::int64_t ranks) {
   if (parallelism.is_object() && ranks > 0 && ranks % model_ranks == 0) {
     parts.push_back(fmt::format("data {}", ranks / model_ranks));
   }
-  if (const auto expert = whole(at(parallelism, "expert")); expert && *expert > 1) {
+  if (const auto expert = whole_number(at(parallelism, "expert")); expert && *expert > 1) {
     parts.push_back(fmt::format("expert {}", *expert));
   }
   const std::string sharding = words(at(parallelism, "sharding"));
@@ -80,14 +80,14 @@ std::string shares(const Json& micro_batches) {
   std::vector<std::string> parts;
   if (micro_batches.is_object()) {
     for (const auto& [device, number] : micro_batches.items()) {
-      parts.push_back(fmt::format("{} on {}", whole(number).value_or(0), device));
+      parts.push_back(fmt::format("{} on {}", whole_number(number).value_or(0), device));
     }
   } else if (micro_batches.is_array() && !micro_batches.empty()) {
-    std::int64_t least = whole(micro_batches.front()).value_or(0);
+    std::int64_t least = whole_number(micro_batches.front()).value_or(0);
     std::int64_t most = least;
     for (const Json& one : micro_batches) {
-      least = std::min(least, whole(one).value_or(least));
-      most = std::max(most, whole(one).value_or(most));
+      least = std::min(least, whole_number(one).value_or(least));
+      most = std::max(most, whole_number(one).value_or(most));
     }
     parts.push_back(fmt::format("{} to {} a rank", least, most));
   }
@@ -105,11 +105,11 @@ std::string job_line(const std::string& job_json, std::int64_t ranks) {
   const std::string system =
       words(at(job, "system").is_object() ? at(at(job, "system"), "name") : at(job, "system"));
   std::string batch;
-  const auto sequences = whole(at(workload, "global_batch"));
-  const auto length = whole(at(workload, "sequence_length"));
+  const auto sequences = whole_number(at(workload, "global_batch"));
+  const auto length = whole_number(at(workload, "sequence_length"));
   if (sequences && length) {
     batch = fmt::format("{} sequences of {} tokens", *sequences, *length);
-    if (const auto micro = whole(at(workload, "micro_batch"))) {
+    if (const auto micro = whole_number(at(workload, "micro_batch"))) {
       batch += fmt::format(", micro-batch {}", *micro);
     }
     batch += shares(at(workload, "micro_batches"));

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "format.h"
+#include "plot.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::report {
@@ -62,12 +63,12 @@ std::string svg(const schedule::Played& played) {
   for (std::size_t r = 0; r < ranks; ++r) {
     const double y = kScheduleTop + kScheduleRow * static_cast<double>(r);
     const double share = played.makespan > 0 ? played.idle[r] / played.makespan : 0;
-    out += fmt::format(
-        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text>"
-        "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" fill=\"#eeeeee\"/>"
-        "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
-        kScheduleLeft - 8, y + 16, r, kScheduleLeft, y, kSchedulePlot, kScheduleBox,
-        kScheduleLeft + kSchedulePlot + 8, y + 16, percent(share));
+    out += svg_text(whole(kScheduleLeft - 8), y + 16, fmt::format("rank {}", r), "end") +
+           fmt::format(
+               "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
+               "fill=\"#eeeeee\"/>",
+               kScheduleLeft, y, kSchedulePlot, kScheduleBox) +
+           svg_text(whole(kScheduleLeft + kSchedulePlot + 8), y + 16, percent(share)) + "\n";
   }
   // Two passes side by side share a row: the first above, the second below.
   const auto beside = [&](std::size_t i, std::size_t j) {
@@ -107,10 +108,7 @@ std::string svg(const schedule::Played& played) {
   const double y = height - 24;
   for (const Look& look : kLooks) {
     if (passes.contains(look.pass)) {
-      out += fmt::format(
-          "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"12\" height=\"12\" fill=\"{}\"/>"
-          "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
-          x, y, look.fill, x + 18, y + 10, look.name);
+      out += svg_key(whole(x), whole(y), look.fill, look.name, 18) + "\n";
       x += 140;
     }
   }

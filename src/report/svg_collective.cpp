@@ -18,7 +18,6 @@ using result::CollectiveTable;
 // Pixels.
 constexpr double kBusLeft = 72, kBusTop = 64, kBusWidth = 720, kBusHeight = 360, kBusRight = 24,
                  kBusBelow = 56;
-constexpr double kBusLegendRow = 20, kBusLegendColumn = 248;
 
 struct BusScale {
   double least_log = 0, most_log = 1;  // log2 of bytes
@@ -83,12 +82,11 @@ std::string title(const std::vector<CollectiveTable>& tables) {
 }
 
 std::string axes(const BusScale& s) {
+  const double right = kBusLeft + kBusWidth, bottom = kBusTop + kBusHeight;
   std::string out;
   for (const double tick : ticks(s.most)) {
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\"/>"
-        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>\n",
-        kBusLeft, s.y(tick), kBusLeft + kBusWidth, kBusLeft - 8, s.y(tick) + 4, tick);
+    out += svg_line("grid", kBusLeft, s.y(tick), right, s.y(tick)) +
+           svg_text(kBusLeft - 8, s.y(tick) + 4, fmt::format("{:g}", tick), "end") + "\n";
   }
   // Powers of two, as far apart as their labels need.
   const int first = static_cast<int>(std::ceil(s.least_log - 1e-9));
@@ -97,16 +95,11 @@ std::string axes(const BusScale& s) {
   const int step = std::max(1, (last - first + kLabels - 1) / kLabels);
   for (int power = first; power <= last; power += step) {
     const double x = s.x(std::exp2(power));
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-        x, kBusTop, kBusTop + kBusHeight, kBusTop + kBusHeight + 18, power_of_two(power));
+    out += svg_line("grid", x, kBusTop, x, bottom) +
+           svg_text(x, bottom + 18, power_of_two(power), "middle") + "\n";
   }
-  out += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">size</text>"
-      "<text x=\"{:.1f}\" y=\"{:.1f}\">bus bandwidth, GB/s</text>\n",
-      kBusLeft + kBusWidth / 2, kBusTop + kBusHeight + 40, 16.0, kBusTop - 12);
-  return out;
+  return out + svg_text(kBusLeft + kBusWidth / 2, bottom + 40, "size", "middle") +
+         svg_text(16, kBusTop - 12, "bus bandwidth, GB/s") + "\n";
 }
 
 std::vector<const CollectivePoint*> by_size(const CollectiveTable& table) {
@@ -167,13 +160,11 @@ std::string dots(const CollectiveTable& table, const BusScale& s, const char* co
     const double x = s.x(static_cast<double>(p->bytes));
     if (measured > 0) {
       out += fmt::format(
-          "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" stroke=\"{}\"><title>{}"
-          "</title></circle>\n",
-          x, s.y(measured), colour, xml_text(told));
+          "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" stroke=\"{}\">{}</circle>\n",
+          x, s.y(measured), colour, svg_title(told));
     } else {
-      out += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\"><title>{}</title></circle>\n",
-          x, s.y(predicted), colour, xml_text(told));
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\">{}</circle>\n",
+                         x, s.y(predicted), colour, svg_title(told));
     }
   }
   return out;
@@ -184,43 +175,31 @@ std::string legend(const std::vector<CollectiveTable>& tables, double top) {
     return std::any_of(t.points.begin(), t.points.end(),
                        [](const CollectivePoint& p) { return p.measured > 0; });
   });
+  const LegendPlace place{kBusLeft, top, 248, 30};
   std::string out;
-  const auto entry = [&](std::size_t i, const std::string& mark, const std::string& text) {
-    constexpr std::size_t kColumns = 3;
-    const double x = kBusLeft + kBusLegendColumn * static_cast<double>(i % kColumns);
-    const double y = top + kBusLegendRow * static_cast<double>(i / kColumns);
-    out += fmt::format(
-        "<g transform=\"translate({:.0f},{:.0f})\">{}<text x=\"30\" y=\"4\">{}"
-        "</text></g>\n",
-        x, y, mark, xml_text(text));
-  };
   std::size_t i = 0;
   for (; i < tables.size(); ++i) {
-    entry(i,
-          fmt::format("<line x1=\"0\" y1=\"0\" x2=\"22\" y2=\"0\" stroke=\"{}\" "
-                      "stroke-width=\"3\"/>",
-                      plot_colour(i)),
-          tables[i].op + ", " + placement(tables[i]));
+    const std::string sign =
+        fmt::format("<line x1=\"0\" y1=\"0\" x2=\"22\" y2=\"0\" stroke=\"{}\" stroke-width=\"3\"/>",
+                    plot_colour(i));
+    out += legend_entry(place, i, sign, tables[i].op + ", " + placement(tables[i]));
   }
-  entry(i++, "<rect class=\"band\" x=\"0\" y=\"-6\" width=\"22\" height=\"12\"/>",
-        "predicted, 90 % interval");
-  if (measured) {
-    entry(i, "<circle class=\"dot ink\" cx=\"11\" cy=\"0\" r=\"3.5\"/>", "measured");
-  }
-  return out;
+  out +=
+      legend_entry(place, i++, "<rect class=\"band\" x=\"0\" y=\"-6\" width=\"22\" height=\"12\"/>",
+                   "predicted, 90 % interval");
+  return measured ? out + legend_entry(place, i,
+                                       "<circle class=\"dot ink\" cx=\"11\" cy=\"0\" r=\"3.5\"/>",
+                                       "measured")
+                  : out;
 }
 
 }  // namespace
 
 std::string svg(const std::vector<CollectiveTable>& tables) {
   const BusScale s = bus_scale(tables);
-  const auto entries = static_cast<double>(tables.size() + 2);
   const double legend_top = kBusTop + kBusHeight + kBusBelow + 8;
-  const double width = kBusLeft + kBusWidth + kBusRight;
-  const double height = legend_top + kBusLegendRow * std::ceil(entries / 3);
-  std::string out = plot_head(width, height);
-  out +=
-      fmt::format("<text class=\"title\" x=\"16\" y=\"26\">{}</text>\n", xml_text(title(tables)));
+  const double height = legend_top + legend_rows_height(tables.size() + 2);
+  std::string out = plot_head(kBusLeft + kBusWidth + kBusRight, height, title(tables), 26);
   out += axes(s);
   for (std::size_t i = 0; i < tables.size(); ++i) {
     out += curve(tables[i], s, plot_colour(i));

@@ -43,8 +43,7 @@ std::string system_bar(const ComparedSystem& s, double y, double per_second) {
       "<g><title>{}: {}, MFU {}, exposed communication {}, bubble {}, peak {} of {} GiB</title>",
       xml_text(s.name), duration(all), percent(s.mfu.value), duration(exposed), duration(bubble),
       gibibytes(s.peak.value), gibibytes(static_cast<double>(s.capacity.count())));
-  out += fmt::format("<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>",
-                     kCompareLeft - 8, middle + 4, xml_text(s.name));
+  out += svg_text(whole(kCompareLeft - 8), middle + 4, s.name, "end");
   out += time_box(kCompareLeft, y, work * per_second, kWork, s.fits);
   out += time_box(kCompareLeft + work * per_second, y, exposed * per_second, kExposed, s.fits);
   out += time_box(kCompareLeft + (work + exposed) * per_second, y, bubble * per_second, kBubble,
@@ -53,31 +52,24 @@ std::string system_bar(const ComparedSystem& s, double y, double per_second) {
       "<path class=\"ink\" fill=\"none\" d=\"M{0:.1f} {2:.1f}H{1:.1f}M{0:.1f} {3:.1f}v8M{1:.1f} "
       "{3:.1f}v8\"/>",
       low, high, middle, middle - 4);
-  out +=
-      fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}, MFU {}{}</text></g>\n", high + 8, middle + 4,
-                  duration(all), percent(s.mfu.value), s.fits ? "" : ", does not fit");
-  return out;
+  const std::string figures = fmt::format("{}, MFU {}{}", duration(all), percent(s.mfu.value),
+                                          s.fits ? "" : ", does not fit");
+  return out + svg_text(high + 8, middle + 4, figures) + "</g>\n";
 }
 
 std::string time_axis(double most, double per_second, double bottom) {
   std::string out;
   for (const double tick : ticks(most)) {
     const double x = kCompareLeft + tick * per_second;
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4:g}</text>\n",
-        x, kCompareTop, bottom, bottom + 16, tick);
+    out += svg_line("grid", x, kCompareTop, x, bottom) +
+           svg_text(x, bottom + 16, fmt::format("{:g}", tick), "middle") + "\n";
   }
-  return out +
-         fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">step time, s</text>\n",
-                     kCompareLeft + kCompareWidth / 2, bottom + 34);
+  return out + svg_text(kCompareLeft + kCompareWidth / 2, bottom + 34, "step time, s", "middle") +
+         "\n";
 }
 
-std::string legend_key(double x, const char* fill, const char* name) {
-  return fmt::format(
-      "<rect x=\"{:.0f}\" y=\"40\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.0f}\" "
-      "y=\"50\">{}</text>",
-      x, fill, x + 18, name);
+std::string time_key(double x, const char* fill, const char* name) {
+  return svg_key(whole(x), whole(40), fill, name, 18);
 }
 
 }  // namespace
@@ -95,13 +87,11 @@ std::string svg(const Comparison& comparison) {
   const double bottom = kCompareTop + kCompareRow * static_cast<double>(ran);
   const double below = bottom + 56;
   const auto refused = static_cast<double>(comparison.systems.size() - ran);
-  std::string out =
-      plot_head(kCompareLeft + kCompareWidth + kCompareRight, below + kCompareLine * refused + 16);
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"24\">{}</text>\n",
-                     xml_text(comparison.title));
-  out += legend_key(kCompareLeft, kWork, "compute and the rest") +
-         legend_key(kCompareLeft + 170, kExposed, "exposed communication") +
-         legend_key(kCompareLeft + 350, kBubble, "bubble") + "\n";
+  std::string out = plot_head(kCompareLeft + kCompareWidth + kCompareRight,
+                              below + kCompareLine * refused + 16, comparison.title, 24);
+  out += time_key(kCompareLeft, kWork, "compute and the rest") +
+         time_key(kCompareLeft + 170, kExposed, "exposed communication") +
+         time_key(kCompareLeft + 350, kBubble, "bubble") + "\n";
   if (most > 0) {
     out += time_axis(most, per_second, bottom);
   }

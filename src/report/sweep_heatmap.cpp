@@ -59,10 +59,9 @@ std::string heat_square(const HeatMap& m, const SweepPoint& p, double left, doub
   const double value = p.tokens_per_second_per_gpu.value;
   const Rgb c = viridis(m.share(value));
   const std::string fill = p.fits ? fmt::format("fill=\"{}\"", hex(c)) : "class=\"band\"";
-  std::string out = fmt::format(
-      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}><title>{}"
-      "</title></rect>",
-      x, y, m.cell_width - 1, m.cell_height - 1, fill, xml_text(told(p, m.sweep)));
+  std::string out =
+      fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}>{}</rect>",
+                  x, y, m.cell_width - 1, m.cell_height - 1, fill, svg_title(told(p, m.sweep)));
   constexpr double kReadable = 34;
   if (m.cell_width >= kReadable) {
     const std::string style = p.fits ? fmt::format(" style=\"fill:{}\"", ink(c)) : "";
@@ -87,8 +86,7 @@ std::string heat_names(const HeatMap& m, double left, double top) {
   for (std::size_t i = 0; i < rows.values.size(); ++i) {
     const double y = m.cell_height * (static_cast<double>(i) + 0.5);
     if (y - last >= kLine) {
-      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>\n",
-                         left - 6, top + y + 4, xml_text(shorten(axis_label(rows, i), 15)));
+      out += svg_text(left - 6, top + y + 4, shorten(axis_label(rows, i), 15), "end") + "\n";
       last = y;
     }
   }
@@ -99,14 +97,12 @@ std::string heat_names(const HeatMap& m, double left, double top) {
     const double x = m.cell_width * (static_cast<double>(i) + 0.5);
     const double half = kLetter * static_cast<double>(text.size()) / 2;
     if (x - half >= last) {
-      out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                         left + x, top + all + 16, xml_text(text));
+      out += svg_text(left + x, top + all + 16, text, "middle") + "\n";
       last = x + half;
     }
   }
   const double middle = left + m.cell_width * static_cast<double>(columns.values.size()) / 2;
-  return out + fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>\n",
-                           middle, top + all + 34, xml_text(axis_name(columns)));
+  return out + svg_text(middle, top + all + 34, axis_name(columns), "middle") + "\n";
 }
 
 std::string colour_bar(const HeatMap& m, double left, double top) {
@@ -118,12 +114,10 @@ std::string colour_bar(const HeatMap& m, double left, double top) {
         fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"12\" fill=\"{}\"/>",
                     left + kStep * i, top, kStep + 0.5, hex(viridis((i + 0.5) / kSteps)));
   }
-  return out + fmt::format(
-                   "\n<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>"
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>"
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\">tokens/s of each GPU</text>\n",
-                   left, top + 28, short_number(m.least), left + kSteps * kStep, top + 28,
-                   short_number(m.most), left + kSteps * kStep + 12, top + 11);
+  const double right = left + kSteps * kStep;
+  return out + "\n" + svg_text(left, top + 28, short_number(m.least)) +
+         svg_text(right, top + 28, short_number(m.most), "end") +
+         svg_text(right + 12, top + 11, "tokens/s of each GPU") + "\n";
 }
 
 HeatMap map_of(const Sweep& sweep) {
@@ -163,15 +157,12 @@ std::string heatmap_svg(const Sweep& sweep) {
   const double width = std::max({across * static_cast<double>(count) + 24, kHeatLeast,
                                  32 + kLetter * static_cast<double>(sweep.title.size())});
   const double bottom = kHeatTop + down * static_cast<double>(lines);
-  std::string out = plot_head(width, bottom + kHeatBar);
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
-  out += fmt::format("<text x=\"16\" y=\"50\">rows: {}</text>\n",
-                     xml_text(axis_name(sweep.axes[m.rows])));
+  std::string out = plot_head(width, bottom + kHeatBar, sweep.title, 28);
+  out += svg_text(whole(16), whole(50), "rows: " + axis_name(sweep.axes[m.rows])) + "\n";
   for (std::size_t i = 0; i < panels.size(); ++i) {
     const double left = kHeatRowName + across * static_cast<double>(i % columns);
     const double top = kHeatTop + down * static_cast<double>(i / columns);
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\">{}</text>\n", left, top + 20,
-                       xml_text(panels[i].name));
+    out += svg_text(left, top + 20, panels[i].name) + "\n";
     for (const SweepPoint* p : panels[i].points) {
       out += heat_square(m, *p, left, top + kHeatPanelHead);
     }

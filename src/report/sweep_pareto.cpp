@@ -68,9 +68,9 @@ std::string front(const std::vector<const SweepPoint*>& points, const PlotFrame&
         line.empty() ? fmt::format("{:.1f},{:.1f}", x, y) : fmt::format(" H{:.1f} V{:.1f}", x, y);
     if (std::abs(y - last) >= kApart) {
       const bool right = x < f.left + 0.6 * f.width;
-      labels += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n",
-                            x + (right ? 8 : -8), y - 7, right ? "start" : "end",
-                            xml_text(place(*p, all, sweep)));
+      labels +=
+          svg_text(x + (right ? 8 : -8), y - 7, place(*p, all, sweep), right ? "start" : "end") +
+          "\n";
       last = y;
     }
   }
@@ -99,9 +99,8 @@ std::string pareto_svg(const Sweep& sweep) {
   axes.erase(axes.begin(), axes.empty() ? axes.end() : axes.end() - 1);
   const auto groups = groups_of(sweep, axes);
   const double below = kParetoTop + kParetoHeight + kParetoBelow;
-  std::string out =
-      plot_head(kParetoLeft + kParetoWidth + 40, below + legend_height(groups.size()));
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
+  std::string out = plot_head(kParetoLeft + kParetoWidth + 40, below + legend_height(groups.size()),
+                              sweep.title, 28);
   const std::string of = m.step ? "a step" : "1e9 tokens";
   out += grid(f, labelled(ticks(f.x)), labelled(ticks(f.y)), "GPU-seconds of " + of,
               "seconds of " + of);
@@ -114,8 +113,7 @@ std::string pareto_svg(const Sweep& sweep) {
   }
   out += front(points, f, m, sweep);
   if (points.empty()) {
-    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">no point fits</text>\n", kParetoLeft + 20,
-                       kParetoTop + 30);
+    out += svg_text(whole(kParetoLeft + 20), whole(kParetoTop + 30), "no point fits") + "\n";
   }
   return out + legend(groups, 20, below, false) + "</svg>\n";
 }

@@ -90,8 +90,7 @@ std::string scaling_svg(const Sweep& sweep) {
   const bool efficiency = sweep.scaling_axis == axis;
   const double below = kScalingTop + kScalingHeight + kScalingBelow;
   const double width = kScalingLeft + 2 * kScalingWidth + kScalingBetween + 24;
-  std::string out = plot_head(width, below + legend_height(groups.size()));
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
+  std::string out = plot_head(width, below + legend_height(groups.size()), sweep.title, 28);
   out += panel(sweep, groups, along, kScalingLeft, true, "tokens/s, all GPUs",
                [](const SweepPoint& p) {
                  return p.ran ? std::optional(p.tokens_per_second) : std::nullopt;

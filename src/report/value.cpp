@@ -9,6 +9,17 @@
 
 namespace stepcast::report {
 
+// Out of line: the compiler warns of parts of a variant that it takes for uninitialized where these
+// are inlined.
+Value::Value() = default;
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+
+Value::Value(bool v) : kind_(v) {}
+Value::Value(std::int64_t v) : kind_(v) {}
 Value::Value(double v) : kind_(v) {}
 Value::Value(std::string v) : kind_(std::move(v)) {}
 Value::Value(std::string_view v) : kind_(std::string(v)) {}

@@ -52,33 +52,34 @@ class Value {
   using Kinds = std::variant<std::monostate, bool, std::int64_t, double, std::string, Time, Seconds,
                              Interval, Document, List, Object>;
 
-  Value() = default;
+  Value();
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
+  Value(bool v);          // NOLINT: a flag is a value; so with all that follow
+  Value(std::int64_t v);  // NOLINT
   template <std::integral T>
-  Value(T v) {  // NOLINT: a number is a value; so with all that follow
-    if constexpr (std::same_as<T, bool>) {
-      kind_ = v;
-    } else {
-      kind_ = static_cast<std::int64_t>(v);
-    }
-  }
-  Value(double v);                               // NOLINT
-  Value(std::string v);                          // NOLINT
-  Value(std::string_view v);                     // NOLINT
-  Value(const char* v);                          // NOLINT
-  Value(Bytes v);                                // NOLINT
-  Value(Time v);                                 // NOLINT
-  Value(Seconds v);                              // NOLINT
-  Value(const result::Estimate& v);              // NOLINT
-  Value(Interval v);                             // NOLINT
-  Value(Document v);                             // NOLINT
-  Value(List v);                                 // NOLINT
-  Value(Object v);                               // NOLINT
-  Value(const std::vector<std::string>& texts);  // NOLINT: a list on one line
+    requires(!std::same_as<T, bool> && !std::same_as<T, std::int64_t>)
+  Value(T v) : Value(static_cast<std::int64_t>(v)) {}  // NOLINT
+  Value(double v);                                     // NOLINT
+  Value(std::string v);                                // NOLINT
+  Value(std::string_view v);                           // NOLINT
+  Value(const char* v);                                // NOLINT
+  Value(Bytes v);                                      // NOLINT
+  Value(Time v);                                       // NOLINT
+  Value(Seconds v);                                    // NOLINT
+  Value(const result::Estimate& v);                    // NOLINT
+  Value(Interval v);                                   // NOLINT
+  Value(Document v);                                   // NOLINT
+  Value(List v);                                       // NOLINT
+  Value(Object v);                                     // NOLINT
+  Value(const std::vector<std::string>& texts);        // NOLINT: a list on one line
   template <class T>
   Value(const std::optional<T>& v) : Value(v ? Value(*v) : Value()) {}  // NOLINT
 
   const Kinds& kind() const { return kind_; }
-  bool null() const { return std::holds_alternative<std::monostate>(kind_); }
 
  private:
   Kinds kind_;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/output_file.h"
 #include "stepcast/result/algorithms.h"
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
@@ -95,5 +96,7 @@ std::string svg(const schedule::Played& played);
 // Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for memory.
 // Throws std::runtime_error when the file cannot be written; nothing half-written is left.
 void write_trace(const result::Report& report, const std::filesystem::path& file);
+// The same into a file that the caller commits.
+void write_trace(const result::Report& report, OutputFile& file);
 
 }  // namespace stepcast::report
