@@ -5,42 +5,40 @@
 
 namespace stepcast::bound {
 
-using job::OffloadTarget;
-
-double travelling(const job::System& system, const job::Offload& offload, std::int64_t kept,
+double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest) {
   if (offload.activations.to == OffloadTarget::none || offload.activation_layers > 0 ||
-      !offload.activation_modules.empty() ||
-      system.activation_offload == job::System::ActivationOffload::pairs) {
+      !offload.activation_modules.empty() || form == ActivationOffload::pairs) {
     return 0;
   }
   const std::int64_t stays = offload.prefetch * largest;
   return offload.activations.ratio * static_cast<double>(std::max<std::int64_t>(0, kept - stays));
 }
 
-bool steps_behind_all(const job::Job& job, int pipeline) {
-  return !(job.system.optimizer_post_validation && pipeline > 1);
+bool steps_behind_all(const strategy::OptimizerStep& step, int pipeline) {
+  return !(step.post_validated && pipeline > 1);
 }
 
-const lower::OffloadTimes& Bound::State::times_of(const job::Offload& offload) {
+const lower::OffloadTimes& Bound::State::times_of(const StatedOffload& offload) {
   auto& out = offload_times[offload.pinned ? 1 : 0];
   if (!out) {
-    job::Job job = base;
-    job.memory.offload = {};
-    job.memory.offload.pinned = offload.pinned;
-    job.memory.offload.activations.to = job.memory.offload.optimizer.to = OffloadTarget::cpu;
-    out.emplace(job, prices);
+    strategy::Plan plan = base();
+    plan.offload = {};
+    plan.offload.pinned = offload.pinned;
+    plan.offload.activations.to = plan.offload.optimizer.to = OffloadTarget::cpu;
+    out.emplace(plan, prices);
   }
   return *out;
 }
 
 // The optimizer on the CPUs stands between one step's passes and the next one's; activations take
 // their way out and back between a rank's first pass and its last.
-Time Bound::State::moving(const Layout& of, const job::Offload& away) {
+Time Bound::State::moving(const Layout& of, const StatedOffload& away) {
   const lower::OffloadTimes& times = times_of(away);
   Time busy = of.compute;
   for (const Layout::Chain& chain : of.chains) {
-    const double bytes = travelling(base.system, away, chain.kept, chain.largest);
+    const double bytes =
+        travelling(base().offload.activation_form, away, chain.kept, chain.largest);
     busy = std::max(busy, chain.ramp + times.out_and_back(bytes, of.alike));
   }
   const bool steps = away.optimizer.to != OffloadTarget::none && of.steps_behind_all;
@@ -49,13 +47,13 @@ Time Bound::State::moving(const Layout& of, const job::Offload& away) {
 }
 
 int Bound::State::alike(int tensor, int context, int data) const {
-  const std::string& order = base.cluster.order;
+  const std::string& order = base().cluster.order;
   if (!order.starts_with("tp-cp")) {
     return 1;
   }
   const bool stages_last = order.find("dp") < order.find("pp");
   const int block = tensor * context * (stages_last ? data : 1);
-  const int gpus = base.cluster.node.gpus;
+  const int gpus = base().cluster.node.gpus;
   return block % gpus == 0 ? gpus : gpus % block == 0 ? block : 1;
 }
 

@@ -236,8 +236,8 @@ class Play {
 
 bool can_play(const strategy::Plan& plan) {
   return plan.order.placement != schedule::Placement::bidirectional && plan.order.barriers == 0 &&
-         !strategy::pairs_passes(plan.job) && !strategy::orders_by_times(plan) &&
-         !plan.job.system.optimizer_post_validation;
+         !plan.stage_transport.pairs_passes && !strategy::orders_by_times(plan) &&
+         !plan.optimizer_step.post_validated;
 }
 
 Time play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,

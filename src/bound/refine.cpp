@@ -7,48 +7,27 @@
 namespace stepcast::bound {
 namespace {
 
-job::Job job_of(const job::Job& base, const Candidate& c, int expert_tensor) {
-  job::Job job = base;
-  auto& p = job.parallelism;
-  p.tensor = c.tensor;
-  p.pipeline = c.pipeline;
-  p.virtual_pipeline = c.virtual_pipeline;
-  p.data = c.data > 0 ? std::optional(c.data) : std::nullopt;
-  p.context = c.context;
-  p.sequence_parallel = c.sequence_parallel;
-  p.sharding = c.sharding;
-  p.expert_tensor = expert_tensor;
-  p.overlap.tensor = c.tensor_overlap;
-  p.overlap.grad_reduce = c.grad_reduce;
-  p.overlap.param_gather = c.param_gather;
-  p.overlap.pipeline = c.pipeline_overlap;
-  job.workload.micro_batch = c.micro_batch;
-  job.memory.recompute = c.recompute;
-  if (c.offload != nullptr) {
-    job.memory.offload = *c.offload;
-  }
-  return job;
-}
-
 // What is offloaded, as the played schedule has it.
 class Away {
  public:
   // `times`: nullptr: nothing is. `alike`: ranks of a node that run one stage.
-  Away(const strategy::Plan& plan, const lower::OffloadTimes* times, int alike)
-      : plan_(plan), offload_(plan.job.memory.offload), times_(times), alike_(alike) {}
+  Away(const strategy::Plan& plan, const StatedOffload& offload, const lower::OffloadTimes* times,
+       int alike)
+      : plan_(plan), offload_(offload), times_(times), alike_(alike) {}
 
   // Of one micro-batch's saved activations.
   Time copies(const ChunkCost& cost) const {
     if (times_ == nullptr) {
       return Time(0);
     }
-    return times_->out_and_back(travelling(plan_.job.system, offload_, cost.kept, cost.largest),
-                                alike_);
+    const double bytes =
+        travelling(plan_.offload.activation_form, offload_, cost.kept, cost.largest);
+    return times_->out_and_back(bytes, alike_);
   }
   // Of a rank's optimizer on the CPUs.
   Time step(const std::vector<Pass>& passes) const {
-    if (times_ == nullptr || offload_.optimizer.to == job::OffloadTarget::none ||
-        !steps_behind_all(plan_.job, plan_.grid.pipeline)) {
+    if (times_ == nullptr || offload_.optimizer.to == OffloadTarget::none ||
+        !steps_behind_all(plan_.optimizer_step, plan_.grid.pipeline)) {
       return Time(0);
     }
     double elements = 0;
@@ -61,16 +40,16 @@ class Away {
 
  private:
   const strategy::Plan& plan_;
-  const job::Offload& offload_;
+  const StatedOffload& offload_;
   const lower::OffloadTimes* times_;
   int alike_;
 };
 
 // Where neither parameters nor their format in memory change, data parallelism is what it is
 // without offloading, and what leaves for the host only delays it.
-bool travels_alike(const job::Offload& o) {
-  return o.parameters.to == job::OffloadTarget::none && o.page.count() == 0 &&
-         o.chunk.count() == 0 && o.tiling == 1;
+bool travels_alike(const StatedOffload& o) {
+  return o.parameters.to == OffloadTarget::none && o.page.count() == 0 && o.chunk.count() == 0 &&
+         o.tiling == 1;
 }
 
 }  // namespace
@@ -80,7 +59,7 @@ Refined Bound::refine(const Candidate& c) {
   const Result least = evaluate(c);
   out.step = least.step;
   State& s = *state_;
-  auto resolved = strategy::resolve(job_of(s.base, c, s.expert_tensor(c)));
+  auto resolved = s.jobs.resolve(c);
   if (auto* why = std::get_if<Infeasible>(&resolved)) {
     out.refused = std::move(*why);
     return out;
@@ -91,8 +70,8 @@ Refined Bound::refine(const Candidate& c) {
   }
   const Placed& placed = s.placed[s.placed_id(c)];
   const lower::UnitTimes& units = s.units[s.units_id(c, plan.micro_batches)];
-  const job::Offload& offload = plan.job.memory.offload;
-  const Away away(plan, offload.any() ? &s.times_of(offload) : nullptr,
+  const StatedOffload& offload = c.offload != nullptr ? *c.offload : s.jobs.offload();
+  const Away away(plan, offload, offload.any() ? &s.times_of(offload) : nullptr,
                   s.alike(plan.grid.tensor, plan.grid.context, plan.grid.data));
   std::vector<std::vector<Pass>> passes;
   std::vector<Time> steps;
@@ -107,8 +86,10 @@ Refined Bound::refine(const Candidate& c) {
     steps.push_back(away.step(passes.back()));
   }
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
-  if (travels_alike(plan.job.memory.offload)) {
+  if (travels_alike(offload)) {
+    plan.offload = {};
     plan.job.memory.offload = {};
+    plan.offload = {};
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);
   out.step = std::max(out.step, play(plan, passes, messages, data, steps));

@@ -41,15 +41,9 @@ void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
   }
 }
 
-strategy::DataComm unit_comm(job::Sharding sharding) {
-  return sharding == job::Sharding::zero2   ? strategy::DataComm::shard_grads
-         : sharding == job::Sharding::zero3 ? strategy::DataComm::shard_all
-                                            : strategy::DataComm::none;
-}
-
 }  // namespace
 
-std::uint32_t Bound::State::recompute_id(const job::Recompute& recompute) {
+std::uint32_t Bound::State::recompute_id(const StatedRecompute& recompute) {
   const auto at = std::find(recomputes.begin(), recomputes.end(), recompute);
   const auto id = static_cast<std::uint32_t>(at - recomputes.begin());
   if (at == recomputes.end()) {
@@ -58,78 +52,18 @@ std::uint32_t Bound::State::recompute_id(const job::Recompute& recompute) {
   return id;
 }
 
-Placed Bound::State::place(const Candidate& c) const {
-  job::Job job = base;
-  job.parallelism.pipeline = c.pipeline;
-  job.parallelism.virtual_pipeline = c.virtual_pipeline;
-  Placed out;
-  if (c.pipeline == 1 && c.virtual_pipeline > 1) {
-    return out;  // no job (config/check.cpp)
-  }
-  out.chunks = c.virtual_pipeline;
-  schedule::Placement placement = schedule::Placement::loop;
-  const auto& stated = job.parallelism.schedule;
-  if (const schedule::Entry* entry = strategy::schedule_of(job)) {
-    if (c.pipeline > 1) {
-      placement = entry->placement;
-      out.chunks = entry->chunks > 0 ? entry->chunks : c.virtual_pipeline;
-    }
-    out.pairs = entry->name.starts_with("dualpipe") || strategy::pairs_passes(job);
-    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->name == "interlaced";
-    out.ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
-                !out.splits_vocabulary && !base.system.optimizer_post_validation;
-  } else if (stated && c.pipeline > 1) {
-    const auto order = schedule::from_csv(stated->table);
-    if (const auto* table = std::get_if<schedule::Order>(&order)) {
-      placement = table->placement;
-      out.chunks = table->chunks;
-    }
-  }
-  out.bidirectional = placement == schedule::Placement::bidirectional;
-  auto stages = strategy::place_layers(job, placement, out.chunks);
-  if (auto* made = std::get_if<std::vector<std::vector<strategy::Chunk>>>(&stages)) {
-    out.stages = std::move(*made);
-  }
-  return out;
-}
-
 std::uint32_t Bound::State::placed_id(const Candidate& c) {
   const auto key =
       static_cast<std::uint64_t>(c.pipeline) << 32 | static_cast<std::uint32_t>(c.virtual_pipeline);
   const auto [at, fresh] = placed_ids.try_emplace(key, static_cast<std::uint32_t>(placed.size()));
   if (fresh) {
-    placed.push_back(place(c));
+    placed.push_back(jobs.place(c));
   }
   return at->second;
 }
 
 lower::UnitTimes Bound::State::price_units(const Candidate& c, std::int64_t micro_batches) const {
-  strategy::Plan plan;
-  plan.job = base;
-  plan.job.memory.recompute = c.recompute;
-  plan.job.workload.micro_batch = c.micro_batch;
-  plan.job.parallelism.overlap.tensor = c.tensor_overlap;
-  plan.job.parallelism.sharding = c.sharding;
-  plan.data_comm = unit_comm(c.sharding);
-  plan.grid = {c.tensor,          c.context, c.data, c.pipeline, base.parallelism.expert,
-               base.cluster.order};
-  plan.job.parallelism.pipeline = c.pipeline;
-  plan.micro_batches = static_cast<int>(micro_batches);
-  plan.shard.sequences = c.micro_batch;
-  plan.shard.sequence_length = base.workload.sequence_length;
-  plan.shard.context = c.context;
-  plan.job.parallelism.context = c.context;
-  plan.shard.tensor = c.tensor;
-  plan.job.parallelism.tensor = c.tensor;
-  plan.shard.sequence_parallel = c.sequence_parallel && c.tensor > 1;
-  plan.job.parallelism.sequence_parallel = c.sequence_parallel;
-  plan.shard.expert = base.parallelism.expert;
-  plan.shard.expert_tensor = base.model.moe ? expert_tensor(c) : 1;
-  plan.job.parallelism.expert_tensor = plan.shard.expert_tensor;
-  plan.style = model::style_of(plan.job);
-  plan.job.model.vocab = strategy::padded_vocab(base, c.tensor);
-  plan.vocab = plan.job.model.vocab;
-  strategy::set_policies(plan.job, plan);
+  const strategy::Plan plan = jobs.layout(c, micro_batches);
   lower::UnitTimes out = lower::unit_times(plan, topology, prices, *devices.front());
   for (std::size_t n = 1; n < devices.size(); ++n) {
     take_least(out, lower::unit_times(plan, topology, prices, *devices[n]));
@@ -145,11 +79,11 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
                     passes,
                     c.tensor,
                     c.context,
-                    expert_tensor(c),
+                    c.expert_tensor_ranks(),
                     recompute_id(c.recompute),
                     static_cast<std::uint8_t>(c.tensor_overlap),
                     static_cast<std::uint8_t>(adds_in_products ? strategy::DataComm::none
-                                                               : unit_comm(c.sharding)),
+                                                               : strategy::unit_comm(c.sharding)),
                     c.sequence_parallel && c.tensor > 1,
                     !adds_in_products && c.pipeline == 1,
                     groups_by_data ? c.data : 0,
@@ -163,8 +97,8 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
 
 // As lower/recompute.cpp marks units: how layer `n` of a chunk, `layer` of the model, runs again.
 namespace {
-bool again(const job::Recompute& recompute, int n, int layer) {
-  using Kind = job::Recompute::Kind;
+bool again(const StatedRecompute& recompute, int n, int layer) {
+  using Kind = RecomputeKind;
   const int every = std::max(1, recompute.layers);
   switch (recompute.kind) {
     case Kind::full:
@@ -180,9 +114,9 @@ bool again(const job::Recompute& recompute, int n, int layer) {
 }
 
 // Bytes that stay of a layer between its passes, at least.
-std::int64_t kept_of(const lower::UnitTime& unit, const job::Recompute& recompute, int n,
+std::int64_t kept_of(const lower::UnitTime& unit, const StatedRecompute& recompute, int n,
                      bool again) {
-  using Kind = job::Recompute::Kind;
+  using Kind = RecomputeKind;
   switch (recompute.kind) {
     case Kind::none:
     case Kind::selective:
@@ -201,7 +135,7 @@ std::int64_t kept_of(const lower::UnitTime& unit, const job::Recompute& recomput
 
 ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
                                    const strategy::Chunk& chunk,
-                                   const job::Recompute& recompute) const {
+                                   const StatedRecompute& recompute) const {
   ChunkCost out;
   const auto add = [&](const lower::UnitTime& unit, bool redone) {
     // Where forward and backward passes run as pairs, collectives of one may hide behind the other.
@@ -217,9 +151,9 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
     out.parameters += unit.parameters;
     out.expert_parameters += unit.expert_parameters;
   };
-  const bool redoes = base.memory.whole_micro_batches == 0;
+  const bool redoes = base().recompute.whole_micro_batches == 0;
   // A group's input is read by its last layer's backward pass, maybe before it has left.
-  const bool grouped = recompute.kind == job::Recompute::Kind::uniform;
+  const bool grouped = recompute.kind == RecomputeKind::uniform;
   for (int n = 0; n < chunk.layers; ++n) {
     const int layer = chunk.first_layer + n;
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
@@ -235,14 +169,14 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   }
   if (chunk.head && !p.splits_vocabulary) {
     add(u.head, false);
-    const bool one_table = base.model.tied_embeddings && p.stages.size() == 1;
+    const bool one_table = base().model.tied_embeddings && p.stages.size() == 1;
     out.parameters -= one_table ? u.head.parameters : 0;
   }
   return out;
 }
 
 Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
-                          const job::Recompute& recompute) const {
+                          const StatedRecompute& recompute) const {
   // A micro-batch runs through one of a bidirectional pipeline's two copies.
   const auto copies = [&](Time pass) { return p.bidirectional ? pass / 2 : pass; };
   Sums out;
@@ -299,7 +233,7 @@ Sums Bound::State::add_up(const lower::UnitTimes& u, const Placed& p,
 }
 
 const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
-                                  const job::Recompute& recompute) {
+                                  const StatedRecompute& recompute) {
   const auto key = static_cast<std::uint64_t>(unit) << 32 | place;
   const auto [at, fresh] = sums.try_emplace(key);
   if (fresh) {
@@ -310,11 +244,11 @@ const Sums& Bound::State::sums_of(std::uint32_t unit, std::uint32_t place,
 
 Time Bound::State::reduction(const Candidate& c, std::int64_t parameters, bool whole) {
   const auto bytes = static_cast<std::int64_t>(static_cast<double>(parameters) *
-                                               job::bytes_per_element(base.memory.dtypes.reduce));
+                                               bytes_per_element(base().precision.reduce));
   const GroupKey key{bytes, c.tensor, c.context, c.data, whole};
   const auto [at, fresh] = reductions.try_emplace(key, 0);
   if (fresh) {
-    const cluster::Grid grid{c.tensor, c.context, c.data, c.pipeline, 1, base.cluster.order};
+    const cluster::Grid grid{c.tensor, c.context, c.data, c.pipeline, 1, base().cluster.order};
     std::vector<int> ranks;
     ranks.reserve(static_cast<std::size_t>(c.data) * c.context);
     for (int d = 0; d < c.data; ++d) {

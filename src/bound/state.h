@@ -14,17 +14,9 @@
 
 namespace stepcast::bound {
 
-// Where layers lie, by pipeline ranks and chunks, and what their schedule allows to add up.
-struct Placed {
-  std::vector<std::vector<strategy::Chunk>> stages;  // empty: they do not divide so
-  int chunks = 1;                                    // of a rank
-  bool bidirectional = false;
-  // Only where ranks begin one after the other and end so can the ramp be added; a split backward
-  // pass leaves weight gradients to the end, and vocabulary passes move the ends' work.
-  bool ramps = false;
-  bool splits_vocabulary = false;
-  bool pairs = false;
-};
+using strategy::Placed;
+using strategy::StatedOffload;
+using strategy::StatedRecompute;
 
 // What decides a unit's kernels.
 struct UnitKey {
@@ -111,10 +103,10 @@ struct Sums {
 
 // Of the saved activations of a chunk or rank, what certainly travels: the last units of a chunk
 // may be needed again before they have left (lower/activation_moves.h).
-double travelling(const job::System& system, const job::Offload& offload, std::int64_t kept,
+double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest);
 // Whether the optimizer's step stands between all of one step and the next one.
-bool steps_behind_all(const job::Job& job, int pipeline);
+bool steps_behind_all(const strategy::OptimizerStep& step, int pipeline);
 
 struct Bound::Layout {
   struct Rank {
@@ -138,20 +130,20 @@ struct Bound::Layout {
 };
 
 struct Bound::State {
-  State(const job::Job& job, cluster::Topology of, const lower::Prices& prices_of)
-      : base(job), topology(std::move(of)), prices(prices_of) {}
+  State(const strategy::Variants& of_job, cluster::Topology of, const lower::Prices& prices_of)
+      : jobs(of_job), topology(std::move(of)), prices(prices_of) {}
 
-  job::Job base;
+  strategy::Variants jobs;
   cluster::Topology topology;
   lower::Prices prices;
-  std::vector<const job::Device*> devices;  // of the base and of its overrides
-  std::vector<int> kind_of;                 // of a layer, as lower::unit_times lists kinds
+  std::vector<const hardware::Device*> devices;  // of the base and of its overrides
+  std::vector<int> kind_of;                      // of a layer, as lower::unit_times lists kinds
   bool adds_in_products = false;  // weight gradients: how they are shared changes no kernel
   bool low_precision = false;     // weights are cast once a step: their share depends on its passes
   // Whether rank 0's groups of tensor, context and expert ranks change with these sizes.
   bool groups_by_data = false, groups_by_pipeline = false;
 
-  std::vector<job::Recompute> recomputes;
+  std::vector<StatedRecompute> recomputes;
   std::unordered_map<UnitKey, std::uint32_t, Hash> unit_ids;
   std::deque<lower::UnitTimes> units;
   std::unordered_map<std::uint64_t, std::uint32_t> placed_ids;
@@ -162,30 +154,27 @@ struct Bound::State {
   Layout layout;
   std::optional<lower::OffloadTimes> offload_times[2];  // pageable, pinned
 
-  int expert_tensor(const Candidate& c) const {
-    return c.expert_tensor > 0 ? c.expert_tensor : c.tensor;
-  }
-  std::uint32_t recompute_id(const job::Recompute& recompute);
+  const strategy::Plan& base() const { return jobs.base(); }
+  std::uint32_t recompute_id(const StatedRecompute& recompute);
   std::uint32_t placed_id(const Candidate& c);
   std::uint32_t units_id(const Candidate& c, std::int64_t micro_batches);
-  const Sums& sums_of(std::uint32_t units, std::uint32_t placed, const job::Recompute& recompute);
+  const Sums& sums_of(std::uint32_t units, std::uint32_t placed, const StatedRecompute& recompute);
   // What moves activations and steps on the CPUs, the optimizer whole.
-  const lower::OffloadTimes& times_of(const job::Offload& offload);
+  const lower::OffloadTimes& times_of(const StatedOffload& offload);
   // Compute, and what travels or is stepped outside: the longest chain.
-  Time moving(const Layout& layout, const job::Offload& away);
+  Time moving(const Layout& layout, const StatedOffload& away);
   // Ranks of a node, any, that run one stage, where nodes are filled in this order.
   int alike(int tensor, int context, int data) const;
   // All gradients in one collective: latency once, so never dearer than its buckets.
   Time reduction(const Candidate& c, std::int64_t parameters, bool whole);
 
   ChunkCost chunk_cost(const lower::UnitTimes& units, const Placed& placed,
-                       const strategy::Chunk& chunk, const job::Recompute& recompute) const;
+                       const strategy::Chunk& chunk, const StatedRecompute& recompute) const;
 
  private:
   lower::UnitTimes price_units(const Candidate& c, std::int64_t micro_batches) const;
-  Placed place(const Candidate& c) const;
   Sums add_up(const lower::UnitTimes& units, const Placed& placed,
-              const job::Recompute& recompute) const;
+              const StatedRecompute& recompute) const;
 };
 
 }  // namespace stepcast::bound

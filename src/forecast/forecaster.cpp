@@ -407,7 +407,7 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
       p.site.site == nullptr ? 0 : p.site.site->scatter * std::min(paced, period);
   const std::vector<Bytes> capacity = capacities(p, folded, world.ranks.size());
   const std::vector<RankMemory> of_ranks = rank_memory(
-      world, timeline, capacity, p.plan.job.memory,
+      world, timeline, capacity, p.plan.device_memory.allocator,
       p.plan.data_comm == strategy::DataComm::shard_all, options.allocator, options.stop);
   result::Report report;
   fill_report(
@@ -423,7 +423,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     // What no curve carries is nearly linear in the step: its part is drawn as one.
     double beside = 0;
     for (const result::Doubt& d : report.doubts) {
-      beside = d.kind == "site" || d.kind == "model" || d.kind == "run"
+      beside = d.kind == result::DoubtKind::site || d.kind == result::DoubtKind::model ||
+                       d.kind == result::DoubtKind::run
                    ? std::hypot(beside, d.added())
                    : beside;
     }

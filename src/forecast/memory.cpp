@@ -70,18 +70,16 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
 
 }  // namespace
 
-result::Estimate memory_interval(Bytes reserved, Bytes outside, job::System::Family family) {
-  // Half-widths of 90 %. Tensors: that share of its published rows lies within it in the median
-  // source, of the 7 sources of Megatron-LM and its forks (0.02 to 0.39 each) and of the 6 of other
-  // frameworks (0.05 to 1.2), whose versions and options the rows tell less of. Outside: jobs alike
-  // on 8 B200 show 1.59 to 1.73 GiB, kernels compiled at run time and other generations of NCCL add
-  // to that: a judgement.
-  constexpr double kMegatronTensors = 0.06;
-  constexpr double kOtherTensors = 0.35;
+result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread) {
+  // Half-widths of 90 %. `spread`, of tensors: that share of its published rows lies within it in
+  // the median source, of the 7 sources of Megatron-LM and its forks (0.02 to 0.39 each: 0.06) and
+  // of the 6 of other frameworks (0.05 to 1.2: 0.35), whose versions and options the rows tell less
+  // of (the figures stand with each system's habits). Outside: jobs alike on 8 B200 show 1.59
+  // to 1.73 GiB, kernels compiled at run time and other generations of NCCL add to that: a
+  // judgement.
   constexpr double kOutside = 0.3;
-  const double tensors = family == job::System::Family::megatron ? kMegatronTensors : kOtherTensors;
   const auto value = static_cast<double>((reserved + outside).count());
-  const double half = std::hypot(tensors * static_cast<double>(reserved.count()),
+  const double half = std::hypot(spread * static_cast<double>(reserved.count()),
                                  kOutside * static_cast<double>(outside.count()));
   return {value, value - half, value + half};
 }
@@ -100,9 +98,9 @@ std::vector<program::RankId> traced_ranks(const World& world) {
 }
 
 std::vector<RankMemory> rank_memory(const World& world, const Timeline& timeline,
-                                    const std::vector<Bytes>& capacity, const job::Memory& memory,
+                                    const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, Allocator allocator, const Stop* stop) {
-  const bool expandable = memory.allocator == job::Memory::Allocator::expandable_segments;
+  const bool expandable = kind == AllocatorKind::expandable_segments;
   memory::ReplayOptions options;
   options.allocator.expandable_segments = expandable;
   memory::Request request;

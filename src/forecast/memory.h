@@ -30,12 +30,12 @@ std::vector<program::RankId> traced_ranks(const program::World& world);
 // Folded worlds keep that rank, so the result does not depend on folding. `capacity`: what a
 // process may use, by rank.
 std::vector<RankMemory> rank_memory(const program::World& world, const program::Timeline& timeline,
-                                    const std::vector<Bytes>& capacity, const job::Memory& memory,
+                                    const std::vector<Bytes>& capacity, AllocatorKind kind,
                                     bool several_streams, Allocator allocator,
                                     const Stop* stop = nullptr);
 
 // Of a process's memory, bytes: what is uncertain is the framework's tensors and what lies outside
 // the allocator.
-result::Estimate memory_interval(Bytes reserved, Bytes outside, job::System::Family family);
+result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread);
 
 }  // namespace stepcast::forecast

@@ -13,18 +13,18 @@ void order_by_forecast_times(strategy::Plan& plan, const cluster::Topology& topo
   Time forward = units.embedding.forward + units.head.forward;
   Time backward = units.embedding.backward + units.head.backward;
   Time weight = units.embedding.weight_grad + units.head.weight_grad;
-  for (int layer = 0; layer < model::layer_count(plan.job.model); ++layer) {
-    const lower::UnitTime& unit = units.layer(model::layer_kind(plan.job.model, layer));
+  for (int layer = 0; layer < model::layer_count(plan.model); ++layer) {
+    const lower::UnitTime& unit = units.layer(model::layer_kind(plan.model, layer));
     forward += unit.forward;
     backward += unit.backward;
-    backward += plan.job.memory.recompute.kind == job::Recompute::Kind::full ? unit.again : Time(0);
+    backward += plan.recompute.kind == RecomputeKind::full ? unit.again : Time(0);
     weight += unit.weight_grad;
   }
   const double ranks = plan.grid.pipeline;
   const auto& shard = plan.shard;
   const double message = static_cast<double>(shard.sequences * shard.sequence_length *
-                                             plan.job.model.hidden / shard.context) *
-                         job::bytes_per_element(plan.style.dtype) /
+                                             plan.model.hidden / shard.context) *
+                         bytes_per_element(plan.style.dtype) /
                          (shard.sequence_parallel ? shard.tensor : 1);
   cluster::Coordinates next;
   next.pipeline = 1;

@@ -28,20 +28,9 @@ std::int64_t busy(const program::RankResult& r) {
 result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
   result::StageBreakdown b;
   b.stage = stage;
-  b.compute = of(r, Category::compute);
-  b.recompute = of(r, Category::recompute);
-  b.slowdown = of(r, Category::slowdown);
-  b.tensor = of(r, Category::tensor);
-  b.pipeline = of(r, Category::pipeline);
-  b.data = of(r, Category::data);
-  b.context = of(r, Category::context);
-  b.expert = of(r, Category::expert);
-  b.offload = of(r, Category::offload);
-  b.other = of(r, Category::other);
-  b.bubble = of(r, Category::bubble);
-  b.host = of(r, Category::host);
-  b.optimizer = of(r, Category::optimizer);
-  b.stall = of(r, Category::stall);
+  for (std::size_t c = 0; c < result::kTimeParts.size(); ++c) {
+    b.*result::kTimeParts[c] = of(r, static_cast<Category>(c));
+  }
   return b;
 }
 
@@ -55,15 +44,9 @@ result::StageMemory stage_memory(int stage, const RankMemory& r,
   m.process = r.process;
   m.steady = r.steady;
   m.first_step_peak = r.first;
-  using M = program::MemoryCategory;
-  auto at = [&](M c) { return Bytes(r.by_category[static_cast<std::size_t>(c)]); };
-  m.parameters = at(M::parameters);
-  m.gradients = at(M::gradients);
-  m.optimizer = at(M::optimizer);
-  m.activations = at(M::activations);
-  m.communication = at(M::communication);
-  m.workspace = at(M::workspace);
-  m.other = at(M::other);
+  for (std::size_t c = 0; c < result::kMemoryParts.size(); ++c) {
+    m.*result::kMemoryParts[c] = Bytes(r.by_category[c]);
+  }
   m.at = r.at;
   m.host = Bytes(ledger.host_peak);
   m.nvme = Bytes(ledger.nvme_peak);
@@ -91,7 +74,7 @@ void fill_peak(const Source& s, result::Report& report) {
   report.peak =
       memory_interval(memory[largest].reserved,
                       s.world->programs[s.world->ranks[largest].program].outside_allocator,
-                      s.plan->job.system.family);
+                      s.plan->device_memory.spread);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
         "stage {} fits because the allocator gives cached memory back ({} retries in the steps "
@@ -177,7 +160,6 @@ Bytes usable_memory(const job::Device& device) {
 
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
                 const result::Estimate& step_time, Flops recomputed, result::Report& report) {
-  const job::Job& job = plan.job;
   report.step_time = step_time;
   // A rate's interval is the step's, turned over; an unbounded one stays finite.
   auto rate = [&](double amount) {
@@ -185,20 +167,22 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
                             amount / std::max(step_time.low, 1e-3 * step_time.value)};
   };
   const double ranks = plan.grid.ranks();
-  const double sequences = static_cast<double>(job.workload.global_batch);
+  const double sequences = static_cast<double>(plan.micro_batch * plan.all_micro_batches());
   report.tokens_per_second_per_gpu =
-      rate(sequences * static_cast<double>(job.workload.sequence_length) / ranks);
-  const double model_flops = model::training_flops(job, sequences).count() / ranks;
-  const double peak_rate = job::peak_of(device, job.workload.precision).count();
+      rate(sequences * static_cast<double>(plan.shard.sequence_length) / ranks);
+  const double model_flops =
+      model::training_flops(plan.model, plan.style, plan.shard.sequence_length, sequences).count() /
+      ranks;
+  const double peak_rate = hardware::peak_of(device, plan.precision.products).count();
   report.model_flops_per_gpu = rate(model_flops);
   if (peak_rate > 0) {
     report.mfu = rate(model_flops / peak_rate);
     report.hfu = rate((model_flops + recomputed.count() / ranks) / peak_rate);
   }
-  report.title = fmt::format("{} on {} x {} ({} GPUs)",
-                             job.model.name.empty() ? "model" : job.model.name, job.cluster.nodes,
-                             job.cluster.name.empty() ? job.cluster.node.name : job.cluster.name,
-                             plan.grid.ranks());
+  report.title = fmt::format(
+      "{} on {} x {} ({} GPUs)", plan.model.name.empty() ? "model" : plan.model.name,
+      plan.cluster.nodes, plan.cluster.name.empty() ? plan.cluster.node.name : plan.cluster.name,
+      plan.grid.ranks());
 }
 
 void fill_report(const Source& s, result::Report& report) {

@@ -1,8 +1,11 @@
-// Gradients in buckets and parameters in pieces: replicated states, ZeRO-1 and ZeRO-2.
-#include <algorithm>
-#include <limits>
+// Gradients in buckets: replicated states, ZeRO-1 and ZeRO-2.
+#include "buckets.h"
 
-#include "stage_builder.h"
+#include <algorithm>
+
+#include "features.h"
+#include "horovod.h"
+#include "states.h"
 
 namespace stepcast::lower {
 
@@ -12,131 +15,213 @@ using program::MemoryCategory;
 using program::StreamIndex;
 using strategy::DataComm;
 
-namespace {
-
-std::int64_t backward_time(const Passes& passes) {
-  std::int64_t sum = 0;
-  for (const Item& item : passes.backward) {
-    sum += item.kind == Item::Kind::kernel ? item.duration : 0;
-  }
-  return sum;
-}
-
-}  // namespace
-
-// ---------------------------------------------------------------- gradients
 // Megatron-LM cuts only the first chunk of the first stage; the others are hidden behind other
 // stages' passes.
-bool StageBuilder::bucketed(int chunk) const {
-  return !job_.system.bucket_first_stage_only || (stage_ == 0 && chunk == 0);
+bool bucketed(const Stage& stage, int chunk) {
+  return !stage.plan.job.system.bucket_first_stage_only || (stage.number == 0 && chunk == 0);
 }
 
 // Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages behind
 // the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk whole
 // when the step's backward passes are done.
-bool StageBuilder::sends_as_it_goes() const {
-  return reduce_beside() || job_.parallelism.reduce_each ||
-         plan_.data_comm == DataComm::shard_grads ||
-         (always_in_buckets() && plan_.grid.pipeline == 1);
+bool sends_as_it_goes(const strategy::Plan& plan) {
+  return reduce_beside(plan) || plan.job.parallelism.reduce_each ||
+         plan.data_comm == DataComm::shard_grads ||
+         (always_in_buckets(plan) && plan.grid.pipeline == 1);
 }
 
-bool StageBuilder::always_in_buckets() const {
-  return job_.system.family == job::System::Family::deepspeed;
+bool always_in_buckets(const strategy::Plan& plan) {
+  return plan.job.system.family == job::System::Family::deepspeed;
 }
 
-void StageBuilder::reduce_gradients(std::int64_t elements, bool expert, StreamIndex stream) {
-  const Sharing s = sharing(expert);
+namespace {
+
+void host_copy(Stage& stage, StreamIndex stream, double bytes, cost::CopyDirection direction,
+               const char* label) {
+  const cost::Priced priced =
+      stage.context.passes.kernels->copy(direction, true, Bytes(static_cast<std::int64_t>(bytes)));
+  program::Task& t = stage.builder.kernel(stream, priced.time.count(), priced.curve, Category::data,
+                                          label_of(stage, label), stage.host.launch);
+  t.slowdown = 0;
+}
+
+// NCCL in the node, MPI on the hosts between nodes (nccl_operations.cc:
+// NCCLHierarchicalAllreduce).
+void reduce_in_two_levels(Stage& stage, int shards, double bytes, StreamIndex stream) {
+  const int inner = node_share(stage.plan);
+  const double share = bytes / inner;
+  if (inner > 1) {
+    data_collective(stage, stream, kNode, Collective::reduce_scatter, bytes, "gradients");
+  }
+  if (inner < shards) {
+    host_copy(stage, stream, share, cost::CopyDirection::device_to_host, "gradients to the host");
+    data_collective(stage, stream, kAcross, Collective::all_reduce, share, "gradients");
+    host_copy(stage, stream, share, cost::CopyDirection::host_to_device, "gradients from the host");
+  }
+  if (inner > 1) {
+    data_collective(stage, stream, kNode, Collective::all_gather, bytes, "gradients");
+  }
+}
+
+void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool expert,
+                      StreamIndex stream) {
+  const Sharing s = sharing(stage.plan, expert);
   if (elements <= 0) {
     return;
   }
-  const double kept =
-      static_cast<double>(elements) / (expert ? strategy::expert_shards(plan_) : plan_.shard_ranks);
+  const double kept = static_cast<double>(elements) /
+                      (expert ? strategy::expert_shards(stage.plan) : stage.plan.shard_ranks);
+  const auto reduced = [&](StreamIndex behind) {
+    each(stage, &Feature::gradients_reduced, ReducedGradients{kept, behind, chunk});
+  };
   if (s.members() == 1) {
-    offload_gradients(kept, compute_);
+    reduced(stage.streams.compute);
     return;
   }
-  const auto& system = job_.system;
-  const double bytes = static_cast<double>(elements) * width(job_.memory.dtypes.reduce);
-  const double copied = bytes + static_cast<double>(elements) * width(job_.memory.dtypes.gradients);
-  const bool ticks = ticks_ != 0 && stream == data_;
+  const auto& system = stage.plan.job.system;
+  const double bytes = static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.reduce);
+  const double copied =
+      bytes + static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.gradients);
+  const bool ticks = leaves_at_ticks(stage, stream);
   if (ticks) {
-    // Tensors that are ready leave at the background thread's next tick, half a cycle later on
-    // average (horovod/common/operations.cc).
-    b_.wait(ticks_, b_.mark(compute_));
-    program::Task& tick = b_.kernel(ticks_, system.cycle_time.count() / 2, 0, Category::compute,
-                                    context_.passes.labels->id("wait for the next cycle"), 0);
-    tick.slowdown = 0;
-    b_.wait(stream, b_.mark(ticks_));
-    data_kernel(stream, copied, cost::MemoryOp::copy, "copy gradients into the fusion buffer");
+    wait_for_tick(stage, stream, copied);
   } else {
-    b_.wait(stream, b_.mark(compute_));
+    stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
   }
-  const bool whole = plan_.data_comm == DataComm::all_reduce || plan_.data_comm == DataComm::none ||
-                     (plan_.data_comm == DataComm::shard_states && system.zero1_all_reduces) ||
-                     (plan_.data_comm == DataComm::shard_grads && system.zero2_all_reduces) ||
-                     by_owner(job_, shares());
-  const int inner = system.hierarchical_all_reduce && !expert ? node_share(plan_) : 1;
+  const bool whole = stage.plan.data_comm == DataComm::all_reduce ||
+                     stage.plan.data_comm == DataComm::none ||
+                     (stage.plan.data_comm == DataComm::shard_states && system.zero1_all_reduces) ||
+                     (stage.plan.data_comm == DataComm::shard_grads && system.zero2_all_reduces) ||
+                     by_owner(stage.plan.job, shares(stage.plan));
   if (system.hierarchical_all_reduce && !expert && whole) {
-    // NCCL in the node, MPI on the hosts between nodes (nccl_operations.cc:
-    // NCCLHierarchicalAllreduce).
-    const double share = bytes / inner;
-    if (inner > 1) {
-      data_collective(stream, kNode, Collective::reduce_scatter, bytes, "gradients");
-    }
-    if (inner < s.shards) {
-      host_copy(stream, share, cost::CopyDirection::device_to_host, "gradients to the host");
-      data_collective(stream, kAcross, Collective::all_reduce, share, "gradients");
-      host_copy(stream, share, cost::CopyDirection::host_to_device, "gradients from the host");
-    }
-    if (inner > 1) {
-      data_collective(stream, kNode, Collective::all_gather, bytes, "gradients");
-    }
+    reduce_in_two_levels(stage, s.shards, bytes, stream);
   } else {
     const Collective op = whole                    ? Collective::all_reduce
                           : system.reduce_to_owner ? Collective::reduce
                                                    : Collective::reduce_scatter;
-    data_collective(stream, s.group, op, bytes, "gradients");
+    data_collective(stage, stream, s.group, op, bytes, "gradients");
   }
   if (s.copies > 1) {
-    data_collective(stream, s.replicas, Collective::all_reduce, bytes / (whole ? 1 : s.shards),
-                    "gradients");
+    data_collective(stage, stream, s.replicas, Collective::all_reduce,
+                    bytes / (whole ? 1 : s.shards), "gradients");
   }
   if (ticks) {
-    data_kernel(stream, copied, cost::MemoryOp::copy, "copy gradients out of the fusion buffer");
+    leave_fusion_buffer(stage, stream, copied);
   }
-  offload_gradients(kept, stream);
+  reduced(stream);
 }
 
-void StageBuilder::flush_gradients(int chunk, StreamIndex stream) {
-  Elements& pending = data_parallel_.pending[chunk];
-  reducing_ = chunk;
-  reduce_gradients(pending.dense, false, stream);
-  reduce_gradients(pending.expert, true, stream);
+}  // namespace
+
+void flush_gradients(Stage& stage, int chunk, StreamIndex stream) {
+  Elements& pending = stage.gradients.pending[chunk];
+  reduce_gradients(stage, chunk, pending.dense, false, stream);
+  reduce_gradients(stage, chunk, pending.expert, true, stream);
   pending = {};
 }
 
-void StageBuilder::fill_buckets(int chunk, std::size_t unit) {
-  auto& s = data_parallel_;
-  const StreamIndex stream = reduce_beside() ? data_ : compute_;
-  Elements& pending = s.pending[chunk];
-  const Passes& passes = *units_[chunk][unit].passes;
-  reducing_ = chunk;
-  if (!bucketed(chunk) || !(sends_as_it_goes() || always_in_buckets())) {
+namespace {
+
+// DDP without gradient_as_bucket_view: into the bucket, and back when the reduction is done
+// (reducer.cpp).
+bool copies_into_buckets(const Stage& stage) {
+  return travels(stage) && !wraps(stage) &&
+         stage.plan.job.system.family == job::System::Family::ddp &&
+         !stage.plan.job.system.gradient_bucket_view && stage.streams.ticks == 0;
+}
+
+class Buckets final : public Feature {
+ public:
+  void make_streams(Stage& stage) override;
+  void make_workspaces(Stage& stage) override;
+  void after_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void end_of_backward(Stage& stage, int chunk) override;
+  void backward_ended(Stage& stage, int chunk) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void fill(Stage& stage, int chunk, std::size_t unit);
+  void reduce_what_is_left(Stage& stage);
+
+  std::vector<bool> sent_;  // by chunk: a bucket, in this backward pass
+  struct Later {
+    int pass = 0;  // backward pass of the rank behind which it leaves
+    int chunk = 0;
+  };
+  std::vector<Later> later_;  // aligned reductions (Megatron-LM's align_grad_reduce)
+  int backwards_ = 0;         // of this rank so far
+};
+
+void Buckets::make_streams(Stage& stage) {
+  sent_.assign(stage.units.size(), false);
+  if (travels(stage) && !wraps(stage)) {
+    stage.streams.data = stage.builder.stream("data");
+  }
+}
+
+// Elements of the buffers where gradients are copied to be sent: DDP's buckets, Horovod's fusion
+// buffer, DeepSpeed's flat buckets, two of them when reduction overlaps
+// (runtime/zero/stage_1_and_2.py).
+double bucket_buffers(const Stage& stage) {
+  const auto count = static_cast<double>(stage.parameters.total + stage.parameters.expert);
+  const double bucket = std::min(count, static_cast<double>(strategy::bucket_elements(stage.plan)));
+  const auto family = stage.plan.job.system.family;
+  if (!travels(stage)) {
+    return 0;
+  }
+  if (wraps(stage)) {
+    return stage.plan.job.system.zero3_buckets ? bucket : 0;
+  }
+  if (stage.plan.job.system.cycle_time.count() > 0) {
+    return bucket;
+  }
+  if (family == job::System::Family::ddp) {
+    return count;
+  }
+  // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
+  const bool flat =
+      (family == job::System::Family::deepspeed && stage.plan.shard_ranks > 1) ||
+      (family == job::System::Family::megatron && stage.plan.data_comm == DataComm::shard_grads);
+  if (family == job::System::Family::deepspeed && !half_width_gradients(stage.plan.job)) {
+    // BF16_Optimizer's buckets end behind the parameter that fills them
+    // (buffered_allreduce_fallback: split_half_float_double, flatten); its largest may be wider
+    // than a bucket.
+    double largest = 0;
+    for (const Array& a : stage_arrays(stage)) {
+      largest = std::max(largest, static_cast<double>(a.elements));
+    }
+    return std::max(bucket, largest);
+  }
+  return flat ? bucket * (reduce_beside(stage.plan) ? 2 : 1) : 0;
+}
+
+void Buckets::make_workspaces(Stage& stage) {
+  stage.builder.persistent(
+      round_512(bucket_buffers(stage) * width(stage.plan.job.memory.dtypes.reduce)),
+      MemoryCategory::communication, label_of(stage, "gradient buckets"));
+}
+
+void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
+  const StreamIndex stream = reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute;
+  Elements& pending = stage.gradients.pending[chunk];
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  if (!bucketed(stage, chunk) || !(sends_as_it_goes(stage.plan) || always_in_buckets(stage.plan))) {
     pending += {passes.parameters, passes.expert_parameters};
     return;
   }
-  const auto& system = job_.system;
-  const std::int64_t bucket = strategy::bucket_elements(plan_);
-  const auto first = static_cast<std::int64_t>(
-      static_cast<double>(system.first_bucket_bytes.count()) / width(job_.memory.dtypes.reduce));
+  const auto& system = stage.plan.job.system;
+  const std::int64_t bucket = strategy::bucket_elements(stage.plan);
+  const auto first =
+      static_cast<std::int64_t>(static_cast<double>(system.first_bucket_bytes.count()) /
+                                width(stage.plan.job.memory.dtypes.reduce));
   // Arrays get their gradients last to first. Buckets hold whole arrays.
   for (std::size_t i = passes.arrays.size(); i-- > 0;) {
     const Array& array = passes.arrays[i];
     std::int64_t& filled = array.expert ? pending.expert : pending.dense;
-    const std::int64_t limit = first > 0 && !s.bucket_sent[chunk] ? first : bucket;
+    const std::int64_t limit = first > 0 && !sent_[chunk] ? first : bucket;
     const auto send = [&] {
-      reduce_gradients(filled, array.expert, stream);
-      s.bucket_sent[chunk] = true;
+      reduce_gradients(stage, chunk, filled, array.expert, stream);
+      sent_[chunk] = true;
       filled = 0;
     };
     if (system.bucket_before_overflow && filled > 0 && filled + array.elements > limit) {
@@ -147,199 +232,92 @@ void StageBuilder::fill_buckets(int chunk, std::size_t unit) {
       send();
     }
   }
-  if (ticks_ != 0) {
-    s.cycle += backward_time(passes);
-    if (s.cycle >= system.cycle_time.count()) {
-      s.cycle = 0;
-      flush_gradients(chunk, stream);
-    }
-  }
 }
 
-void StageBuilder::bucket_after_backward(int chunk, std::size_t unit) {
-  const Passes& passes = *units_[chunk][unit].passes;
-  const auto elements = static_cast<double>(passes.parameters + passes.expert_parameters);
-  const double wide = width(job_.memory.dtypes.gradients);
-  const auto family = job_.system.family;
-  const bool made_here = family == job::System::Family::ddp || family == job::System::Family::fsdp2;
-  const bool in_buckets = job_.system.gradient_bucket_view && travels();
-  if (data_parallel_.backwards[chunk] == 0 && made_here && !in_buckets) {
-    data_parallel_.gradient_buffers.push_back(b_.allocate(round_512(elements * wide),
-                                                          MemoryCategory::gradients,
-                                                          context_.passes.labels->id("gradients")));
-  }
-  if (!reduces(chunk)) {
+void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  if (wraps(stage)) {
     return;
   }
-  if (copies_into_buckets()) {
-    data_kernel(compute_, 2 * elements * wide, cost::MemoryOp::copy, "copy gradients into buckets");
+  const Passes& passes = *stage.units[chunk][unit].passes;
+  const auto elements = static_cast<double>(passes.parameters + passes.expert_parameters);
+  const double wide = width(stage.plan.job.memory.dtypes.gradients);
+  const auto family = stage.plan.job.system.family;
+  const bool made_here = family == job::System::Family::ddp || family == job::System::Family::fsdp2;
+  const bool in_buckets = stage.plan.job.system.gradient_bucket_view && travels(stage);
+  if (stage.passes.turns[chunk].backwards_ended == 0 && made_here && !in_buckets) {
+    stage.gradients.buffers.push_back(stage.builder.allocate(
+        round_512(elements * wide), MemoryCategory::gradients, label_of(stage, "gradients")));
   }
-  if (sends_as_it_goes() || !always_in_buckets()) {
-    fill_buckets(chunk, unit);
+  if (!reduces(stage, chunk)) {
+    return;
+  }
+  if (copies_into_buckets(stage)) {
+    data_kernel(stage, stage.streams.compute, 2 * elements * wide, cost::MemoryOp::copy,
+                "copy gradients into buckets");
+  }
+  if (sends_as_it_goes(stage.plan) || !always_in_buckets(stage.plan)) {
+    fill(stage, chunk, unit);
   }
 }
 
 // What did not overlap, behind the step's backward passes.
-void StageBuilder::reduce_what_is_left() {
-  for (std::size_t c = units_.size(); c-- > 0;) {
+void Buckets::reduce_what_is_left(Stage& stage) {
+  for (std::size_t c = stage.units.size(); c-- > 0;) {
     const int chunk = static_cast<int>(c);
-    if (always_in_buckets() && !sends_as_it_goes()) {
-      for (std::size_t u = units_[c].size(); u-- > 0;) {
-        fill_buckets(chunk, u);
+    if (always_in_buckets(stage.plan) && !sends_as_it_goes(stage.plan)) {
+      for (std::size_t u = stage.units[c].size(); u-- > 0;) {
+        fill(stage, chunk, u);
       }
     }
-    flush_gradients(chunk, compute_);
+    flush_gradients(stage, chunk, stage.streams.compute);
   }
 }
 
-// DDP without gradient_as_bucket_view: into the bucket, and back when the reduction is done
-// (reducer.cpp).
-bool StageBuilder::copies_into_buckets() const {
-  return travels() && !wraps() && job_.system.family == job::System::Family::ddp &&
-         !job_.system.gradient_bucket_view && ticks_ == 0;
-}
-
-void StageBuilder::bucket_end_of_backward(int chunk) {
-  if (!reduces(chunk) || !sends_as_it_goes()) {
+void Buckets::end_of_backward(Stage& stage, int chunk) {
+  if (wraps(stage) || !reduces(stage, chunk) || !sends_as_it_goes(stage.plan)) {
     return;
   }
-  auto& s = data_parallel_;
-  const bool aligned = job_.system.align_grad_reduce && plan_.interleaved && reduce_beside() &&
-                       last_backward(chunk) && stage_ > 0;
+  const bool aligned = stage.plan.job.system.align_grad_reduce && stage.plan.interleaved &&
+                       reduce_beside(stage.plan) && last_backward(stage, chunk) && stage.number > 0;
   if (aligned) {
     // Stages reach a chunk's last micro-batch one pass after another; each waits for the first
     // (pipeline_parallel/schedules.py: grad_sync_virtual_microbatch_id).
-    s.later.push_back({s.backward_slots + 1 + stage_, chunk});
+    later_.push_back({backwards_ + 1 + stage.number, chunk});
   } else {
-    flush_gradients(chunk, reduce_beside() ? data_ : compute_);
+    flush_gradients(stage, chunk,
+                    reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
   }
 }
 
-void StageBuilder::reduce_later_chunks(int slot) {
-  auto& later = data_parallel_.later;
-  while (!later.empty() && later.front().slot <= slot) {
-    flush_gradients(later.front().chunk, data_);
-    later.erase(later.begin());
+void Buckets::backward_ended(Stage& stage, int chunk) {
+  sent_[static_cast<std::size_t>(chunk)] = false;
+  ++backwards_;
+  while (!later_.empty() && later_.front().pass <= backwards_) {
+    flush_gradients(stage, later_.front().chunk, stage.streams.data);
+    later_.erase(later_.begin());
   }
 }
 
-// ---------------------------------------------------------------- parameters
-bool StageBuilder::shards_states() const {
-  return !wraps() &&
-         (plan_.data_comm == DataComm::shard_states || plan_.data_comm == DataComm::shard_grads);
-}
-
-void StageBuilder::gather_parameters(const Elements& elements, StreamIndex stream) {
-  const double wide = width(plan_.style.dtype);
-  for (const bool expert : {false, true}) {
-    const double bytes = static_cast<double>(expert ? elements.expert : elements.dense) * wide;
-    const Sharing s = sharing(expert);
-    if (s.shards == 1) {
-      continue;
-    }
-    if (!job_.system.reduce_to_owner) {
-      data_collective(stream, s.group, Collective::all_gather, bytes, "parameters");
-      continue;
-    }
-    for (int owner = 0; owner < s.shards; ++owner) {
-      data_collective(stream, s.group, Collective::broadcast, bytes / s.shards, "parameters");
-    }
-  }
-}
-
-// A chunk's parameters in the pieces in which they are gathered: buckets where gradients have them
-// too.
-void StageBuilder::make_pieces() {
-  auto& pieces = data_parallel_.pieces;
-  const bool cut = reduce_beside() || always_in_buckets();
-  for (std::size_t c = 0; c < units_.size(); ++c) {
-    const std::int64_t bucket = cut && bucketed(static_cast<int>(c))
-                                    ? strategy::bucket_elements(plan_)
-                                    : std::numeric_limits<std::int64_t>::max();
-    bool open = false;
-    for (std::size_t u = 0; u < units_[c].size(); ++u) {
-      if (!open) {
-        pieces.push_back({static_cast<int>(c), u, u, {}, false, {}});
-        open = true;
-      }
-      const Passes& passes = *units_[c][u].passes;
-      pieces.back().last = u;
-      pieces.back().elements += {passes.parameters, passes.expert_parameters};
-      open = pieces.back().elements.total() < bucket;
-    }
-  }
-}
-
-void StageBuilder::gather_parameters_at_start() {
-  if (!travels() || !shards_states() || !gather_beside()) {
+void Buckets::end_of_step(Stage& stage, StepEnd part) {
+  if (part != StepEnd::reduce || !travels(stage) || wraps(stage)) {
     return;
   }
-  make_pieces();
-  auto& pieces = data_parallel_.pieces;
-  for (ParameterPiece& piece : pieces) {
-    // Interleaved: the first two chunks at once.
-    if (&piece == &pieces.front() || (plan_.interleaved && piece.chunk < 2)) {
-      issue_piece(piece);
-    }
+  for (const Later& later : later_) {
+    flush_gradients(stage, later.chunk, stage.streams.data);
+  }
+  later_.clear();
+  stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+  reduce_what_is_left(stage);
+  if (copies_into_buckets(stage)) {
+    const auto elements = static_cast<double>(stage.parameters.total + stage.parameters.expert);
+    data_kernel(stage, stage.streams.compute,
+                2 * elements * width(stage.plan.job.memory.dtypes.gradients), cost::MemoryOp::copy,
+                "copy gradients out of buckets");
   }
 }
 
-void StageBuilder::issue_piece(ParameterPiece& piece) {
-  if (piece.issued) {
-    return;
-  }
-  if (!data_parallel_.waited_for_step) {
-    b_.wait_previous_step(data_, compute_);
-    if (job_.memory.offload.any()) {
-      b_.wait_previous_step(data_, to_device_);
-    }
-    data_parallel_.waited_for_step = true;
-  }
-  gather_parameters(piece.elements, data_);
-  piece.gathered = b_.mark(data_);
-  piece.issued = true;
-}
+}  // namespace
 
-// Interleaved: a chunk's first micro-batch asks for the next chunk's parameters, on later stages
-// earlier by their rank, so that all stages gather together (pipeline_parallel/schedules.py:
-// param_sync_virtual_microbatch_id).
-void StageBuilder::issue_aligned_pieces() {
-  auto& s = data_parallel_;
-  if (s.pieces.empty() || !plan_.interleaved) {
-    return;
-  }
-  int at = s.forward_slots + (job_.system.align_param_gather ? stage_ : 0);
-  std::vector<bool> seen(units_.size(), false);
-  for (const schedule::Slot& slot : plan_.order.ranks[stage_]) {
-    if (slot.pass != schedule::Pass::forward) {
-      continue;
-    }
-    if (at-- == 0) {
-      for (ParameterPiece& piece : s.pieces) {
-        if (!seen[slot.chunk] && piece.chunk == slot.chunk + 1) {
-          issue_piece(piece);
-        }
-      }
-      return;
-    }
-    seen[slot.chunk] = true;
-  }
-}
-
-// The forward pass waits for a piece where it first needs it, and asks for the next
-// (--overlap-param-gather's chain).
-void StageBuilder::wait_for_piece(int chunk, std::size_t unit) {
-  auto& pieces = data_parallel_.pieces;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    if (pieces[i].chunk != chunk || pieces[i].first != unit) {
-      continue;
-    }
-    issue_piece(pieces[i]);
-    b_.wait(compute_, pieces[i].gathered);
-    if (i + 1 < pieces.size() && (!plan_.interleaved || pieces[i + 1].chunk == chunk)) {
-      issue_piece(pieces[i + 1]);
-    }
-  }
-}
+std::unique_ptr<Feature> make_buckets() { return std::make_unique<Buckets>(); }
 
 }  // namespace stepcast::lower

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "stage_builder.h"
+#include "state_offload.h"
 
 namespace stepcast::lower {
 
@@ -39,31 +39,35 @@ std::vector<Chunk> pack_chunks(const std::vector<std::vector<std::int64_t>>& ten
   return out;
 }
 
+namespace {
+
 // Gradients that take the storage of their parameters' chunk are Gemini's. Experts of a group of
 // their own are moved as before.
-bool StageBuilder::chunked() const {
-  return job_.memory.offload.chunk.count() > 0 && job_.system.gradients_in_parameters &&
-         fully_sharded() && parameters_.expert == 0;
+bool chunked(const Stage& stage) {
+  return stage.plan.job.memory.offload.chunk.count() > 0 &&
+         stage.plan.job.system.gradients_in_parameters && fully_sharded(stage.plan) &&
+         stage.parameters.expert == 0;
 }
 
 // Angel-PTM's pages: whatever else has a page's size and gathers units.
-bool StageBuilder::paged() const {
-  return job_.memory.offload.page.count() > 0 && fully_sharded() && parameters_.expert == 0 &&
-         !chunked();
+bool paged(const Stage& stage) {
+  return stage.plan.job.memory.offload.page.count() > 0 && fully_sharded(stage.plan) &&
+         stage.parameters.expert == 0 && !chunked(stage);
 }
 
-void StageBuilder::make_chunks() {
-  if (!chunked() && !paged()) {
+}  // namespace
+
+void make_chunks(Stage& stage) {
+  if (!chunked(stage) && !paged(stage)) {
     return;
   }
-  auto& s = data_parallel_;
   std::vector<std::vector<std::int64_t>> tensors;
-  for (const Wrap& w : s.wraps) {
+  for (const Wrap& w : stage.sharded.wraps) {
     std::vector<std::int64_t> of_wrap;
     std::int64_t left = w.elements.dense;
     for (std::size_t u = w.first; u <= w.last; ++u) {
-      for (const Array& a : units_[w.chunk][u].passes->arrays) {
-        const bool small = a.elements <= job_.system.persistent_elements;
+      for (const Array& a : stage.units[w.chunk][u].passes->arrays) {
+        const bool small = a.elements <= stage.plan.job.system.persistent_elements;
         if (!a.expert && !a.tiled && !small && a.elements <= left) {
           of_wrap.push_back(a.elements);
           left -= a.elements;
@@ -75,44 +79,42 @@ void StageBuilder::make_chunks() {
     }
     tensors.push_back(std::move(of_wrap));
   }
-  const int ranks = sharing(false).shards;
-  const auto& offload = job_.memory.offload;
+  const int ranks = sharing(stage.plan, false).shards;
+  const auto& offload = stage.plan.job.memory.offload;
   const double away = share_away(offload.parameters);
-  const auto elements = [](double bytes, double width) {
-    return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / width));
+  const auto elements = [](double bytes, double each) {
+    return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / each));
   };
-  if (chunked()) {
-    s.chunks = pack_chunks(
-        tensors, elements(static_cast<double>(offload.chunk.count()), width(plan_.style.dtype)),
-        ranks, away, Pack::whole_tensors);
+  if (chunked(stage)) {
+    stage.sharded.chunks = pack_chunks(
+        tensors,
+        elements(static_cast<double>(offload.chunk.count()), width(stage.plan.style.dtype)), ranks,
+        away, Pack::whole_tensors);
   } else {
-    s.pages = pack_chunks(tensors,
-                          ranks * elements(static_cast<double>(offload.page.count()),
-                                           width(job_.memory.dtypes.parameters)),
-                          ranks, away, Pack::cut_tensors);
+    stage.sharded.pages =
+        pack_chunks(tensors,
+                    ranks * elements(static_cast<double>(offload.page.count()),
+                                     width(stage.plan.job.memory.dtypes.parameters)),
+                    ranks, away, Pack::cut_tensors);
   }
 }
 
-// Whichever parameters are stored in.
-std::vector<Chunk>& StageBuilder::stored() {
-  return data_parallel_.chunks.empty() ? data_parallel_.pages : data_parallel_.chunks;
+std::vector<Chunk>& stored(Stage& stage) {
+  return stage.sharded.chunks.empty() ? stage.sharded.pages : stage.sharded.chunks;
 }
-const std::vector<Chunk>& StageBuilder::stored() const {
-  return data_parallel_.chunks.empty() ? data_parallel_.pages : data_parallel_.chunks;
-}
-
-// This rank's shard of a chunk, in the states' format.
-double StageBuilder::shard_bytes(const Chunk& c) const {
-  return static_cast<double>(c.elements) / sharing(false).shards *
-         width(job_.memory.dtypes.parameters);
+const std::vector<Chunk>& stored(const Stage& stage) {
+  return stage.sharded.chunks.empty() ? stage.sharded.pages : stage.sharded.chunks;
 }
 
-// The chunks or pages with tensors of a wrap.
-std::vector<Chunk*> StageBuilder::chunks_of(const Wrap& w) {
-  auto& s = data_parallel_;
-  const auto index = static_cast<std::size_t>(&w - s.wraps.data());
+double shard_bytes(const Stage& stage, const Chunk& c) {
+  return static_cast<double>(c.elements) / sharing(stage.plan, false).shards *
+         width(stage.plan.job.memory.dtypes.parameters);
+}
+
+std::vector<Chunk*> chunks_of(Stage& stage, const Wrap& w) {
+  const auto index = static_cast<std::size_t>(&w - stage.sharded.wraps.data());
   std::vector<Chunk*> out;
-  for (Chunk& c : stored()) {
+  for (Chunk& c : stored(stage)) {
     if (c.first <= index && index <= c.last) {
       out.push_back(&c);
     }
@@ -120,38 +122,36 @@ std::vector<Chunk*> StageBuilder::chunks_of(const Wrap& w) {
   return out;
 }
 
-// Of the chunks that end with the wrap, in the direction of the pass.
-std::vector<Chunk*> StageBuilder::chunks_ended_by(const Wrap& w, bool backward) {
-  const auto index = static_cast<std::size_t>(&w - data_parallel_.wraps.data());
-  std::vector<Chunk*> out = chunks_of(w);
+std::vector<Chunk*> chunks_ended_by(Stage& stage, const Wrap& w, bool backward) {
+  const auto index = static_cast<std::size_t>(&w - stage.sharded.wraps.data());
+  std::vector<Chunk*> out = chunks_of(stage, w);
   std::erase_if(out, [&](const Chunk* c) { return (backward ? c->first : c->last) != index; });
   return out;
 }
 
-// A chunk whose first tensor is used is gathered whole, and stays until its last one has been.
-void StageBuilder::gather_chunks(const Wrap& w, program::StreamIndex stream) {
-  if (data_parallel_.chunks.empty()) {
+void gather_chunks(Stage& stage, const Wrap& w, program::StreamIndex stream) {
+  if (stage.sharded.chunks.empty()) {
     return;
   }
-  const double own = width(plan_.style.dtype);
-  for (Chunk* c : chunks_of(w)) {
+  const double own = width(stage.plan.style.dtype);
+  for (Chunk* c : chunks_of(stage, w)) {
     if (c->whole) {
       continue;
     }
     c->whole = true;
     const double bytes = static_cast<double>(c->elements) * own;
-    c->buffer =
-        b_.allocate(static_cast<std::int64_t>(bytes), program::MemoryCategory::communication,
-                    context_.passes.labels->id("gathered chunk"), stream);
-    if (sharing(false).shards > 1) {
-      data_collective(stream, kData, cost::Collective::all_gather, bytes, "chunk");
+    c->buffer = stage.builder.allocate(static_cast<std::int64_t>(bytes),
+                                       program::MemoryCategory::communication,
+                                       label_of(stage, "gathered chunk"), stream);
+    if (sharing(stage.plan, false).shards > 1) {
+      data_collective(stage, stream, kData, cost::Collective::all_gather, bytes, "chunk");
     }
   }
 }
 
-void StageBuilder::drop_chunks(const Wrap& w, bool backward) {
-  for (Chunk* c : chunks_ended_by(w, backward)) {
-    b_.release(c->buffer, 1U << compute_);
+void drop_chunks(Stage& stage, const Wrap& w, bool backward) {
+  for (Chunk* c : chunks_ended_by(stage, w, backward)) {
+    stage.builder.release(c->buffer, 1U << stage.streams.compute);
     c->buffer = program::kNone;
     c->whole = c->read = c->fetched = false;
   }

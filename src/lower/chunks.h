@@ -39,4 +39,22 @@ enum class Pack { whole_tensors, cut_tensors };
 std::vector<Chunk> pack_chunks(const std::vector<std::vector<std::int64_t>>& tensors,
                                std::int64_t capacity, int ranks, double away, Pack pack);
 
+struct Stage;
+struct Wrap;
+
+// Whether a stage's parameters lie in Gemini's chunks, or this rank's shards of them in pages, and
+// those chunks or pages. Experts of a group of their own are moved as before.
+void make_chunks(Stage& stage);
+std::vector<Chunk>& stored(Stage& stage);
+const std::vector<Chunk>& stored(const Stage& stage);
+// This rank's shard of a chunk in the states' format, in bytes.
+double shard_bytes(const Stage& stage, const Chunk& c);
+// The chunks or pages with tensors of a wrap; and those of them that end with it in the direction
+// of the pass.
+std::vector<Chunk*> chunks_of(Stage& stage, const Wrap& w);
+std::vector<Chunk*> chunks_ended_by(Stage& stage, const Wrap& w, bool backward);
+// A chunk whose first tensor is used is gathered whole, and stays until its last one has been.
+void gather_chunks(Stage& stage, const Wrap& w, program::StreamIndex stream);
+void drop_chunks(Stage& stage, const Wrap& w, bool backward);
+
 }  // namespace stepcast::lower

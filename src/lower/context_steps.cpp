@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "groups.h"
 #include "stepcast/model/documents.h"
 
 namespace stepcast::lower {
@@ -62,15 +61,16 @@ std::vector<ContextStep> gathered(const ContextShape& context,
 }  // namespace
 
 ContextShape context_shape(const strategy::Plan& plan, const AttentionShape& shape, double width) {
-  using Kind = job::ContextKind;
-  const auto& parallelism = plan.job.parallelism;
-  const Kind kind = parallelism.context_kind;
+  using Kind = ContextKind;
+  const Kind kind = plan.context_exchange.kind;
   const int ranks = plan.grid.context;
   ContextShape out;
-  out.inner = kind == Kind::a2a ? ranks : kind == Kind::hierarchical ? context_inner(plan) : 1;
+  out.inner = kind == Kind::a2a            ? ranks
+              : kind == Kind::hierarchical ? plan.context_exchange.inner
+                                           : 1;
   out.outer = ranks / out.inner;
   out.gathers = kind == Kind::all_gather;
-  out.balanced = parallelism.context_balanced && shape.causal;
+  out.balanced = plan.context_exchange.balanced && shape.causal;
   const std::int64_t tokens = shape.sequences * shape.key_length / ranks;
   const auto bytes = [&](std::int64_t heads, std::int64_t dim) {
     return static_cast<std::int64_t>(static_cast<double>(tokens * heads * dim) * width);

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 #include "stepcast/strategy/plan.h"
 

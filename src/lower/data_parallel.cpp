@@ -1,16 +1,9 @@
-// When gradients and parameters travel between data-parallel ranks, and among whom. Buckets of
-// whole states and of ZeRO-1 and 2 are in buckets.cpp, fully sharded units in fully_sharded.cpp,
-// the step's end in optimizer.cpp.
 #include "data_parallel.h"
 
 #include <algorithm>
 
-#include "stage_builder.h"
-
 namespace stepcast::lower {
 
-using program::Category;
-using program::StreamIndex;
 using strategy::DataComm;
 
 int node_share(const strategy::Plan& plan) {
@@ -29,20 +22,14 @@ int node_share(const strategy::Plan& plan) {
   return local > 0 && static_cast<int>(ranks.size()) % local == 0 ? local : 1;
 }
 
-Sharing StageBuilder::sharing(bool expert) const {
-  const bool whole = plan_.data_comm == DataComm::all_reduce || plan_.data_comm == DataComm::none;
+Sharing sharing(const strategy::Plan& plan, bool expert) {
+  const bool whole = plan.data_comm == DataComm::all_reduce || plan.data_comm == DataComm::none;
   if (expert) {
-    const int shards = whole ? plan_.expert_data : strategy::expert_shards(plan_);
-    return {kExpertData, kExpertReplicas, shards, plan_.expert_data / shards};
+    const int shards = whole ? plan.expert_data : strategy::expert_shards(plan);
+    return {kExpertData, kExpertReplicas, shards, plan.expert_data / shards};
   }
-  const int shards = whole ? plan_.data_ranks() : plan_.shard_ranks;
-  return {kData, kReplicas, shards, plan_.data_ranks() / shards};
-}
-
-bool StageBuilder::travels() const {
-  const job::Offload& o = job_.memory.offload;
-  return plan_.data_ranks() > 1 || (parameters_.expert > 0 && plan_.expert_data > 1) ||
-         share_away(o.parameters) > 0 || share_away(o.gradients) > 0;
+  const int shards = whole ? plan.data_ranks() : plan.shard_ranks;
+  return {kData, kReplicas, shards, plan.data_ranks() / shards};
 }
 
 bool wraps_units(const strategy::Plan& plan) {
@@ -72,160 +59,17 @@ bool accumulates_whole(const strategy::Plan& plan) {
   return !shards || !reduces_each_pass(plan);
 }
 
-bool StageBuilder::wraps() const { return wraps_units(plan_); }
-
-bool StageBuilder::reduce_beside() const {
-  if (plan_.grid.pipeline > 1 && !job_.system.overlap_with_pipeline) {
+bool reduce_beside(const strategy::Plan& plan) {
+  if (plan.grid.pipeline > 1 && !plan.job.system.overlap_with_pipeline) {
     return false;
   }
-  return job_.parallelism.overlap.grad_reduce || (wraps() && job_.system.zero3_overlaps);
+  return plan.job.parallelism.overlap.grad_reduce ||
+         (wraps_units(plan) && plan.job.system.zero3_overlaps);
 }
 
-bool StageBuilder::gather_beside() const {
-  return job_.parallelism.overlap.param_gather || (wraps() && job_.system.zero3_overlaps);
-}
-
-void StageBuilder::make_data_parallel() {
-  auto& s = data_parallel_;
-  const std::size_t chunks = units_.size();
-  s.forwards.assign(chunks, 0);
-  s.backwards.assign(chunks, 0);
-  s.expected.assign(chunks, 0);
-  s.pending.assign(chunks, {});
-  s.bucket_sent.assign(chunks, false);
-  for (const schedule::Slot& slot : plan_.order.ranks[stage_]) {
-    const bool makes =
-        slot.pass == schedule::Pass::backward || slot.pass == schedule::Pass::weight_grad;
-    s.expected[slot.chunk] += makes ? 1 : 0;
-  }
-  if (validates_later()) {
-    norm_ = b_.stream("norm");
-  }
-  if (!travels()) {
-    return;
-  }
-  if (wraps()) {
-    gather_ = b_.stream("all-gather");
-    data_ = b_.stream("reduce-scatter");
-    if (plan_.replicas > 1) {
-      replicas_ = b_.stream("all-reduce");
-    }
-    make_wraps();
-  } else {
-    data_ = b_.stream("data");
-    if (job_.system.cycle_time.count() > 0) {
-      ticks_ = b_.stream("background thread");
-    }
-  }
-}
-
-// The backward pass of this chunk that is under way is its last of the step.
-bool StageBuilder::last_backward(int chunk) const {
-  return data_parallel_.backwards[chunk] + 1 >= data_parallel_.expected[chunk];
-}
-
-bool StageBuilder::reduces(int chunk) const {
-  if (!travels()) {
-    return false;
-  }
-  return reduces_each_pass(plan_) || last_backward(chunk);
-}
-
-void StageBuilder::data_kernel(StreamIndex stream, double bytes, cost::MemoryOp op,
-                               const char* label) {
-  if (bytes < 1) {
-    return;
-  }
-  const cost::Priced priced =
-      context_.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
-  b_.kernel(stream, priced.time.count(), priced.curve, Category::compute,
-            context_.passes.labels->id(label), launch_);
-}
-
-void StageBuilder::data_collective(StreamIndex stream, Role role, cost::Collective op, double bytes,
-                                   const char* what) {
-  const auto count = static_cast<std::int64_t>(bytes);
-  if (count <= 0) {
-    return;
-  }
-  b_.collective(stream, role, context_.passes.book->key(role, op, count), Category::data,
-                Category::stall,
-                context_.passes.labels->id(std::string(what) + " " + cost::to_string(op)), launch_);
-}
-
-void StageBuilder::host_copy(StreamIndex stream, double bytes, cost::CopyDirection direction,
-                             const char* label) {
-  const cost::Priced priced =
-      context_.passes.kernels->copy(direction, true, Bytes(static_cast<std::int64_t>(bytes)));
-  program::Task& t = b_.kernel(stream, priced.time.count(), priced.curve, Category::data,
-                               context_.passes.labels->id(label), launch_);
-  t.slowdown = 0;
-}
-
-// ---------------------------------------------------------------- called around each unit's passes
-void StageBuilder::before_forward(int chunk, std::size_t unit, int) {
-  reduce_due_wraps();
-  if (unit == 0) {
-    ++data_parallel_.forwards[chunk];
-    if (!wraps()) {
-      issue_aligned_pieces();
-    }
-    ++data_parallel_.forward_slots;
-  }
-  if (!travels()) {
-    return;
-  }
-  if (wraps()) {
-    wrap_before_forward(chunk, unit);
-  } else if (data_parallel_.forwards[chunk] == 1) {
-    wait_for_piece(chunk, unit);
-  }
-}
-
-void StageBuilder::after_forward(int chunk, std::size_t unit) {
-  if (travels() && wraps()) {
-    wrap_after_forward(chunk, unit);
-  }
-}
-
-void StageBuilder::before_backward(int chunk, std::size_t unit) {
-  reduce_due_wraps();
-  if (travels() && wraps()) {
-    wrap_before_backward(chunk, unit);
-  }
-}
-
-// Between a unit's recomputed forward pass and its backward pass.
-void StageBuilder::before_second_use(int chunk, std::size_t unit) {
-  if (!travels() || !wraps()) {
-    return;
-  }
-  Wrap& w = data_parallel_.wraps[data_parallel_.wrap[chunk][unit]];
-  if (drops_after_recompute(w)) {
-    drop_wrap(w, true);
-    use_wrap(w, true);
-  }
-}
-
-void StageBuilder::after_backward(int chunk, std::size_t unit, int) {
-  if (travels() && wraps()) {
-    wrap_after_backward(chunk, unit);
-  } else {
-    bucket_after_backward(chunk, unit);
-  }
-}
-
-void StageBuilder::end_of_backward(int chunk, int) {
-  if (travels() && wraps()) {
-    wrap_end_of_backward(chunk);
-  } else {
-    bucket_end_of_backward(chunk);
-  }
-  auto& s = data_parallel_;
-  ++s.backwards[chunk];
-  s.bucket_sent[chunk] = false;
-  ++s.backward_slots;
-  reduce_later_chunks(s.backward_slots);
+bool gather_beside(const strategy::Plan& plan) {
+  return plan.job.parallelism.overlap.param_gather ||
+         (wraps_units(plan) && plan.job.system.zero3_overlaps);
 }
 
 }  // namespace stepcast::lower

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "data_parallel.h"
 #include "groups.h"
 #include "stage.h"
 
@@ -12,8 +11,6 @@ using cost::Collective;
 using strategy::DataComm;
 
 namespace {
-
-double wide(job::DType type) { return job::bytes_per_element(type); }
 
 // The first ranks of stage 0 that share what one rank holds, every `stride`-th of the stage's.
 std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int count) {
@@ -30,37 +27,40 @@ std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int coun
   return out;
 }
 
+// The plan's data-parallel traffic is of the kinds that closed forms know.
+bool covered(const strategy::Plan& plan) {
+  const strategy::GradientSync& sync = plan.gradient_sync;
+  const strategy::ParameterGather& gather = plan.parameter_gather;
+  return !gather.quantised && !sync.quantised && !gather.partition_stands &&
+         gather.partition <= 1 && !sync.hierarchical && !gather.from_owners &&
+         sync.cycle_time.count() == 0 && gather.persistent_elements == 0 &&
+         gather.reuse_elements == 0 && !plan.offload.any() &&
+         plan.style.finetune.kind == FinetuneKind::none &&
+         plan.order.placement != schedule::Placement::bidirectional && !sync.always_in_buckets;
+}
+
 }  // namespace
 
 DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topology,
                      const Prices& prices, ShapeCache& shapes)
     : plan_(plan), prices_(prices) {
-  const job::Job& job = plan.job;
-  const job::System& system = job.system;
-  const auto& p = job.parallelism;
-  norm_joins = plan.grid.ranks() > 1 && !(system.optimizer_post_validation && p.pipeline > 1) &&
-               !job.memory.offload.any();
-  const bool plain = !p.zeropp.weights && !p.zeropp.gradients && p.zeropp.partition == 0 &&
-                     p.reshard_size <= 1 && !system.hierarchical_all_reduce &&
-                     !system.reduce_to_owner && system.cycle_time.count() == 0 &&
-                     system.persistent_elements == 0 && system.reuse_elements == 0 &&
-                     !job.memory.offload.any() &&
-                     job.workload.finetune.kind == job::Finetune::Kind::none &&
-                     plan.order.placement != schedule::Placement::bidirectional &&
-                     system.family != job::System::Family::deepspeed;
-  told = plain && plan.data_comm != DataComm::none;
+  const strategy::GradientSync& sync = plan.gradient_sync;
+  const strategy::ParameterGather& gather = plan.parameter_gather;
+  norm_joins = plan.grid.ranks() > 1 &&
+               !(plan.optimizer_step.post_validated && plan.grid.pipeline > 1) &&
+               !plan.offload.any();
+  told = plan.data_comm != DataComm::none && covered(plan);
   if (!told) {
     return;
   }
-  wraps = wraps_units(plan);
-  each_pass = reduces_each_pass(plan);
-  const bool with_stages = plan.grid.pipeline > 1 && !system.overlap_with_pipeline;
-  reduce_beside = !with_stages && (p.overlap.grad_reduce || (wraps && system.zero3_overlaps));
-  gather_beside = p.overlap.param_gather || (wraps && system.zero3_overlaps);
-  sends_as_it_goes = reduce_beside || p.reduce_each || plan.data_comm == DataComm::shard_grads;
+  wraps = gather.by_units;
+  each_pass = sync.each_pass;
+  reduce_beside = sync.overlaps;
+  gather_beside = gather.overlaps;
+  sends_as_it_goes = sync.sends_as_filled;
   shards_states = !wraps && (plan.data_comm == DataComm::shard_states ||
                              plan.data_comm == DataComm::shard_grads);
-  drops_after_forward = plan.data_comm == DataComm::shard_all && p.reshard_after_forward;
+  drops_after_forward = plan.data_comm == DataComm::shard_all && gather.reshard_after_forward;
   drops_after_backward = each_pass || plan.grid.pipeline == 1;
   const bool whole = plan.data_comm == DataComm::all_reduce;
   const auto shape = [&](bool expert, int count) -> const cluster::GroupShape* {
@@ -77,7 +77,7 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
     return &at->second;
   };
   dense_ = shape(false, whole ? plan.data_ranks() : plan.shard_ranks);
-  if (job.model.moe) {
+  if (plan.model.moe) {
     expert_ = shape(true, whole ? plan.expert_data : strategy::expert_shards(plan));
   }
 }
@@ -91,7 +91,7 @@ Time DataTimes::price(Collective op, double bytes, bool expert) const {
 }
 
 Time DataTimes::reduce(std::int64_t dense, std::int64_t expert) const {
-  const double each = wide(plan_.job.memory.dtypes.reduce);
+  const double each = bytes_per_element(plan_.precision.reduce);
   const Collective op =
       plan_.data_comm == DataComm::all_reduce ? Collective::all_reduce : Collective::reduce_scatter;
   return price(op, static_cast<double>(dense) * each, false) +
@@ -99,18 +99,18 @@ Time DataTimes::reduce(std::int64_t dense, std::int64_t expert) const {
 }
 
 Time DataTimes::gather(std::int64_t dense, std::int64_t expert) const {
-  const double each = wide(plan_.style.dtype);
+  const double each = bytes_per_element(plan_.style.dtype);
   return price(Collective::all_gather, static_cast<double>(dense) * each, false) +
          price(Collective::all_gather, static_cast<double>(expert) * each, true);
 }
 
 bool DataTimes::bucketed(int stage, int chunk) const {
-  return !plan_.job.system.bucket_first_stage_only || (stage == 0 && chunk == 0);
+  return !plan_.gradient_sync.first_stage_only || (stage == 0 && chunk == 0);
 }
 
 std::int64_t DataTimes::first_piece(int stage, int chunk, std::int64_t elements) const {
   const bool cut = reduce_beside && bucketed(stage, chunk);
-  return cut ? std::min(elements, strategy::bucket_elements(plan_)) : elements;
+  return cut ? std::min(elements, plan_.gradient_sync.bucket_elements) : elements;
 }
 
 StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology,
@@ -120,15 +120,12 @@ StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology
   if (p == 1) {
     return out;
   }
-  const auto& asked = plan.job.parallelism.schedule;
-  const std::string name = asked ? asked->name : plan.interleaved ? "interleaved_1f1b" : "1f1b";
-  const bool loops = plan.order.barriers == 0 && !strategy::pairs_passes(plan.job) &&
-                     (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
   using Form = StageMessages::Form;
-  out.form = loops && !plan.interleaved                       ? Form::blocking
-             : loops && plan.job.parallelism.overlap.pipeline ? Form::overlapped
-                                                              : Form::beside;
-  out.batched = plan.job.system.batched_p2p;
+  const strategy::StageTransport& transport = plan.stage_transport;
+  out.form = transport.holds_compute && !plan.interleaved    ? Form::blocking
+             : transport.holds_compute && transport.overlaps ? Form::overlapped
+                                                             : Form::beside;
+  out.batched = transport.batched;
   const Bytes bytes(message_bytes(plan));
   for (int r = 0; r < p; ++r) {
     cluster::Coordinates here, next;

@@ -23,8 +23,8 @@ class Groups {
     // Rows, columns and depth of 2-d and 3-d tensor parallelism are left out: bounds, who ask, have
     // no side of such a grid.
     group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
-    group(kContextInner, context_inner(plan_), [&](int i) { return rank(0, i, 0, 0); });
-    if (plan_.job.model.moe) {
+    group(kContextInner, plan_.context_exchange.inner, [&](int i) { return rank(0, i, 0, 0); });
+    if (plan_.model.moe) {
       const int et = plan_.shard.expert_tensor;
       const int ep = plan_.shard.expert;
       const std::vector<int> near = nearest(0, et * ep);
@@ -93,7 +93,7 @@ class Groups {
       }
     }
     if (c > 1) {
-      const int inner = context_inner(plan_);
+      const int inner = plan_.context_exchange.inner;
       for (int di = 0; di < d; ++di) {
         for (int ti = 0; ti < t; ++ti) {
           group(kContext, c, [&](int i) { return rank(ti, i, di, p); });
@@ -107,9 +107,7 @@ class Groups {
     // all.
     const int inner =
         plan_.data_comm == DataComm::all_reduce ? plan_.data_ranks() : plan_.shard_ranks;
-    const auto& parallelism = plan_.job.parallelism;
-    const int partition =
-        parallelism.zeropp.partition > 0 ? parallelism.zeropp.partition : parallelism.reshard_size;
+    const int partition = plan_.parameter_gather.partition;
     for (int ti = 0; ti < t; ++ti) {
       std::vector<int> all;
       for (int di = 0; di < d; ++di) {
@@ -120,7 +118,7 @@ class Groups {
       std::sort(all.begin(), all.end());
       blocks(all, inner, kData, kReplicas);
       const bool in_two_levels =
-          plan_.job.system.hierarchical_all_reduce || parallelism.zeropp.gradients.has_value();
+          plan_.gradient_sync.hierarchical || plan_.gradient_sync.quantised.has_value();
       for (int first = 0; in_two_levels && first < static_cast<int>(all.size()); first += inner) {
         blocks({all.begin() + first, all.begin() + first + inner}, node_share(plan_), kNode,
                kAcross);
@@ -130,7 +128,7 @@ class Groups {
         group(kPartition, partition, [&](int i) { return all[first + i]; });
       }
     }
-    if (plan_.job.model.moe) {
+    if (plan_.model.moe) {
       experts(p);
     }
   }
@@ -138,7 +136,7 @@ class Groups {
   // Tensor ranks counted row by row, layer by layer: ranks of a row are neighbours.
   template <class Member>
   void tensor_grid(const Member& member) {
-    if (plan_.job.parallelism.tensor_kind == job::TensorKind::one_d || plan_.shard.tensor == 1) {
+    if (plan_.tensor_parallel.kind == TensorKind::one_d || plan_.shard.tensor == 1) {
       return;
     }
     const int side = plan_.shard.tensor;
@@ -203,7 +201,7 @@ class Groups {
       return;
     }
     const bool two_ends = plan_.stages.front().front().embedding && plan_.stages.back().back().head;
-    const bool tied = plan_.job.model.tied_embeddings && two_ends && !plan_.vocabulary_split;
+    const bool tied = plan_.model.tied_embeddings && two_ends && !plan_.vocabulary_split;
     const bool pairs = plan_.order.placement == schedule::Placement::bidirectional;
     for (int di = 0; di < grid_.data; ++di) {
       for (int ci = 0; ci < grid_.context; ++ci) {
@@ -258,26 +256,9 @@ void each_first_group(const strategy::Plan& plan,
   Groups(plan, visit).first();
 }
 
-int context_inner(const strategy::Plan& plan) {
-  const auto& parallelism = plan.job.parallelism;
-  if (parallelism.context_kind != job::ContextKind::hierarchical) {
-    return 1;
-  }
-  if (parallelism.context_inner > 0) {
-    return parallelism.context_inner;
-  }
-  // As many of a node's GPUs as tensor parallelism leaves.
-  const int local = std::max(1, plan.job.cluster.node.gpus / plan.grid.tensor);
-  int inner = std::min(local, plan.grid.context);
-  while (plan.grid.context % inner != 0) {
-    --inner;
-  }
-  return inner;
-}
-
 int next_in_context_ring(const strategy::Plan& plan, int rank) {
   Coordinates at = cluster::coordinates(plan.grid, rank);
-  const int stride = context_inner(plan);
+  const int stride = plan.context_exchange.inner;
   at.context = (at.context + stride) % plan.grid.context;
   return cluster::rank_at(plan.grid, at);
 }

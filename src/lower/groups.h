@@ -25,7 +25,4 @@ void each_first_group(const strategy::Plan& plan,
 int next_in_context_ring(const strategy::Plan& plan, int rank);
 int next_in_tensor_ring(const strategy::Plan& plan, int rank);
 
-// Ranks of the inner all-to-all of hierarchical context parallelism.
-int context_inner(const strategy::Plan& plan);
-
 }  // namespace stepcast::lower

@@ -13,9 +13,9 @@ namespace stepcast::lower {
 Kinds::Kinds(const strategy::Plan& plan, const cluster::Topology& topology)
     : batch_of_(plan.batch_of) {
   std::map<std::string, int> rows;
-  const bool uniform = plan.job.cluster.overrides.empty();
+  const bool uniform = plan.cluster.overrides.empty();
   for (int rank = 0; rank < topology.devices(); ++rank) {
-    const job::Device& device = topology.device(rank);
+    const hardware::Device& device = topology.device(rank);
     const auto [row, fresh] = rows.emplace(device.name, static_cast<int>(devices_.size()));
     if (fresh) {
       devices_.push_back(&device);

@@ -21,7 +21,7 @@ class Kinds {
   Kinds(const strategy::Plan& plan, const cluster::Topology& topology);
 
   // Kinds of devices, in order of their first rank.
-  const std::vector<const job::Device*>& devices() const { return devices_; }
+  const std::vector<const hardware::Device*>& devices() const { return devices_; }
   int device_of(int rank) const {
     return one_device() ? 0 : device_of_[static_cast<std::size_t>(rank)];
   }
@@ -33,7 +33,7 @@ class Kinds {
 
  private:
   bool one_device() const { return devices_.size() == 1; }
-  std::vector<const job::Device*> devices_;
+  std::vector<const hardware::Device*> devices_;
   std::vector<int> device_of_;  // by rank; empty: one device
   std::vector<strategy::Plan> plans_;
   std::vector<int> batch_of_;  // by data-parallel rank; empty: one plan

@@ -41,13 +41,13 @@ model::OperatorGraph experts_of(const model::OperatorGraph& whole) {
 class Clock {
  public:
   Clock(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-        const job::Device& device, const PriceBook& book)
+        const hardware::Device& device, const PriceBook& book)
       : prices_(prices), book_(book) {
     const cost::Launch measured = prices.kernels.at(device.name)->launch();
-    const bool graph = plan.job.kernels.cuda_graph;
-    launch_ = graph ? measured.graph.count()
-                    : std::max(plan.job.system.launch.count(), measured.host.count());
-    overhead_ = graph ? 0 : plan.job.system.layer_overhead.count();
+    const bool graph = plan.host.cuda_graph;
+    launch_ =
+        graph ? measured.graph.count() : std::max(plan.host.launch.count(), measured.host.count());
+    overhead_ = plan.host.layer_overhead.count();
     each_group(plan, [&](Role role, const std::vector<int>& ranks) {
       if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
         shapes_[role] = topology.shape(ranks);
@@ -118,21 +118,19 @@ class Clock {
 }  // namespace
 
 LayerTime layer_time(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     const job::Device& device, model::LayerKind kind, LayerPart part) {
+                     const hardware::Device& device, model::LayerKind kind, LayerPart part) {
   Labels labels;
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
-  const model::OperatorGraph whole =
-      model::build_layer(plan.job.model, kind, plan.shard, plan.style);
+  const model::OperatorGraph whole = model::build_layer(plan.model, kind, plan.shard, plan.style);
   const model::OperatorGraph graph = part == LayerPart::experts ? experts_of(whole) : whole;
-  const bool redoes = plan.job.memory.whole_micro_batches == 0;
-  const Passes passes =
-      build_passes(graph, context, redoes ? redone_of(plan.job, graph) : Redone());
+  const bool redoes = plan.recompute.whole_micro_batches == 0;
+  const Passes passes = build_passes(graph, context, redoes ? redone_of(plan, graph) : Redone());
   Clock clock(plan, topology, prices, device, book);
   LayerTime out;
   out.forward = clock.run(passes.forward, out.forward_curves);
   std::vector<Item> backward;
-  if (redoes && plan.job.memory.recompute.kind == job::Recompute::Kind::full) {
+  if (redoes && plan.recompute.kind == RecomputeKind::full) {
     backward = passes.recompute;
   }
   backward.insert(backward.end(), passes.backward.begin(), passes.backward.end());

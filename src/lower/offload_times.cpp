@@ -33,14 +33,14 @@ double round_trip_of(const cost::Kernels& kernels, bool pinned) {
 
 }  // namespace
 
-OffloadTimes::OffloadTimes(const job::Job& job, const Prices& prices) {
-  const job::Offload& o = job.memory.offload;
-  const job::Node& node = job.cluster.node;
+OffloadTimes::OffloadTimes(const strategy::Plan& plan, const Prices& prices) {
+  const strategy::Offload& o = plan.offload;
+  const hardware::Node& node = plan.cluster.node;
   const double bandwidth = node.host_memory_bandwidth.count();
   if (!o.any() || bandwidth <= 0) {
     return;
   }
-  if (o.activations.to != job::OffloadTarget::none) {
+  if (o.activations.to != OffloadTarget::none) {
     for (const auto& [name, kernels] : prices.kernels) {
       const double here = round_trip_of(*kernels, o.pinned);
       round_trip = round_trip == 0 ? here : std::min(round_trip, here);
@@ -48,16 +48,17 @@ OffloadTimes::OffloadTimes(const job::Job& job, const Prices& prices) {
     const double through = o.pinned ? 1 : 3;  // pageable memory is staged
     round_trip_shared = 2 * through * kPicosecondsPerSecond / (bandwidth * kDramShare);
   }
-  const auto& types = job.memory.dtypes;
-  const bool adam = job.memory.optimizer == job::Optimizer::adamw;
-  const bool trains_all = job.workload.finetune.kind == job::Finetune::Kind::none;
-  if (o.optimizer.to != job::OffloadTarget::none && adam && trains_all) {
-    const double wide = job::bytes_per_element(types.parameters);
-    const double master = types.master ? job::bytes_per_element(*types.master) : 0;
-    const double touched = job::bytes_per_element(types.gradients) + 2 * moment_bytes(job.memory) +
+  const strategy::Precision& types = plan.precision;
+  const strategy::OptimizerStep& optimizer = plan.optimizer_step;
+  const bool adam = optimizer.kind == Optimizer::adamw;
+  const bool trains_all = plan.style.finetune.kind == FinetuneKind::none;
+  if (o.optimizer.to != OffloadTarget::none && adam && trains_all) {
+    const double wide = bytes_per_element(types.parameters);
+    const double master = types.master ? bytes_per_element(*types.master) : 0;
+    const double touched = bytes_per_element(types.gradients) +
+                           2 * moment_bytes(optimizer.kind, optimizer.momentum, types.moments) +
                            (master > 0 ? master : wide) + master + wide;
-    const double bytes =
-        o.optimizer.ratio * touched * (job.system.fused_optimizer ? 1 : kUnfusedCpuAdam);
+    const double bytes = o.optimizer.ratio * touched * (optimizer.fused ? 1 : kUnfusedCpuAdam);
     step_shared = bytes * kPicosecondsPerSecond / (bandwidth * kCpuAdamShare);
     const double cores = kCoreBandwidth * node.cpu_cores / node.gpus;
     step = cores > 0 ? std::max(step_shared, bytes * kPicosecondsPerSecond / cores) : step_shared;

@@ -167,8 +167,12 @@ Parts stepped(const job::Job& job, const Shares& s, const std::vector<Array>& ar
 }  // namespace
 
 double moment_bytes(const job::Memory& memory) {
-  const double width = job::bytes_per_element(memory.dtypes.moments);
-  switch (memory.optimizer) {
+  return moment_bytes(memory.optimizer, memory.momentum, memory.dtypes.moments);
+}
+
+double moment_bytes(Optimizer kind, double momentum, DType moments) {
+  const double width = bytes_per_element(moments);
+  switch (kind) {
     case Optimizer::adamw:
       return 2 * width;
     case Optimizer::adamw_bf16:
@@ -176,7 +180,7 @@ double moment_bytes(const job::Memory& memory) {
     case Optimizer::adamw_8bit:
       return 2 + 2 * static_cast<double>(kScale) / kBlock;
     case Optimizer::sgd:
-      return memory.momentum > 0 ? width : 0;
+      return momentum > 0 ? width : 0;
     case Optimizer::lion:
     case Optimizer::muon:
       return width;

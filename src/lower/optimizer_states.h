@@ -13,6 +13,7 @@ namespace stepcast::lower {
 
 // Bytes of optimizer moments per parameter, at least: what bounds add up.
 double moment_bytes(const job::Memory& memory);
+double moment_bytes(Optimizer kind, double momentum, DType moments);
 
 // Tensors of one rank, bytes each as requested.
 struct StateTensors {

@@ -10,9 +10,9 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 // Context and kernels under lazy loading (CUDA 11.8 on): B200 0.70 GiB (168.34 - 167.64 GiB of a
 // process without NCCL, torch 2.9; ml-engineering, debug/pytorch.md); smaller GPUs by their number
 // of SMs, whose local memory and stacks the context reserves.
-double context_bytes(const job::Job& job, const job::Device& device) {
-  if (job.system.context_memory.count() > 0) {
-    return static_cast<double>(job.system.context_memory.count());
+double context_bytes(Bytes stated, const hardware::Device& device) {
+  if (stated.count() > 0) {
+    return static_cast<double>(stated.count());
   }
   const double capability = device.compute_capability;
   return (capability >= 10 ? 0.7 : capability >= 9 ? 0.6 : 0.5) * kGiB;
@@ -40,27 +40,25 @@ double hybridep_bytes(const cluster::GroupShape& group, double tokens, double to
 
 }  // namespace
 
-OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
+OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups) {
-  const job::Job& job = plan.job;
   OutsideParts out;
   const auto add = [&](const std::string& name, double bytes) {
     if (bytes >= 1) {
       out.emplace_back(name, Bytes(static_cast<std::int64_t>(bytes)));
     }
   };
-  add("CUDA context and kernels", context_bytes(job, device));
+  add("CUDA context and kernels", context_bytes(plan.device_memory.context, device));
   const auto& shard = plan.shard;
   const auto tokens =
       static_cast<double>(shard.sequences * shard.sequence_length / std::max(1, shard.context)) /
       (shard.sequence_parallel ? shard.tensor : 1);
-  const double token =
-      static_cast<double>(job.model.hidden) * job::bytes_per_element(plan.style.dtype);
+  const double token = static_cast<double>(plan.model.hidden) * bytes_per_element(plan.style.dtype);
   for (const UsedGroup& g : groups) {
     add("NCCL: " + g.name,
-        static_cast<double>(cost::nccl_buffers(job.nccl, g.shape, g.algorithms).count()));
+        static_cast<double>(cost::nccl_buffers(plan.nccl, g.shape, g.algorithms).count()));
     if (g.tokens) {
-      const bool hybrid = job.moe.dispatcher == job::MoeRuntime::Dispatcher::hybridep;
+      const bool hybrid = plan.expert_dispatch.dispatcher == Dispatcher::hybridep;
       add(hybrid ? "HybridEP" : "DeepEP",
           hybrid ? hybridep_bytes(g.shape, tokens, token) : deepep_bytes(g.shape, token));
     }

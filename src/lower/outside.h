@@ -10,7 +10,7 @@
 #include "stepcast/base/quantity.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/buffers.h"
-#include "stepcast/job/job.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::lower {
@@ -27,7 +27,7 @@ using OutsideParts = std::vector<std::pair<std::string, Bytes>>;
 
 // CUDA's context with the kernels that were loaded, NCCL's buffers by communicator, the buffers of
 // token dispatchers that have their own. Workspaces of cuBLAS and cuDNN are in the allocator.
-OutsideParts outside_parts(const strategy::Plan& plan, const job::Device& device,
+OutsideParts outside_parts(const strategy::Plan& plan, const hardware::Device& device,
                            const std::vector<UsedGroup>& groups);
 
 }  // namespace stepcast::lower

@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "pass_feature.h"
+#include "passes_tensor_grid.h"
+
 namespace stepcast::lower {
 namespace {
 
-using Family = job::System::Family;
 using model::Operator;
 
-constexpr std::int64_t kWide = 4;  // bytes of fp32, in which the model's eager loss stands
+constexpr std::int64_t kLogitWidth = 4;  // bytes of fp32, in which the model's eager loss stands
 
 Bytes times(Bytes bytes, std::int64_t n) { return Bytes(bytes.count() * n); }
 
@@ -18,12 +20,14 @@ std::int64_t logits_of(const Operator& loss) {
   for (const model::Saved& saved : loss.saved) {
     bytes += saved.bytes.count();
   }
-  return bytes / kWide;
+  return bytes / kLogitWidth;
 }
 
-// Pieces arrive apart and are joined in the logits' format, then cast. Back, the gradient of the
-// whole is cast before this rank's slice is taken.
-void gather(Operator& loss, int tensor, std::int64_t width) {
+// Torch's own cross-entropy behind layers of Megatron's kind (parallel_output False): logits are
+// gathered, and every tensor rank computes the loss of the whole vocabulary. Pieces arrive apart
+// and are joined in the logits' format, then cast. Back, the gradient of the whole is cast before
+// this rank's slice is taken.
+void gather_logits(Operator& loss, int tensor, std::int64_t width) {
   const std::int64_t whole = tensor * logits_of(loss);
   for (model::Saved& saved : loss.saved) {
     saved.bytes = times(saved.bytes, tensor);
@@ -37,20 +41,20 @@ void gather(Operator& loss, int tensor, std::int64_t width) {
 // DTensor's loss parallel (torch/distributed/tensor/parallel/loss.py): forward, the cast, the
 // shifted logits and their exponentials or the result; back, zeros with the likelihood's gradient,
 // exponentials and their sum beside the kept result.
-void shard(Operator& loss, std::int64_t width) {
+void shard_logits(Operator& loss, std::int64_t width) {
   const std::int64_t logits = logits_of(loss);
-  loss.forward_temporary = Bytes(2 * kWide * logits);
-  loss.backward_temporary = Bytes((3 * kWide - width) * logits);
+  loss.forward_temporary = Bytes(2 * kLogitWidth * logits);
+  loss.backward_temporary = Bytes((3 * kLogitWidth - width) * logits);
 }
 
 // DeepSpeed's fp16 engine halves the module and runs without autocast. (Published peaks of Qwen
 // grow by 5 to 8 bytes a logit under it; under bf16 by 12 to 16, as an fp32 loss has it.)
 // Log-softmax and both gradients in the logits' format, beside the copy of the logits that leaves
 // out the last token (transformers' shift_logits).
-void narrow(Operator& loss, std::int64_t width) {
+void narrow_logits(Operator& loss, std::int64_t width) {
   const std::int64_t logits = logits_of(loss);
   for (model::Saved& saved : loss.saved) {
-    saved.bytes = Bytes(saved.bytes.count() / kWide * width);
+    saved.bytes = Bytes(saved.bytes.count() / kLogitWidth * width);
   }
   loss.forward_moved = Bytes(4 * width * logits);
   loss.backward_moved = Bytes(5 * width * logits);
@@ -60,29 +64,72 @@ void narrow(Operator& loss, std::int64_t width) {
 
 }  // namespace
 
-bool gathers_logits(const strategy::Plan& plan) {
-  return plan.shard.tensor > 1 && plan.job.kernels.loss == job::LossKernel::eager &&
-         plan.job.system.family == Family::megatron &&
-         plan.job.parallelism.tensor_kind == job::TensorKind::one_d;
-}
-
 model::OperatorGraph with_loss(model::OperatorGraph head, const strategy::Plan& plan) {
   const auto loss =
       std::find_if(head.operators.begin(), head.operators.end(),
                    [](const Operator& op) { return op.kind == model::OpKind::cross_entropy; });
-  if (loss == head.operators.end() || plan.job.kernels.loss != job::LossKernel::eager) {
+  if (loss == head.operators.end()) {
     return head;
   }
-  const auto width = static_cast<std::int64_t>(job::bytes_per_element(plan.style.dtype));
-  if (gathers_logits(plan)) {
-    gather(*loss, plan.shard.tensor, width);
-  } else if (plan.shard.tensor > 1 && plan.job.system.family == Family::fsdp2) {
-    shard(*loss, width);
-  } else if (plan.job.system.family == Family::deepspeed &&
-             plan.job.workload.precision == job::DType::fp16) {
-    narrow(*loss, width);
+  const auto width = static_cast<std::int64_t>(bytes_per_element(plan.style.dtype));
+  switch (plan.loss_form.eager) {
+    case EagerLoss::as_built:
+      break;
+    case EagerLoss::gathers_logits:
+      gather_logits(*loss, plan.shard.tensor, width);
+      break;
+    case EagerLoss::shards_logits:
+      shard_logits(*loss, width);
+      break;
+    case EagerLoss::narrow_under_fp16:
+      narrow_logits(*loss, width);
+      break;
   }
   return head;
+}
+
+namespace {
+
+// The loss over tensor ranks that each hold a part of the vocabulary, or gather it.
+class LossCollectives : public PassFeature {
+ public:
+  explicit LossCollectives(PassState& state)
+      : state_(state), gathers_(state.plan.loss_form.eager == EagerLoss::gathers_logits) {}
+
+  void before_forward(std::size_t i) override {
+    if (is_loss(i) && gathers_) {
+      const std::int64_t bytes = matrix_bytes(state_, local_tokens(state_), state_.plan.vocab, 1);
+      collective(state_, {kTensor, cost::Collective::all_gather, bytes, program::Category::tensor,
+                          "logits"});
+    }
+  }
+
+  // Vocab-parallel loss: maximum, predicted logit and sum of exponentials, one fp32 a token each.
+  void after_forward(std::size_t i) override {
+    const model::Shard& shard = state_.plan.shard;
+    const std::int64_t bytes =
+        4 * shard.sequences * shard.sequence_length / std::max(1, shard.context);
+    for (int n = 0; is_loss(i) && !gathers_ && n < 3; ++n) {
+      collective(state_, {kTensor, cost::Collective::all_reduce, bytes, program::Category::tensor,
+                          state_.graph.operators[i].name});
+    }
+  }
+
+ private:
+  bool is_loss(std::size_t i) const {
+    return state_.graph.operators[i].kind == model::OpKind::cross_entropy;
+  }
+
+  PassState& state_;
+  bool gathers_;
+};
+
+}  // namespace
+
+// A grid of tensor ranks reduces along its own sides (passes_tensor_grid.cpp).
+std::unique_ptr<PassFeature> make_loss(PassState& state) {
+  const bool parallel = state.plan.shard.tensor > 1 && !on_grid(state.plan);
+  return parallel ? std::make_unique<LossCollectives>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

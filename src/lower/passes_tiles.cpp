@@ -1,12 +1,15 @@
 // Memory-centric tiling: a linear as a sequence of smaller ones (ZeRO-Infinity, 2104.07857, section
 // 5.1.3; deepspeed/runtime/zero/tiling.py: TiledLinear with out_splits). Each has a part of the
 // outputs, is a module of its own, gathered when its turn comes and given up behind it.
-#include "pass_builder.h"
+#include "passes_tiles.h"
+
+#include "pass_feature.h"
+#include "pass_products.h"
 
 namespace stepcast::lower {
 
-using model::OpKind;
-using program::Category;
+using cost::Layout;
+using model::Operator;
 
 void link_tiles(std::vector<Item>& items) {
   std::int64_t next = 0;
@@ -20,60 +23,81 @@ void link_tiles(std::vector<Item>& items) {
 
 // A layer's trained linear whose tiles are not so small that DeepSpeed keeps them whole
 // (stage3_param_persistence_threshold).
-bool PassBuilder::tiled(const Operator& op) const {
-  const int tiles = plan_.job.memory.offload.tiling;
-  return tiles > 1 && op.gemm && op.kind == OpKind::gemm && op.module != model::Module::head &&
-         op.parameters > 0 && op.frozen == 0 && !op.expert_parameters && op.gemm->n >= tiles &&
-         op.gemm->n * op.gemm->k / tiles > plan_.job.system.persistent_elements;
+bool tiled(const strategy::Plan& plan, const Operator& op) {
+  const int tiles = plan.offload.tiling;
+  return tiles > 1 && op.gemm && op.kind == model::OpKind::gemm &&
+         op.module != model::Module::head && op.parameters > 0 && op.frozen == 0 &&
+         !op.expert_parameters && op.gemm->n >= tiles &&
+         op.gemm->n * op.gemm->k / tiles > plan.parameter_gather.persistent_elements;
 }
 
-void PassBuilder::tile(std::int64_t elements, bool makes_gradient, Items& out) {
-  Item item;
-  item.kind = Item::Kind::tile;
-  item.weight = weight_;
-  item.elements = elements;
-  item.makes_gradient = makes_gradient;
-  out.push_back(item);
-}
+namespace {
 
-bool PassBuilder::tiled_product(const Operator& op, Category category, Items& out) {
-  if (!tiled(op)) {
-    return false;
-  }
-  const int tiles = plan_.job.memory.offload.tiling;
-  model::Gemm part = *op.gemm;
-  part.n = (op.gemm->n + tiles - 1) / tiles;
-  for (int t = 0; t < tiles; ++t) {
-    tile(op.gemm->n * op.gemm->k / tiles, false, out);
-    kernel(out, matrix(op, part, cost::Layout::forward, false), 1, category, op.name + " tile");
-  }
-  tile(0, false, out);
-  kernel(out, context_.kernels->memory(cost::MemoryOp::copy, Bytes(2 * output_bytes(op))), 1,
-         category, op.name + " tiles together", kMemoryBound);
-  return true;
-}
+class TiledLinears : public PassFeature {
+ public:
+  explicit TiledLinears(PassState& state) : state_(state), tiles_(state.plan.offload.tiling) {}
 
-// The input's gradient is the sum of the tiles'.
-bool PassBuilder::tiled_backward(const Operator& op, Items& out) {
-  if (!tiled(op)) {
-    return false;
-  }
-  const int tiles = plan_.job.memory.offload.tiling;
-  const model::Gemm& g = *op.gemm;
-  const std::int64_t n = (g.n + tiles - 1) / tiles;
-  for (int t = 0; t < tiles; ++t) {
-    tile(g.n * g.k / tiles, true, out);
-    kernel(out, matrix(op, {g.m, g.k, n, g.batch}, cost::Layout::input_grad, false), 1,
-           Category::compute, op.name + " tile dgrad");
-    if (t > 0) {
-      kernel(out, context_.kernels->memory(cost::MemoryOp::elementwise, Bytes(3 * input_bytes(op))),
-             1, Category::compute, op.name + " add input gradients", kMemoryBound);
+  bool in_place_of(std::size_t i, Layout layout) override {
+    const Operator& op = state_.graph.operators[i];
+    if (layout != Layout::forward || !tiled(state_.plan, op)) {
+      return false;
     }
-    kernel(out, matrix(op, {g.k, n, g.m, g.batch}, cost::Layout::weight_grad, false), 1,
-           Category::compute, op.name + " tile wgrad");
+    model::Gemm part = *op.gemm;
+    part.n = columns(op);
+    for (int t = 0; t < tiles_; ++t) {
+      tile(elements(op), false);
+      kernel(state_, {product(state_, op, part, Layout::forward), 1, op.name + " tile"});
+    }
+    tile(0, false);
+    memory_kernel(state_, cost::MemoryOp::copy, 2 * output_bytes(state_, op),
+                  op.name + " tiles together");
+    return true;
   }
-  tile(0, false, out);
-  return true;
+
+  // Both gradients tile by tile; the input's gradient is the sum of the tiles'.
+  bool in_place_of_backward(std::size_t i) override {
+    const Operator& op = state_.graph.operators[i];
+    if (!tiled(state_.plan, op)) {
+      return false;
+    }
+    const model::Gemm& g = *op.gemm;
+    const std::int64_t n = columns(op);
+    for (int t = 0; t < tiles_; ++t) {
+      tile(elements(op), true);
+      kernel(state_, {product(state_, op, {g.m, g.k, n, g.batch}, Layout::input_grad), 1,
+                      op.name + " tile dgrad"});
+      if (t > 0) {
+        memory_kernel(state_, cost::MemoryOp::elementwise, 3 * input_bytes(state_, op),
+                      op.name + " add input gradients");
+      }
+      kernel(state_, {product(state_, op, {g.k, n, g.m, g.batch}, Layout::weight_grad), 1,
+                      op.name + " tile wgrad"});
+    }
+    tile(0, false);
+    return true;
+  }
+
+ private:
+  std::int64_t columns(const Operator& op) const { return (op.gemm->n + tiles_ - 1) / tiles_; }
+  std::int64_t elements(const Operator& op) const { return op.gemm->n * op.gemm->k / tiles_; }
+
+  void tile(std::int64_t elements, bool makes_gradient) {
+    Item item;
+    item.kind = Item::Kind::tile;
+    item.weight = state_.weight;
+    item.elements = elements;
+    item.makes_gradient = makes_gradient;
+    state_.out->push_back(item);
+  }
+
+  PassState& state_;
+  int tiles_;
+};
+
+}  // namespace
+
+std::unique_ptr<PassFeature> make_tiles(PassState& state) {
+  return state.plan.offload.tiling > 1 ? std::make_unique<TiledLinears>(state) : nullptr;
 }
 
 }  // namespace stepcast::lower

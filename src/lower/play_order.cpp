@@ -10,7 +10,7 @@ OrderTimes play_order(const PassContext& context, const ModelUnits& units) {
   struct Sums {
     double forward = 0, input_grad = 0, weight_grad = 0;
   };
-  const bool again = redoes_units(plan.job.memory.recompute);
+  const bool again = redoes_units(plan.recompute);
   const auto sums = [&](const model::OperatorGraph& graph, bool layer) {
     const auto total = [](const std::vector<Item>& items) {
       double sum = 0;
@@ -19,8 +19,7 @@ OrderTimes play_order(const PassContext& context, const ModelUnits& units) {
       }
       return sum;
     };
-    const Passes passes =
-        build_passes(graph, context, layer ? redone_of(plan.job, graph) : Redone());
+    const Passes passes = build_passes(graph, context, layer ? redone_of(plan, graph) : Redone());
     return Sums{total(passes.forward),
                 total(passes.input_grad) + (layer && again ? total(passes.recompute) : 0),
                 total(passes.weight_grad)};
@@ -42,7 +41,7 @@ OrderTimes play_order(const PassContext& context, const ModelUnits& units) {
         s.weight_grad += more.weight_grad;
       };
       for (int n = 0; n < chunk.layers; ++n) {
-        add(layers.at(model::layer_kind(plan.job.model, chunk.first_layer + n)));
+        add(layers.at(model::layer_kind(plan.model, chunk.first_layer + n)));
       }
       if (chunk.embedding && !split) {
         add(embedding);

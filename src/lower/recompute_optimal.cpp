@@ -2,8 +2,10 @@
 // order of forward passes (strategy/rotor.h) is lowered as it is. The budget holds allocated bytes;
 // what the units do not own is measured on a first lowering, in which every layer runs again.
 #include <algorithm>
+#include <optional>
 
-#include "stage_builder.h"
+#include "recomputation.h"
+#include "stage_driver.h"
 
 namespace stepcast::lower {
 
@@ -70,14 +72,18 @@ Peaks peaks_of(const Built& built) {
   return out;
 }
 
-}  // namespace
+struct ChunkChain {
+  strategy::Chain chain;
+  int in_flight = 1;
+  std::int64_t whole = 0;  // bytes with everything kept
+};
 
-std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
+std::vector<ChunkChain> chains(const Stage& stage) {
   std::vector<ChunkChain> out;
-  for (std::size_t c = 0; c < units_.size(); ++c) {
+  for (std::size_t c = 0; c < stage.units.size(); ++c) {
     ChunkChain chunk;
-    chunk.in_flight = in_flight(static_cast<int>(c));
-    const auto& units = units_[c];
+    chunk.in_flight = in_flight(stage, static_cast<int>(c));
+    const auto& units = stage.units[c];
     for (std::size_t u = 0; u < units.size(); ++u) {
       const Passes& p = *units[u].passes;
       const bool embedding = units[u].kind == Unit::Kind::embedding;
@@ -90,9 +96,10 @@ std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
       s.saved = std::max<std::int64_t>(0, p.saved - input);
       s.output = u + 1 < units.size() ? p.input : 0;
       s.forward_extra = std::max<std::int64_t>(0, p.memory.forward.bytes - s.output);
-      s.sweep_extra = std::max<std::int64_t>(0, while_sweeping(units[u]) - s.output);
-      s.backward_extra = splits_ ? p.memory.input_grad.bytes + p.remade_inputs + p.output_gradients
-                                 : p.memory.backward.bytes;
+      s.sweep_extra = std::max<std::int64_t>(0, p.memory.unkept.bytes - s.output);
+      s.backward_extra = stage.passes.splits
+                             ? p.memory.input_grad.bytes + p.remade_inputs + p.output_gradients
+                             : p.memory.backward.bytes;
       chunk.whole += s.saved + s.output;
       chunk.chain.stages.push_back(s);
     }
@@ -101,23 +108,20 @@ std::vector<StageBuilder::ChunkChain> StageBuilder::chains() const {
   return out;
 }
 
-namespace {
-
 // A chunk's share of what all may use, by what it would hold with everything kept.
-template <class Chunks>
-double share_of(const Chunks& chunks, std::size_t c) {
+double share_of(const std::vector<ChunkChain>& chunks, std::size_t c) {
   double all = 0;
-  for (const auto& chunk : chunks) {
+  for (const ChunkChain& chunk : chunks) {
     all += static_cast<double>(chunk.whole) * chunk.in_flight;
   }
   return all > 0 ? static_cast<double>(chunks[c].whole) * chunks[c].in_flight / all : 1;
 }
 
-}  // namespace
-
-std::optional<StageBuilder::Orders> StageBuilder::optimal_orders(std::int64_t activations) const {
-  const auto chunks = chains();
-  Orders out;
+// ChainOrders of the stage's chunks that use at most `activations` bytes in all; nothing where that
+// is too little.
+std::optional<ChainOrders> optimal_orders(const Stage& stage, std::int64_t activations) {
+  const auto chunks = chains(stage);
+  ChainOrders out;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const auto memory =
         static_cast<std::int64_t>(static_cast<double>(activations) * share_of(chunks, c));
@@ -131,24 +135,26 @@ std::optional<StageBuilder::Orders> StageBuilder::optimal_orders(std::int64_t ac
   return out;
 }
 
-StageBuilder::Orders StageBuilder::redo_first(int count) const {
-  Orders out;
-  for (const ChunkChain& chunk : chains()) {
+// Of each chunk, its first `count` layers run again.
+ChainOrders redo_first(const Stage& stage, int count) {
+  ChainOrders out;
+  for (const ChunkChain& chunk : chains(stage)) {
     out.push_back(strategy::redo_first(chunk.chain, count));
   }
   return out;
 }
 
-int StageBuilder::most_layers() const {
+// Units of a chunk, at most.
+int most_layers(const Stage& stage) {
   std::size_t most = 0;
-  for (const auto& units : units_) {
+  for (const auto& units : stage.units) {
     most = std::max(most, units.size());
   }
   return static_cast<int>(most);
 }
 
-std::int64_t StageBuilder::least_activations() const {
-  const auto chunks = chains();
+std::int64_t least_activations(const Stage& stage) {
+  const auto chunks = chains(stage);
   double least = 0;
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     const std::int64_t one =
@@ -158,34 +164,32 @@ std::int64_t StageBuilder::least_activations() const {
   return static_cast<std::int64_t>(least) + 1;
 }
 
-namespace {
-
-Built built(const StageContext& context, int stage, StageBuilder::Orders orders,
-            Recomputed& found) {
-  StageBuilder builder(context, stage);
-  builder.follow(std::move(orders));
-  Built out{builder.build(), builder.of_units()};
-  found.flops = {builder.recomputed_flops()};
+Built built(const StageContext& context, int number, ChainOrders orders, Recomputed& found) {
+  Stage stage = make_stage(context, number, std::move(orders));
+  Built out;
+  out.program = run_stage(stage);
+  out.of_units = stage.passes.buffers;
+  found.flops = {stage.again.flops};
   return out;
 }
 
 // The program whose peak stays within the budget; where none does, the smallest, and its peak.
-program::Program lower_optimal(const StageContext& context, int stage, Recomputed& found) {
+program::Program lower_optimal(const StageContext& context, int number, Recomputed& found) {
   const std::int64_t budget = context.plan->job.memory.recompute.budget.count();
-  StageBuilder probe(context, stage);
-  const Built redone{probe.build(), probe.of_units()};
-  std::int64_t activations = budget - peaks_of(redone).others;
+  Stage probe = make_stage(context, number);
+  const program::Program redone = run_stage(probe);
+  std::int64_t activations = budget - peaks_of({redone, probe.passes.buffers}).others;
   // What the orders change beside activations (gathered parameters of units that run again
   // together) shows in their own peak.
   // Chunks do not all peak at once: what is left over is given out again.
   std::optional<program::Program> best;
   Recomputed of_best;
   for (int n = 0; n < kAttempts && activations > 0; ++n) {
-    auto orders = probe.optimal_orders(activations);
+    auto orders = optimal_orders(probe, activations);
     if (!orders) {
       break;
     }
-    Built out = built(context, stage, std::move(*orders), found);
+    Built out = built(context, number, std::move(*orders), found);
     const std::int64_t peak = peaks_of(out).all;
     if (peak <= budget && (!best || found.flops.front() < of_best.flops.front())) {
       best = std::move(out.program);
@@ -199,14 +203,14 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
   }
   // Gathered parameters may leave orders of one layer at a time alone: the fewest that fit.
   int low = -1;
-  int high = probe.most_layers();
+  int high = most_layers(probe);
   const auto first = [&](int count) {
-    return built(context, stage, probe.redo_first(count), found);
+    return built(context, number, redo_first(probe, count), found);
   };
   Built out = first(high);
   std::int64_t least = peaks_of(out).all;
   if (least > budget) {
-    out = built(context, stage, *probe.optimal_orders(probe.least_activations()), found);
+    out = built(context, number, *optimal_orders(probe, least_activations(probe)), found);
     least = std::min(least, peaks_of(out).all);
     found.least_budget = Bytes(least > budget ? least : 0);
     return std::move(out.program);
@@ -220,13 +224,13 @@ program::Program lower_optimal(const StageContext& context, int stage, Recompute
 
 }  // namespace
 
-program::Program lower_stage(const StageContext& context, int stage, Recomputed& found) {
+program::Program lower_stage(const StageContext& context, int number, Recomputed& found) {
   if (context.plan->job.memory.recompute.kind == job::Recompute::Kind::optimal) {
-    return lower_optimal(context, stage, found);
+    return lower_optimal(context, number, found);
   }
-  StageBuilder builder(context, stage);
-  program::Program out = builder.build();
-  found.flops = {builder.recomputed_flops()};
+  Stage stage = make_stage(context, number);
+  program::Program out = run_stage(stage);
+  found.flops = {stage.again.flops};
   return out;
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/plan.h"
 
 namespace stepcast::lower {
 
@@ -31,10 +32,11 @@ inline bool runs_again(const Redone& redone, std::size_t i) {
 bool by_policy(const Redone& redone);
 
 // Whole units run again, all of them or some.
-bool redoes_units(const job::Recompute& recompute);
+bool redoes_units(const strategy::Recompute& recompute);
 
-// What a job's recomputation redoes operator by operator; empty: nothing, or whole units.
-Redone redone_of(const job::Job& job, const model::OperatorGraph& graph);
+// What a plan's recomputation redoes of a layer operator by operator; empty: nothing, or whole
+// units.
+Redone redone_of(const strategy::Plan& plan, const model::OperatorGraph& graph);
 
 // The operator that makes a saved tensor; nothing where the unit reads it from outside.
 std::optional<std::size_t> maker_of(const model::OperatorGraph& graph, std::uint32_t storage);

@@ -28,24 +28,24 @@ bool block_norm(const Operator& op) {
 // Transformer Engine runs this norm inside the product that reads it (LayerNormLinear): it is no
 // module of its own, and an MLP's checkpoint begins before it. MLA's and a mixture of experts' are
 // apart (gpt_layer_specs.py).
-bool inside_product(const job::Job& job, const OperatorGraph& graph, const Operator& op) {
-  if (!job.system.transformer_engine) {
+bool inside_product(const strategy::Plan& plan, const OperatorGraph& graph, const Operator& op) {
+  if (!plan.recompute.norms_in_products) {
     return false;
   }
   const bool experts = std::any_of(graph.operators.begin(), graph.operators.end(),
                                    [](const Operator& o) { return o.kind == OpKind::router; });
-  return op.name == "mlp_norm" ? !experts : !job.model.mla;
+  return op.name == "mlp_norm" ? !experts : !plan.model.mla;
 }
 
-Redo::Kind kind_of(const job::Job& job, const OperatorGraph& graph, const Operator& op) {
-  const auto& modules = job.memory.recompute.modules;
+Redo::Kind kind_of(const strategy::Plan& plan, const OperatorGraph& graph, const Operator& op) {
+  const auto& modules = plan.recompute.modules;
   // Whole regions keep what they read and what is read of them.
   if (has(modules, "core_attn") && op.module == Module::core_attention) {
     return Redo::Kind::again;
   }
   const bool residual = op.kind == OpKind::residual;
   if (has(modules, "mlp") && op.module == Module::mlp && !residual &&
-      (!block_norm(op) || inside_product(job, graph, op)) && op.name != "mlp_post_norm") {
+      (!block_norm(op) || inside_product(plan, graph, op)) && op.name != "mlp_post_norm") {
     return Redo::Kind::again;
   }
   const bool shared = op.module == Module::shared_expert;
@@ -60,7 +60,7 @@ Redo::Kind kind_of(const job::Job& job, const OperatorGraph& graph, const Operat
   if (has(modules, "norm") && block_norm(op)) {
     return Redo::Kind::dropped;
   }
-  if (has(modules, "layernorm") && block_norm(op) && !inside_product(job, graph, op)) {
+  if (has(modules, "layernorm") && block_norm(op) && !inside_product(plan, graph, op)) {
     return Redo::Kind::dropped;
   }
   if (has(modules, "moe_act") && op.name == "expert_act") {
@@ -69,21 +69,21 @@ Redo::Kind kind_of(const job::Job& job, const OperatorGraph& graph, const Operat
   if (has(modules, "act") && op.kind == OpKind::activation) {
     return Redo::Kind::dropped;
   }
-  if (has(modules, "mla_up_proj") && job.model.mla) {
+  if (has(modules, "mla_up_proj") && plan.model.mla) {
     const bool norm = op.name == "q_norm" || op.name == "kv_norm";
     const bool up = op.name == "q_up" || op.name == "q" || op.name == "kv_up";
     const bool rotates = op.kind == OpKind::rotary && op.module == Module::attention;
-    if (up || rotates || (norm && job.system.transformer_engine)) {
+    if (up || rotates || (norm && plan.recompute.norms_in_products)) {
       return Redo::Kind::dropped;
     }
   }
   return Redo::Kind::no;
 }
 
-Redone by_modules(const job::Job& job, const OperatorGraph& graph) {
+Redone by_modules(const strategy::Plan& plan, const OperatorGraph& graph) {
   Redone out(graph.operators.size());
   for (std::size_t i = 0; i < out.size(); ++i) {
-    out[i].kind = kind_of(job, graph, graph.operators[i]);
+    out[i].kind = kind_of(plan, graph, graph.operators[i]);
   }
   return out;
 }
@@ -120,8 +120,8 @@ Redone selective_policy(const OperatorGraph& graph) {
 
 }  // namespace
 
-bool redoes_units(const job::Recompute& recompute) {
-  using Kind = job::Recompute::Kind;
+bool redoes_units(const strategy::Recompute& recompute) {
+  using Kind = RecomputeKind;
   switch (recompute.kind) {
     case Kind::full:
     case Kind::every:
@@ -134,17 +134,12 @@ bool redoes_units(const job::Recompute& recompute) {
   }
 }
 
-Redone redone_of(const job::Job& job, const OperatorGraph& graph) {
-  using Kind = job::Recompute::Kind;
-  switch (job.memory.recompute.kind) {
-    case Kind::selective: {
-      job::Job core = job;
-      core.memory.recompute.modules = {"core_attn"};
-      return by_modules(core, graph);
-    }
-    case Kind::modules:
-      return by_modules(job, graph);
-    case Kind::per_op:
+Redone redone_of(const strategy::Plan& plan, const OperatorGraph& graph) {
+  switch (plan.recompute.kind) {
+    case RecomputeKind::selective:
+    case RecomputeKind::modules:
+      return by_modules(plan, graph);
+    case RecomputeKind::per_op:
       return selective_policy(graph);
     default:
       return {};

@@ -1,212 +1,217 @@
 // Passes of a chunk: forward, backward, and the two halves of a split backward pass. I makes the
 // gradient of the chunk's input, W that of its weights; what the products of W read stays until W,
 // everything else is released behind I.
-#include <algorithm>
+#include "slots.h"
 
-#include "stage_builder.h"
+#include "features.h"
 
 namespace stepcast::lower {
 
-using program::Category;
 using program::kNone;
 using program::MemoryCategory;
 using schedule::Pass;
 using schedule::Slot;
 
-void StageBuilder::count_passes() {
-  const auto& slots = plan_.order.ranks[stage_];
-  turns_.assign(units_.size(), {});
-  for (const Slot& slot : slots) {
-    Turns& t = turns_[slot.chunk];
-    const bool weights = slot.pass == Pass::weight_grad || slot.pass == Pass::backward;
-    t.weights += weights ? 1 : 0;
-    splits_ = splits_ || slot.pass == Pass::input_grad;
+void before_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (unit == 0) {
+    ++stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun;
   }
+  each(stage, &Feature::before_forward, chunk, unit);
 }
 
-int StageBuilder::last_is(int done, int all) const {
-  return done + 1 == all ? plan_.micro_batches - 1 : done;
+void end_of_backward(Stage& stage, int chunk) {
+  each(stage, &Feature::end_of_backward, chunk);
+  ++stage.passes.turns[static_cast<std::size_t>(chunk)].backwards_ended;
+  each(stage, &Feature::backward_ended, chunk);
 }
 
-void StageBuilder::run_slot(const Slot& slot) {
-  Run run{slot};
-  if (job_.system.sync_micro_batch && slot.pass == Pass::forward) {
-    b_.host_sync(b_.mark(compute_));
+namespace {
+
+void open_forward(Stage& stage, Run& run) {
+  const int chunk = run.slot.chunk;
+  const int micro_batch = run.slot.micro_batch;
+  const Unit& unit = units_of(stage, chunk, micro_batch)[run.unit];
+  const std::uint32_t label = label_of(stage, "activations");
+  before_forward(stage, chunk, run.unit);
+  Kept& kept = stage.passes.kept[chunk][run.unit][micro_batch];
+  const UnitMemory& memory = unit.passes->memory;
+  if (kept.moved_bytes > 0) {
+    const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(stage, unit);
+    kept.activations = allocate_for_unit(stage, kept_bytes(unit) - inputs - kept.moved_bytes,
+                                         MemoryCategory::activations, label);
+    kept.moved = allocate_for_unit(stage, kept.moved_bytes, MemoryCategory::activations, label);
+    kept.inputs = allocate_for_unit(stage, inputs - kept.moved_input_bytes,
+                                    MemoryCategory::activations, label);
+    kept.moved_inputs =
+        allocate_for_unit(stage, kept.moved_input_bytes, MemoryCategory::activations, label);
+  } else if (unit.recomputed) {
+    kept.activations =
+        allocate_for_unit(stage, kept_bytes(unit), MemoryCategory::activations, label);
+  } else if (stage.passes.splits) {
+    kept.activations =
+        allocate_for_unit(stage, memory.kept, MemoryCategory::activations, label, false);
+    kept.inputs =
+        allocate_for_unit(stage, memory.weight_inputs, MemoryCategory::activations, label, false);
+  } else {
+    kept.activations =
+        allocate_for_unit(stage, memory.saved, MemoryCategory::activations, label, false);
   }
-  while (next_unit(run)) {
-    replay(*run.items);
-    end_unit(run);
+  run.temporary =
+      allocate_for_unit(stage, unit.recomputed ? memory.unkept : memory.forward,
+                        MemoryCategory::activations, label_of(stage, "forward temporaries"), true);
+  run.items = &unit.passes->forward;
+}
+
+void open_backward(Stage& stage, Run& run) {
+  const int chunk = run.slot.chunk;
+  const std::size_t u = run.unit;
+  const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[u];
+  const bool split = run.slot.pass == Pass::input_grad;
+  each(stage, &Feature::before_backward, chunk, u);
+  if (!split) {
+    each(stage, &Feature::before_weight_gradients, chunk, u);
   }
-  end_of_pass(run);
+  each(stage, &Feature::run_again, run);
+  if (split) {
+    stage.passes.kept[chunk][u][run.slot.micro_batch].gradients =
+        allocate_for_unit(stage, unit.passes->memory.output_gradients, MemoryCategory::activations,
+                          label_of(stage, "output gradients"), false);
+  }
+  run.temporary = allocate_for_unit(
+      stage, split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
+      MemoryCategory::activations, label_of(stage, "backward temporaries"), true);
+  run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
 }
 
 // Opens the run's next unit: what precedes its kernels. False: there is none left.
-bool StageBuilder::next_unit(Run& run) {
+bool next_unit(Stage& stage, Run& run) {
   const int chunk = run.slot.chunk;
-  const auto& units = units_of(chunk, run.slot.micro_batch);
+  const auto& units = units_of(stage, chunk, run.slot.micro_batch);
   if (run.units == units.size()) {
     return false;
   }
-  b_.set_micro_batch(run.slot.micro_batch, chunk);
+  stage.builder.set_micro_batch(run.slot.micro_batch, chunk);
   const bool is_forward = run.slot.pass == Pass::forward;
   run.unit = is_forward ? run.units : units.size() - 1 - run.units;
   ++run.units;
   run.next = 0;
-  activations_before(run);
+  each(stage, &Feature::before_unit, run);
   switch (run.slot.pass) {
     case Pass::forward:
-      open_forward(run);
+      open_forward(stage, run);
       break;
     case Pass::weight_grad:
-      make_fresh_gradients(run.slot.chunk, run.unit);
+      each(stage, &Feature::before_weight_gradients, chunk, run.unit);
       run.items = &units[run.unit].passes->weight_grad;
-      run.temporary =
-          b_.allocate(units[run.unit].passes->memory.weight_grad, MemoryCategory::activations,
-                      context_.passes.labels->id("weight gradients"), true);
+      run.temporary = stage.builder.allocate(units[run.unit].passes->memory.weight_grad,
+                                             MemoryCategory::activations,
+                                             label_of(stage, "weight gradients"), true);
       break;
     default:
-      open_backward(run);
+      open_backward(stage, run);
       break;
   }
   return true;
 }
 
-void StageBuilder::open_forward(Run& run) {
+void end_unit(Stage& stage, Run& run) {
   const int chunk = run.slot.chunk;
-  const int micro_batch = run.slot.micro_batch;
-  const Unit& unit = units_of(chunk, micro_batch)[run.unit];
-  const std::uint32_t label = context_.passes.labels->id("activations");
-  if (run.unit == 0 && turns_[chunk].forward == 0) {
-    b_.release(kept_inputs_[chunk]);
-  }
-  before_forward(chunk, run.unit, turns_[chunk].forward);
-  Kept& kept = kept_[chunk][run.unit][micro_batch];
-  const UnitMemory& memory = unit.passes->memory;
-  if (const Journey* moves = journey(chunk, run.unit, micro_batch)) {
-    const std::int64_t inputs = unit.recomputed ? 0 : weight_inputs(unit);
-    kept.activations = allocate_for_unit(kept_bytes(unit) - inputs - moves->bytes,
-                                         MemoryCategory::activations, label);
-    kept.moved = allocate_for_unit(moves->bytes, MemoryCategory::activations, label);
-    kept.inputs = allocate_for_unit(inputs - moves->inputs, MemoryCategory::activations, label);
-    kept.moved_inputs = allocate_for_unit(moves->inputs, MemoryCategory::activations, label);
-  } else if (unit.recomputed) {
-    kept.activations = allocate_for_unit(kept_bytes(unit), MemoryCategory::activations, label);
-  } else if (splits_) {
-    kept.activations = allocate_for_unit(memory.kept, MemoryCategory::activations, label, false);
-    kept.inputs =
-        allocate_for_unit(memory.weight_inputs, MemoryCategory::activations, label, false);
-  } else {
-    kept.activations = allocate_for_unit(memory.saved, MemoryCategory::activations, label, false);
-  }
-  run.temporary = allocate_for_unit(unit.recomputed ? memory.unkept : memory.forward,
-                                    MemoryCategory::activations,
-                                    context_.passes.labels->id("forward temporaries"), true);
-  run.items = &unit.passes->forward;
-}
-
-void StageBuilder::open_backward(Run& run) {
-  const int chunk = run.slot.chunk;
-  const std::size_t u = run.unit;
-  const Unit& unit = units_of(chunk, run.slot.micro_batch)[u];
-  const bool split = run.slot.pass == Pass::input_grad;
-  before_backward(chunk, u);
-  if (!split) {
-    make_fresh_gradients(chunk, u);
-  }
-  if (!unit.again.empty()) {
-    recompute(chunk, unit, run.slot.micro_batch);
-    before_second_use(chunk, u);
-  }
-  make_again(unit, kept_[chunk][u][run.slot.micro_batch]);
-  if (split) {
-    kept_[chunk][u][run.slot.micro_batch].gradients =
-        allocate_for_unit(unit.passes->memory.output_gradients, MemoryCategory::activations,
-                          context_.passes.labels->id("output gradients"), false);
-  }
-  run.temporary = allocate_for_unit(
-      split ? unit.passes->memory.input_grad : unit.passes->memory.backward,
-      MemoryCategory::activations, context_.passes.labels->id("backward temporaries"), true);
-  run.items = split ? &unit.passes->input_grad : &unit.passes->backward;
-}
-
-void StageBuilder::end_unit(Run& run) {
-  const int chunk = run.slot.chunk;
-  b_.release(run.temporary);
+  stage.builder.release(run.temporary);
   run.temporary = kNone;
   if (run.slot.pass == Pass::forward) {
-    after_forward(chunk, run.unit);
-    activations_after(run);
+    each(stage, &Feature::after_forward, chunk, run.unit);
+    each(stage, &Feature::after_unit, run);
     return;
   }
-  Kept& kept = kept_[chunk][run.unit][run.slot.micro_batch];
+  Kept& kept = stage.passes.kept[chunk][run.unit][run.slot.micro_batch];
   if (run.slot.pass != Pass::weight_grad) {
-    b_.release(kept.activations);
-    b_.release(kept.moved, users_of_moved(run));
-    b_.release(kept.recomputed);
+    stage.builder.release(kept.activations);
+    stage.builder.release(kept.moved, kept.moved_users);
+    stage.builder.release(kept.recomputed);
   }
   if (run.slot.pass != Pass::input_grad) {
-    b_.release(kept.inputs);
-    b_.release(kept.moved_inputs, users_of_moved(run));
-    b_.release(kept.gradients);
-    b_.release(kept.remade_inputs);
+    stage.builder.release(kept.inputs);
+    stage.builder.release(kept.moved_inputs, kept.moved_users);
+    stage.builder.release(kept.gradients);
+    stage.builder.release(kept.remade_inputs);
     kept = {};
-    const Turns& t = turns_[chunk];
-    after_backward(chunk, run.unit, last_is(t.weights_done, t.weights));
+    each(stage, &Feature::after_backward, chunk, run.unit);
   }
-  activations_after(run);
+  each(stage, &Feature::after_unit, run);
 }
 
-void StageBuilder::end_of_pass(Run& run) {
-  const int chunk = run.slot.chunk;
-  Turns& t = turns_[chunk];
-  if (run.slot.pass == Pass::forward) {
-    ++t.forward;
-  } else if (run.slot.pass != Pass::input_grad) {
-    end_of_backward(chunk, last_is(t.weights_done, t.weights));
-    if (++t.weights_done == t.weights) {
-      b_.allocate(kept_inputs_[chunk]);
-    }
+void end_of_pass(Stage& stage, const Run& run) {
+  if (run.slot.pass == Pass::weight_grad || run.slot.pass == Pass::backward) {
+    end_of_backward(stage, run.slot.chunk);
   }
 }
 
-// ---------------------------------------------------------------- two passes side by side
-// Both passes share the compute stream. Where one meets a collective that it has to wait for, the
-// collective goes to its own stream and the other pass goes on: DualPipe's overlapped pair,
-// Megatron-LM's --overlap-moe-expert-parallel-comm.
-bool StageBuilder::advance(Run& run) {
-  b_.set_micro_batch(run.slot.micro_batch, run.slot.chunk);
+// Runs on to the next collective that the pass has to wait for. False: the pass is over.
+bool advance(Stage& stage, Run& run) {
+  stage.builder.set_micro_batch(run.slot.micro_batch, run.slot.chunk);
   if (run.awaits.position > 0) {
-    b_.wait(compute_, run.awaits);
+    stage.builder.wait(stage.streams.compute, run.awaits);
     run.awaits = {};
   }
   for (;;) {
     if (run.items == nullptr) {
-      if (!next_unit(run)) {
-        end_of_pass(run);
+      if (!next_unit(stage, run)) {
+        end_of_pass(stage, run);
         return false;
       }
     }
-    pace(*run.items);
+    pace(stage, *run.items);
     while (run.next < run.items->size()) {
       Item item = (*run.items)[run.next++];
       if (item.kind == Item::Kind::collective) {
         item.kind = Item::Kind::async;
-        issue(item);
-        run.awaits = b_.mark(stream_of(item.role));
+        issue(stage, item);
+        run.awaits = stage.builder.mark(stream_of(stage, item.role));
         return true;
       }
       if (item.kind == Item::Kind::join) {
-        b_.wait(compute_, run.posted);
+        stage.builder.wait(stage.streams.compute, run.posted);
         continue;
       }
-      issue(item);
+      issue(stage, item);
       if (item.kind != Item::Kind::kernel && item.kind != Item::Kind::sync &&
           item.kind != Item::Kind::host) {
-        run.posted = b_.mark(stream_of(item.role));
+        run.posted = stage.builder.mark(stream_of(stage, item.role));
       }
     }
     run.items = nullptr;
-    end_unit(run);
+    end_unit(stage, run);
+  }
+}
+
+}  // namespace
+
+void run_slot(Stage& stage, const Slot& slot) {
+  Run run{slot};
+  if (stage.plan.job.system.sync_micro_batch && slot.pass == Pass::forward) {
+    stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
+  }
+  while (next_unit(stage, run)) {
+    replay(stage, *run.items);
+    end_unit(stage, run);
+  }
+  end_of_pass(stage, run);
+}
+
+// Both passes share the compute stream. Where one meets a collective that it has to wait for, the
+// collective goes to its own stream and the other pass goes on: DualPipe's overlapped pair,
+// Megatron-LM's --overlap-moe-expert-parallel-comm.
+void run_pair(Stage& stage, const Slot& first, const Slot& second) {
+  if (!stage.plan.job.system.overlap_pairs) {  // PyTorch's OVERLAP_F_B: one after the other
+    run_slot(stage, first);
+    run_slot(stage, second);
+    return;
+  }
+  Run one{first};
+  Run other{second};
+  for (bool more = true, left = true; more || left;) {
+    more = more && advance(stage, one);
+    left = left && advance(stage, other);
   }
 }
 

@@ -26,7 +26,8 @@ std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory) 
   return static_cast<std::uint16_t>(std::min(price.sms, kMostHeld) + kHeld * units);
 }
 
-program::Slowdown slowdown_of(const job::Device& device, int kind, const cost::Overlap& overlap) {
+program::Slowdown slowdown_of(const hardware::Device& device, int kind,
+                              const cost::Overlap& overlap) {
   program::Slowdown out;
   out.step = 1;
   const int sms = std::max(device.sms, 1);

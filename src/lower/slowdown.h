@@ -5,7 +5,7 @@
 
 #include "stepcast/cost/collectives.h"
 #include "stepcast/cost/kernels.h"
-#include "stepcast/job/job.h"
+#include "stepcast/hardware/hardware.h"
 #include "stepcast/program/program.h"
 
 namespace stepcast::lower {
@@ -24,7 +24,7 @@ std::uint16_t pressure_of(const cost::CollectivePrice& price, Bandwidth memory);
 // other: 1 / speed = (1 - w) / (1 - a s) + w / (1 - b h). a and b are 1 where the device's overlap
 // was not measured (calibration/<device>/overlap.yaml). The collective is not slowed in return: the
 // engine has one direction, and prices of collectives are of those alone.
-program::Slowdown slowdown_of(const job::Device& device, int kind,
+program::Slowdown slowdown_of(const hardware::Device& device, int kind,
                               const cost::Overlap& overlap = {});
 
 }  // namespace stepcast::lower

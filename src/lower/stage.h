@@ -1,6 +1,8 @@
 // One pipeline stage's program on one kind of device.
 #pragma once
 
+#include <span>
+
 #include "builder.h"
 #include "order_times.h"
 #include "passes.h"
@@ -44,7 +46,13 @@ struct Unit {
   bool recomputed = false;        // its forward runs again in the backward pass
   bool keeps_input = false;       // first of a recomputed group
   std::vector<Again> again = {};  // before its backward pass
+  const Passes* whole = nullptr;  // of a layer: its passes where no operator runs again
 };
+
+struct FeatureEntry;
+
+// Forward passes that run again, by chunk.
+using ChainOrders = std::vector<std::vector<strategy::ChainStep>>;
 
 struct StageContext {
   const strategy::Plan* plan = nullptr;
@@ -56,6 +64,7 @@ struct StageContext {
   const OrderTimes* times = nullptr;
   Blends* blends = nullptr;
   std::uint8_t slowdown_row = 1;
+  std::span<const FeatureEntry> features = {};  // empty: all (features.h)
 };
 
 // `found`: of this program.

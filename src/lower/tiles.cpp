@@ -1,7 +1,8 @@
 // Tiles of weights while a unit's passes run (passes_tiles.cpp cuts them): each is fetched,
 // gathered, used and given up in turn, its gradient reduced behind it. Where the system gathers
 // ahead, the next tile of the same pass is on its way while one is used: two are whole at a time.
-#include "stage_builder.h"
+#include "features.h"
+#include "state_offload.h"
 
 namespace stepcast::lower {
 
@@ -11,103 +12,137 @@ using program::MemoryCategory;
 using program::Place;
 using program::StreamIndex;
 
-StageBuilder::Tile StageBuilder::gather_tile(std::int64_t elements) {
+namespace {
+
+struct Tile {
+  std::int64_t elements = 0;  // 0: there is none
+  Mark gathered = {};
+  std::uint32_t parameters = kNone;
+  std::uint32_t gradient = kNone;
+};
+
+class Tiles final : public Feature {
+ public:
+  void use_tile(Stage& stage, const Item& item) override;
+
+ private:
+  void give_up(Stage& stage);
+
+  Tile tile_;   // in use
+  Tile ahead_;  // on its way
+};
+
+Tile gather_tile(Stage& stage, std::int64_t elements) {
   Tile tile{elements};
-  const job::OffloadPart& part = job_.memory.offload.parameters;
-  const auto label = [&](const char* text) { return context_.passes.labels->id(text); };
-  const bool beside = gather_beside();
-  const StreamIndex stream = beside ? gather_ : compute_;
-  if (beside && !data_parallel_.waited_for_step) {
-    b_.wait_previous_step(gather_, compute_);
-    data_parallel_.waited_for_step = true;
+  const job::OffloadPart& part = stage.plan.job.memory.offload.parameters;
+  const bool beside = gather_beside(stage.plan);
+  const StreamIndex stream = beside ? stage.streams.gather : stage.streams.compute;
+  if (beside && !stage.sharded.waited_for_step) {
+    stage.builder.wait_previous_step(stage.streams.gather, stage.streams.compute);
+    stage.sharded.waited_for_step = true;
   }
-  const Mark now = b_.mark(compute_);
-  const int ranks = sharing(false).shards;
+  const Mark now = stage.builder.mark(stage.streams.compute);
+  const int ranks = sharing(stage.plan, false).shards;
   const double here = static_cast<double>(elements) / ranks * share_away(part) *
-                      width(job_.memory.dtypes.parameters);
+                      width(stage.plan.job.memory.dtypes.parameters);
   std::uint32_t shard = kNone;
   if (here >= 1) {
     std::uint32_t staged = kNone;
     if (part.to == OffloadTarget::nvme) {
-      await_last_step(nvme_read_);
-      b_.wait(nvme_read_, now);
-      staged = b_.place(b_.allocate(static_cast<std::int64_t>(here), MemoryCategory::parameters,
-                                    label("parameters from NVMe")),
-                        Place::host);
-      b_.wait(to_device_, copy(nvme_read_, Carrier::nvme_read, here, "parameters"));
+      await_last_step(stage, stage.host_streams.nvme_read);
+      stage.builder.wait(stage.host_streams.nvme_read, now);
+      staged = stage.builder.place(
+          stage.builder.allocate(static_cast<std::int64_t>(here), MemoryCategory::parameters,
+                                 label_of(stage, "parameters from NVMe")),
+          Place::host);
+      stage.builder.wait(
+          stage.host_streams.to_device,
+          carry(stage, stage.host_streams.nvme_read, Carrier::nvme_read, here, "parameters"));
     }
-    await_last_step(to_device_);
-    b_.wait(to_device_, now);
+    await_last_step(stage, stage.host_streams.to_device);
+    stage.builder.wait(stage.host_streams.to_device, now);
     if (ranks > 1) {
-      shard = b_.allocate(static_cast<std::int64_t>(here), MemoryCategory::communication,
-                          label("fetched parameters"), to_device_);
+      shard = stage.builder.allocate(static_cast<std::int64_t>(here), MemoryCategory::communication,
+                                     label_of(stage, "fetched parameters"),
+                                     stage.host_streams.to_device);
     }
-    b_.wait(stream, copy(to_device_, Carrier::to_device, here, "parameters"));
-    b_.release(staged, 1U << to_device_);
+    stage.builder.wait(
+        stream, carry(stage, stage.host_streams.to_device, Carrier::to_device, here, "parameters"));
+    stage.builder.release(staged, 1U << stage.host_streams.to_device);
   }
-  b_.wait(stream, now);
+  stage.builder.wait(stream, now);
   if (beside) {
-    b_.wait(gather_, b_.mark(data_));  // one communicator runs its operations in order of issue
+    stage.builder.wait(
+        stage.streams.gather,
+        stage.builder.mark(
+            stage.streams.data));  // one communicator runs its operations in order of issue
   }
-  const double bytes = static_cast<double>(elements) * width(plan_.style.dtype);
-  tile.parameters = b_.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::communication,
-                                label("gathered tile"), stream);
+  const double bytes = static_cast<double>(elements) * width(stage.plan.style.dtype);
+  tile.parameters =
+      stage.builder.allocate(static_cast<std::int64_t>(bytes), MemoryCategory::communication,
+                             label_of(stage, "gathered tile"), stream);
   if (ranks > 1) {
-    data_collective(stream, kData, cost::Collective::all_gather, bytes, "tile");
-    tile.gathered = b_.mark(stream);
+    data_collective(stage, stream, kData, cost::Collective::all_gather, bytes, "tile");
+    tile.gathered = stage.builder.mark(stream);
   } else if (here >= 1) {
-    tile.gathered = b_.mark(to_device_);
+    tile.gathered = stage.builder.mark(stage.host_streams.to_device);
   }
-  b_.release(shard);
+  stage.builder.release(shard);
   return tile;
 }
 
-void StageBuilder::next_tile(const Item& item) {
-  give_up_tile();
+void Tiles::use_tile(Stage& stage, const Item& item) {
+  give_up(stage);
   if (item.elements > 0) {
-    tile_ = tile_ahead_.elements > 0 ? tile_ahead_ : gather_tile(item.elements);
-    tile_ahead_ = {};
+    tile_ = ahead_.elements > 0 ? ahead_ : gather_tile(stage, item.elements);
+    ahead_ = {};
     if (tile_.gathered.position > 0) {
-      b_.wait(compute_, tile_.gathered);
+      stage.builder.wait(stage.streams.compute, tile_.gathered);
     }
     if (item.makes_gradient) {
-      tile_.gradient =
-          b_.allocate(round_512(static_cast<double>(item.elements) * width(plan_.style.dtype)),
-                      MemoryCategory::communication, context_.passes.labels->id("tile's gradient"));
+      tile_.gradient = stage.builder.allocate(
+          round_512(static_cast<double>(item.elements) * width(stage.plan.style.dtype)),
+          MemoryCategory::communication, label_of(stage, "tile's gradient"));
     }
   }
-  const bool ahead = gather_beside() &&
-                     job_.system.forward_prefetch == job::System::Prefetch::explicit_ &&
-                     job_.memory.offload.prefetch > 0;
-  if (ahead && item.next_elements > 0 && tile_ahead_.elements == 0) {
-    tile_ahead_ = gather_tile(item.next_elements);
+  const bool ahead = gather_beside(stage.plan) &&
+                     stage.plan.job.system.forward_prefetch == job::System::Prefetch::explicit_ &&
+                     stage.plan.job.memory.offload.prefetch > 0;
+  if (ahead && item.next_elements > 0 && ahead_.elements == 0) {
+    ahead_ = gather_tile(stage, item.next_elements);
   }
 }
 
-void StageBuilder::give_up_tile() {
+void Tiles::give_up(Stage& stage) {
   if (tile_.elements == 0) {
     return;
   }
-  b_.release(tile_.parameters, 1U << compute_);
+  stage.builder.release(tile_.parameters, 1U << stage.streams.compute);
   if (tile_.gradient != kNone) {
     const auto elements = static_cast<double>(tile_.elements);
     constexpr int kChunk = 0;  // no pipeline: config/check_offload.cpp
-    if (job_.system.zero3_buckets) {
-      std::int64_t& filled = data_parallel_.pending[kChunk].dense;
-      data_kernel(compute_,
-                  elements * (width(plan_.style.dtype) + width(job_.memory.dtypes.reduce)),
-                  cost::MemoryOp::copy, "copy gradients in");
-      if (filled > 0 && filled + tile_.elements > strategy::bucket_elements(plan_)) {
-        send_bucket(kChunk, false);
+    if (stage.plan.job.system.zero3_buckets) {
+      std::int64_t& filled = stage.gradients.pending[kChunk].dense;
+      data_kernel(
+          stage, stage.streams.compute,
+          elements * (width(stage.plan.style.dtype) + width(stage.plan.job.memory.dtypes.reduce)),
+          cost::MemoryOp::copy, "copy gradients in");
+      if (filled > 0 && filled + tile_.elements > strategy::bucket_elements(stage.plan)) {
+        send_bucket(stage, kChunk, false);
       }
       filled += tile_.elements;
     } else {
-      reducing_ = kChunk;
-      reduce_shards(tile_.elements, false, reduce_beside() ? data_ : compute_);
+      reduce_shards(stage, kChunk, tile_.elements, false,
+                    reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
     }
-    b_.release(tile_.gradient, job_.system.zero3_buckets ? 0 : 1U << data_);
+    stage.builder.release(tile_.gradient,
+                          stage.plan.job.system.zero3_buckets ? 0 : 1U << stage.streams.data);
   }
   tile_ = {};
 }
+
+}  // namespace
+
+std::unique_ptr<Feature> make_tiles() { return std::make_unique<Tiles>(); }
 
 }  // namespace stepcast::lower

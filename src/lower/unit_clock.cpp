@@ -69,10 +69,10 @@ UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
                      const FirstRank& messages)
     : messages_(messages) {
   const cost::Launch measured = kernels.launch();
-  const bool graph = plan.job.kernels.cuda_graph;
-  launch_ = graph ? measured.graph.count()
-                  : std::max(plan.job.system.launch.count(), measured.host.count());
-  overhead_ = graph ? 0 : plan.job.system.layer_overhead.count();
+  const bool graph = plan.host.cuda_graph;
+  launch_ =
+      graph ? measured.graph.count() : std::max(plan.host.launch.count(), measured.host.count());
+  overhead_ = plan.host.layer_overhead.count();
 }
 
 Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {

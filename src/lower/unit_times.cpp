@@ -19,19 +19,19 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
 }
 
 double recomputed_flops(const strategy::Plan& plan) {
-  using Kind = job::Recompute::Kind;
-  const auto& recompute = plan.job.memory.recompute;
+  using Kind = RecomputeKind;
+  const auto& recompute = plan.recompute;
   std::map<model::LayerKind, double> flops;  // of one layer on one tensor rank
   double sum = 0;
   for (const auto& chunks : plan.stages) {
     for (const auto& chunk : chunks) {
       for (int n = 0; n < chunk.layers; ++n) {
         const int layer = chunk.first_layer + n;
-        const model::LayerKind kind = model::layer_kind(plan.job.model, layer);
+        const model::LayerKind kind = model::layer_kind(plan.model, layer);
         const auto [at, fresh] = flops.try_emplace(kind, 0.0);
         if (fresh) {
-          const auto graph = model::build_layer(plan.job.model, kind, plan.shard, plan.style);
-          const Redone redone = redone_of(plan.job, graph);
+          const auto graph = model::build_layer(plan.model, kind, plan.shard, plan.style);
+          const Redone redone = redone_of(plan, graph);
           for (std::size_t i = 0; i < graph.operators.size(); ++i) {
             const double share = redoes_units(recompute) ? 1
                                  : runs_again(redone, i) ? redone[i].share
@@ -51,7 +51,7 @@ double recomputed_flops(const strategy::Plan& plan) {
 }
 
 UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
-                     const job::Device& device) {
+                     const hardware::Device& device) {
   Labels labels;
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
@@ -66,9 +66,9 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     return Time(std::max<std::int64_t>(0, clock.run(items, {0, kLongAgo}, spent).compute));
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
-    const Redone redone = layer ? redone_of(plan.job, graph) : Redone();
+    const Redone redone = layer ? redone_of(plan, graph) : Redone();
     // Micro-batches that keep all redo nothing: a bound's time counts them as if all did.
-    const bool redoes = plan.job.memory.whole_micro_batches == 0;
+    const bool redoes = plan.recompute.whole_micro_batches == 0;
     const Passes passes = build_passes(graph, context, redoes ? redone : Redone());
     spent = {};
     host = 0;
@@ -94,7 +94,7 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
     out.curves = std::move(spent.curves);
     return out;
   };
-  const auto& model = plan.job.model;
+  const auto& model = plan.model;
   UnitTimes out;
   out.embedding = unit(model::build_embedding(model, plan.shard, plan.style), false);
   out.head = unit(with_loss(model::build_head(model, plan.shard, plan.style), plan), false);

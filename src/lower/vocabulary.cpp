@@ -6,9 +6,12 @@
 //   input gradients, summed at the last stage, behind S (one barrier) or T (two);
 //   embedded tokens, summed at the first stage, a micro-batch ahead of its forward pass; the
 //   gradient of its input to all behind its backward pass.
-#include <algorithm>
+#include "vocabulary.h"
 
-#include "stage_builder.h"
+#include <algorithm>
+#include <utility>
+
+#include "features.h"
 
 namespace stepcast::lower {
 
@@ -50,221 +53,299 @@ model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph) {
   return part_of_graph(graph, false);
 }
 
+namespace {
+
+struct Due {  // of what an order leaves unnamed
+  double when = 0;
+  std::size_t slot = 0;  // before which it comes
+  int micro_batch = 0;
+};
+struct DueList {  // in the order of their times
+  std::vector<Due> all;
+  std::size_t done = 0;
+};
+
+class Vocabulary final : public Feature {
+ public:
+  void make_units(Stage& stage) override;
+  void before_step(Stage& stage) override;
+  void before_slot(Stage& stage, std::size_t slot, std::size_t last) override;
+  bool runs(Stage& stage, const Slot& slot) override;
+  void before_pass(Stage& stage, std::size_t slot) override;
+  void after_pass(Stage& stage, std::size_t slot) override;
+  void after_slots(Stage& stage) override;
+
+ private:
+  program::StreamIndex pipe_stream(Stage& stage, Role role);
+  Mark pipe_collective(Stage& stage, Role role, cost::Collective op, std::int64_t bytes);
+  void send_output(Stage& stage, int micro_batch);
+  void take_embedded_gradients(Stage& stage, int but);
+
+  DueList embeds_, outputs_, embed_grads_;
+  // By micro-batch: what the compute stream waits for, and buffers.
+  std::vector<Mark> output_here_, statistics_, gradient_here_, embedded_;
+  std::vector<std::uint32_t> saved_, gradients_;
+  std::vector<std::pair<Mark, int>> arriving_;  // gradients of embedded tokens, micro-batch
+  std::vector<program::StreamIndex> streams_;   // by role; 0: none yet
+};
+
+bool spread(const Stage& stage) { return stage.plan.order.barriers > 0; }
+
+// Number of the last stage in model order.
+int last_stage(const Stage& stage) {
+  const auto& chunks = stage.plan.stages[static_cast<std::size_t>(stage.number)];
+  return stage.plan.grid.pipeline * static_cast<int>(chunks.size()) - 1;
+}
+
 // This rank's rows, as a chunk behind those of the order.
-void StageBuilder::add_vocabulary_rows() {
-  job::Model rows = job_.model;
-  const int p = plan_.grid.pipeline;
-  rows.vocab = (plan_.vocab + p - 1) / p;
-  const int chunk = static_cast<int>(units_.size());
-  units_.emplace_back();
-  add_passes(part_of_graph(model::build_embedding(rows, plan_.shard, plan_.style), true), {});
-  units_.back().push_back({Unit::Kind::embedding, chunk, -1, &passes_.back(), false, false});
-  add_passes(part_of_graph(model::build_head(rows, plan_.shard, plan_.style), true), {});
-  if (job_.model.tied_embeddings) {  // both ends' rows are on the same rank
-    passes_.back().parameters -= rows.vocab / plan_.shard.tensor * job_.model.hidden;
+void Vocabulary::make_units(Stage& stage) {
+  if (!spread(stage)) {
+    return;
   }
-  units_.back().push_back({Unit::Kind::head, chunk, -1, &passes_.back(), false, false});
+  job::Model rows = stage.plan.job.model;
+  const int p = stage.plan.grid.pipeline;
+  rows.vocab = (stage.plan.vocab + p - 1) / p;
+  const int chunk = static_cast<int>(stage.units.size());
+  stage.units.emplace_back();
+  add_passes(stage,
+             part_of_graph(model::build_embedding(rows, stage.plan.shard, stage.plan.style), true),
+             {});
+  stage.units.back().push_back(
+      {Unit::Kind::embedding, chunk, -1, &stage.passes.priced.back(), false, false});
+  add_passes(stage,
+             part_of_graph(model::build_head(rows, stage.plan.shard, stage.plan.style), true), {});
+  if (stage.plan.job.model.tied_embeddings) {  // both ends' rows are on the same rank
+    stage.passes.priced.back().parameters -=
+        rows.vocab / stage.plan.shard.tensor * stage.plan.job.model.hidden;
+  }
+  stage.units.back().push_back(
+      {Unit::Kind::head, chunk, -1, &stage.passes.priced.back(), false, false});
 }
 
 // Where the order leaves it open: the slots before which embedding passes run and before which this
 // rank takes part in what other ranks' passes send, from the order played ahead.
-void StageBuilder::plan_vocabulary() {
-  auto& v = vocabulary_;
-  const auto& times = *context_.times;
-  const auto& starts = times.start[stage_];
+void Vocabulary::before_step(Stage& stage) {
+  if (!spread(stage)) {
+    return;
+  }
+  const auto& times = *stage.context.times;
+  const auto& starts = times.start[stage.number];
   const auto slot_at = [&](double when) {
     return static_cast<std::size_t>(std::lower_bound(starts.begin(), starts.end(), when) -
                                     starts.begin());
   };
-  const int p = plan_.grid.pipeline;
-  const int last = p * static_cast<int>(plan_.stages[stage_].size()) - 1;
+  const int p = stage.plan.grid.pipeline;
+  const int last = p * static_cast<int>(stage.plan.stages[stage.number].size()) - 1;
   for (int rank = 0; rank < p; ++rank) {
-    const auto& slots = plan_.order.ranks[rank];
+    const auto& slots = stage.plan.order.ranks[rank];
     for (std::size_t i = 0; i < slots.size(); ++i) {
       const Slot& s = slots[i];
       if (s.pass == Pass::vocabulary || s.pass == Pass::vocabulary_grad) {
         continue;
       }
-      const int stage = plan_.stages[rank][s.chunk].stage;
-      if (stage == 0 && s.pass == Pass::forward) {
-        v.embeds.push_back(
+      const int global = stage.plan.stages[rank][s.chunk].stage;
+      if (global == 0 && s.pass == Pass::forward) {
+        embeds_.all.push_back(
             {times.start[rank][i], slot_at(times.start[rank][i] - times.period), s.micro_batch});
-      } else if (stage == 0 && s.pass != Pass::weight_grad) {
-        v.embed_grads.push_back({times.end[rank][i], slot_at(times.end[rank][i]), s.micro_batch});
+      } else if (global == 0 && s.pass != Pass::weight_grad) {
+        embed_grads_.all.push_back(
+            {times.end[rank][i], slot_at(times.end[rank][i]), s.micro_batch});
       }
-      if (stage == last && s.pass == Pass::forward && rank != stage_) {
-        v.outputs.push_back({times.end[rank][i], slot_at(times.end[rank][i]), s.micro_batch});
+      if (global == last && s.pass == Pass::forward && rank != stage.number) {
+        outputs_.all.push_back({times.end[rank][i], slot_at(times.end[rank][i]), s.micro_batch});
       }
     }
   }
-  for (auto* due : {&v.embeds, &v.embed_grads, &v.outputs}) {
+  for (auto* due : {&embeds_.all, &embed_grads_.all, &outputs_.all}) {
     std::sort(due->begin(), due->end(), [](const Due& a, const Due& b) { return a.when < b.when; });
   }
   // A pass may not wait for what is posted behind it.
-  const auto& slots = plan_.order.ranks[stage_];
+  const auto& slots = stage.plan.order.ranks[stage.number];
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].pass == Pass::vocabulary) {
-      for (Due& due : v.outputs) {
+      for (Due& due : outputs_.all) {
         due.slot = due.micro_batch == slots[i].micro_batch ? std::min(due.slot, i) : due.slot;
       }
     }
   }
-  const auto count = static_cast<std::size_t>(plan_.micro_batches);
-  v.output_here.resize(count);
-  v.statistics.resize(count);
-  v.gradient_here.resize(count);
-  v.embedded.resize(count);
-  v.saved.assign(count, program::kNone);
-  v.gradients.assign(count, program::kNone);
+  const auto count = static_cast<std::size_t>(stage.plan.micro_batches);
+  output_here_.resize(count);
+  statistics_.resize(count);
+  gradient_here_.resize(count);
+  embedded_.resize(count);
+  saved_.assign(count, program::kNone);
+  gradients_.assign(count, program::kNone);
 }
 
-program::StreamIndex StageBuilder::pipe_stream(Role role) {
-  auto& streams = vocabulary_.streams;
-  streams.resize(kRoles, 0);
-  if (streams[role] == 0) {
-    streams[role] = b_.stream(role == kPipe             ? "last output"
-                              : role == kPipeStatistics ? "softmax statistics"
-                              : role == kPipeGradient   ? "output layer's gradient"
-                              : role == kPipeInput      ? "embedded tokens"
-                                                        : "gradient of embedded tokens");
+program::StreamIndex Vocabulary::pipe_stream(Stage& stage, Role role) {
+  streams_.resize(kRoles, 0);
+  if (streams_[role] == 0) {
+    streams_[role] = stage.builder.stream(role == kPipe             ? "last output"
+                                          : role == kPipeStatistics ? "softmax statistics"
+                                          : role == kPipeGradient   ? "output layer's gradient"
+                                          : role == kPipeInput      ? "embedded tokens"
+                                                               : "gradient of embedded tokens");
   }
-  return streams[role];
+  return streams_[role];
 }
 
-Mark StageBuilder::pipe_collective(Role role, cost::Collective op, std::int64_t bytes) {
-  const auto stream = pipe_stream(role);
-  follow_compute(stream);
-  b_.collective(stream, role, context_.passes.book->key(role, op, bytes), Category::pipeline,
-                Category::bubble, context_.passes.labels->id(b_.program.streams[stream].name),
-                launch_);
-  return b_.mark(stream);
+Mark Vocabulary::pipe_collective(Stage& stage, Role role, cost::Collective op, std::int64_t bytes) {
+  const auto stream = pipe_stream(stage, role);
+  follow_compute(stage, stream);
+  stage.builder.collective(stream, role, stage.context.passes.book->key(role, op, bytes),
+                           Category::pipeline, Category::bubble,
+                           label_of(stage, stage.builder.program.streams[stream].name),
+                           stage.host.launch);
+  return stage.builder.mark(stream);
 }
 
-void StageBuilder::send_output(int micro_batch) {
-  b_.set_micro_batch(micro_batch, 0);
-  vocabulary_.output_here[micro_batch] =
-      pipe_collective(kPipe, cost::Collective::broadcast, message_bytes(plan_));
+void Vocabulary::send_output(Stage& stage, int micro_batch) {
+  stage.builder.set_micro_batch(micro_batch, 0);
+  output_here_[micro_batch] =
+      pipe_collective(stage, kPipe, cost::Collective::broadcast, message_bytes(stage.plan));
 }
 
 // The embedding's backward pass where its gradient is under way, but for one micro-batch.
-void StageBuilder::take_embedded_gradients(int but) {
-  auto& arriving = vocabulary_.arriving;
-  for (const auto& [mark, micro_batch] : arriving) {
+void Vocabulary::take_embedded_gradients(Stage& stage, int but) {
+  for (const auto& [mark, micro_batch] : arriving_) {
     if (micro_batch != but) {
-      b_.set_micro_batch(micro_batch, 0);
-      b_.wait(compute_, mark);
-      replay(units_.back().front().passes->backward);
+      stage.builder.set_micro_batch(micro_batch, 0);
+      stage.builder.wait(stage.streams.compute, mark);
+      replay(stage, stage.units.back().front().passes->backward);
     }
   }
-  std::erase_if(arriving, [&](const auto& one) { return one.second != but; });
+  std::erase_if(arriving_, [&](const auto& one) { return one.second != but; });
 }
 
 // What is due before a slot begins; behind the last: what is left.
-void StageBuilder::vocabulary_before(std::size_t slot) {
-  auto& v = vocabulary_;
-  const Unit& rows = units_.back().front();
-  const std::int64_t bytes = message_bytes(plan_);
-  for (; v.embeds_done < v.embeds.size() && v.embeds[v.embeds_done].slot <= slot; ++v.embeds_done) {
-    const int micro_batch = v.embeds[v.embeds_done].micro_batch;
-    b_.set_micro_batch(micro_batch, 0);
-    if (v.embeds_done == 0) {
-      before_forward(rows.chunk, 0, 0);
-      before_forward(rows.chunk, 1, 0);
+void Vocabulary::before_slot(Stage& stage, std::size_t slot, std::size_t) {
+  if (!spread(stage)) {
+    return;
+  }
+  const Unit& rows = stage.units.back().front();
+  const std::int64_t bytes = message_bytes(stage.plan);
+  for (; embeds_.done < embeds_.all.size() && embeds_.all[embeds_.done].slot <= slot;
+       ++embeds_.done) {
+    const int micro_batch = embeds_.all[embeds_.done].micro_batch;
+    stage.builder.set_micro_batch(micro_batch, 0);
+    if (embeds_.done == 0) {
+      lower::before_forward(stage, rows.chunk, 0);
+      lower::before_forward(stage, rows.chunk, 1);
     }
-    replay(rows.passes->forward);
-    v.embedded[micro_batch] = pipe_collective(kPipeInput, cost::Collective::reduce, bytes);
+    replay(stage, rows.passes->forward);
+    embedded_[micro_batch] = pipe_collective(stage, kPipeInput, cost::Collective::reduce, bytes);
   }
-  for (; v.outputs_done < v.outputs.size() && v.outputs[v.outputs_done].slot <= slot;
-       ++v.outputs_done) {
-    send_output(v.outputs[v.outputs_done].micro_batch);
+  for (; outputs_.done < outputs_.all.size() && outputs_.all[outputs_.done].slot <= slot;
+       ++outputs_.done) {
+    send_output(stage, outputs_.all[outputs_.done].micro_batch);
   }
-  const bool first = plan_.stages[stage_].front().stage == 0;
-  for (;
-       v.embed_grads_done < v.embed_grads.size() && v.embed_grads[v.embed_grads_done].slot <= slot;
-       ++v.embed_grads_done) {
-    const int micro_batch = v.embed_grads[v.embed_grads_done].micro_batch;
-    take_embedded_gradients(micro_batch);
-    b_.set_micro_batch(micro_batch, 0);
+  const bool first = stage.plan.stages[stage.number].front().stage == 0;
+  for (; embed_grads_.done < embed_grads_.all.size() &&
+         embed_grads_.all[embed_grads_.done].slot <= slot;
+       ++embed_grads_.done) {
+    const int micro_batch = embed_grads_.all[embed_grads_.done].micro_batch;
+    take_embedded_gradients(stage, micro_batch);
+    stage.builder.set_micro_batch(micro_batch, 0);
     if (!first) {
-      v.arriving.push_back(
-          {pipe_collective(kPipeInputGrad, cost::Collective::broadcast, bytes), micro_batch});
+      arriving_.push_back(
+          {pipe_collective(stage, kPipeInputGrad, cost::Collective::broadcast, bytes),
+           micro_batch});
     }
   }
 }
 
-void StageBuilder::run_vocabulary(const Slot& slot) {
-  auto& v = vocabulary_;
+bool Vocabulary::runs(Stage& stage, const Slot& slot) {
+  if (slot.pass != Pass::vocabulary && slot.pass != Pass::vocabulary_grad) {
+    return false;
+  }
   const int m = slot.micro_batch;
-  const Passes& rows = *units_.back().back().passes;
-  const bool one_barrier = plan_.order.barriers == 1;
-  const std::int64_t bytes = message_bytes(plan_);
-  const std::int64_t tokens =
-      plan_.shard.sequences * plan_.shard.sequence_length / std::max(1, plan_.shard.context);
-  const auto label = [&](const char* text) { return context_.passes.labels->id(text); };
+  const Passes& rows = *stage.units.back().back().passes;
+  const bool one_barrier = stage.plan.order.barriers == 1;
+  const std::int64_t bytes = message_bytes(stage.plan);
+  const std::int64_t tokens = stage.plan.shard.sequences * stage.plan.shard.sequence_length /
+                              std::max(1, stage.plan.shard.context);
   const bool makes_gradient = one_barrier == (slot.pass == Pass::vocabulary);
-  b_.set_micro_batch(m, 0);
+  stage.builder.set_micro_batch(m, 0);
   if (makes_gradient) {
-    v.gradients[m] = b_.allocate(round_512(static_cast<double>(bytes)), MemoryCategory::activations,
-                                 label("partial input gradient"));
+    gradients_[m] =
+        stage.builder.allocate(round_512(static_cast<double>(bytes)), MemoryCategory::activations,
+                               label_of(stage, "partial input gradient"));
   }
   if (slot.pass == Pass::vocabulary) {
-    v.saved[m] = b_.allocate(rows.saved, MemoryCategory::activations, label("vocabulary passes"));
-    b_.wait(compute_, v.output_here[m]);
-    replay(rows.forward);
+    saved_[m] = stage.builder.allocate(rows.saved, MemoryCategory::activations,
+                                       label_of(stage, "vocabulary passes"));
+    stage.builder.wait(stage.streams.compute, output_here_[m]);
+    replay(stage, rows.forward);
     if (one_barrier) {
-      replay(rows.input_grad);
+      replay(stage, rows.input_grad);
     }
     for (int n = 0; n < 3; ++n) {  // maximum, sum of exponentials, the target's logit: fp32 a token
-      v.statistics[m] = pipe_collective(kPipeStatistics, cost::Collective::all_reduce, 4 * tokens);
+      statistics_[m] =
+          pipe_collective(stage, kPipeStatistics, cost::Collective::all_reduce, 4 * tokens);
     }
   } else {
-    b_.wait(compute_, v.statistics[m]);
-    replay(one_barrier ? rows.weight_grad : rows.backward);
-    b_.release(v.saved[m]);
+    stage.builder.wait(stage.streams.compute, statistics_[m]);
+    replay(stage, one_barrier ? rows.weight_grad : rows.backward);
+    stage.builder.release(saved_[m]);
   }
   if (makes_gradient) {
     if (one_barrier) {  // rescaled by the statistics on the way
-      b_.wait(pipe_stream(kPipeGradient), v.statistics[m]);
+      stage.builder.wait(pipe_stream(stage, kPipeGradient), statistics_[m]);
     }
-    v.gradient_here[m] = pipe_collective(kPipeGradient, cost::Collective::reduce, bytes);
-    b_.release(v.gradients[m], 1U << v.gradient_here[m].stream);
+    gradient_here_[m] = pipe_collective(stage, kPipeGradient, cost::Collective::reduce, bytes);
+    stage.builder.release(gradients_[m], 1U << gradient_here_[m].stream);
   }
+  return true;
 }
 
 // Around a slot of the first and the last stage.
-void StageBuilder::before_stage_ends(const Slot& slot) {
-  auto& v = vocabulary_;
-  const int last = plan_.grid.pipeline * static_cast<int>(plan_.stages[stage_].size()) - 1;
-  const int stage = plan_.stages[stage_][slot.chunk].stage;
-  if (slot.pass == Pass::forward && stage == 0) {
-    b_.wait(compute_, v.embedded[slot.micro_batch]);
-  } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && stage == last) {
-    b_.wait(compute_, v.gradient_here[slot.micro_batch]);
+void Vocabulary::before_pass(Stage& stage, std::size_t index) {
+  if (!spread(stage)) {
+    return;
+  }
+  const Slot& slot = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)][index];
+  const int last = last_stage(stage);
+  const int global = stage.plan.stages[stage.number][slot.chunk].stage;
+  if (slot.pass == Pass::forward && global == 0) {
+    stage.builder.wait(stage.streams.compute, embedded_[slot.micro_batch]);
+  } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && global == last) {
+    stage.builder.wait(stage.streams.compute, gradient_here_[slot.micro_batch]);
   }
 }
 
-void StageBuilder::after_stage_ends(const Slot& slot) {
-  auto& v = vocabulary_;
-  const int last = plan_.grid.pipeline * static_cast<int>(plan_.stages[stage_].size()) - 1;
-  const int stage = plan_.stages[stage_][slot.chunk].stage;
-  if (slot.pass == Pass::forward && stage == last) {
-    send_output(slot.micro_batch);
-  } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && stage == 0) {
-    b_.set_micro_batch(slot.micro_batch, 0);
-    v.arriving.push_back(
-        {pipe_collective(kPipeInputGrad, cost::Collective::broadcast, message_bytes(plan_)),
-         slot.micro_batch});
+void Vocabulary::after_pass(Stage& stage, std::size_t index) {
+  if (!spread(stage)) {
+    return;
+  }
+  const Slot& slot = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)][index];
+  const int last = last_stage(stage);
+  const int global = stage.plan.stages[stage.number][slot.chunk].stage;
+  if (slot.pass == Pass::forward && global == last) {
+    send_output(stage, slot.micro_batch);
+  } else if (slot.pass != Pass::forward && slot.pass != Pass::weight_grad && global == 0) {
+    stage.builder.set_micro_batch(slot.micro_batch, 0);
+    arriving_.push_back({pipe_collective(stage, kPipeInputGrad, cost::Collective::broadcast,
+                                         message_bytes(stage.plan)),
+                         slot.micro_batch});
   }
 }
 
-void StageBuilder::end_vocabulary() {
-  vocabulary_before(plan_.order.ranks[stage_].size());
-  const Unit& rows = units_.back().front();
-  take_embedded_gradients(-1);
+void Vocabulary::after_slots(Stage& stage) {
+  if (!spread(stage)) {
+    return;
+  }
+  const std::size_t slots = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)].size();
+  before_slot(stage, slots, slots);
+  const Unit& rows = stage.units.back().front();
+  take_embedded_gradients(stage, -1);
   for (const std::size_t unit : {std::size_t{1}, std::size_t{0}}) {
-    after_backward(rows.chunk, unit, plan_.micro_batches - 1);
+    each(stage, &Feature::after_backward, rows.chunk, unit);
   }
-  end_of_backward(rows.chunk, plan_.micro_batches - 1);
+  lower::end_of_backward(stage, rows.chunk);
 }
+
+}  // namespace
+
+std::unique_ptr<Feature> make_vocabulary() { return std::make_unique<Vocabulary>(); }
 
 }  // namespace stepcast::lower

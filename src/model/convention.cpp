@@ -61,14 +61,19 @@ Flops step_flops(const job::Model& model, std::int64_t sequence_length, double s
 }
 
 Flops training_flops(const job::Job& job, double sequences) {
-  if (job.workload.finetune.kind == job::Finetune::Kind::none) {
-    return step_flops(job.model, job.workload.sequence_length, sequences,
-                      FlopConvention::megatron_causal);
+  const bool whole = job.workload.finetune.kind == FinetuneKind::none;
+  return training_flops(job.model, whole ? Style() : style_of(job), job.workload.sequence_length,
+                        sequences);
+}
+
+Flops training_flops(const job::Model& model, Style style, std::int64_t sequence_length,
+                     double sequences) {
+  if (style.finetune.kind == FinetuneKind::none) {
+    return step_flops(model, sequence_length, sequences, FlopConvention::megatron_causal);
   }
-  Style style = style_of(job);
-  style.attention = job::AttentionKernel::flash2;  // causal halves, whatever kernel runs
+  style.attention = AttentionKernel::flash2;  // causal halves, whatever kernel runs
   Shard whole;
-  whole.sequence_length = job.workload.sequence_length;
+  whole.sequence_length = sequence_length;
   double sum = 0;
   const auto add = [&](const OperatorGraph& graph) {
     for (const Operator& op : graph.operators) {
@@ -77,9 +82,9 @@ Flops training_flops(const job::Job& job, double sequences) {
                           : op.forward.count() + op.input_grad.count() + op.weight_grad.count();
     }
   };
-  add(build_head(job.model, whole, style));
-  for (int layer = 0; layer < layer_count(job.model); ++layer) {
-    add(build_layer(job.model, layer_kind(job.model, layer), whole, style));
+  add(build_head(model, whole, style));
+  for (int layer = 0; layer < layer_count(model); ++layer) {
+    add(build_layer(model, layer_kind(model, layer), whole, style));
   }
   return sequences * Flops(sum);
 }

@@ -12,14 +12,9 @@ using result::CalibrationCurve;
 using result::CalibrationSeries;
 using result::Health;
 
-const char* health_name(Health health) {
-  constexpr const char* kNames[] = {"healthy", "suspect", "degraded"};
-  return kNames[static_cast<int>(health)];
-}
-
 std::string painted(const Paint& paint, Health health) {
   constexpr const char* kColours[] = {"32", "33", "31"};
-  return paint(kColours[static_cast<int>(health)], health_name(health));
+  return paint(kColours[static_cast<int>(health)], to_string(health));
 }
 
 std::string placement(const CalibrationSeries& s) {
@@ -48,7 +43,7 @@ Record log_fields(const CalibrationSeries& s) {
       {"gpus_per_node", s.gpus_per_node},
       {"", placement(s), "nodes x GPUs", Show::number},
       {"nccl", text_or_null(s.nccl)},
-      {"health", health_name(s.health), "health"},
+      {"health", to_string(s.health), "health"},
       {"reasons", s.reasons},
       {"fitted", s.fitted},
       {"left_out", text_or_null(s.left_out)},

@@ -45,7 +45,7 @@ struct ExplanationFields {
   Record operator()(const DoubtShare& s) const {
     const result::Doubt& d = s.doubt;
     Record out = {{"name", d.name},
-                  {"kind", d.kind},
+                  {"kind", to_string(d.kind)},
                   {"source", d.source},
                   {"seconds", d.seconds},
                   {"deviation", d.deviation},

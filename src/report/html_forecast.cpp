@@ -90,7 +90,7 @@ std::string doubts(const Report& r) {
   const auto row = [&](const result::Doubt& d) -> Record {
     return {
         {"", d.name, "factor"},
-        {"", d.kind, "kind"},
+        {"", to_string(d.kind), "kind"},
         {"", bar({{"s-0", std::abs(d.added()), duration(d.added())}}, most), kNoHeading, Show::bar},
         {"", d.added(), "adds", Show::duration},
         {"", d.deviation, "deviation", Show::percent},

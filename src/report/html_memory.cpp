@@ -133,7 +133,7 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
     return {{"", t.total(), "total", Show::size},
             {"", t.count, "count", Show::count},
             {"", data_size(static_cast<double>(t.bytes)), "each", Show::number},
-            {"", result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)], "category"},
+            {"", to_string(t.category), "category"},
             {"", t.part_of.empty() ? t.label : t.label + " (" + t.part_of + ")", "tensor"}};
   };
   Table table = page_table(largest, row);
@@ -142,7 +142,8 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
                    to_html(table)));
 }
 
-// One stage as a row; `shown`: categories that some stage has, by their place in kMemoryParts.
+// One stage as a row; `shown`: categories that some stage has, by their place in
+// result::kMemoryParts.
 std::vector<Cell> stage_row(const StageMemory& m, const std::vector<std::size_t>& shown,
                             double capacity, double whole) {
   const auto gib = [](Bytes b) { return Cell(gibibytes(of(b)), of(b)); };
@@ -152,14 +153,14 @@ std::vector<Cell> stage_row(const StageMemory& m, const std::vector<std::size_t>
   };
   for (const std::size_t i : shown) {
     const std::string_view name = kMemoryKinds[i].name;
-    part(memory_colour(name), name, of(m.*kMemoryParts[i]));
+    part(memory_colour(name), name, of(m.*result::kMemoryParts[i]));
   }
   part("m-cached", "cached", std::max(0.0, of(m.reserved) - of(m.allocated)));
   part("m-outside", "outside the allocator", std::max(0.0, of(m.process) - of(m.reserved)));
   std::vector<Cell> row = {Cell(std::to_string(m.stage), m.stage),
                            markup_cell(bar(parts, whole, capacity))};
   for (const std::size_t i : shown) {
-    row.push_back(gib(m.*kMemoryParts[i]));
+    row.push_back(gib(m.*result::kMemoryParts[i]));
   }
   for (const Bytes peak : {m.allocated, m.reserved, m.process}) {
     row.push_back(gib(peak));
@@ -184,10 +185,10 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   table.columns = {{"stage", Column::Kind::number, ""}, {"", Column::Kind::bar, ""}};
   std::vector<Mark> marks;
   std::vector<std::size_t> shown;
-  for (std::size_t i = 0; i < kMemoryParts.size(); ++i) {
+  for (std::size_t i = 0; i < result::kMemoryParts.size(); ++i) {
     const bool any =
         std::any_of(report.memory.begin(), report.memory.end(),
-                    [&](const StageMemory& m) { return m.*kMemoryParts[i] > Bytes(0); });
+                    [&](const StageMemory& m) { return m.*result::kMemoryParts[i] > Bytes(0); });
     if (any) {
       const std::string name(kMemoryKinds[i].name);
       shown.push_back(i);

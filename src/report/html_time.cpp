@@ -29,7 +29,7 @@ void add_time(Page& page, const result::Report& report) {
   std::array<double, kTimeKinds.size()> sums{};
   for (const StageBreakdown& b : report.breakdown) {
     for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
-      sums[i] += to_seconds(b.*kTimeKinds[i].part);
+      sums[i] += to_seconds(result::part_of(b, kTimeKinds[i].category));
     }
   }
   const double whole = std::accumulate(sums.begin(), sums.end(), 0.0);
@@ -54,7 +54,7 @@ void add_time(Page& page, const result::Report& report) {
     std::vector<Part> parts;
     double sum = 0;
     for (const TimeKind& kind : kTimeKinds) {
-      const double s = to_seconds(b.*kind.part);
+      const double s = to_seconds(result::part_of(b, kind.category));
       sum += s;
       if (s > 0) {
         const std::string name(kind.kind.name);
@@ -63,7 +63,7 @@ void add_time(Page& page, const result::Report& report) {
     }
     std::vector<Cell> row = {Cell(std::to_string(b.stage), b.stage), markup_cell(bar(parts, sum))};
     for (const TimeKind* kind : shown) {
-      const double s = to_seconds(b.*kind->part);
+      const double s = to_seconds(result::part_of(b, kind->category));
       row.emplace_back(percent(sum > 0 ? s / sum : 0), s);
       row.back().hint = duration(s);
     }

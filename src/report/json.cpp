@@ -29,21 +29,18 @@ Record breakdown_fields(const result::StageBreakdown& s) {
 }
 
 Record stage_memory_fields(const result::StageMemory& s) {
-  return {{"stage", s.stage},
-          {"peak", object({{"allocated", s.allocated},
-                           {"active", s.active},
-                           {"reserved", s.reserved},
-                           {"process", s.process}})},
-          {"steady", s.steady},
-          {"first_step_peak", s.first_step_peak},
-          {"parameters", s.parameters},
-          {"gradients", s.gradients},
-          {"optimizer", s.optimizer},
-          {"activations", s.activations},
-          {"communication", s.communication},
-          {"workspace", s.workspace},
-          {"other", s.other},
-          {"at", s.at}};
+  Record out = {{"stage", s.stage},
+                {"peak", object({{"allocated", s.allocated},
+                                 {"active", s.active},
+                                 {"reserved", s.reserved},
+                                 {"process", s.process}})},
+                {"steady", s.steady},
+                {"first_step_peak", s.first_step_peak}};
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    out.push_back({word, result::part_of(s, category)});
+  }
+  out.push_back({"at", s.at});
+  return out;
 }
 
 Value memory_value(const result::Report& report) {

@@ -32,14 +32,10 @@ namespace {
 using result::MemorySample;
 using result::StageTimeline;
 
-const char* category_name(program::MemoryCategory category) {
-  return result::kMemoryCategoryNames[static_cast<std::size_t>(category)];
-}
-
 Record category_fields(const result::MemoryByCategory& bytes) {
   Record out;
-  for (std::size_t c = 0; c < bytes.size(); ++c) {
-    out.push_back({result::kMemoryCategoryNames[c], bytes[c]});
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    out.push_back({word, bytes[static_cast<std::size_t>(category)]});
   }
   return out;
 }
@@ -47,9 +43,9 @@ Record category_fields(const result::MemoryByCategory& bytes) {
 // Columns of equal length.
 Record timeline_fields(const std::vector<MemorySample>& samples) {
   Record out = {{"time", list(samples, [](const MemorySample& s) { return s.at; })}};
-  for (std::size_t c = 0; c < result::kMemoryCategoryNames.size(); ++c) {
-    out.push_back({result::kMemoryCategoryNames[c],
-                   list(samples, [c](const MemorySample& s) { return s.by_category[c]; })});
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    const auto c = static_cast<std::size_t>(category);
+    out.push_back({word, list(samples, [c](const MemorySample& s) { return s.by_category[c]; })});
   }
   append(out, {{"allocated", list(samples, [](const MemorySample& s) { return s.allocated; })},
                {"active", list(samples, [](const MemorySample& s) { return s.active; })},
@@ -60,7 +56,7 @@ Record timeline_fields(const std::vector<MemorySample>& samples) {
 Record tensor_fields(const result::StandingTensor& t) {
   return {{"label", t.label},
           {"part_of", text_or_null(t.part_of)},
-          {"category", category_name(t.category)},
+          {"category", to_string(t.category)},
           {"stream", t.stream},
           {"bytes", t.bytes},
           {"count", t.count},

@@ -167,7 +167,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
             {"", t.count, "count", Show::count},
             {"", t.bytes, "each", Show::size},
             {"", t.from_before ? Value("before") : Value(t.since), "since", Show::duration},
-            {"", result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)], "category"},
+            {"", to_string(t.category), "category"},
             {"", t.stream, "stream"},
             {"", label, "tensor"}};
   };

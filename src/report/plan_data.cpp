@@ -16,7 +16,7 @@ using result::Plan;
 using result::PlannedCluster;
 
 Record shortfall_fields(const result::Shortfall& s) {
-  return {{"limit", s.limit}, {"by", s.by}, {"text", s.text}};
+  return {{"limit", to_string(s.limit)}, {"by", s.by}, {"text", s.text}};
 }
 
 Record planned_count_fields(const result::PlannedCount& n) {

@@ -35,7 +35,7 @@ constexpr std::size_t kMostTraffic = 8;
 constexpr std::size_t kMostCurves = 6;
 constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
 
-constexpr Kind kFree{"free", "·", "2"};
+constexpr BarKind kFree{"free", "·", "2"};
 
 // ---------------------------------------------------------------- time per stage
 
@@ -44,7 +44,7 @@ using Shares = std::array<double, kTimeKinds.size()>;  // seconds
 Shares shares_of(const StageBreakdown& stage) {
   Shares shares{};
   for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
-    shares[i] = to_seconds(stage.*kTimeKinds[i].part);
+    shares[i] = to_seconds(result::part_of(stage, kTimeKinds[i].category));
   }
   return shares;
 }
@@ -115,7 +115,7 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   if (all.size() > kMostStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
   }
-  std::vector<Kind> kinds(kTimeKinds.size());
+  std::vector<BarKind> kinds(kTimeKinds.size());
   std::transform(kTimeKinds.begin(), kTimeKinds.end(), kinds.begin(),
                  [](const TimeKind& kind) { return kind.kind; });
   const auto fill = [&](TextTable& into, int bar) {
@@ -154,10 +154,10 @@ using Parts = std::array<double, kMemoryKinds.size()>;  // bytes
 Parts parts_of(const StageMemory& m) {
   const auto bytes = [](Bytes b) { return static_cast<double>(b.count()); };
   Parts out{};
-  for (std::size_t i = 0; i < kMemoryParts.size(); ++i) {
-    out[i] = bytes(m.*kMemoryParts[i]);
+  for (std::size_t i = 0; i < result::kMemoryParts.size(); ++i) {
+    out[i] = bytes(m.*result::kMemoryParts[i]);
   }
-  out[kMemoryParts.size()] = bytes(std::max(Bytes(0), m.reserved - m.allocated));
+  out[result::kMemoryParts.size()] = bytes(std::max(Bytes(0), m.reserved - m.allocated));
   out.back() = bytes(std::max(Bytes(0), m.process - std::max(m.reserved, m.allocated)));
   return out;
 }
@@ -241,7 +241,7 @@ Time exposed(const Report& report, std::string_view group) {
   for (const TimeKind& kind : kTimeKinds) {
     if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == category) {
       for (const StageBreakdown& stage : report.breakdown) {
-        most = std::max(most, stage.*kind.part);
+        most = std::max(most, result::part_of(stage, kind.category));
       }
     }
   }

@@ -1,39 +1,42 @@
-// What a stage's time goes into, as bars, tables and pages show it.
+// What a compute stream's time goes into, in the order in which tables, bars and legends show it.
 #pragma once
 
 #include <array>
 
 #include "bar.h"
-#include "stepcast/result/report.h"
+#include "stepcast/program/program.h"
 
 namespace stepcast::report {
 
 struct TimeKind {
-  Kind kind;  // its name is the category's, JSON's key and the colour of style.css
-  Time result::StageBreakdown::*part;
-  enum class Sum { compute, exposed, bubble, rest } sum;
+  enum class Sum { compute, exposed, bubble, rest };
+  BarKind kind;
+  program::Category category;
+  Sum sum;
 };
 
-inline constexpr std::array<TimeKind, 14> kTimeKinds = [] {
-  using B = result::StageBreakdown;
-  using enum TimeKind::Sum;
-  return std::array<TimeKind, 14>{{
-      {{"compute", "█", "38;5;33"}, &B::compute, compute},
-      {{"recompute", "▓", "38;5;75"}, &B::recompute, compute},
-      {{"slowdown", "▒", "38;5;111"}, &B::slowdown, compute},
-      {{"tensor", "T", "38;5;208"}, &B::tensor, exposed},
-      {{"context", "C", "38;5;214"}, &B::context, exposed},
-      {{"expert", "E", "38;5;178"}, &B::expert, exposed},
-      {{"pipeline", "P", "38;5;170"}, &B::pipeline, exposed},
-      {{"data", "D", "38;5;160"}, &B::data, exposed},
-      {{"offload", "F", "38;5;130"}, &B::offload, exposed},
-      {{"other", "o", "38;5;138"}, &B::other, exposed},
-      {{"optimizer", "U", "38;5;35"}, &B::optimizer, rest},
-      {{"host", "H", "38;5;101"}, &B::host, rest},
-      {{"stall", "s", "38;5;245"}, &B::stall, rest},
-      {{"bubble", "·", "38;5;240"}, &B::bubble, bubble},
-  }};
-}();
+constexpr TimeKind time_kind(program::Category category, std::string_view glyph,
+                             std::string_view sgr, TimeKind::Sum sum) {
+  return {{to_string(category), glyph, sgr}, category, sum};
+}
+
+inline constexpr std::array kTimeKinds = {
+    time_kind(program::Category::compute, "█", "38;5;33", TimeKind::Sum::compute),
+    time_kind(program::Category::recompute, "▓", "38;5;75", TimeKind::Sum::compute),
+    time_kind(program::Category::slowdown, "▒", "38;5;111", TimeKind::Sum::compute),
+    time_kind(program::Category::tensor, "T", "38;5;208", TimeKind::Sum::exposed),
+    time_kind(program::Category::context, "C", "38;5;214", TimeKind::Sum::exposed),
+    time_kind(program::Category::expert, "E", "38;5;178", TimeKind::Sum::exposed),
+    time_kind(program::Category::pipeline, "P", "38;5;170", TimeKind::Sum::exposed),
+    time_kind(program::Category::data, "D", "38;5;160", TimeKind::Sum::exposed),
+    time_kind(program::Category::offload, "F", "38;5;130", TimeKind::Sum::exposed),
+    time_kind(program::Category::other, "o", "38;5;138", TimeKind::Sum::exposed),
+    time_kind(program::Category::optimizer, "U", "38;5;35", TimeKind::Sum::rest),
+    time_kind(program::Category::host, "H", "38;5;101", TimeKind::Sum::rest),
+    time_kind(program::Category::stall, "s", "38;5;245", TimeKind::Sum::rest),
+    time_kind(program::Category::bubble, "·", "38;5;240", TimeKind::Sum::bubble),
+};
+static_assert(kTimeKinds.size() == program::kCategories);
 
 // Shares below it would print as 0.0 %: they have no column and no entry in a legend.
 inline constexpr double kLeastShare = 0.0005;

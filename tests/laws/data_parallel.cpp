@@ -28,10 +28,10 @@ std::int64_t parameters(const strategy::Plan& plan) {
       sum += op.parameters;
     }
   };
-  add(model::build_embedding(plan.job.model, plan.shard, plan.style));
-  add(model::build_head(plan.job.model, plan.shard, plan.style));
-  for (int layer = 0; layer < plan.job.model.layers; ++layer) {
-    add(model::build_layer(plan.job.model, model::layer_kind(plan.job.model, layer), plan.shard,
+  add(model::build_embedding(plan.model, plan.shard, plan.style));
+  add(model::build_head(plan.model, plan.shard, plan.style));
+  for (int layer = 0; layer < plan.model.layers; ++layer) {
+    add(model::build_layer(plan.model, model::layer_kind(plan.model, layer), plan.shard,
                            plan.style));
   }
   return sum;

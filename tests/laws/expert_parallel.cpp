@@ -243,7 +243,7 @@ TEST_CASE("Experts are divided by expert and expert-tensor ranks, and nothing el
     std::int64_t experts = 0;
     std::int64_t rest = 0;
     const auto graph =
-        model::build_layer(plan.job.model, model::LayerKind::moe, plan.shard, plan.style);
+        model::build_layer(plan.model, model::LayerKind::moe, plan.shard, plan.style);
     for (const auto& op : graph.operators) {
       (op.expert_parameters ? experts : rest) += op.parameters;
     }

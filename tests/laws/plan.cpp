@@ -55,16 +55,16 @@ std::int64_t state_bytes(const program::Program& p, bool megatron) {
 
 std::int64_t parameters(const strategy::Plan& plan) {
   std::int64_t sum = 0;
-  for (const auto& graph : {model::build_embedding(plan.job.model, plan.shard, plan.style),
-                            model::build_head(plan.job.model, plan.shard, plan.style)}) {
+  for (const auto& graph : {model::build_embedding(plan.model, plan.shard, plan.style),
+                            model::build_head(plan.model, plan.shard, plan.style)}) {
     for (const auto& op : graph.operators) {
       sum += op.parameters;
     }
   }
   const auto layer =
-      model::build_layer(plan.job.model, model::LayerKind::dense, plan.shard, plan.style);
+      model::build_layer(plan.model, model::LayerKind::dense, plan.shard, plan.style);
   for (const auto& op : layer.operators) {
-    sum += plan.job.model.layers * op.parameters;
+    sum += plan.model.layers * op.parameters;
   }
   return sum;
 }

@@ -17,33 +17,13 @@
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/cluster/topology.h"
-#include "stepcast/job/job.h"
 #include "stepcast/lower/lower.h"
+#include "stepcast/strategy/variants.h"
 
 namespace stepcast::bound {
 
-// What a search varies; the rest is the base job's.
-struct Candidate {
-  int tensor = 1;
-  int pipeline = 1;
-  int virtual_pipeline = 1;
-  int data = 1;
-  std::int64_t micro_batch = 1;
-  bool sequence_parallel = false;
-  job::Sharding sharding = job::Sharding::none;
-  job::Recompute recompute;
-  int context = 1;
-  int expert_tensor = 0;  // 0: as many as tensor
-  job::TensorOverlap tensor_overlap = job::TensorOverlap::none;
-  // From here on: what a Layout does not depend on.
-  const job::Offload* offload = nullptr;  // nullptr: the base job's
-  bool grad_reduce = true;                // gradients travel beside compute
-  // What `refine` alone knows.
-  bool param_gather = false;
-  bool pipeline_overlap = false;
-};
-
-Candidate candidate_of(const strategy::Plan& plan);
+using strategy::Candidate;
+using strategy::candidate_of;
 
 struct Result {
   bool feasible = false;  // sizes divide; memory is not judged here
@@ -58,7 +38,8 @@ struct Refined {
 
 class Bound {
  public:
-  Bound(const job::Job& base, const cluster::Topology& topology, const lower::Prices& prices);
+  // `jobs`: of a job, implicitly; candidates are all others that a search may make of it.
+  Bound(const strategy::Variants& jobs, const cluster::Topology& topology, const lower::Prices& prices);
   ~Bound();
   Bound(Bound&&) noexcept;
 

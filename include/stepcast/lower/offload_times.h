@@ -7,8 +7,8 @@ namespace stepcast::lower {
 
 // As host_prices.cpp prices movements, without latencies: of the best-linked GPU of a cluster.
 struct OffloadTimes {
-  // `job`: whose offloading it is. All 0 where nothing is offloaded.
-  OffloadTimes(const job::Job& job, const Prices& prices);
+  // All 0 where the plan offloads nothing.
+  OffloadTimes(const strategy::Plan& plan, const Prices& prices);
 
   // Picoseconds a byte. LAW  Both ways share a GPU's link, and all GPUs of a node its memory.
   double round_trip = 0;         // out and back over a GPU's own link

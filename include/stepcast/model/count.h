@@ -5,6 +5,7 @@
 
 #include "stepcast/base/quantity.h"
 #include "stepcast/job/job.h"
+#include "stepcast/model/operators.h"
 
 namespace stepcast::model {
 
@@ -38,5 +39,6 @@ Flops step_flops(const job::Model& model, std::int64_t sequence_length, double s
 // What `sequences` sequences of a job's training need: megatron_causal; on a frozen base without the products that its
 // weights' gradients would take, and with the adapters'.
 Flops training_flops(const job::Job& job, double sequences);
+Flops training_flops(const job::Model& model, Style style, std::int64_t sequence_length, double sequences);
 
 }  // namespace stepcast::model

@@ -10,6 +10,11 @@ namespace stepcast::result {
 // Degraded logs are left out of the fit; suspect logs are used, with a warning.
 enum class Health { healthy, suspect, degraded };
 
+constexpr auto spellings(Health) {
+  return std::to_array<Spelling<Health>>(
+      {{Health::healthy, "healthy"}, {Health::suspect, "suspect"}, {Health::degraded, "degraded"}});
+}
+
 struct CalibrationPoint {
   std::int64_t bytes = 0;  // as nccl-tests counts them
   double measured = 0;     // seconds: median of repeats, out of place where the log has it

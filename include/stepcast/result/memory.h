@@ -11,10 +11,6 @@
 
 namespace stepcast::result {
 
-// In the order of MemoryCategory; also the keys in JSON.
-inline constexpr std::array<const char*, program::kMemoryCategories> kMemoryCategoryNames = {
-    "parameters", "gradients", "optimizer", "activations", "communication", "workspace", "other"};
-
 using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
 
 // Memory just after one allocation or release. Times are those of the GPU's compute stream; the host, which allocates, runs

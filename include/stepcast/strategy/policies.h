@@ -51,13 +51,14 @@ struct GradientAccumulation {
 struct GradientSync {
   enum class Operation { all_reduce, reduce_scatter, reduce };
 
-  bool overlaps = false;               // runs beside compute
-  bool overlap_stated = false;         // the job asks for it (parallelism.overlap.grad_reduce)
-  bool each_pass = false;              // behind every micro-batch's backward pass, not the last one's alone
-  bool accumulates_whole = true;       // micro-batches add to gradients that are not sharded
-  bool after_each_stated = false;      // the job asks for every micro-batch (parallelism.reduce_each)
-  bool sends_as_filled = false;        // pieces leave during the backward pass; else behind the step's last one
-  bool sends_behind_backward = false;  // all of it certainly leaves behind the last backward pass, unless it overlaps
+  bool overlaps = false;           // runs beside compute
+  bool overlap_stated = false;     // the job asks for it (parallelism.overlap.grad_reduce)
+  bool each_pass = false;          // behind every micro-batch's backward pass, not the last one's alone
+  bool accumulates_whole = true;   // micro-batches add to gradients that are not sharded
+  bool after_each_stated = false;  // the job asks for every micro-batch (parallelism.reduce_each)
+  bool sends_as_filled = false;    // pieces leave during the backward pass; else behind the step's last one
+  bool sends_behind_backward =
+      false;  // with whole gradients or zero1: all leaves behind the last backward pass, unless it overlaps
   Operation operation = Operation::all_reduce;  // of what is not in sharded units
   std::optional<DType> quantised;               // of sharded units, all-to-all in two levels (ZeRO++'s qgZ)
 

@@ -1,0 +1,17 @@
+// Gradients of whole arrays in buckets, as buckets.cpp fills them: what other features ask of them.
+#pragma once
+
+#include "feature.h"
+
+namespace stepcast::lower {
+
+// Gradients of this chunk are cut into buckets.
+bool bucketed(const Stage& stage, int chunk);
+// Buckets leave while the backward pass goes on, or with its end; else at the step's end.
+bool sends_as_it_goes(const strategy::Plan& plan);
+// Whether or not they overlap.
+bool always_in_buckets(const strategy::Plan& plan);
+// Reduces what a chunk's buckets hold.
+void flush_gradients(Stage& stage, int chunk, program::StreamIndex stream);
+
+}  // namespace stepcast::lower

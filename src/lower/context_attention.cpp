@@ -1,0 +1,196 @@
+// What context parallelism makes of an attention operator. The forms are Transformer Engine's
+// (context_parallel.py), which Megatron-LM names p2p, all_gather, a2a and a2a+p2p.
+#include "context_attention.h"
+
+#include "context_steps.h"
+
+namespace stepcast::lower {
+namespace {
+
+using program::Category;
+
+// One attention operator of one pass.
+class ContextAttention {
+ public:
+  ContextAttention(PassState& state, const model::Operator& op)
+      : state_(state),
+        op_(op),
+        context_(context_shape(state.plan, *op.attention, state.width)),
+        steps_(context_steps(context_, state.plan.documents)) {}
+
+  void forward() {
+    if (context_.inner > 1) {
+      trade({context_.query_bytes, context_.key_bytes, context_.value_bytes}, {"q", "k", "v"});
+    }
+    if (context_.gathers && context_.outer > 1) {
+      gather_keys();
+      for (const ContextStep& step : steps_) {
+        attention(step, false);
+      }
+    } else {
+      ring_forward();
+    }
+    if (context_.inner > 1) {
+      trade({context_.output_bytes}, {"output"});
+    }
+  }
+
+  void backward() {
+    if (context_.inner > 1) {
+      trade({context_.output_bytes}, {"output grad"});
+    }
+    if (context_.gathers && context_.outer > 1) {
+      gather_keys();  // they were not kept
+      for (const ContextStep& step : steps_) {
+        attention(step, true);
+        // Each chunk's gradients of its keys are added to those of all keys.
+        copy(3 * all_keys() * step.shapes.front().key_length / context_.whole.key_length, "dkv add",
+             2);
+      }
+      scatter_gradients();
+    } else {
+      ring_backward();
+    }
+    if (context_.inner > 1) {
+      trade({context_.query_bytes, context_.key_bytes, context_.value_bytes}, {"dq", "dk", "dv"});
+    }
+  }
+
+ private:
+  // All-to-alls one by one, each between two transposes that lay heads and sequence out by rank.
+  void trade(const std::vector<std::int64_t>& bytes, const std::vector<const char*>& names) {
+    // Inside a hierarchical group, unless it is all there is.
+    const Role role = context_.outer > 1 ? kContextInner : kContext;
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      copy(2 * bytes[i], "heads by rank", 1);
+      collective(state_, {role, cost::Collective::all_to_all, bytes[i], Category::context,
+                          op_.name + " " + names[i]});
+      copy(2 * bytes[i], "sequence in order", 1);
+    }
+  }
+
+  void attention(const ContextStep& step, bool backward) {
+    cost::Priced priced;
+    for (const model::AttentionShape& shape : step.shapes) {
+      const cost::Priced one = state_.context.kernels->attention(
+          {shape, state_.plan.style.attention, state_.dtype, backward});
+      priced.time = priced.time + one.time;
+      priced.curve = one.curve;
+    }
+    priced.time = priced.time / static_cast<std::int64_t>(step.shapes.size());
+    kernel(state_, {priced, backward ? op_.backward_kernels : op_.forward_kernels,
+                    backward ? op_.name + " backward" : op_.name});
+  }
+
+  void copy(std::int64_t moved, const char* what, int launches) {
+    memory_kernel(state_, cost::MemoryOp::elementwise, moved, op_.name + " " + what, launches);
+  }
+
+  std::int64_t all_keys() const { return context_.outer * context_.ring_bytes; }
+
+  // Gathered keys and values come by rank; balanced chunks are put in order of the sequence.
+  void gather_keys() {
+    for (const auto& [bytes, name] :
+         {std::pair{context_.key_bytes, " k"}, std::pair{context_.value_bytes, " v"}}) {
+      collective(state_, {kContext, cost::Collective::all_gather, bytes * context_.outer,
+                          Category::context, op_.name + name});
+    }
+    if (context_.balanced) {
+      copy(2 * all_keys(), "kv in order", 2);
+    }
+  }
+
+  void scatter_gradients() {
+    if (context_.balanced) {
+      copy(2 * all_keys(), "dkv by rank", 2);
+    }
+    for (const auto& [bytes, name] :
+         {std::pair{context_.key_bytes, " dk"}, std::pair{context_.value_bytes, " dv"}}) {
+      collective(state_, {kContext, cost::Collective::reduce_scatter, bytes * context_.outer,
+                          Category::context, op_.name + name});
+    }
+  }
+
+  // What Transformer Engine copies around a step of a ring: where a step takes half the queries or
+  // half the keys, those are laid out by themselves (`tensors` of the queries' size: q, in the
+  // backward pass its result and its gradient too).
+  void halves(const ContextStep& step, int tensors) {
+    if (step.shapes.size() == 2) {
+      copy((context_.ring_bytes + tensors * context_.query_bytes) / 2, "halves", 1 + tensors);
+    }
+  }
+
+  // `whole` bytes, written over what the step computed (read and written), or added to it (both
+  // read, one written).
+  void settle(double whole, double part, bool first, const char* what) {
+    copy(static_cast<std::int64_t>((first ? 2 : 3) * whole * part), what, 1);
+  }
+
+  // Keys of the next step travel beside the attention of this one. Results of the steps are joined
+  // by their log-sum-exps into a sum that starts from zero.
+  void ring_forward() {
+    const auto output = static_cast<double>(context_.output_bytes);
+    const bool ring = steps_.size() > 1;
+    if (ring) {
+      copy(2 * context_.ring_bytes, "kv together", 1);
+    }
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (i > 0) {
+        join(state_, kContext);
+      }
+      if (i + 1 < steps_.size()) {
+        ring_step(state_, kContext, context_.ring_bytes, Category::context, op_.name + " kv");
+      }
+      halves(steps_[i], 1);
+      attention(steps_[i], false);
+      if (ring) {
+        settle(output, steps_[i].queries, i == 0, "merge");
+      }
+    }
+  }
+
+  // Keys go round the other way, so that each block's gradients, which follow it one step behind,
+  // end where they belong; a rank's own keys come last.
+  void ring_backward() {
+    const std::size_t n = steps_.size();
+    const auto query = static_cast<double>(context_.query_bytes);
+    const auto keys = static_cast<double>(context_.ring_bytes);
+    for (std::size_t i = 0; i < n; ++i) {
+      const ContextStep& step = steps_[n - 1 - i];
+      if (n > 1) {
+        const bool ends = i == 0 || i + 1 == n;
+        ring_step(state_, kContext, (ends ? 1 : 2) * context_.ring_bytes, Category::context,
+                  op_.name + (i == 0 ? " kv"
+                              : ends ? " dkv"
+                                     : " kv, dkv"));
+      }
+      halves(step, 3);
+      attention(step, true);
+      if (n == 1) {
+        return;
+      }
+      join(state_, kContext);
+      settle(keys, step.queries, true, "dkv together");
+      settle(keys, step.queries, i == 0, "dkv sum");
+      settle(query, step.queries, i == 0, "dq sum");
+    }
+  }
+
+  PassState& state_;
+  const model::Operator& op_;
+  ContextShape context_;
+  std::vector<ContextStep> steps_;
+};
+
+}  // namespace
+
+void context_attention(PassState& state, const model::Operator& op, bool backward) {
+  ContextAttention attention(state, op);
+  if (backward) {
+    attention.backward();
+  } else {
+    attention.forward();
+  }
+}
+
+}  // namespace stepcast::lower

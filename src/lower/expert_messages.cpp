@@ -1,0 +1,116 @@
+#include "expert_messages.h"
+
+#include <algorithm>
+
+namespace stepcast::lower {
+
+using cost::Collective;
+using model::Operator;
+using program::Category;
+
+ExpertMessages::ExpertMessages(PassState& state)
+    : state_(state),
+      dispatcher_(state.plan.style.routing.dispatcher),
+      rows_(model::expert_rows(state.plan.model, state.plan.shard, state.plan.style.routing)) {}
+
+void ExpertMessages::to_experts(const Operator& op, bool gradients, Item::Kind kind) {
+  const std::string label = op.name + (gradients ? " grad" : "");
+  if (dispatcher_ == Dispatcher::allgather) {
+    gather_tokens(label, gradients);
+    return;
+  }
+  if (state_.plan.shard.expert > 1) {
+    send(label, kind);
+    if (!gradients && dispatcher_ == Dispatcher::alltoall) {
+      send_probabilities(label, kind);
+    }
+  }
+  if (state_.plan.shard.expert_tensor > 1 && rows_.computed > rows_.received) {
+    share_among_tensor_ranks(Collective::all_gather, label, kind);
+  }
+}
+
+void ExpertMessages::from_experts(const Operator& op, bool gradients, Item::Kind kind) {
+  const std::string label = op.name + (gradients ? " grad" : "");
+  if (dispatcher_ == Dispatcher::allgather) {
+    sum_tokens(label);
+    return;
+  }
+  if (state_.plan.shard.expert_tensor > 1) {
+    const bool split = rows_.computed > rows_.received;
+    share_among_tensor_ranks(split ? Collective::reduce_scatter : Collective::all_reduce, label,
+                             kind);
+  }
+  if (state_.plan.shard.expert > 1) {
+    if (gradients && dispatcher_ == Dispatcher::alltoall) {
+      send_probabilities(label, kind);
+    }
+    send(label, kind);
+  }
+}
+
+std::int64_t ExpertMessages::received_bytes(bool dispatch) const {
+  return token_bytes(dispatch ? rows_.received : rows_.sent);
+}
+
+std::int64_t ExpertMessages::token_bytes(std::int64_t rows) const {
+  return matrix_bytes(state_, rows, state_.plan.model.hidden, 1);
+}
+
+void ExpertMessages::gather_tokens(const std::string& label, bool gradients) {
+  if (rows_.gathered == rows_.tokens) {  // alone, or all hold the same tokens
+    return;
+  }
+  if (!gradients) {  // router's choice of every token: a probability and a map byte an expert
+    collective(state_, {kTensorExpert, Collective::all_gather, rows_.gathered * rows_.experts * 5,
+                        Category::expert, label + " routing"});
+  }
+  collective(state_, {kTensorExpert, Collective::all_gather, token_bytes(rows_.gathered),
+                      Category::expert, label});
+}
+
+void ExpertMessages::sum_tokens(const std::string& label) {
+  if (state_.plan.shard.expert * state_.plan.shard.expert_tensor > 1) {
+    const bool split = rows_.gathered > rows_.tokens;
+    collective(state_, {kTensorExpert, split ? Collective::reduce_scatter : Collective::all_reduce,
+                        token_bytes(rows_.gathered), Category::expert, label});
+  }
+}
+
+void ExpertMessages::share_among_tensor_ranks(Collective op, const std::string& label,
+                                              Item::Kind kind) {
+  collective(state_, {kExpertTensor, op, token_bytes(rows_.computed), Category::expert, label},
+             kind);
+}
+
+void ExpertMessages::send(const std::string& label, Item::Kind kind) {
+  if (dispatcher_ == Dispatcher::alltoall) {
+    send_copies(token_bytes(std::max(rows_.sent, rows_.received)), label, kind);
+  } else {
+    send_tokens(label, kind);
+  }
+}
+
+void ExpertMessages::send_copies(std::int64_t bytes, const std::string& label, Item::Kind kind) {
+  collective(state_, {kExpert, Collective::all_to_all, bytes, Category::expert, label}, kind);
+}
+
+void ExpertMessages::send_probabilities(const std::string& label, Item::Kind kind) {  // fp32
+  send_copies(4 * std::max(rows_.sent, rows_.received), label + " probabilities", kind);
+}
+
+// DeepEP, HybridEP: a token travels once to every node and rank that wants it.
+void ExpertMessages::send_tokens(const std::string& label, Item::Kind kind) {
+  Item item;
+  item.kind = kind;
+  item.category = Category::expert;
+  item.role = kExpert;
+  item.weight = state_.weight;
+  item.label = state_.context.labels->id(label + " tokens");
+  item.price = state_.context.book->key(kExpert, {Bytes(token_bytes(rows_.tokens)), rows_.experts,
+                                                  rows_.topk, state_.plan.style.routing.load});
+  item.kernels = 2;
+  state_.out->push_back(item);
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,41 @@
+// Messages that bring tokens to their experts and back, by dispatcher.
+#pragma once
+
+#include "pass_state.h"
+#include "stepcast/model/experts.h"
+
+namespace stepcast::lower {
+
+class ExpertMessages {
+ public:
+  explicit ExpertMessages(PassState& state);
+
+  // Towards the experts: tokens in the forward pass, gradients of their results in the backward
+  // pass. `op`: by whose name the messages go. `kind`: whether the compute stream waits for each
+  // (collective) or at the next join (async); an all-gather dispatcher's are always waited for.
+  void to_experts(const model::Operator& op, bool gradients,
+                  Item::Kind kind = Item::Kind::collective);
+  // Back from the experts: their results in the forward pass, gradients of what they read in the
+  // backward pass.
+  void from_experts(const model::Operator& op, bool gradients,
+                    Item::Kind kind = Item::Kind::collective);
+
+  // Bytes that came to this rank (dispatch), or came back to it.
+  std::int64_t received_bytes(bool dispatch) const;
+
+ private:
+  void gather_tokens(const std::string& label, bool gradients);
+  void sum_tokens(const std::string& label);
+  void share_among_tensor_ranks(cost::Collective op, const std::string& label, Item::Kind kind);
+  void send(const std::string& label, Item::Kind kind);
+  void send_copies(std::int64_t bytes, const std::string& label, Item::Kind kind);
+  void send_probabilities(const std::string& label, Item::Kind kind);
+  void send_tokens(const std::string& label, Item::Kind kind);
+  std::int64_t token_bytes(std::int64_t rows) const;
+
+  PassState& state_;
+  Dispatcher dispatcher_;
+  model::ExpertRows rows_;
+};
+
+}  // namespace stepcast::lower

@@ -1,0 +1,42 @@
+// The features of a training step: one line each here and in features.cpp, one file each beside it.
+#pragma once
+
+#include <memory>
+#include <span>
+
+#include "feature.h"
+
+namespace stepcast::lower {
+
+// A feature by name, as tests leave one out.
+struct FeatureEntry {
+  const char* name;
+  std::unique_ptr<Feature> (*make)();
+};
+
+// All of them, in the order in which they hear of a hook.
+std::span<const FeatureEntry> all_features();
+
+std::unique_ptr<Feature> make_activation_offload();
+std::unique_ptr<Feature> make_gradient_norm();
+std::unique_ptr<Feature> make_sharded_gradients();
+std::unique_ptr<Feature> make_sharded_parameters();
+std::unique_ptr<Feature> make_buckets();
+std::unique_ptr<Feature> make_horovod();
+std::unique_ptr<Feature> make_parameter_pieces();
+std::unique_ptr<Feature> make_states();
+std::unique_ptr<Feature> make_state_offload();
+std::unique_ptr<Feature> make_optimizer();
+std::unique_ptr<Feature> make_host_step();
+std::unique_ptr<Feature> make_last_input();
+std::unique_ptr<Feature> make_workspaces();
+std::unique_ptr<Feature> make_tiles();
+std::unique_ptr<Feature> make_shared_gradients();
+std::unique_ptr<Feature> make_blocking_messages();
+std::unique_ptr<Feature> make_interleaved_messages();
+std::unique_ptr<Feature> make_overlapped_messages();
+std::unique_ptr<Feature> make_messages_of_any_order();
+std::unique_ptr<Feature> make_vocabulary();
+std::unique_ptr<Feature> make_recomputation();
+
+}  // namespace stepcast::lower

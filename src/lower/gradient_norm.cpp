@@ -1,0 +1,98 @@
+// The norm of all gradients: taken on each rank and summed over those whose gradients make one
+// norm, at once or, post-validated, behind the optimizer.
+#include "features.h"
+#include "pipeline.h"
+#include "state_offload.h"
+#include "states.h"
+
+namespace stepcast::lower {
+
+using program::Category;
+
+namespace {
+
+class GradientNorm final : public Feature {
+ public:
+  void make_streams(Stage& stage) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void pass_on(Stage& stage);
+
+  program::StreamIndex norm_ = 0;  // of a norm that the step does not wait for
+};
+
+// The zero-bubble runtime does; Megatron-LM's own loops wait for the norm.
+bool validates_later(const strategy::Plan& plan) {
+  return plan.job.system.optimizer_post_validation && plan.grid.pipeline > 1 &&
+         transport_of(plan) == Transport::any_order;
+}
+
+void GradientNorm::make_streams(Stage& stage) {
+  if (validates_later(stage.plan)) {
+    norm_ = stage.builder.stream("norm");
+  }
+}
+
+// Post-validated: each stage adds its part to what the stage before it sent and passes the sum on;
+// the step goes on, and is validated when the whole has come back, behind the next one's first
+// passes (Qi et al., 2401.10241, section 4). Nobody waits for all, as an all-reduce would: its
+// kernel would hold SMs of the first stages until the last one is done.
+void GradientNorm::pass_on(Stage& stage) {
+  constexpr std::uint32_t kKey = 0xfffffffeU;  // of no message between passes
+  const std::uint32_t label = label_of(stage, "gradient norm");
+  const std::uint32_t price = stage.context.passes.book->message(4);
+  const auto reduce = [&](Role role) {
+    stage.builder.collective(norm_, role,
+                             stage.context.passes.book->key(role, cost::Collective::all_reduce, 4),
+                             Category::other, Category::bubble, label, stage.host.launch);
+  };
+  stage.builder.wait(norm_, stage.builder.mark(stage.streams.compute));
+  if (stage.plan.grid.tensor > 1) {
+    reduce(kTensor);
+  }
+  if (stage.plan.shard_ranks > 1) {
+    reduce(kData);
+  }
+  const auto exchange = [&](std::uint32_t channel, bool send) {
+    program::Task& task =
+        stage.builder.exchange(norm_, {{channel, kKey, price, send}}, label, stage.host.launch);
+    task.category = Category::other;
+  };
+  if (stage.number > 0) {
+    exchange(kReceiveForward, false);
+  }
+  if (stage.number + 1 < stage.plan.grid.pipeline) {
+    exchange(kSendForward, true);
+  }
+}
+
+void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
+  if (part != StepEnd::norm) {
+    return;
+  }
+  // FSDP's norm of gradients on the host is the CPU's (host_step.cpp); DeepSpeed's is taken as
+  // they leave.
+  const bool there = stage.plan.job.system.family == job::System::Family::fsdp2;
+  const double here = there ? 1 - share_away(stage.plan.job.memory.offload.gradients) : 1;
+  memory_kernel(stage, stepped_elements(stage) * here * 4, cost::MemoryOp::optimizer,
+                Category::optimizer, "gradient norm");
+  const bool later = validates_later(stage.plan);
+  if (later) {
+    pass_on(stage);
+  } else if (stage.plan.grid.ranks() > 1) {
+    stage.builder.collective(stage.streams.compute, kNorm,
+                             stage.context.passes.book->key(kNorm, cost::Collective::all_reduce, 4),
+                             Category::other, Category::bubble,
+                             label_of(stage, "gradient norm all_reduce"), stage.host.launch);
+  }
+  if (stage.plan.job.system.sync_before_optimizer && !later) {
+    stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_gradient_norm() { return std::make_unique<GradientNorm>(); }
+
+}  // namespace stepcast::lower

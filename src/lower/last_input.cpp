@@ -1,0 +1,60 @@
+// A Megatron chunk holds on to the last tensor it received (TransformerBlock.set_input_tensor) and,
+// through it, to that tensor's gradient (backward_step retains it), until it receives the next.
+#include "features.h"
+
+namespace stepcast::lower {
+
+using program::kNone;
+using program::MemoryCategory;
+
+namespace {
+
+class LastInput final : public Feature {
+ public:
+  void make_states(Stage& stage) override;
+  void before_unit(Stage& stage, const Run& run) override;
+  void backward_ended(Stage& stage, int chunk) override;
+
+ private:
+  std::vector<std::uint32_t> buffers_;  // by chunk
+};
+
+void LastInput::make_states(Stage& stage) {
+  buffers_.assign(stage.units.size(), kNone);
+  for (std::size_t c = 0; c < stage.units.size(); ++c) {
+    const bool receives =
+        c < stage.plan.stages[stage.number].size() && stage.plan.stages[stage.number][c].stage > 0;
+    if (stage.plan.job.system.family == job::System::Family::megatron &&
+        stage.plan.grid.pipeline > 1 && receives) {
+      const std::int64_t tensor_ranks =
+          stage.plan.job.system.scatter_gather_p2p && !stage.plan.shard.sequence_parallel
+              ? stage.plan.shard.tensor
+              : 1;
+      const double bytes = static_cast<double>(message_bytes(stage.plan) * tensor_ranks);
+      buffers_[c] = stage.builder.declare(2 * round_512(bytes), MemoryCategory::activations,
+                                          label_of(stage, "last input and its gradient"));
+    }
+  }
+}
+
+// The first forward pass of a step receives the next one.
+void LastInput::before_unit(Stage& stage, const Run& run) {
+  const auto chunk = static_cast<std::size_t>(run.slot.chunk);
+  if (run.slot.pass == schedule::Pass::forward && run.unit == 0 &&
+      stage.passes.turns[chunk].forwards_begun == 0) {
+    stage.builder.release(buffers_[chunk]);
+  }
+}
+
+void LastInput::backward_ended(Stage& stage, int chunk) {
+  const Turns& turns = stage.passes.turns[static_cast<std::size_t>(chunk)];
+  if (turns.backwards_ended == turns.backwards) {
+    stage.builder.allocate(buffers_[static_cast<std::size_t>(chunk)]);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_last_input() { return std::make_unique<LastInput>(); }
+
+}  // namespace stepcast::lower

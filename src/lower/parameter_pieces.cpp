@@ -1,0 +1,187 @@
+// Parameters of ZeRO-1 and ZeRO-2 in pieces: gathered behind the optimizer, or ahead of the first
+// forward passes of the next step where that overlaps.
+#include "parameter_pieces.h"
+
+#include <limits>
+
+#include "buckets.h"
+#include "features.h"
+
+namespace stepcast::lower {
+
+using cost::Collective;
+using program::StreamIndex;
+using strategy::DataComm;
+
+bool shards_states(const strategy::Plan& plan) {
+  return !wraps_units(plan) &&
+         (plan.data_comm == DataComm::shard_states || plan.data_comm == DataComm::shard_grads);
+}
+
+void gather_parameters(Stage& stage, const Elements& elements, StreamIndex stream) {
+  const double wide = width(stage.plan.style.dtype);
+  for (const bool expert : {false, true}) {
+    const double bytes = static_cast<double>(expert ? elements.expert : elements.dense) * wide;
+    const Sharing s = sharing(stage.plan, expert);
+    if (s.shards == 1) {
+      continue;
+    }
+    if (!stage.plan.job.system.reduce_to_owner) {
+      data_collective(stage, stream, s.group, Collective::all_gather, bytes, "parameters");
+      continue;
+    }
+    for (int owner = 0; owner < s.shards; ++owner) {
+      data_collective(stage, stream, s.group, Collective::broadcast, bytes / s.shards,
+                      "parameters");
+    }
+  }
+}
+
+namespace {
+
+struct Piece {
+  int chunk = 0;
+  std::size_t first = 0;  // units
+  std::size_t last = 0;
+  Elements elements;
+  bool issued = false;
+  Mark gathered;
+};
+
+class ParameterPieces final : public Feature {
+ public:
+  void before_step(Stage& stage) override;
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void make_pieces(const Stage& stage);
+  void issue_piece(Stage& stage, Piece& piece);
+  void issue_aligned_pieces(Stage& stage);
+  void wait_for_piece(Stage& stage, int chunk, std::size_t unit);
+
+  std::vector<Piece> pieces_;     // in forward order
+  bool waited_for_step_ = false;  // the first gather waits for the optimizer of the step before
+  int forwards_ = 0;              // passes begun on this rank
+};
+
+// A chunk's parameters in the pieces in which they are gathered: buckets where gradients have them
+// too.
+void ParameterPieces::make_pieces(const Stage& stage) {
+  const bool cut = reduce_beside(stage.plan) || always_in_buckets(stage.plan);
+  for (std::size_t c = 0; c < stage.units.size(); ++c) {
+    const std::int64_t bucket = cut && bucketed(stage, static_cast<int>(c))
+                                    ? strategy::bucket_elements(stage.plan)
+                                    : std::numeric_limits<std::int64_t>::max();
+    bool open = false;
+    for (std::size_t u = 0; u < stage.units[c].size(); ++u) {
+      if (!open) {
+        pieces_.push_back({static_cast<int>(c), u, u, {}, false, {}});
+        open = true;
+      }
+      const Passes& passes = *stage.units[c][u].passes;
+      pieces_.back().last = u;
+      pieces_.back().elements += {passes.parameters, passes.expert_parameters};
+      open = pieces_.back().elements.total() < bucket;
+    }
+  }
+}
+
+void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
+  if (piece.issued) {
+    return;
+  }
+  if (!waited_for_step_) {
+    stage.builder.wait_previous_step(stage.streams.data, stage.streams.compute);
+    if (stage.plan.job.memory.offload.any()) {
+      stage.builder.wait_previous_step(stage.streams.data, stage.host_streams.to_device);
+    }
+    waited_for_step_ = true;
+  }
+  gather_parameters(stage, piece.elements, stage.streams.data);
+  piece.gathered = stage.builder.mark(stage.streams.data);
+  piece.issued = true;
+}
+
+// Interleaved: a chunk's first micro-batch asks for the next chunk's parameters, on later stages
+// earlier by their rank, so that all stages gather together (pipeline_parallel/schedules.py:
+// param_sync_virtual_microbatch_id).
+void ParameterPieces::issue_aligned_pieces(Stage& stage) {
+  if (pieces_.empty() || !stage.plan.interleaved) {
+    return;
+  }
+  int at = forwards_ + (stage.plan.job.system.align_param_gather ? stage.number : 0);
+  std::vector<bool> seen(stage.units.size(), false);
+  for (const schedule::Slot& slot : stage.plan.order.ranks[stage.number]) {
+    if (slot.pass != schedule::Pass::forward) {
+      continue;
+    }
+    if (at-- == 0) {
+      for (Piece& piece : pieces_) {
+        if (!seen[slot.chunk] && piece.chunk == slot.chunk + 1) {
+          issue_piece(stage, piece);
+        }
+      }
+      return;
+    }
+    seen[slot.chunk] = true;
+  }
+}
+
+// The forward pass waits for a piece where it first needs it, and asks for the next
+// (--overlap-param-gather's chain).
+void ParameterPieces::wait_for_piece(Stage& stage, int chunk, std::size_t unit) {
+  for (std::size_t i = 0; i < pieces_.size(); ++i) {
+    if (pieces_[i].chunk != chunk || pieces_[i].first != unit) {
+      continue;
+    }
+    issue_piece(stage, pieces_[i]);
+    stage.builder.wait(stage.streams.compute, pieces_[i].gathered);
+    if (i + 1 < pieces_.size() && (!stage.plan.interleaved || pieces_[i + 1].chunk == chunk)) {
+      issue_piece(stage, pieces_[i + 1]);
+    }
+  }
+}
+
+void ParameterPieces::before_step(Stage& stage) {
+  if (!travels(stage) || !shards_states(stage.plan) || !gather_beside(stage.plan)) {
+    return;
+  }
+  make_pieces(stage);
+  for (Piece& piece : pieces_) {
+    // Interleaved: the first two chunks at once.
+    if (&piece == &pieces_.front() || (stage.plan.interleaved && piece.chunk < 2)) {
+      issue_piece(stage, piece);
+    }
+  }
+}
+
+void ParameterPieces::before_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (wraps(stage)) {
+    return;
+  }
+  if (unit == 0) {
+    issue_aligned_pieces(stage);
+    ++forwards_;
+  }
+  if (travels(stage) && stage.passes.turns[static_cast<std::size_t>(chunk)].forwards_begun == 1) {
+    wait_for_piece(stage, chunk, unit);
+  }
+}
+
+void ParameterPieces::end_of_step(Stage& stage, StepEnd part) {
+  if (part != StepEnd::gather || !travels(stage) || !shards_states(stage.plan) ||
+      gather_beside(stage.plan)) {
+    return;
+  }
+  make_pieces(stage);
+  for (const Piece& piece : pieces_) {
+    gather_parameters(stage, piece.elements, stage.streams.compute);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_parameter_pieces() { return std::make_unique<ParameterPieces>(); }
+
+}  // namespace stepcast::lower

@@ -1,0 +1,31 @@
+#include <array>
+
+#include "pass_feature.h"
+
+namespace stepcast::lower {
+namespace {
+
+constexpr auto kPassFeatures = std::to_array<MakeFeature*>({
+    make_expert_exchange,   // outermost: tokens arrive before anything reads them
+    make_casts,             // shards are cast before tensor ranks gather them
+    make_tensor,            //
+    make_tensor_grid,       //
+    make_loss,              //
+    make_context_exchange,  // from here on in place of operators
+    make_tiles,             //
+    make_tensor_chunks,     //
+});
+
+}  // namespace
+
+PassFeatures make_features(PassState& state) {
+  PassFeatures out;
+  for (MakeFeature* make : kPassFeatures) {
+    if (auto feature = make(state)) {
+      out.push_back(std::move(feature));
+    }
+  }
+  return out;
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,154 @@
+#include "pass_operators.h"
+
+#include <algorithm>
+#include <array>
+
+#include "pass_products.h"
+#include "stepcast/base/diagnostics.h"
+
+namespace stepcast::lower {
+namespace {
+
+using cost::Layout;
+using model::Operator;
+using model::OpKind;
+
+// Products: Y[m, n] = X[m, k] W[k, n].
+model::Gemm input_gradient(const model::Gemm& g) { return {g.m, g.k, g.n, g.batch}; }
+model::Gemm weight_gradient(const model::Gemm& g) { return {g.k, g.n, g.m, g.batch}; }
+
+void product_forward(PassState& state, const Operator& op) {
+  kernel(state, {product(state, op, *op.gemm, Layout::forward), 1, op.name});
+}
+
+void linear_input_grad(PassState& state, const Operator& op) {
+  kernel(state,
+         {product(state, op, input_gradient(*op.gemm), Layout::input_grad), 1, op.name + " dgrad"});
+}
+
+void linear_weight_grad(PassState& state, const Operator& op) {
+  kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
+                         state.plan.accumulation.in_product),
+                 1, op.name + " wgrad"});
+}
+
+// The gradient that autograd hands to the parameter.
+void weight_memory(const PassState& state, const Operator& op, TensorRules& rules) {
+  rules.weight_gradient = handed_gradient_bytes(state, op);
+}
+
+void linear_memory(const PassState& state, const Operator& op, TensorRules& rules) {
+  if (op.forward_kernels > 1) {  // products of one input: their gradients and the sum
+    rules.input_grad += 2 * input_bytes(state, op);
+  }
+  weight_memory(state, op, rules);
+}
+
+// Two products without weights: both gradients are of what they read.
+void batched_backward(PassState& state, const Operator& op) {
+  const std::string label = op.name + " backward";
+  kernel(state, {product(state, op, input_gradient(*op.gemm), Layout::input_grad), 1, label});
+  kernel(state, {product(state, op, weight_gradient(*op.gemm), Layout::weight_grad), 1, label});
+}
+
+// Experts: a product for each of them, or one for all.
+void grouped_forward(PassState& state, const Operator& op) {
+  kernel(state, {grouped_product(state, op, *op.gemm, Layout::forward), grouped_launches(state, op),
+                 op.name});
+}
+
+void grouped_input_grad(PassState& state, const Operator& op) {
+  kernel(state, {grouped_product(state, op, input_gradient(*op.gemm), Layout::input_grad),
+                 grouped_launches(state, op), op.name + " dgrad"});
+}
+
+void grouped_weight_grad(PassState& state, const Operator& op) {
+  kernel(state, {grouped_product(state, op, weight_gradient(*op.gemm), Layout::weight_grad,
+                                 state.plan.accumulation.in_product),
+                 grouped_launches(state, op), op.name + " wgrad"});
+}
+
+void attention_forward(PassState& state, const Operator& op) {
+  kernel(state, {state.context.kernels->attention(
+                     {*op.attention, state.plan.style.attention, state.dtype, false}),
+                 op.forward_kernels, op.name});
+}
+
+void attention_backward(PassState& state, const Operator& op) {
+  kernel(state, {state.context.kernels->attention(
+                     {*op.attention, state.plan.style.attention, state.dtype, true}),
+                 op.backward_kernels, op.name + " backward"});
+}
+
+// Operators that memory bandwidth bounds: their bytes are shared out over their kernels.
+cost::Priced moved(const PassState& state, const Operator& op, Bytes bytes, int launches) {
+  const cost::MemoryOp kind = cost::memory_op(op.kind);
+  if (launches <= 1) {
+    return state.context.kernels->memory(kind, bytes);
+  }
+  const cost::Priced one = state.context.kernels->memory(kind, bytes / launches);
+  return {one.time * launches, one.curve};
+}
+
+void moving_forward(PassState& state, const Operator& op) {
+  kernel(state, {moved(state, op, op.forward_moved, op.forward_kernels), op.forward_kernels,
+                 op.name, kMemoryBound});
+}
+
+void moving_backward(PassState& state, const Operator& op) {
+  kernel(state, {moved(state, op, op.backward_moved, op.backward_kernels), op.backward_kernels,
+                 op.name + " backward", kMemoryBound});
+}
+
+// A linear, then the choice of each token's experts.
+void router_forward(PassState& state, const Operator& op) {
+  product_forward(state, op);
+  kernel(state, {moved(state, op, op.forward_moved, op.forward_kernels), op.forward_kernels,
+                 op.name + " probabilities", kMemoryBound});
+}
+
+constexpr std::array kOperatorEmitters = {
+    OperatorEmitter{OpKind::gemm, product_forward, linear_input_grad, linear_weight_grad,
+                    linear_memory},
+    OperatorEmitter{OpKind::batched_gemm, product_forward, batched_backward},
+    OperatorEmitter{OpKind::grouped_gemm, grouped_forward, grouped_input_grad, grouped_weight_grad,
+                    weight_memory},
+    OperatorEmitter{OpKind::fused_attention, attention_forward, attention_backward},
+    OperatorEmitter{OpKind::norm, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::softmax, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::activation, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::rotary, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::dropout, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::residual, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::elementwise, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::embedding, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::router, router_forward, linear_input_grad, linear_weight_grad,
+                    weight_memory},
+    OperatorEmitter{OpKind::permute, moving_forward, moving_backward},
+    OperatorEmitter{OpKind::cross_entropy, moving_forward, moving_backward},
+};
+
+}  // namespace
+
+const OperatorEmitter& emitter_of(OpKind kind) {
+  const auto* const at =
+      std::find_if(kOperatorEmitters.begin(), kOperatorEmitters.end(),
+                   [&](const OperatorEmitter& emitter) { return emitter.kind == kind; });
+  STEPCAST_CHECK(at != kOperatorEmitters.end(), "a kind of operator without an emitter");
+  return *at;
+}
+
+void accumulate_gradient(PassState& state, const Operator& op) {
+  const strategy::Plan& plan = state.plan;
+  if (plan.accumulation.in_product || plan.micro_batches <= 1 || op.parameters <= 0 ||
+      !plan.gradient_sync.accumulates_whole) {
+    return;
+  }
+  // The new gradient is read, the accumulated one read and written.
+  const double bytes = static_cast<double>(op.parameters) *
+                       (state.width + 2 * bytes_per_element(plan.precision.gradients));
+  memory_kernel(state, cost::MemoryOp::elementwise, static_cast<std::int64_t>(bytes),
+                "accumulate gradient");
+}
+
+}  // namespace stepcast::lower

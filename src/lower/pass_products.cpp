@@ -1,0 +1,51 @@
+#include "pass_products.h"
+
+#include "passes_quantise.h"
+
+namespace stepcast::lower {
+
+using model::Operator;
+using model::OpKind;
+
+cost::Priced product(const PassState& state, const Operator& op, const model::Gemm& shape,
+                     cost::Layout layout, bool accumulates) {
+  return state.context.kernels->gemm(
+      {.shape = shape,
+       .dtype = op.kind == OpKind::batched_gemm ? state.dtype : operand_type(state, op),
+       .layout = layout,
+       .accumulate_fp32 = accumulates,
+       .operands_cast = true,
+       .pace = cost::Pace::training});
+}
+
+cost::Priced grouped_product(const PassState& state, const Operator& op, const model::Gemm& shape,
+                             cost::Layout layout, bool accumulates) {
+  cost::GemmQuery each{
+      .shape = shape, .dtype = operand_type(state, op), .layout = layout, .operands_cast = true};
+  each.shape.batch = 1;
+  if (!state.plan.expert_dispatch.grouped) {
+    each.accumulate_fp32 = accumulates;
+    const cost::Priced one = state.context.kernels->gemm(each);
+    return {one.time * shape.batch, one.curve};
+  }
+  each.pace = cost::Pace::training;
+  return state.context.kernels->grouped_gemm(each, static_cast<int>(shape.batch));
+}
+
+int grouped_launches(const PassState& state, const Operator& op) {
+  return state.plan.expert_dispatch.launches_each_expert ? static_cast<int>(op.gemm->batch) : 1;
+}
+
+std::int64_t handed_gradient_bytes(const PassState& state, const Operator& op) {
+  if (!state.plan.accumulation.hands_on_gradients || keeps_empty_gradient(state.plan, op)) {
+    return 0;
+  }
+  return static_cast<std::int64_t>(static_cast<double>(op.parameters) * state.width);
+}
+
+bool keeps_empty_gradient(const strategy::Plan& plan, const Operator& op) {
+  return plan.accumulation.empty_gradients_stand && op.gemm && op.parameters > 0 &&
+         op.kind != OpKind::router && op.module != model::Module::head;
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,100 @@
+#include "passes_parameters.h"
+
+#include <algorithm>
+
+#include "passes_quantise.h"
+#include "passes_tiles.h"
+
+namespace stepcast::lower {
+namespace {
+
+using model::Operator;
+using model::OpKind;
+
+// A product that stands for several of the framework's has their weights, each a parameter of its
+// own: queries, keys and values; gate and up.
+std::vector<std::int64_t> separate_weights(const strategy::Model& model, const Operator& op,
+                                           std::int64_t weight) {
+  const int parts = op.kind == OpKind::gemm ? std::max(op.forward_kernels, 1) : 1;
+  if (parts == 3) {
+    const std::int64_t one = weight / (model.heads + 2 * model.kv_heads) * model.kv_heads;
+    return {weight - 2 * one, one, one};
+  }
+  return std::vector<std::int64_t>(static_cast<std::size_t>(parts), weight / parts);
+}
+
+// A product's weight without its bias, or all parameters of another operator.
+std::int64_t weight_elements(const Operator& op) {
+  return op.gemm ? std::min(op.parameters, op.gemm->k * op.gemm->n * op.gemm->batch)
+                 : op.parameters;
+}
+
+// `elements` of an operator's weight with their shape. A product's outputs are its rows; what an
+// adapter trains beside a frozen weight has another shape.
+Array weight_array(const PassState& state, const Operator& op, std::int64_t elements, bool expert) {
+  Array out;
+  out.elements = elements;
+  out.expert = expert;
+  out.tiled = tiled(state.plan, op);
+  if (op.gemm) {
+    const std::int64_t matrices = op.kind == OpKind::grouped_gemm ? op.gemm->batch : 1;
+    if (elements % (op.gemm->k * matrices) == 0 && op.frozen == 0) {
+      out.columns = op.gemm->k;
+      out.rows = elements / (op.gemm->k * matrices);
+    }
+    out.table = op.tensor == model::TensorRole::vocab_head;
+    out.cast = quantised(state, op);
+  } else if (op.kind == OpKind::embedding) {
+    out.columns = state.plan.model.hidden;
+    out.rows = elements / out.columns;
+    out.table = true;
+    if (out.rows * out.columns != elements) {
+      out.rows = out.columns = 0;
+    }
+  }
+  return out;
+}
+
+void add_arrays(const PassState& state, const Operator& op, bool expert, Passes& out) {
+  const std::int64_t weight = weight_elements(op);
+  for (const std::int64_t elements : separate_weights(state.plan.model, op, weight)) {
+    if (elements > 0) {
+      out.arrays.push_back(weight_array(state, op, elements, expert));
+    }
+  }
+  if (op.parameters > weight) {
+    Array bias;
+    bias.elements = op.parameters - weight;
+    bias.expert = expert;
+    out.arrays.push_back(bias);
+  }
+}
+
+}  // namespace
+
+void add_parameters(const PassState& state, Passes& out) {
+  const strategy::Plan& plan = state.plan;
+  // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM
+  // marks them apart under expert parallelism alone).
+  const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
+  for (std::size_t i = 0; i < state.graph.operators.size(); ++i) {
+    const Operator& op = state.graph.operators[i];
+    const bool expert = op.expert_parameters && experts_apart;
+    out.flops += op.forward.count();
+    out.redone_flops +=
+        runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
+    (expert ? out.expert_parameters : out.parameters) += op.parameters;
+    add_arrays(state, op, expert, out);
+    const double frozen_width =
+        op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
+    out.frozen_bytes += static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
+    out.tensors += op.parameters > 0 ? 1 : 0;
+    if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
+      out.replicated += op.parameters;
+    }
+    out.forward_kernels += op.forward_kernels;
+    out.backward_kernels += op.gemm ? 2 : op.backward_kernels;
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,11 @@
+// The parameters of a unit on one rank, array by array, and what its passes compute.
+#pragma once
+
+#include "pass_state.h"
+
+namespace stepcast::lower {
+
+// Fills what `out` says of parameters, FLOPs and counts of kernels.
+void add_parameters(const PassState& state, Passes& out);
+
+}  // namespace stepcast::lower

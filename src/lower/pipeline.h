@@ -1,0 +1,34 @@
+// Messages between pipeline stages: the forms that frameworks use, each a feature of its own, and
+// what the forms share.
+#pragma once
+
+#include <vector>
+
+#include "feature.h"
+
+namespace stepcast::lower {
+
+enum class Transport {
+  none,                  // one stage
+  blocking,              // messages hold the compute stream up (pipeline_blocking.cpp)
+  interleaved_blocking,  // likewise, several at once (pipeline_interleaved.cpp)
+  overlapped,            // interleaved, beside compute (pipeline_overlapped.cpp)
+  any_order              // any order on any placement, beside compute (pipeline_order.cpp)
+};
+Transport transport_of(const strategy::Plan& plan);
+
+struct Message {
+  bool needed = false;
+  program::Transfer transfer;
+};
+// Of a slot's pass in Megatron-LM's own loops. Keys make a wrong pairing a detected fault: the
+// receiving stage and the micro-batch.
+Message receive_of(const Stage& stage, const schedule::Slot& slot);
+Message send_of(const Stage& stage, const schedule::Slot& slot);
+// Messages that are posted together on the compute stream, as far as they are needed.
+void exchange(Stage& stage, const std::vector<Message>& messages);
+// SC21's scatter/gather optimisation: each tensor rank received 1/t of the message and gathers the
+// rest over NVLink.
+void after_receive(Stage& stage, const std::vector<Message>& messages);
+
+}  // namespace stepcast::lower

@@ -1,0 +1,194 @@
+// Units whose forward pass runs again: which, when, and the buffers of both times.
+#include "recomputation.h"
+
+#include <algorithm>
+
+#include "features.h"
+
+namespace stepcast::lower {
+
+using program::kNone;
+using program::MemoryCategory;
+using schedule::Pass;
+using schedule::Slot;
+using Keep = strategy::ChainStep::Kind;
+
+int in_flight(const Stage& stage, int chunk) {
+  const auto& slots = stage.plan.order.ranks[stage.number];
+  int now = 0;
+  int most = 1;
+  for (const Slot& s : slots) {
+    if (chunk >= 0 && s.chunk != chunk) {
+      continue;
+    }
+    now += s.pass == Pass::forward ? 1 : 0;
+    most = std::max(most, now);
+    now -= s.pass == Pass::weight_grad || s.pass == Pass::backward ? 1 : 0;
+  }
+  return most;
+}
+
+namespace {
+
+class Recomputation final : public Feature {
+ public:
+  void make_units(Stage& stage) override;
+  void run_again(Stage& stage, const Run& run) override;
+};
+
+void mark_recomputed(Stage& stage, int chunk) {
+  auto& units = stage.units[chunk];
+  const auto& recompute = stage.plan.job.memory.recompute;
+  using Kind = job::Recompute::Kind;
+  if (recompute.kind == Kind::optimal && !stage.again.orders.empty()) {
+    // Units run forward once in order; what comes then belongs to the backward passes.
+    const auto& steps = stage.again.orders[static_cast<std::size_t>(chunk)];
+    std::vector<Again> before;
+    for (std::size_t n = 0; n < steps.size(); ++n) {
+      const auto u = static_cast<std::size_t>(steps[n].stage);
+      if (n < units.size()) {
+        units[u].recomputed = steps[n].kind != Keep::keep_all;
+        units[u].keeps_input = steps[n].kind == Keep::keep_input;
+      } else if (steps[n].kind == Keep::backward) {
+        units[u].again = std::move(before);
+        before.clear();
+      } else {
+        before.push_back({u, steps[n].kind});
+      }
+    }
+    return;
+  }
+  int n = 0;  // layers of the chunk
+  const int every = std::max(1, recompute.layers);
+  for (Unit& unit : units) {
+    if (unit.kind != Unit::Kind::layer) {
+      continue;
+    }
+    switch (recompute.kind) {
+      case Kind::full:
+      case Kind::optimal:
+        unit.recomputed = unit.keeps_input = true;
+        break;
+      case Kind::every:
+        unit.recomputed = unit.keeps_input = unit.layer % every == 0;
+        break;
+      case Kind::uniform:
+        unit.recomputed = true;
+        unit.keeps_input = n % every == 0;
+        break;
+      case Kind::block:
+        unit.recomputed = unit.keeps_input = n < recompute.layers;
+        break;
+      default:
+        break;
+    }
+    ++n;
+  }
+  // A group runs again before the backward pass of its last unit.
+  std::size_t first = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    if (!units[u].recomputed) {
+      continue;
+    }
+    first = units[u].keeps_input ? u : first;
+    const bool ends = u + 1 == units.size() || !units[u + 1].recomputed || units[u + 1].keeps_input;
+    for (std::size_t v = first; ends && v <= u; ++v) {
+      units[u].again.push_back({v, Keep::keep_all});
+    }
+  }
+}
+
+// Of the forward passes in flight, every so many-th keeps all (Megatron-LM, core/pipeline_parallel/
+// schedules.py: max_outstanding_backprops, num_microbatches_with_partial_activation_checkpoints).
+void choose_whole(Stage& stage) {
+  stage.again.keeps_whole.assign(stage.units.size(),
+                                 std::vector<bool>(stage.plan.micro_batches, false));
+  const int window = in_flight(stage, -1);
+  int n = 0;
+  for (const Slot& s : stage.plan.order.ranks[stage.number]) {
+    if (s.pass == Pass::forward) {
+      stage.again.keeps_whole[s.chunk][s.micro_batch] =
+          n % window < stage.plan.job.memory.whole_micro_batches;
+      ++n;
+    }
+  }
+}
+
+void Recomputation::make_units(Stage& stage) {
+  const std::size_t chunks = stage.plan.stages[static_cast<std::size_t>(stage.number)].size();
+  for (std::size_t c = 0; c < chunks; ++c) {
+    mark_recomputed(stage, static_cast<int>(c));
+  }
+  if (stage.plan.job.memory.whole_micro_batches == 0) {
+    return;
+  }
+  stage.again.whole = stage.units;
+  for (std::size_t c = 0; c < chunks; ++c) {
+    for (Unit& u : stage.again.whole[c]) {
+      u.recomputed = u.keeps_input = false;
+      u.again.clear();
+      u.passes = u.whole != nullptr ? u.whole : u.passes;
+    }
+  }
+  choose_whole(stage);
+}
+
+// Forward passes that run again before the backward pass of `unit`.
+void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
+  const auto& units = units_of(stage, chunk, micro_batch);
+  const std::uint32_t label = label_of(stage, "recomputed activations");
+  for (const Again& again : unit.again) {
+    const Unit& v = units[again.unit];
+    Kept& kept = stage.passes.kept[chunk][again.unit][micro_batch];
+    const bool holds_input = kept.activations != kNone || kept.moved != kNone;
+    std::uint32_t passing = kNone;
+    if (again.keeps == Keep::keep_all) {
+      const UnitMemory& memory = v.passes->memory;
+      if (stage.passes.splits) {
+        kept.inputs = allocate_for_unit(stage, memory.weight_inputs, MemoryCategory::activations,
+                                        label, false);
+      }
+      const TensorList& made = holds_input
+                                   ? (stage.passes.splits ? memory.kept_again : memory.saved_again)
+                                   : (stage.passes.splits ? memory.kept : memory.saved);
+      kept.recomputed = allocate_for_unit(stage, made, MemoryCategory::activations, label, false);
+      passing = allocate_for_unit(stage, memory.forward, MemoryCategory::activations,
+                                  label_of(stage, "forward temporaries"), true);
+    } else {
+      if (again.keeps == Keep::keep_input && !holds_input) {
+        kept.activations = allocate_for_unit(stage, v.passes->input, MemoryCategory::activations,
+                                             label_of(stage, "activations"));
+      }
+      passing = allocate_for_unit(stage, v.passes->memory.unkept, MemoryCategory::activations,
+                                  label_of(stage, "forward temporaries"), true);
+    }
+    stage.again.flops += v.passes->flops;
+    replay(stage, v.passes->recompute);
+    stage.builder.release(passing);
+  }
+}
+
+// What single operators that run again make for the backward pass; all but what weight gradients
+// read are temporaries of it.
+void make_again(Stage& stage, const Unit& unit, Kept& kept) {
+  kept.remade_inputs =
+      allocate_for_unit(stage, stage.passes.splits ? unit.passes->remade_inputs : 0,
+                        MemoryCategory::activations, label_of(stage, "recomputed activations"));
+  stage.again.flops += unit.passes->redone_flops;
+}
+
+void Recomputation::run_again(Stage& stage, const Run& run) {
+  const int chunk = run.slot.chunk;
+  const Unit& unit = units_of(stage, chunk, run.slot.micro_batch)[run.unit];
+  if (!unit.again.empty()) {
+    recompute(stage, chunk, unit, run.slot.micro_batch);
+    each(stage, &Feature::before_second_use, chunk, run.unit);
+  }
+  make_again(stage, unit, stage.passes.kept[chunk][run.unit][run.slot.micro_batch]);
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_recomputation() { return std::make_unique<Recomputation>(); }
+
+}  // namespace stepcast::lower

@@ -1,0 +1,249 @@
+// Gradients of units that are gathered whole (sharded_parameters.cpp): made whole by a backward
+// pass, reduced to shards behind it or behind the step's last one.
+#include "features.h"
+#include "state_offload.h"
+
+namespace stepcast::lower {
+
+using program::kNone;
+using program::MemoryCategory;
+using program::StreamIndex;
+
+namespace {
+
+class ShardedGradients final : public Feature {
+ public:
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_weight_gradients(Stage& stage, int chunk, std::size_t unit) override;
+  void after_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void end_of_backward(Stage& stage, int chunk) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void reduce_due(Stage& stage);
+
+  std::vector<int> due_;  // chunks to be reduced behind what their last backward pass sends
+};
+
+void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
+  stage.builder.release(w.gradients.fresh, streams);
+  w.gradients.fresh = kNone;
+}
+
+// Gradients of FSDP's shards are made in the first backward pass of a step.
+void make_shard(Stage& stage, Wrap& w) {
+  if (stage.plan.job.system.family != job::System::Family::fsdp2 || w.gradients.shard_made) {
+    return;
+  }
+  w.gradients.shard_made = true;
+  const double wide = width(stage.plan.job.memory.dtypes.gradients);
+  const Elements count = gradient_elements(stage, w);
+  const double bytes =
+      (static_cast<double>(count.dense) * wide / sharing(stage.plan, false).shards +
+       static_cast<double>(count.expert) * wide / sharing(stage.plan, true).shards) *
+      (1 - share_away(stage.plan.job.memory.offload.gradients));
+  stage.gradients.buffers.push_back(
+      stage.builder.allocate(round_512(bytes), MemoryCategory::gradients,
+                             label_of(stage, "sharded gradients"), stage.streams.data));
+}
+
+void reduce_wrap(Stage& stage, Wrap& w) {
+  const auto& system = stage.plan.job.system;
+  const auto& types = stage.plan.job.memory.dtypes;
+  const bool beside = reduce_beside(stage.plan);
+  const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
+  const Elements count = gradient_elements(stage, w);
+  const auto elements = static_cast<double>(count.total());
+  const double reduce_bytes = elements * width(types.reduce);
+  const double gradient_bytes = elements * width(stage.plan.style.dtype);
+  // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
+  if (!system.flat_parameters) {
+    stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
+  }
+  // The compute stream has waited for it: FSDP2 records no stream.
+  stage.builder.release(stage.sharded.last_reduce_buffer,
+                        system.flat_parameters ? 1U << stage.streams.data : 0);
+  stage.sharded.last_reduce_buffer = kNone;
+  const bool in_place = system.gradients_in_parameters ||
+                        (system.flat_parameters && types.reduce == stage.plan.style.dtype);
+  if (!in_place) {
+    stage.sharded.last_reduce_buffer = stage.builder.allocate(
+        static_cast<std::int64_t>(reduce_bytes), MemoryCategory::communication,
+        label_of(stage, "gradients to reduce"));
+    data_kernel(stage, stage.streams.compute, gradient_bytes + reduce_bytes, cost::MemoryOp::copy,
+                "copy gradients in");
+    give_up_fresh(stage, w, 0);
+    stage.builder.release(w.gradients.whole);
+    w.gradients.whole = kNone;
+  }
+  make_shard(stage, w);
+  stage.builder.wait(
+      stream, stage.builder.mark(
+                  stage.streams.gather));  // one communicator runs its operations in order of issue
+  std::int64_t dense = count.dense;
+  if (!stage.sharded.chunks.empty()) {  // whole, once the last gradient is in
+    dense = w.persistent;
+    for (const Chunk* c : chunks_ended_by(stage, w, true)) {
+      dense += c->elements;
+    }
+  }
+  reduce_shards(stage, w.chunk, dense, false, stream);
+  reduce_shards(stage, w.chunk, count.expert, true, stream);
+  stage.sharded.last_reduce = stage.builder.mark(stream);
+  give_up_fresh(stage, w, 1U << stage.streams.data);
+  stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
+  w.gradients.whole = kNone;
+}
+
+// DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
+// overfill it (stage3.py: __add_grad_to_ipg_bucket).
+void reduce_in_buckets(Stage& stage, Wrap& w) {
+  const std::int64_t bucket = strategy::bucket_elements(stage.plan);
+  const auto elements = static_cast<double>(w.elements.total() + w.persistent);
+  data_kernel(
+      stage, stage.streams.compute,
+      elements * (width(stage.plan.style.dtype) + width(stage.plan.job.memory.dtypes.reduce)),
+      cost::MemoryOp::copy, "copy gradients in");
+  give_up_fresh(stage, w, 0);
+  Elements& pending = stage.gradients.pending[w.chunk];
+  for (std::size_t u = w.last + 1; u-- > w.first;) {
+    const auto& arrays = stage.units[w.chunk][u].passes->arrays;
+    for (std::size_t i = arrays.size(); i-- > 0;) {
+      if (arrays[i].tiled) {
+        continue;
+      }
+      std::int64_t& filled = arrays[i].expert ? pending.expert : pending.dense;
+      if (filled > 0 && filled + arrays[i].elements > bucket) {
+        send_bucket(stage, w.chunk, arrays[i].expert);
+      }
+      filled += arrays[i].elements;
+    }
+  }
+}
+
+// Whole gradients wait for the last micro-batch: FSDP2's in the format of the reduction
+// (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
+void accumulate_whole(Stage& stage, Wrap& w) {
+  if (w.gradients.whole == kNone && w.gradients.fresh != kNone) {
+    const double wide = stage.plan.job.system.flat_parameters
+                            ? width(stage.plan.style.dtype)
+                            : width(stage.plan.job.memory.dtypes.reduce);
+    w.gradients.whole = stage.builder.allocate(
+        round_512(static_cast<double>(gradient_elements(stage, w).total()) * wide),
+        MemoryCategory::gradients, label_of(stage, "accumulated gradients"));
+  }
+  give_up_fresh(stage, w, 0);
+}
+
+// The runtime's REDUCE_GRAD and RESHARD come behind the send that follows a stage's last backward
+// pass (torch.distributed.pipelining, schedules.py).
+void ShardedGradients::reduce_due(Stage& stage) {
+  for (const int chunk : due_) {
+    for (std::size_t i = stage.sharded.wraps.size(); i-- > 0;) {
+      Wrap& w = stage.sharded.wraps[i];
+      if (w.chunk == chunk) {
+        if (!stage.plan.job.system.gradients_in_parameters) {
+          drop_wrap(stage, w, true);
+        }
+        reduce_wrap(stage, w);
+        stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
+        w.gradients.whole = kNone;
+        if (stage.plan.job.system.gradients_in_parameters) {
+          drop_wrap(stage, w, true);
+        }
+      }
+    }
+  }
+  due_.clear();
+}
+
+// ---------------------------------------------------------------- hooks
+void ShardedGradients::before_forward(Stage& stage, int, std::size_t) { reduce_due(stage); }
+
+void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_due(stage); }
+
+// The pass that makes a wrap's weight gradients opens its last unit: of a split pass the second
+// half, since input gradients of later micro-batches may run in between.
+void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage) || stage.plan.job.system.gradients_in_parameters) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (unit == w.last) {
+    w.gradients.fresh = stage.builder.allocate(
+        round_512(static_cast<double>(gradient_elements(stage, w).total()) *
+                  width(stage.plan.style.dtype)),
+        MemoryCategory::communication, label_of(stage, "unsharded gradients"));
+  }
+}
+
+void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (unit != w.first) {
+    return;
+  }
+  if (!reduces_each_pass(stage.plan)) {
+    // Between stages the runtime neither reduces nor reshards until the last micro-batch is through
+    // (torch.distributed.pipelining, stage.py: backward_maybe_with_nosync).
+    const bool stages = stage.plan.grid.pipeline > 1;
+    if (stages || !last_backward(stage, chunk)) {
+      accumulate_whole(stage, w);
+    }
+    if (stages) {
+      return;
+    }
+  }
+  const bool reused = 2 * w.before < stage.plan.job.system.reuse_elements &&
+                      !last_backward(stage, chunk) && stage.sharded.chunks.empty();
+  const bool first = stage.plan.job.system.family == job::System::Family::fsdp2 && !reused &&
+                     !stage.plan.job.system.gradients_in_parameters;
+  if (first) {  // FSDP's post_backward: reshard, then reduce
+    drop_wrap(stage, w, true);
+  }
+  if (reduces(stage, chunk)) {
+    if (stage.plan.job.system.zero3_buckets) {
+      reduce_in_buckets(stage, w);
+    } else {
+      reduce_wrap(stage, w);
+    }
+  }
+  if (!reused && !first) {
+    drop_wrap(stage, w, true);
+  }
+}
+
+void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
+  if (!wraps(stage)) {
+    return;
+  }
+  if (stage.plan.job.system.zero3_buckets && reduces(stage, chunk)) {
+    send_bucket(stage, chunk, false);
+    send_bucket(stage, chunk, true);
+  }
+  if (stage.plan.grid.pipeline == 1 || reduces_each_pass(stage.plan) ||
+      !last_backward(stage, chunk)) {
+    return;
+  }
+  due_.push_back(chunk);
+}
+
+void ShardedGradients::end_of_step(Stage& stage, StepEnd part) {
+  if (part != StepEnd::reduce || !wraps(stage)) {
+    return;
+  }
+  reduce_due(stage);
+  stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
+  if (stage.streams.replicas != 0) {
+    stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.replicas));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_sharded_gradients() { return std::make_unique<ShardedGradients>(); }
+
+}  // namespace stepcast::lower

@@ -1,0 +1,303 @@
+// Units whose parameters are gathered whole before they are used and given up behind: FSDP, ZeRO-3,
+// ZeRO++, Gemini's chunks. Streams and waits of FSDP2 follow torch/distributed/fsdp/_fully_shard/
+// _fsdp_param_group.py, those of FSDP1 torch/distributed/fsdp/_runtime_utils.py.
+#include <algorithm>
+
+#include "features.h"
+#include "parameter_pieces.h"
+#include "state_offload.h"
+
+namespace stepcast::lower {
+
+using cost::Collective;
+using program::kNone;
+using program::MemoryCategory;
+using program::StreamIndex;
+using strategy::DataComm;
+using Prefetch = job::System::Prefetch;
+
+namespace {
+
+class ShardedParameters final : public Feature {
+ public:
+  void make_streams(Stage& stage) override;
+  void before_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void after_forward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_backward(Stage& stage, int chunk, std::size_t unit) override;
+  void before_second_use(Stage& stage, int chunk, std::size_t unit) override;
+  void end_of_step(Stage& stage, StepEnd part) override;
+
+ private:
+  void gather(Stage& stage, Wrap& w, bool backward);
+  void use(Stage& stage, Wrap& w, bool backward);
+  void prefetch(Stage& stage, std::size_t at, bool backward);
+
+  Mark last_copy_out_;
+  std::uint32_t last_gather_buffer_ = kNone;
+};
+
+// Streams of both directions: the gathers' is made first.
+void ShardedParameters::make_streams(Stage& stage) {
+  if (!wraps(stage)) {
+    return;
+  }
+  stage.streams.gather = stage.builder.stream("all-gather");
+  stage.streams.data = stage.builder.stream("reduce-scatter");
+  if (stage.plan.replicas > 1) {
+    stage.streams.replicas = stage.builder.stream("all-reduce");
+  }
+  make_wraps(stage);
+  make_chunks(stage);
+}
+
+// Gathered parameters are dropped behind the forward pass. A DeepSpeed module that is read again
+// soon stays (stage3_max_reuse_distance, in elements in between).
+bool drops_after_forward(const Stage& stage, const Wrap& w) {
+  const bool reused = 2 * w.behind < stage.plan.job.system.reuse_elements;
+  return stage.plan.data_comm == DataComm::shard_all &&
+         stage.plan.job.parallelism.reshard_after_forward && !w.root &&
+         (!reused || !stage.sharded.chunks.empty());
+}
+
+// DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
+// backward pass reads them within the reuse distance; FSDP's stay through the unit's backward.
+bool drops_after_recompute(const strategy::Plan& plan, const Wrap& w) {
+  return plan.job.system.zero3_buckets && !plan.job.system.gradients_in_parameters &&
+         w.first == w.last && w.elements.total() > plan.job.system.reuse_elements;
+}
+
+// ---------------------------------------------------------------- gathering
+void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
+  if (w.gather.whole || w.gather.issued) {
+    return;
+  }
+  const auto& system = stage.plan.job.system;
+  const bool beside = gather_beside(stage.plan);
+  const StreamIndex stream = beside ? stage.streams.gather : stage.streams.compute;
+  const bool from_partition = backward && w.gather.partition;
+  const Prefetch ahead = backward ? system.backward_prefetch : system.forward_prefetch;
+  std::vector<Mark> order;
+  if (beside) {
+    if (!stage.sharded.waited_for_step) {
+      stage.builder.wait_previous_step(
+          stage.streams.gather,
+          stage.streams.compute);  // parameters of the step before are updated
+      stage.sharded.waited_for_step = true;
+    }
+    if (ahead == Prefetch::none) {
+      order.push_back(stage.builder.mark(stage.streams.compute));
+    } else if (!system.flat_parameters) {
+      order.push_back(last_copy_out_);
+    } else if (system.limit_all_gathers && stage.sharded.freed.size() > 1) {
+      order.push_back(stage.sharded.freed[stage.sharded.freed.size() - 2]);
+    }
+  }
+  // Its own shard comes first, in the order of the gathers unless it was fetched ahead.
+  std::vector<Mark> behind = order;
+  behind.push_back(stage.builder.mark(stream));
+  fetch_wrap(stage, w, behind);
+  order.push_back(w.fetch.done);
+  for (const Mark& mark : order) {
+    stage.builder.wait(stream, mark);
+  }
+  if (beside && !from_partition) {
+    stage.builder.wait(
+        stage.streams.gather,
+        stage.builder.mark(
+            stage.streams.data));  // one communicator runs its operations in order of issue
+  }
+  const bool in_chunks = !stage.sharded.chunks.empty();
+  w.gather.buffer = stage.builder.allocate(
+      in_chunks ? w.frozen_bytes : static_cast<std::int64_t>(whole_bytes(stage, w)),
+      MemoryCategory::communication, label_of(stage, "gathered parameters"), stream);
+  gather_chunks(stage, w, stream);
+  // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
+  // format.
+  const auto& quantised = stage.plan.job.parallelism.zeropp.weights;
+  const double own = width(stage.plan.style.dtype);
+  const bool narrow = quantised.has_value() && !from_partition;
+  const double wide = narrow ? width(*quantised) : own;
+  for (const bool expert : {false, true}) {
+    const Sharing sharing_of = sharing(stage.plan, expert);
+    const std::int64_t dense = in_chunks ? 0 : w.elements.dense;  // chunks have been gathered
+    const auto count = static_cast<double>(expert ? w.elements.expert : dense);
+    const bool partitioned = from_partition && !expert;
+    const int ranks = partitioned ? partition_ranks(stage.plan) : sharing_of.shards;
+    const double bytes = count * wide + (expert ? 0 : static_cast<double>(w.frozen_bytes));
+    if (ranks == 1 || bytes < 1) {
+      continue;
+    }
+    if (narrow) {
+      data_kernel(stage, stream, count / ranks * (own + wide), cost::MemoryOp::elementwise,
+                  "quantise parameters");
+    }
+    data_collective(stage, stream, partitioned ? kPartition : sharing_of.group,
+                    Collective::all_gather, bytes, "parameters");
+    if (narrow) {
+      data_kernel(stage, stream, count * (own + wide), cost::MemoryOp::elementwise,
+                  "dequantise parameters");
+    }
+  }
+  w.gather.done = stage.builder.mark(stream);
+  w.gather.done = w.gather.done.position == 0 ? w.fetch.done : w.gather.done;
+  // The frameworks bring it on the gathers' stream: none is recorded on the block.
+  stage.builder.release(w.fetch.buffer);
+  w.fetch.buffer = kNone;
+  w.fetch.fetched = false;
+  w.gather.issued = true;
+}
+
+void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
+  if (w.gather.whole) {
+    return;
+  }
+  gather(stage, w, backward);
+  stage.builder.wait(stage.streams.compute, w.gather.done);
+  if (stage.plan.job.system.flat_parameters || !stage.sharded.chunks.empty()) {
+    w.gather.parameters = w.gather.buffer;  // views of the flat parameter
+  } else {
+    // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
+    // own. The gather's stream waits for the copy, so no stream is recorded on the block.
+    stage.builder.release(last_gather_buffer_);
+    w.gather.parameters = stage.builder.allocate(static_cast<std::int64_t>(whole_bytes(stage, w)),
+                                                 MemoryCategory::communication,
+                                                 label_of(stage, "unsharded parameters"));
+    data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w), cost::MemoryOp::copy,
+                "copy gathered parameters out");
+    last_copy_out_ = stage.builder.mark(stage.streams.compute);
+    last_gather_buffer_ = w.gather.buffer;
+    if (backward) {
+      stage.builder.release(last_gather_buffer_);
+      last_gather_buffer_ = kNone;
+    }
+  }
+  w.gather.buffer = kNone;
+  w.gather.issued = false;
+  w.gather.whole = true;
+  if (backward) {
+    stage.builder.release(w.gather.partition_buffer, 1U << stage.streams.gather);
+    w.gather.partition_buffer = kNone;
+    w.gather.partition = false;
+  }
+}
+
+// The gathers that go out before wrap `at` computes: the next one in the direction of the pass, or
+// as many as DeepSpeed's prefetch bucket takes.
+void ShardedParameters::prefetch(Stage& stage, std::size_t at, bool backward) {
+  auto& wraps = stage.sharded.wraps;
+  const Prefetch ahead =
+      backward ? stage.plan.job.system.backward_prefetch : stage.plan.job.system.forward_prefetch;
+  if (ahead != Prefetch::explicit_ || !gather_beside(stage.plan)) {
+    return;
+  }
+  std::int64_t left = std::max<std::int64_t>(stage.plan.job.system.prefetch_elements, 1);
+  const int step = backward ? -1 : 1;
+  for (auto i = static_cast<std::ptrdiff_t>(at) + step;
+       i >= 0 && i < static_cast<std::ptrdiff_t>(wraps.size()) && left > 0; i += step) {
+    Wrap& w = wraps[static_cast<std::size_t>(i)];
+    if (w.chunk != wraps[at].chunk) {
+      return;
+    }
+    if (!w.gather.whole) {
+      left -= gathered_elements(stage, w);
+      gather(stage, w, backward);
+    }
+  }
+}
+
+// ---------------------------------------------------------------- hooks
+void ShardedParameters::before_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  const std::size_t index = stage.sharded.wrap_of[chunk][unit];
+  Wrap& w = stage.sharded.wraps[index];
+  if (unit != w.first) {
+    return;
+  }
+  use(stage, w, false);
+  if (!w.root && unit + 1 == stage.units[chunk].size()) {
+    // The root's post-forward gives up the last gather's result (_fsdp_state.py: _post_forward),
+    // that of a head wrapped by itself: its loss does not see it.
+    stage.builder.release(last_gather_buffer_);
+    last_gather_buffer_ = kNone;
+  }
+  fetch_ahead(stage, index, false);
+  prefetch(stage, index, false);
+}
+
+void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (unit != w.last || !drops_after_forward(stage, w)) {
+    return;
+  }
+  const int partition = partition_ranks(stage.plan);
+  if (partition > 1 && !w.gather.partition) {
+    w.gather.partition = true;
+    if (stage.plan.job.parallelism.zeropp.partition == 0) {  // hpZ's stands from step to step
+      w.gather.partition_buffer = stage.builder.allocate(
+          round_512(whole_bytes(stage, w) / partition), MemoryCategory::communication,
+          label_of(stage, "parameters in the partition"));
+    }
+    data_kernel(stage, stage.streams.compute, 2 * whole_bytes(stage, w) / partition,
+                cost::MemoryOp::copy, "keep the partition's shard");
+  }
+  drop_wrap(stage, w, false);
+}
+
+void ShardedParameters::before_backward(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  // What is recomputed together is gathered together.
+  std::size_t first = unit;
+  for (const Again& again : stage.units[chunk][unit].again) {
+    first = std::min(first, again.unit);
+  }
+  for (std::size_t u = first; u <= unit; ++u) {
+    use(stage, wrap_of(stage, chunk, u), true);
+  }
+  const std::size_t index = stage.sharded.wrap_of[chunk][unit];
+  Wrap& w = stage.sharded.wraps[index];
+  if (unit != w.last) {
+    return;
+  }
+  fetch_ahead(stage, index, true);
+  prefetch(stage, index, true);
+}
+
+void ShardedParameters::before_second_use(Stage& stage, int chunk, std::size_t unit) {
+  if (!wraps(stage)) {
+    return;
+  }
+  Wrap& w = wrap_of(stage, chunk, unit);
+  if (drops_after_recompute(stage.plan, w)) {
+    drop_wrap(stage, w, true);
+    use(stage, w, true);
+  }
+}
+
+void ShardedParameters::end_of_step(Stage& stage, StepEnd part) {
+  if (!wraps(stage)) {
+    return;
+  }
+  if (part == StepEnd::reduce) {  // the compute stream has waited for both
+    stage.builder.release(last_gather_buffer_);
+    stage.builder.release(stage.sharded.last_reduce_buffer);
+  } else if (part == StepEnd::gather) {
+    Elements persistent;  // DeepSpeed's small parameters (stage3.py: _post_step)
+    for (const Wrap& w : stage.sharded.wraps) {
+      persistent.dense += w.persistent;
+    }
+    gather_parameters(stage, persistent, stage.streams.compute);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_sharded_parameters() { return std::make_unique<ShardedParameters>(); }
+
+}  // namespace stepcast::lower

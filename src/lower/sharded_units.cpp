@@ -1,0 +1,189 @@
+// What units that are gathered and reduced whole share: which they are, their bytes, and the
+// reduction of their gradients to shards.
+#include "sharded_units.h"
+
+#include <algorithm>
+
+#include "feature.h"
+
+namespace stepcast::lower {
+
+using cost::Collective;
+using program::kNone;
+using program::StreamIndex;
+
+std::int64_t gathered_elements(const Stage& stage, const Wrap& w) {
+  return w.elements.total() + w.tiled +
+         static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) /
+                                   width(stage.plan.style.dtype));
+}
+
+Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit) {
+  ShardedUnits& all = stage.sharded;
+  return all.wraps[all.wrap_of[static_cast<std::size_t>(chunk)][unit]];
+}
+
+void make_wraps(Stage& stage) {
+  // Embedding and head belong to FSDP's root, which stays whole until its backward, unless they are
+  // wrapped themselves; DeepSpeed's modules are all alike.
+  const bool roots = stage.plan.job.system.family != job::System::Family::deepspeed &&
+                     !stage.plan.job.system.wraps_ends;
+  const int together = std::max(1, stage.plan.job.system.unit_layers);
+  stage.sharded.wrap_of.resize(stage.units.size());
+  for (std::size_t c = 0; c < stage.units.size(); ++c) {
+    int layers = 0;
+    for (std::size_t u = 0; u < stage.units[c].size(); ++u) {
+      const Unit& unit = stage.units[c][u];
+      const bool layer = unit.kind == Unit::Kind::layer;
+      if (!layer || layers == 0) {
+        Wrap w;
+        w.chunk = static_cast<int>(c);
+        w.first = u;
+        w.root = roots && !layer;
+        stage.sharded.wraps.push_back(w);
+      }
+      layers = layer ? (layers + 1) % together : 0;
+      Wrap& w = stage.sharded.wraps.back();
+      w.last = u;
+      w.elements += {unit.passes->parameters, unit.passes->expert_parameters};
+      w.frozen_bytes += unit.passes->frozen_bytes;
+      for (const Array& array : unit.passes->arrays) {
+        if (array.tiled) {
+          w.tiled += array.elements;
+          w.elements.dense -= array.elements;
+        } else if (!array.expert && array.elements <= stage.plan.job.system.persistent_elements) {
+          w.persistent += array.elements;
+          w.elements.dense -= array.elements;
+        }
+      }
+      stage.sharded.wrap_of[c].push_back(stage.sharded.wraps.size() - 1);
+    }
+  }
+  std::int64_t before = 0;
+  for (Wrap& w : stage.sharded.wraps) {
+    w.before = before;
+    before += gathered_elements(stage, w);
+  }
+  for (Wrap& w : stage.sharded.wraps) {
+    w.behind = before - w.before - gathered_elements(stage, w);
+  }
+}
+
+double whole_bytes(const Stage& stage, const Wrap& w) {
+  return static_cast<double>(w.elements.total()) * width(stage.plan.style.dtype) +
+         static_cast<double>(w.frozen_bytes);
+}
+
+double shard_bytes(const Stage& stage, const Wrap& w) {
+  const Sharing dense = sharing(stage.plan, false);
+  const double elements = static_cast<double>(w.elements.dense) / dense.shards +
+                          static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
+  return elements * width(stage.plan.job.memory.dtypes.parameters) +
+         static_cast<double>(w.frozen_bytes) / dense.shards;
+}
+
+// A flat parameter takes a gradient as a whole when any part of it
+// does: frozen parts are zeros in it (flat_param.py: use_orig_params with mixed requires_grad).
+Elements gradient_elements(const Stage& stage, const Wrap& w) {
+  Elements out = w.elements;
+  out.dense += w.persistent;
+  if (stage.plan.job.system.flat_parameters && out.total() > 0) {
+    const double wide = width(stage.plan.job.memory.dtypes.parameters);
+    out.dense += static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / wide);
+  }
+  return out;
+}
+
+int partition_ranks(const strategy::Plan& plan) {
+  const auto& parallelism = plan.job.parallelism;
+  const int ranks =
+      parallelism.zeropp.partition > 0 ? parallelism.zeropp.partition : parallelism.reshard_size;
+  return ranks > 1 && ranks < plan.shard_ranks ? ranks : 1;
+}
+
+void drop_wrap(Stage& stage, Wrap& w, bool backward) {
+  drop_chunks(stage, w, backward);
+  stage.builder.release(w.gather.parameters, 1U << stage.streams.compute);
+  w.gather.parameters = kNone;
+  w.gather.whole = false;
+  stage.sharded.freed.push_back(stage.builder.mark(stage.streams.compute));
+}
+
+namespace {
+
+// qgZ: blocks of 4 bits by all-to-all in the node, summed, then by all-to-all between nodes
+// (2306.10209, section 4.3).
+void quantised_reduce(Stage& stage, std::int64_t elements, StreamIndex stream) {
+  // Half an int8, as the job counts int4.
+  const double narrow = width(*stage.plan.job.parallelism.zeropp.gradients) / 2;
+  const double own = width(stage.plan.style.dtype);
+  const int inner = node_share(stage.plan);
+  const int outer = stage.plan.shard_ranks / inner;
+  double count = static_cast<double>(elements);
+  for (const bool in_node : {true, false}) {
+    const int ranks = in_node ? inner : outer;
+    if (ranks == 1) {
+      continue;
+    }
+    data_kernel(stage, stream, count * (own + narrow), cost::MemoryOp::elementwise,
+                "quantise gradients");
+    data_collective(stage, stream, in_node ? kNode : kAcross, Collective::all_to_all,
+                    count * narrow, "gradients");
+    data_kernel(stage, stream, count * (narrow + own / ranks), cost::MemoryOp::elementwise,
+                "dequantise and sum gradients");
+    count /= ranks;
+  }
+}
+
+}  // namespace
+
+void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
+                   StreamIndex stream) {
+  const Sharing s = sharing(stage.plan, expert);
+  const auto reduced = [&](double count, StreamIndex behind) {
+    each(stage, &Feature::gradients_reduced, ReducedGradients{count, behind, chunk});
+  };
+  if (elements <= 0) {
+    return;
+  }
+  if (s.members() == 1) {
+    reduced(static_cast<double>(elements), stage.streams.compute);
+    return;
+  }
+  const auto& quantised = stage.plan.job.parallelism.zeropp.gradients;
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
+  const double bytes = static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.reduce);
+  if (quantised && !expert) {
+    quantised_reduce(stage, elements, stream);
+  } else {
+    data_collective(stage, stream, s.group, Collective::reduce_scatter, bytes, "gradients");
+  }
+  if (s.copies > 1) {
+    const StreamIndex beside = stage.streams.replicas != 0 && stream != stage.streams.compute
+                                   ? stage.streams.replicas
+                                   : stream;
+    stage.builder.wait(beside, stage.builder.mark(stream));
+    data_collective(stage, beside, s.replicas, Collective::all_reduce, bytes / s.shards,
+                    "gradients");
+    reduced(static_cast<double>(elements) / s.shards, beside);
+    return;
+  }
+  reduced(static_cast<double>(elements) / s.shards, stream);
+}
+
+void send_bucket(Stage& stage, int chunk, bool expert) {
+  Elements& pending = stage.gradients.pending[chunk];
+  std::int64_t& filled = expert ? pending.expert : pending.dense;
+  if (filled == 0) {
+    return;
+  }
+  const StreamIndex stream = reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute;
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
+  reduce_shards(stage, chunk, filled, expert, stream);
+  stage.builder.wait(stage.streams.compute,
+                     stage.sharded.last_reduce);  // two are outstanding at most
+  stage.sharded.last_reduce = stage.builder.mark(stream);
+  filled = 0;
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,175 @@
+// What the features of a stage share while it is lowered: plain data, and the few functions that
+// most of them call. What belongs to one feature alone is a member of that feature.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "builder.h"
+#include "data_parallel.h"
+#include "sharded_units.h"
+#include "stage.h"
+
+namespace stepcast::lower {
+
+class Feature;
+
+// Whole blocks of the caching allocator (512 bytes, CUDACachingAllocator.cpp).
+inline std::int64_t round_512(double bytes) {
+  return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
+}
+
+// Host time in picoseconds: of one launch, of a layer and pass beside its launches, and of one
+// launch with its share of that among the items being issued.
+struct HostPace {
+  std::int64_t launch = 0;
+  std::int64_t overhead = 0;
+  std::int64_t paced = 0;
+};
+
+// Streams of the device that several features use; 0, the compute stream, where there is none.
+struct Streams {
+  program::StreamIndex compute = 0;
+  program::StreamIndex tensor = 0;
+  program::StreamIndex tensor_column = 0;
+  program::StreamIndex context = 0;
+  program::StreamIndex expert = 0;
+  program::StreamIndex data = 0;      // gradients; of units reduced whole: reduce-scatter
+  program::StreamIndex gather = 0;    // of units gathered whole: all-gather
+  program::StreamIndex replicas = 0;  // hybrid sharding: all-reduce between copies
+  program::StreamIndex ticks = 0;     // the host thread at whose ticks gradients leave (Horovod)
+  std::uint32_t ring_key = 0;  // ring steps in program order: a mispairing is a detected fault
+};
+
+// Streams of what lies beyond the device; the compute stream where copies do not overlap.
+struct HostStreams {
+  program::StreamIndex to_device = 0;
+  program::StreamIndex to_host = 0;
+  program::StreamIndex nvme_read = 0;
+  program::StreamIndex nvme_write = 0;
+  program::StreamIndex cpu = 0;
+  std::uint32_t awaited = 0;  // streams, as bits, that wait for the step before
+};
+
+// Buffers of a unit and micro-batch between its passes.
+struct Kept {
+  std::uint32_t activations = program::kNone;    // until I
+  std::uint32_t recomputed = program::kNone;     // until I
+  std::uint32_t inputs = program::kNone;         // of products whose weight gradient comes apart
+  std::uint32_t gradients = program::kNone;      // of those products' outputs
+  std::uint32_t remade_inputs = program::kNone;  // of products that run again, until W
+  // Of activations and inputs, what travels to the host: bytes, which the feature that moves them
+  // sets ahead of the step, the device's buffers, and other streams, as bits, that use these.
+  std::int64_t moved_bytes = 0;
+  std::int64_t moved_input_bytes = 0;
+  std::uint32_t moved = program::kNone;
+  std::uint32_t moved_inputs = program::kNone;
+  std::uint32_t moved_users = 0;
+};
+
+// Passes of a chunk. "Backward": those that make weight gradients, B and W.
+struct Turns {
+  int forwards_begun = 0;
+  int backwards_ended = 0;
+  int backwards = 0;  // of a step
+};
+
+struct UnitPasses {
+  std::deque<Passes> priced;                         // owned, merged; units point here
+  std::vector<std::vector<std::vector<Kept>>> kept;  // [chunk][unit][micro-batch]
+  std::vector<Turns> turns;                          // by chunk
+  bool splits = false;                               // this rank runs I and W
+  std::vector<std::uint32_t> buffers;                // of what units keep and make in their passes
+};
+
+// What runs again. `whole`: the units for micro-batches that keep all, by chunk; `keeps_whole`:
+// which those are, by chunk and micro-batch, empty where none is. `orders`: of optimal
+// recomputation, by chunk.
+struct RunAgain {
+  std::vector<std::vector<Unit>> whole;
+  std::vector<std::vector<bool>> keeps_whole;
+  ChainOrders orders;
+  double flops = 0;  // of products and attention, so far
+};
+
+// Gradients of trained parameters on their way from the backward pass to the optimizer.
+struct Gradients {
+  std::vector<Elements> pending;       // by chunk: waiting for their bucket
+  std::vector<std::uint32_t> buffers;  // released when gradients are set to none
+  std::int64_t held = 0;               // bytes that stand between steps
+};
+
+// One pipeline stage on its way to a program.
+struct Stage {
+  const StageContext& context;
+  const strategy::Plan& plan;
+  int number = 0;  // rank of the pipeline
+  Builder builder = {};
+  HostPace host = {};
+  Streams streams = {};
+  HostStreams host_streams = {};
+  std::vector<std::vector<Unit>> units = {};  // by chunk
+  UnitPasses passes = {};
+  RunAgain again = {};
+  StageParameters parameters = {};
+  Gradients gradients = {};
+  ShardedUnits sharded = {};
+  std::vector<std::unique_ptr<Feature>> features = {};  // in the array's order
+};
+
+// ---------------------------------------------------------------- units
+// The units as a micro-batch runs them.
+const std::vector<Unit>& units_of(const Stage& stage, int chunk, int micro_batch);
+// Bytes that a unit keeps between its passes, and of these what only the weight gradient reads.
+std::int64_t kept_bytes(const Unit& unit);
+std::int64_t weight_inputs(const Stage& stage, const Unit& unit);
+// One table serves both ends of the model: where they are on one rank it stands once.
+bool shares_table(const Stage& stage);
+// Prices a graph and keeps its passes in the stage.
+Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone& redone);
+// A buffer of what units keep and make in their passes, as Builder::allocate.
+template <class... Arguments>
+std::uint32_t allocate_for_unit(Stage& stage, const Arguments&... arguments) {
+  const std::uint32_t id = stage.builder.allocate(arguments...);
+  if (id != program::kNone) {
+    stage.passes.buffers.push_back(id);
+  }
+  return id;
+}
+
+// ---------------------------------------------------------------- tasks
+std::uint32_t label_of(Stage& stage, const std::string& text);
+// A role's own stream: NCCL communicators of one kind of parallelism share one.
+program::StreamIndex stream_of(const Stage& stage, Role role);
+// Behind what the compute stream was given so far; at the start of a step, behind the step before:
+// what is posted earlier holds its SMs beside that step's end.
+void follow_compute(Stage& stage, program::StreamIndex stream);
+// Items of a pass on the compute stream and beside it.
+void replay(Stage& stage, const std::vector<Item>& items);
+void pace(Stage& stage, const std::vector<Item>& items);
+void issue(Stage& stage, const Item& item);
+// On the compute stream. Nothing is issued for less than a byte.
+void memory_kernel(Stage& stage, double bytes, cost::MemoryOp op, program::Category category,
+                   const char* label, int launches = 1);
+void tensor_collective(Stage& stage, cost::Collective op, std::int64_t bytes,
+                       program::Category category, const char* label);
+// On any stream, for gradients and parameters between data-parallel ranks.
+void data_kernel(Stage& stage, program::StreamIndex stream, double bytes, cost::MemoryOp op,
+                 const char* label);
+void data_collective(Stage& stage, program::StreamIndex stream, Role role, cost::Collective op,
+                     double bytes, const char* what);
+
+// ---------------------------------------------------------------- data parallelism
+// Gradients or parameters travel, between any ranks or to the host.
+bool travels(const Stage& stage);
+// And units are gathered and reduced whole.
+bool wraps(const Stage& stage);
+// The backward pass of this chunk that is under way is its last of the step.
+bool last_backward(const Stage& stage, int chunk);
+// Gradients are reduced behind the backward pass that is under way.
+bool reduces(const Stage& stage, int chunk);
+
+}  // namespace stepcast::lower

@@ -1,0 +1,24 @@
+// What a stage keeps of its parameters from step to step, tensor by tensor (states.cpp), and how
+// much of it the optimizer of this rank steps.
+#pragma once
+
+#include <vector>
+
+#include "optimizer_states.h"
+#include "stage_state.h"
+
+namespace stepcast::lower {
+
+// How the ranks that share an array divide its states.
+Shares shares(const strategy::Plan& plan);
+// Trained arrays of this stage in forward order; what no array accounts for stands as one.
+std::vector<Array> stage_arrays(const Stage& stage);
+// States of this rank wherever they stand: dense parameters, experts and frozen ones.
+StateBytes held_states(const Stage& stage);
+// Trained elements whose optimizer states this rank holds.
+double stepped_elements(const Stage& stage);
+// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
+// BF16_Optimizer's (runtime/bf16_optimizer.py).
+bool half_width_gradients(const job::Job& job);
+
+}  // namespace stepcast::lower

@@ -1,0 +1,104 @@
+// Workspaces of libraries: scratch memory that stands from the first use to the end of the process.
+#include <set>
+#include <utility>
+
+#include "features.h"
+
+namespace stepcast::lower {
+
+using program::MemoryCategory;
+
+namespace {
+
+class Workspaces final : public Feature {
+ public:
+  void make_workspaces(Stage& stage) override;
+};
+
+bool has_experts(const Stage& stage) {
+  for (const auto& chunk : stage.plan.stages[stage.number]) {
+    for (int n = 0; n < chunk.layers; ++n) {
+      if (model::layer_kind(stage.plan.job.model, chunk.first_layer + n).mlp ==
+          model::LayerKind::Mlp::moe) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Megatron-LM's own unfused attention hands its product of scores a tensor to add to, which stays
+// in the global memory buffer, as large as the largest so far
+// (core/transformer/dot_product_attention.py, core/utils.py: GlobalMemoryBuffer; since 2022).
+// Transformer Engine's makes its own.
+std::int64_t scores_buffer(const Stage& stage) {
+  const auto& system = stage.plan.job.system;
+  if (system.family != job::System::Family::megatron || system.transformer_engine ||
+      system.scatter_gather_p2p || stage.plan.style.attention != job::AttentionKernel::unfused) {
+    return 0;
+  }
+  std::int64_t most = 0;
+  for (const auto& [kind, graph] : *stage.context.layers) {
+    for (const model::Operator& op : graph.operators) {
+      if (op.kind == model::OpKind::batched_gemm && op.name == "scores") {
+        most = std::max(most, op.forward_output.count());
+      }
+    }
+  }
+  return most;
+}
+
+// Where products add weight gradients to the main ones, autograd is handed an empty tensor in
+// their place: Transformer Engine keeps one for each shape of weight, for good
+// (pytorch/module/base.py, get_dummy_wgrad).
+std::int64_t dummy_gradients(const Stage& stage) {
+  std::set<std::pair<std::int64_t, std::int64_t>> shapes;
+  for (const auto& units : stage.units) {
+    for (const Unit& unit : units) {
+      for (const model::Gemm& g : unit.passes->summed) {
+        shapes.insert({g.n, g.k});
+      }
+    }
+  }
+  std::int64_t bytes = 0;
+  for (const auto& [n, k] : shapes) {
+    bytes += round_512(static_cast<double>(n * k) * width(stage.plan.style.dtype));
+  }
+  return bytes;
+}
+
+void Workspaces::make_workspaces(Stage& stage) {
+  // cuBLAS: 8.125 MiB a handle and stream before Hopper, 32 MiB since. PyTorch keeps handles per
+  // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
+  constexpr std::int64_t kHandles = 2;
+  const bool hopper = stage.context.device->compute_capability >= 9;
+  std::int64_t workspace = stage.plan.job.system.gemm_workspace.count();
+  if (workspace == 0) {
+    workspace = hopper ? 32 << 20 : 8519680;
+  }
+  workspace *= kHandles;
+  // Transformer Engine's own: one, with user buffers one for each of their streams (initialize_ub:
+  // _NUM_MAX_UB_STREAMS), and of grouped products one for each of theirs
+  // (get_multi_stream_cublas_workspace).
+  if (stage.plan.job.system.transformer_engine) {
+    constexpr std::int64_t kBufferStreams = 3;
+    constexpr std::int64_t kGroupedStreams = 4;
+    const auto overlap = stage.plan.job.parallelism.overlap.tensor;
+    const bool buffers = overlap == job::TensorOverlap::bulk || overlap == job::TensorOverlap::ring;
+    const std::int64_t count =
+        (buffers ? kBufferStreams : 1) +
+        (stage.plan.job.moe.grouped && has_experts(stage) ? kGroupedStreams : 0);
+    workspace += (hopper ? 32 << 20 : 4 << 20) * count;
+  }
+  stage.builder.persistent(workspace, MemoryCategory::workspace, label_of(stage, "GEMM workspace"));
+  stage.builder.persistent(scores_buffer(stage), MemoryCategory::workspace,
+                           label_of(stage, "scores buffer"));
+  stage.builder.persistent(dummy_gradients(stage), MemoryCategory::workspace,
+                           label_of(stage, "empty weight gradients"));
+}
+
+}  // namespace
+
+std::unique_ptr<Feature> make_workspaces() { return std::make_unique<Workspaces>(); }
+
+}  // namespace stepcast::lower

@@ -1,0 +1,341 @@
+// Every key of a training system is a field of one policy, and every word of `family` a set of
+// habits.
+#include <functional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "catch.hpp"
+#include "stepcast/config/config.h"
+#include "stepcast/strategy/plan.h"
+
+using namespace stepcast;
+using strategy::GradientSync;
+using strategy::Plan;
+
+namespace {
+
+using Overrides = std::vector<std::string>;
+
+// Divides by everything that is asked for below. No system is named, so nothing is refused.
+const std::string kJob =
+    "model: {layers: 8, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: 1024, "
+    "max_positions: 512}\n"
+    "cluster: {use: dgx-a100, nodes: 1}\n"
+    "workload: {sequence_length: 512, global_batch: 64}\n";
+
+Plan resolved(const Overrides& overrides) {
+  auto plan = strategy::resolve(config::parse(kJob, "job.yaml", overrides).job);
+  if (const auto* why = std::get_if<Infeasible>(&plan)) {
+    FAIL(why->key << ": " << why->reason);
+  }
+  return std::get<Plan>(std::move(plan));
+}
+
+// With `keys` the field has the value, without them another one. `beside`: stands in both jobs.
+struct Reaches {
+  Overrides keys;
+  std::function<bool(const Plan&)> holds;
+  Overrides beside = {};
+};
+
+void check(const std::vector<Reaches>& all) {
+  for (const Reaches& one : all) {
+    INFO(one.keys.front());
+    Overrides with = one.beside;
+    with.insert(with.end(), one.keys.begin(), one.keys.end());
+    CHECK(one.holds(resolved(with)));
+    CHECK_FALSE(one.holds(resolved(one.beside)));
+  }
+}
+
+const Overrides kPipeline = {"parallelism.pipeline=4"};
+const Overrides kZero1 = {"parallelism.sharding=zero1"};
+const Overrides kZero2 = {"parallelism.sharding=zero2"};
+const Overrides kZero3 = {"parallelism.sharding=zero3"};
+const Overrides kNoEngine = {"system.transformer_engine=false"};
+
+Overrides of_family(const std::string& family, Overrides others = {}) {
+  others.push_back("system.family=" + family);
+  return others;
+}
+
+}  // namespace
+
+TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
+  check({
+      {{"system.bucket_elements=12345"},
+       [](const Plan& p) { return p.gradient_sync.bucket_elements == 12345; }},
+      {{"system.bucket_bytes=4000"},
+       [](const Plan& p) { return p.gradient_sync.bucket_elements == 1000; },
+       {"memory.dtypes.reduce=fp32"}},
+      {{"system.sharded_bucket_elements=77"},
+       [](const Plan& p) { return p.gradient_sync.bucket_elements == 77; },
+       kZero1},
+      {{"system.first_bucket_bytes=400"},
+       [](const Plan& p) { return p.gradient_sync.first_bucket_elements == 100; },
+       {"memory.dtypes.reduce=fp32"}},
+      {{"system.bucket_first_stage_only=true"},
+       [](const Plan& p) { return p.gradient_sync.first_stage_only; },
+       {"system.bucket_first_stage_only=false"}},
+      {{"system.bucket_before_overflow=true"},
+       [](const Plan& p) { return p.gradient_sync.bucket_before_overflow; }},
+      {{"system.gradient_bucket_view=true"},
+       [](const Plan& p) { return p.gradient_sync.live_in_buckets; }},
+      {{"system.zero3_buckets=true"},
+       [](const Plan& p) { return p.gradient_sync.units_in_buckets; }},
+      {{"system.zero3_overlaps=true"},
+       [](const Plan& p) { return p.gradient_sync.overlaps && p.parameter_gather.overlaps; },
+       {"parallelism.sharding=zero3", "parallelism.overlap.grad_reduce=false",
+        "parallelism.overlap.param_gather=false"}},
+      {{"system.overlap_with_pipeline=false"},
+       [](const Plan& p) { return !p.gradient_sync.overlaps; },
+       {"parallelism.pipeline=4", "parallelism.overlap.grad_reduce=true"}},
+      {{"system.zero1_all_reduces=true"},
+       [](const Plan& p) {
+         return p.gradient_sync.operation == GradientSync::Operation::all_reduce;
+       },
+       kZero1},
+      {{"system.zero2_all_reduces=true"},
+       [](const Plan& p) {
+         return p.gradient_sync.operation == GradientSync::Operation::all_reduce;
+       },
+       kZero2},
+      {{"system.reduce_to_owner=true"},
+       [](const Plan& p) {
+         return p.gradient_sync.operation == GradientSync::Operation::reduce &&
+                p.parameter_gather.from_owners;
+       },
+       kZero1},
+      {{"system.align_grad_reduce=true"},
+       [](const Plan& p) { return p.gradient_sync.aligned; },
+       {"system.align_grad_reduce=false"}},
+      {{"system.cycle_time=5ms"},
+       [](const Plan& p) { return p.gradient_sync.cycle_time == Time(5'000'000'000); }},
+      {{"system.hierarchical_all_reduce=true"},
+       [](const Plan& p) { return p.gradient_sync.hierarchical; }},
+      {{"parallelism.reduce_each=true"},
+       [](const Plan& p) {
+         return p.gradient_sync.after_each_stated && p.gradient_sync.each_pass &&
+                p.gradient_sync.sends_as_filled && !p.gradient_sync.sends_behind_backward;
+       },
+       {"parallelism.overlap.grad_reduce=false"}},
+  });
+}
+
+TEST_CASE("Gradients' sum is made in the product or beside it", "[strategy]") {
+  check({
+      {{"system.gradient_accumulation_fusion=true"},
+       [](const Plan& p) { return p.accumulation.in_product; },
+       {"system.gradient_accumulation_fusion=false", "memory.dtypes.gradients=fp32"}},
+      {{"system.transformer_engine=true"},
+       [](const Plan& p) {
+         return p.accumulation.in_product && p.accumulation.empty_gradients_stand;
+       },
+       {"system.transformer_engine=false", "system.gradient_accumulation_fusion=true",
+        "memory.dtypes.gradients=bf16"}},
+  });
+}
+
+TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
+  check({
+      {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
+      {{"system.wraps_ends=true"},
+       [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
+      {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
+      {{"system.forward_prefetch=none"},
+       [](const Plan& p) { return p.parameter_gather.forward_prefetch == Prefetch::none; },
+       {"system.forward_prefetch=explicit"}},
+      {{"system.backward_prefetch=none"},
+       [](const Plan& p) { return p.parameter_gather.backward_prefetch == Prefetch::none; },
+       {"system.backward_prefetch=explicit"}},
+      {{"system.limit_all_gathers=false"},
+       [](const Plan& p) { return !p.parameter_gather.limited; }},
+      {{"system.prefetch_elements=5"},
+       [](const Plan& p) { return p.parameter_gather.prefetch_elements == 5; }},
+      {{"system.persistent_elements=6"},
+       [](const Plan& p) { return p.parameter_gather.persistent_elements == 6; }},
+      {{"system.reuse_elements=7"},
+       [](const Plan& p) { return p.parameter_gather.reuse_elements == 7; }},
+      {{"system.align_param_gather=true"},
+       [](const Plan& p) { return p.parameter_gather.aligned; }},
+      {{"system.reshard_with_pipeline=false"},
+       [](const Plan& p) { return !p.parameter_gather.reshard_after_forward; },
+       kPipeline},
+      {{"parallelism.sharding=zero3"}, [](const Plan& p) { return p.parameter_gather.by_units; }},
+  });
+}
+
+TEST_CASE("Keys of states are fields of StateLayout and OptimizerStep", "[strategy]") {
+  check({
+      {{"system.gradients_in_parameters=true"},
+       [](const Plan& p) { return p.state_layout.gradients_in_parameters; }},
+      {{"system.fused_optimizer=false"},
+       [](const Plan& p) { return !p.optimizer_step.fused; },
+       {"system.fused_optimizer=true"}},
+      {{"system.foreach_optimizer=true"}, [](const Plan& p) { return p.optimizer_step.foreach; }},
+      {{"system.optimizer_post_validation=true"},
+       [](const Plan& p) { return p.optimizer_step.post_validated; }},
+      {{"system.sync_before_optimizer=false"},
+       [](const Plan& p) { return !p.optimizer_step.host_waits; },
+       {"system.sync_before_optimizer=true"}},
+      {{"memory.optimizer=muon"},
+       [](const Plan& p) {
+         return p.optimizer_step.kind == Optimizer::muon && p.optimizer_step.by_owner &&
+                p.gradient_sync.operation == GradientSync::Operation::all_reduce;
+       },
+       kZero1},
+  });
+}
+
+TEST_CASE("Keys of stages are fields of StageTransport", "[strategy]") {
+  check({
+      {{"system.batched_p2p=true"},
+       [](const Plan& p) { return p.stage_transport.batched && p.stage_transport.host_waits; },
+       {"parallelism.pipeline=4", "system.batched_p2p=false"}},
+      {{"system.scatter_gather_p2p=true"},
+       [](const Plan& p) { return p.stage_transport.scatter_gather; }},
+      {{"system.overlap_pairs=false"},
+       [](const Plan& p) { return !p.stage_transport.pairs_side_by_side; }},
+      {{"parallelism.schedule=zb_h1"},
+       [](const Plan& p) { return !p.stage_transport.holds_compute; },
+       kPipeline},
+      {{"parallelism.schedule=zb_auto"},
+       [](const Plan& p) { return p.schedule.by_times && p.schedule.name == "zb_auto"; },
+       kPipeline},
+  });
+}
+
+TEST_CASE("Keys of the host are fields of HostModel and ExpertDispatch", "[strategy]") {
+  check({
+      {{"system.launch=9us"}, [](const Plan& p) { return p.host.launch == Time(9'000'000); }},
+      {{"system.layer_overhead=11us"},
+       [](const Plan& p) { return p.host.layer_overhead == Time(11'000'000); }},
+      {{"system.expert_overhead=13us"},
+       [](const Plan& p) { return p.expert_dispatch.overhead == Time(13'000'000); }},
+      {{"kernels.cuda_graph=true"},
+       [](const Plan& p) {
+         return p.host.cuda_graph && p.host.layer_overhead == Time(0) &&
+                p.expert_dispatch.overhead == Time(0);
+       },
+       {"system.layer_overhead=11us", "system.expert_overhead=13us"}},
+      {{"system.sync_micro_batch=true"},
+       [](const Plan& p) { return p.host.waits_each_micro_batch; },
+       {"system.sync_micro_batch=false"}},
+  });
+}
+
+TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
+  check({
+      {{"system.context_memory=500MB"},
+       [](const Plan& p) { return p.device_memory.context == Bytes(500'000'000); }},
+      {{"system.gemm_workspace=8MB"},
+       [](const Plan& p) { return p.device_memory.gemm_workspace == Bytes(8'000'000); }},
+      {{"system.transformer_engine=true"},
+       [](const Plan& p) {
+         return p.device_memory.layer_workspace && p.precision.keeps_cast_weights &&
+                p.recompute.norms_in_products && p.expert_dispatch.launches_each_expert;
+       },
+       kNoEngine},
+      {{"kernels.attention=unfused"},
+       [](const Plan& p) { return p.device_memory.scores_buffer; },
+       kNoEngine},
+      {{"memory.allocator=expandable_segments"},
+       [](const Plan& p) {
+         return p.device_memory.allocator == AllocatorKind::expandable_segments;
+       }},
+  });
+}
+
+TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
+  check({
+      {{"system.fused_norm=false"},
+       [](const Plan& p) { return !p.style.fused_norm; },
+       {"system.fused_norm=true"}},
+      {{"system.fused_softmax=false"},
+       [](const Plan& p) { return !p.style.fused_softmax; },
+       {"system.fused_softmax=true"}},
+      {{"system.fused_bias_activation=false"},
+       [](const Plan& p) { return !p.style.fused_bias_activation; },
+       {"system.fused_bias_activation=true"}},
+      {{"system.fused_bias_dropout_add=false"},
+       [](const Plan& p) { return !p.style.fused_bias_dropout_add; },
+       {"system.fused_bias_dropout_add=true"}},
+      {{"system.fused_rotary=false"},
+       [](const Plan& p) { return !p.style.fused_rotary; },
+       {"system.fused_rotary=true"}},
+      {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
+      {{"system.packed_qkv=true"},
+       [](const Plan& p) { return p.style.fused_qkv; },
+       of_family("ddp")},
+      {{"system.quantized_inputs=true"}, [](const Plan& p) { return p.style.quantized_inputs; }},
+      {{"system.loss_metrics=2"}, [](const Plan& p) { return p.style.loss_metrics == 2; }},
+      {{"system.vocab_divisor=100"}, [](const Plan& p) { return p.model.vocab == 1100; }},
+      {{"system.order=tp-pp-dp-cp-ep"},
+       [](const Plan& p) { return p.grid.order == "tp-pp-dp-cp-ep"; }},
+      {{"system.async_tensor_backward=false"},
+       [](const Plan& p) { return !p.tensor_parallel.async_backward; },
+       {"system.async_tensor_backward=true", "parallelism.overlap.tensor=false"}},
+      {{"system.activation_offload=pairs"},
+       [](const Plan& p) { return p.offload.activation_form == ActivationOffload::pairs; },
+       {"system.activation_offload=units"}},
+  });
+}
+
+TEST_CASE("What a job states of recomputation and offloading is resolved", "[strategy]") {
+  check({
+      {{"memory.recompute=selective"},
+       [](const Plan& p) { return p.recompute.modules == std::vector<std::string>{"core_attn"}; }},
+      {{"memory.offload.activations.to=cpu"},
+       [](const Plan& p) { return p.offload.any() && p.offload.activations.share() == 1; }},
+  });
+}
+
+TEST_CASE("A family is a row of habits", "[strategy]") {
+  const Plan megatron = resolved(of_family("megatron", {"parallelism.sharding=zero1"}));
+  CHECK(megatron.state_layout.partition == StatePartition::buffer_range);
+  CHECK(megatron.gradient_sync.storage == BucketStorage::main_gradients);
+  CHECK(megatron.optimizer_step.fp32_gradients_stand);
+  CHECK(megatron.optimizer_step.norm_has_its_group);
+  CHECK(megatron.accumulation.hands_on_gradients);
+  CHECK(megatron.stage_transport.keeps_last_received);
+
+  const Plan ddp = resolved(of_family("ddp"));
+  CHECK(ddp.state_layout.partition == StatePartition::by_array);
+  CHECK(ddp.gradient_sync.copies_into_buckets());
+  CHECK_FALSE(ddp.state_layout.gradients_stand);
+  CHECK_FALSE(ddp.optimizer_step.zeroes_gradients);
+
+  const Plan fsdp = resolved(of_family("fsdp2", kZero2));
+  CHECK(fsdp.parameter_gather.by_units);
+  CHECK(fsdp.parameter_gather.reshards_before_reduction);
+  CHECK_FALSE(fsdp.gradient_sync.each_pass);
+  CHECK(fsdp.state_layout.partition == StatePartition::by_row);
+  CHECK(fsdp.state_layout.makes_sharded_gradients);
+  CHECK(fsdp.offload.gradient_sum == HostGradientSum::on_host);
+  CHECK(resolved(of_family("fsdp2", {"system.flat_parameters=true"})).state_layout.partition ==
+        StatePartition::by_array);
+
+  const Plan deepspeed = resolved(of_family("deepspeed", kZero3));
+  CHECK(deepspeed.state_layout.partition == StatePartition::flat);
+  CHECK(deepspeed.gradient_sync.always_in_buckets);
+  CHECK(deepspeed.gradient_sync.each_pass);
+  CHECK_FALSE(deepspeed.parameter_gather.ends_join_root);
+  CHECK_FALSE(deepspeed.optimizer_step.first_step_makes_moments);
+  CHECK(deepspeed.precision.gradients == deepspeed.precision.parameters);
+}
+
+TEST_CASE("An eager loss does what its system does where sizes ask for it", "[strategy]") {
+  const Overrides eager = {"kernels.loss=eager", "parallelism.tensor=2"};
+  const auto loss_of = [&](const std::string& family, Overrides more) {
+    more.insert(more.end(), eager.begin(), eager.end());
+    return resolved(of_family(family, std::move(more))).loss_form.eager;
+  };
+  CHECK(loss_of("megatron", {}) == EagerLoss::gathers_logits);
+  CHECK(loss_of("fsdp2", {}) == EagerLoss::shards_logits);
+  CHECK(loss_of("ddp", {}) == EagerLoss::as_built);
+  CHECK(loss_of("deepspeed", {}) == EagerLoss::as_built);
+  CHECK(loss_of("deepspeed", {"workload.precision=fp16"}) == EagerLoss::narrow_under_fp16);
+  CHECK(resolved(of_family("megatron", {"kernels.loss=eager"})).loss_form.eager ==
+        EagerLoss::as_built);
+}
