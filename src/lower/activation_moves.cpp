@@ -9,7 +9,7 @@ using schedule::Slot;
 
 namespace {
 
-using Form = job::System::ActivationOffload;
+using Form = ActivationOffload;
 
 int kind_of_pass(Pass pass) {
   return pass == Pass::forward ? 0 : pass == Pass::weight_grad ? 2 : 1;
@@ -70,7 +70,8 @@ namespace {
 class Planner {
  public:
   Planner(const std::vector<Slot>& slots, const Visits& visits,
-          const std::vector<std::vector<MovedUnit>>& units, Form form, const job::Offload& offload)
+          const std::vector<std::vector<MovedUnit>>& units, Form form,
+          const strategy::Offload& offload)
       : slots_(slots), visits_(visits), units_(units), form_(form), offload_(offload) {
     find_turns();
   }
@@ -198,7 +199,7 @@ class Planner {
   const Visits& visits_;
   const std::vector<std::vector<MovedUnit>>& units_;
   Form form_;
-  const job::Offload& offload_;
+  const strategy::Offload& offload_;
   std::vector<std::size_t> turn_;  // by slot
   std::vector<int> begin_, end_;   // visits of a turn
   std::vector<Move> moves_;
@@ -208,7 +209,7 @@ class Planner {
 
 std::vector<Move> plan_moves(const std::vector<Slot>& slots, const Visits& visits,
                              const std::vector<std::vector<MovedUnit>>& units, Form form,
-                             const job::Offload& offload) {
+                             const strategy::Offload& offload) {
   return Planner(slots, visits, units, form, offload).run();
 }
 

@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "stepcast/job/job.h"
 #include "stepcast/schedule/schedule.h"
+#include "stepcast/strategy/policies.h"
 
 namespace stepcast::lower {
 
@@ -61,6 +61,6 @@ class Visits {
 //   else beside its own pair's forward pass.
 std::vector<Move> plan_moves(const std::vector<schedule::Slot>& slots, const Visits& visits,
                              const std::vector<std::vector<MovedUnit>>& units,
-                             job::System::ActivationOffload form, const job::Offload& offload);
+                             ActivationOffload form, const strategy::Offload& offload);
 
 }  // namespace stepcast::lower

@@ -95,7 +95,7 @@ class MovedActivations final : public Feature {
 
 // Whether they go on to drives.
 bool to_drives(const Stage& stage) {
-  return stage.plan.job.memory.offload.activations.to == job::OffloadTarget::nvme;
+  return stage.plan.offload.activations.to == OffloadTarget::nvme;
 }
 
 Kept& kept_of(Stage& stage, const Move& m) {
@@ -109,17 +109,17 @@ std::uint32_t host_activations(Stage& stage, const Journey& j, program::Place at
 }
 
 void MovedActivations::before_step(Stage& stage) {
-  job::Offload offload = stage.plan.job.memory.offload;
-  if (offload.activations.to == job::OffloadTarget::none) {
+  strategy::Offload offload = stage.plan.offload;
+  if (offload.activations.to == OffloadTarget::none) {
     return;
   }
-  job::System::ActivationOffload form = stage.plan.job.system.activation_offload;
+  ActivationOffload form = stage.plan.offload.activation_form;
   if (!offload.overlap) {
     offload.prefetch = 0;
-    form = job::System::ActivationOffload::units;
+    form = ActivationOffload::units;
   }
   const auto& slots = stage.plan.order.ranks[stage.number];
-  const bool pairs = form == job::System::ActivationOffload::pairs;
+  const bool pairs = form == ActivationOffload::pairs;
   const std::int64_t least = pairs ? kLeastOfPairs : kLeast;
   std::vector<std::size_t> counts;
   std::vector<std::vector<MovedUnit>> moved(stage.units.size());
@@ -140,12 +140,11 @@ void MovedActivations::before_step(Stage& stage) {
   const auto share = [&](const Unit& unit, std::int64_t bytes) {
     double part = offload.activations.ratio;
     if (!offload.activation_modules.empty()) {
-      part *=
-          unit.kind != Unit::Kind::layer
-              ? 0
-              : share_of_modules(
-                    stage.context.layers->at(model::layer_kind(stage.plan.job.model, unit.layer)),
-                    offload.activation_modules);
+      part *= unit.kind != Unit::Kind::layer
+                  ? 0
+                  : share_of_modules(
+                        stage.context.layers->at(model::layer_kind(stage.plan.model, unit.layer)),
+                        offload.activation_modules);
     }
     return std::min(bytes, round_512(part * static_cast<double>(bytes)));
   };

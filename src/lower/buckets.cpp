@@ -18,21 +18,15 @@ using strategy::DataComm;
 // Megatron-LM cuts only the first chunk of the first stage; the others are hidden behind other
 // stages' passes.
 bool bucketed(const Stage& stage, int chunk) {
-  return !stage.plan.job.system.bucket_first_stage_only || (stage.number == 0 && chunk == 0);
+  return !stage.plan.gradient_sync.first_stage_only || (stage.number == 0 && chunk == 0);
 }
 
 // Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages behind
 // the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk whole
 // when the step's backward passes are done.
-bool sends_as_it_goes(const strategy::Plan& plan) {
-  return reduce_beside(plan) || plan.job.parallelism.reduce_each ||
-         plan.data_comm == DataComm::shard_grads ||
-         (always_in_buckets(plan) && plan.grid.pipeline == 1);
-}
+bool sends_as_it_goes(const strategy::Plan& plan) { return plan.gradient_sync.sends_as_filled; }
 
-bool always_in_buckets(const strategy::Plan& plan) {
-  return plan.job.system.family == job::System::Family::deepspeed;
-}
+bool always_in_buckets(const strategy::Plan& plan) { return plan.gradient_sync.always_in_buckets; }
 
 namespace {
 
@@ -78,27 +72,24 @@ void reduce_gradients(Stage& stage, int chunk, std::int64_t elements, bool exper
     reduced(stage.streams.compute);
     return;
   }
-  const auto& system = stage.plan.job.system;
-  const double bytes = static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.reduce);
+  const double bytes = static_cast<double>(elements) * width(stage.plan.precision.reduce);
   const double copied =
-      bytes + static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.gradients);
+      bytes + static_cast<double>(elements) * width(stage.plan.precision.gradients);
   const bool ticks = leaves_at_ticks(stage, stream);
   if (ticks) {
     wait_for_tick(stage, stream, copied);
   } else {
     stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
   }
-  const bool whole = stage.plan.data_comm == DataComm::all_reduce ||
-                     stage.plan.data_comm == DataComm::none ||
-                     (stage.plan.data_comm == DataComm::shard_states && system.zero1_all_reduces) ||
-                     (stage.plan.data_comm == DataComm::shard_grads && system.zero2_all_reduces) ||
-                     by_owner(stage.plan.job, shares(stage.plan));
-  if (system.hierarchical_all_reduce && !expert && whole) {
+  using Operation = strategy::GradientSync::Operation;
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  const bool whole = sync.operation == Operation::all_reduce;
+  if (sync.hierarchical && !expert && whole) {
     reduce_in_two_levels(stage, s.shards, bytes, stream);
   } else {
-    const Collective op = whole                    ? Collective::all_reduce
-                          : system.reduce_to_owner ? Collective::reduce
-                                                   : Collective::reduce_scatter;
+    const Collective op = whole                                 ? Collective::all_reduce
+                          : sync.operation == Operation::reduce ? Collective::reduce
+                                                                : Collective::reduce_scatter;
     data_collective(stage, stream, s.group, op, bytes, "gradients");
   }
   if (s.copies > 1) {
@@ -125,9 +116,7 @@ namespace {
 // DDP without gradient_as_bucket_view: into the bucket, and back when the reduction is done
 // (reducer.cpp).
 bool copies_into_buckets(const Stage& stage) {
-  return travels(stage) && !wraps(stage) &&
-         stage.plan.job.system.family == job::System::Family::ddp &&
-         !stage.plan.job.system.gradient_bucket_view && stage.streams.ticks == 0;
+  return travels(stage) && !wraps(stage) && stage.plan.gradient_sync.copies_into_buckets();
 }
 
 class Buckets final : public Feature {
@@ -164,25 +153,26 @@ void Buckets::make_streams(Stage& stage) {
 // (runtime/zero/stage_1_and_2.py).
 double bucket_buffers(const Stage& stage) {
   const auto count = static_cast<double>(stage.parameters.total + stage.parameters.expert);
-  const double bucket = std::min(count, static_cast<double>(strategy::bucket_elements(stage.plan)));
-  const auto family = stage.plan.job.system.family;
+  const double bucket =
+      std::min(count, static_cast<double>(stage.plan.gradient_sync.bucket_elements));
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
   if (!travels(stage)) {
     return 0;
   }
   if (wraps(stage)) {
-    return stage.plan.job.system.zero3_buckets ? bucket : 0;
+    return stage.plan.gradient_sync.units_in_buckets ? bucket : 0;
   }
-  if (stage.plan.job.system.cycle_time.count() > 0) {
+  if (stage.plan.gradient_sync.cycle_time.count() > 0) {
     return bucket;
   }
-  if (family == job::System::Family::ddp) {
+  if (sync.storage == BucketStorage::standing) {
     return count;
   }
   // Megatron-LLaMA's buckets stand apart as well: its gradients are kept in shards.
-  const bool flat =
-      (family == job::System::Family::deepspeed && stage.plan.shard_ranks > 1) ||
-      (family == job::System::Family::megatron && stage.plan.data_comm == DataComm::shard_grads);
-  if (family == job::System::Family::deepspeed && !half_width_gradients(stage.plan.job)) {
+  const bool flat = (sync.storage == BucketStorage::flat && stage.plan.shard_ranks > 1) ||
+                    (sync.storage == BucketStorage::main_gradients &&
+                     stage.plan.data_comm == DataComm::shard_grads);
+  if (sync.bucket_holds_largest_array) {
     // BF16_Optimizer's buckets end behind the parameter that fills them
     // (buffered_allreduce_fallback: split_half_float_double, flatten); its largest may be wider
     // than a bucket.
@@ -196,9 +186,8 @@ double bucket_buffers(const Stage& stage) {
 }
 
 void Buckets::make_workspaces(Stage& stage) {
-  stage.builder.persistent(
-      round_512(bucket_buffers(stage) * width(stage.plan.job.memory.dtypes.reduce)),
-      MemoryCategory::communication, label_of(stage, "gradient buckets"));
+  stage.builder.persistent(round_512(bucket_buffers(stage) * width(stage.plan.precision.reduce)),
+                           MemoryCategory::communication, label_of(stage, "gradient buckets"));
 }
 
 void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
@@ -209,11 +198,9 @@ void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
     pending += {passes.parameters, passes.expert_parameters};
     return;
   }
-  const auto& system = stage.plan.job.system;
-  const std::int64_t bucket = strategy::bucket_elements(stage.plan);
-  const auto first =
-      static_cast<std::int64_t>(static_cast<double>(system.first_bucket_bytes.count()) /
-                                width(stage.plan.job.memory.dtypes.reduce));
+  const strategy::GradientSync& sync = stage.plan.gradient_sync;
+  const std::int64_t bucket = sync.bucket_elements;
+  const std::int64_t first = sync.first_bucket_elements;
   // Arrays get their gradients last to first. Buckets hold whole arrays.
   for (std::size_t i = passes.arrays.size(); i-- > 0;) {
     const Array& array = passes.arrays[i];
@@ -224,11 +211,11 @@ void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
       sent_[chunk] = true;
       filled = 0;
     };
-    if (system.bucket_before_overflow && filled > 0 && filled + array.elements > limit) {
+    if (sync.bucket_before_overflow && filled > 0 && filled + array.elements > limit) {
       send();
     }
     filled += array.elements;
-    if (!system.bucket_before_overflow && filled >= limit) {
+    if (!sync.bucket_before_overflow && filled >= limit) {
       send();
     }
   }
@@ -240,10 +227,9 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
   }
   const Passes& passes = *stage.units[chunk][unit].passes;
   const auto elements = static_cast<double>(passes.parameters + passes.expert_parameters);
-  const double wide = width(stage.plan.job.memory.dtypes.gradients);
-  const auto family = stage.plan.job.system.family;
-  const bool made_here = family == job::System::Family::ddp || family == job::System::Family::fsdp2;
-  const bool in_buckets = stage.plan.job.system.gradient_bucket_view && travels(stage);
+  const double wide = width(stage.plan.precision.gradients);
+  const bool made_here = !stage.plan.state_layout.gradients_stand;
+  const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
   if (stage.passes.turns[chunk].backwards_ended == 0 && made_here && !in_buckets) {
     stage.gradients.buffers.push_back(stage.builder.allocate(
         round_512(elements * wide), MemoryCategory::gradients, label_of(stage, "gradients")));
@@ -277,7 +263,7 @@ void Buckets::end_of_backward(Stage& stage, int chunk) {
   if (wraps(stage) || !reduces(stage, chunk) || !sends_as_it_goes(stage.plan)) {
     return;
   }
-  const bool aligned = stage.plan.job.system.align_grad_reduce && stage.plan.interleaved &&
+  const bool aligned = stage.plan.gradient_sync.aligned && stage.plan.interleaved &&
                        reduce_beside(stage.plan) && last_backward(stage, chunk) && stage.number > 0;
   if (aligned) {
     // Stages reach a chunk's last micro-batch one pass after another; each waits for the first
@@ -310,9 +296,8 @@ void Buckets::end_of_step(Stage& stage, StepEnd part) {
   reduce_what_is_left(stage);
   if (copies_into_buckets(stage)) {
     const auto elements = static_cast<double>(stage.parameters.total + stage.parameters.expert);
-    data_kernel(stage, stage.streams.compute,
-                2 * elements * width(stage.plan.job.memory.dtypes.gradients), cost::MemoryOp::copy,
-                "copy gradients out of buckets");
+    data_kernel(stage, stage.streams.compute, 2 * elements * width(stage.plan.precision.gradients),
+                cost::MemoryOp::copy, "copy gradients out of buckets");
   }
 }
 

@@ -44,14 +44,13 @@ namespace {
 // Gradients that take the storage of their parameters' chunk are Gemini's. Experts of a group of
 // their own are moved as before.
 bool chunked(const Stage& stage) {
-  return stage.plan.job.memory.offload.chunk.count() > 0 &&
-         stage.plan.job.system.gradients_in_parameters && fully_sharded(stage.plan) &&
-         stage.parameters.expert == 0;
+  return stage.plan.offload.chunk.count() > 0 && stage.plan.state_layout.gradients_in_parameters &&
+         fully_sharded(stage.plan) && stage.parameters.expert == 0;
 }
 
 // Angel-PTM's pages: whatever else has a page's size and gathers units.
 bool paged(const Stage& stage) {
-  return stage.plan.job.memory.offload.page.count() > 0 && fully_sharded(stage.plan) &&
+  return stage.plan.offload.page.count() > 0 && fully_sharded(stage.plan) &&
          stage.parameters.expert == 0 && !chunked(stage);
 }
 
@@ -67,7 +66,7 @@ void make_chunks(Stage& stage) {
     std::int64_t left = w.elements.dense;
     for (std::size_t u = w.first; u <= w.last; ++u) {
       for (const Array& a : stage.units[w.chunk][u].passes->arrays) {
-        const bool small = a.elements <= stage.plan.job.system.persistent_elements;
+        const bool small = a.elements <= stage.plan.parameter_gather.persistent_elements;
         if (!a.expert && !a.tiled && !small && a.elements <= left) {
           of_wrap.push_back(a.elements);
           left -= a.elements;
@@ -80,8 +79,8 @@ void make_chunks(Stage& stage) {
     tensors.push_back(std::move(of_wrap));
   }
   const int ranks = sharing(stage.plan, false).shards;
-  const auto& offload = stage.plan.job.memory.offload;
-  const double away = share_away(offload.parameters);
+  const auto& offload = stage.plan.offload;
+  const double away = offload.parameters.share();
   const auto elements = [](double bytes, double each) {
     return std::max<std::int64_t>(1, static_cast<std::int64_t>(bytes / each));
   };
@@ -91,11 +90,10 @@ void make_chunks(Stage& stage) {
         elements(static_cast<double>(offload.chunk.count()), width(stage.plan.style.dtype)), ranks,
         away, Pack::whole_tensors);
   } else {
-    stage.sharded.pages =
-        pack_chunks(tensors,
-                    ranks * elements(static_cast<double>(offload.page.count()),
-                                     width(stage.plan.job.memory.dtypes.parameters)),
-                    ranks, away, Pack::cut_tensors);
+    stage.sharded.pages = pack_chunks(tensors,
+                                      ranks * elements(static_cast<double>(offload.page.count()),
+                                                       width(stage.plan.precision.parameters)),
+                                      ranks, away, Pack::cut_tensors);
   }
 }
 
@@ -108,7 +106,7 @@ const std::vector<Chunk>& stored(const Stage& stage) {
 
 double shard_bytes(const Stage& stage, const Chunk& c) {
   return static_cast<double>(c.elements) / sharing(stage.plan, false).shards *
-         width(stage.plan.job.memory.dtypes.parameters);
+         width(stage.plan.precision.parameters);
 }
 
 std::vector<Chunk*> chunks_of(Stage& stage, const Wrap& w) {

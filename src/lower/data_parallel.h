@@ -56,6 +56,6 @@ inline bool fully_sharded(const strategy::Plan& plan) {
 }
 
 // Bytes of an element.
-inline double width(job::DType type) { return job::bytes_per_element(type); }
+inline double width(DType type) { return bytes_per_element(type); }
 
 }  // namespace stepcast::lower

@@ -24,7 +24,7 @@ constexpr std::array kFeatures = {
     FeatureEntry{"step on the host", make_host_step},   // on the CPUs
     FeatureEntry{"last input", make_last_input},        // that a chunk holds on to
     FeatureEntry{"workspaces", make_workspaces},        // libraries' scratch memory
-    FeatureEntry{"tiles", make_tiles},                  // parts of linears, one after the other
+    FeatureEntry{"tiles", make_gathered_tiles},         // parts of linears, one after the other
     FeatureEntry{"shared gradients",
                  make_shared_gradients},  // of parameters that other groups hold
     FeatureEntry{"blocking messages", make_blocking_messages},          // 1F1B, GPipe

@@ -30,7 +30,7 @@ std::unique_ptr<Feature> make_optimizer();
 std::unique_ptr<Feature> make_host_step();
 std::unique_ptr<Feature> make_last_input();
 std::unique_ptr<Feature> make_workspaces();
-std::unique_ptr<Feature> make_tiles();
+std::unique_ptr<Feature> make_gathered_tiles();
 std::unique_ptr<Feature> make_shared_gradients();
 std::unique_ptr<Feature> make_blocking_messages();
 std::unique_ptr<Feature> make_interleaved_messages();

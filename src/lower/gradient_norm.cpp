@@ -24,7 +24,7 @@ class GradientNorm final : public Feature {
 
 // The zero-bubble runtime does; Megatron-LM's own loops wait for the norm.
 bool validates_later(const strategy::Plan& plan) {
-  return plan.job.system.optimizer_post_validation && plan.grid.pipeline > 1 &&
+  return plan.optimizer_step.post_validated && plan.grid.pipeline > 1 &&
          transport_of(plan) == Transport::any_order;
 }
 
@@ -73,8 +73,8 @@ void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
   }
   // FSDP's norm of gradients on the host is the CPU's (host_step.cpp); DeepSpeed's is taken as
   // they leave.
-  const bool there = stage.plan.job.system.family == job::System::Family::fsdp2;
-  const double here = there ? 1 - share_away(stage.plan.job.memory.offload.gradients) : 1;
+  const bool there = stage.plan.optimizer_step.norm_on_host;
+  const double here = there ? 1 - stage.plan.offload.gradients.share() : 1;
   memory_kernel(stage, stepped_elements(stage) * here * 4, cost::MemoryOp::optimizer,
                 Category::optimizer, "gradient norm");
   const bool later = validates_later(stage.plan);
@@ -86,7 +86,7 @@ void GradientNorm::end_of_step(Stage& stage, StepEnd part) {
                              Category::other, Category::bubble,
                              label_of(stage, "gradient norm all_reduce"), stage.host.launch);
   }
-  if (stage.plan.job.system.sync_before_optimizer && !later) {
+  if (stage.plan.optimizer_step.host_waits && !later) {
     stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
   }
 }

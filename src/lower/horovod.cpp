@@ -17,7 +17,7 @@ void wait_for_tick(Stage& stage, StreamIndex stream, double copied) {
   const StreamIndex ticks = stage.streams.ticks;
   stage.builder.wait(ticks, stage.builder.mark(stage.streams.compute));
   program::Task& tick =
-      stage.builder.kernel(ticks, stage.plan.job.system.cycle_time.count() / 2, 0,
+      stage.builder.kernel(ticks, stage.plan.gradient_sync.cycle_time.count() / 2, 0,
                            Category::compute, label_of(stage, "wait for the next cycle"), 0);
   tick.slowdown = 0;
   stage.builder.wait(stream, stage.builder.mark(ticks));
@@ -49,7 +49,7 @@ std::int64_t backward_time(const Passes& passes) {
 }
 
 void Horovod::make_streams(Stage& stage) {
-  if (travels(stage) && !wraps(stage) && stage.plan.job.system.cycle_time.count() > 0) {
+  if (travels(stage) && !wraps(stage) && stage.plan.gradient_sync.cycle_time.count() > 0) {
     stage.streams.ticks = stage.builder.stream("background thread");
   }
 }
@@ -61,7 +61,7 @@ void Horovod::after_backward(Stage& stage, int chunk, std::size_t unit) {
     return;
   }
   cycle_ += backward_time(*stage.units[static_cast<std::size_t>(chunk)][unit].passes);
-  if (cycle_ >= stage.plan.job.system.cycle_time.count()) {
+  if (cycle_ >= stage.plan.gradient_sync.cycle_time.count()) {
     cycle_ = 0;
     flush_gradients(stage, chunk,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);

@@ -49,7 +49,7 @@ std::int64_t weight(double bytes) { return std::llround(bytes * kWeightOne); }
 class HostPrices {
  public:
   // `ranks`: that share the node's cores.
-  HostPrices(const job::Node& node, bool pinned, int ranks, program::CurveId first_curve)
+  HostPrices(const hardware::Node& node, bool pinned, int ranks, program::CurveId first_curve)
       : node_(node),
         pinned_(pinned),
         dram_(node.host_memory_bandwidth.count() * kDramShare),
@@ -103,7 +103,7 @@ class HostPrices {
   }
 
  private:
-  const job::Node& node_;
+  const hardware::Node& node_;
   bool pinned_;
   double dram_;
   double all_cpus_;
@@ -118,14 +118,14 @@ std::vector<program::Curve> add_host(program::World& world, const strategy::Plan
                                      const cluster::Topology& topology, const PriceBook& book,
                                      Labels& labels,
                                      const std::vector<const cost::Kernels*>& kernels,
-                                     const std::vector<const job::Device*>& devices,
+                                     const std::vector<const hardware::Device*>& devices,
                                      const std::vector<int>& rows, program::CurveId first_curve) {
   const auto& movements = book.movements();
   if (movements.empty()) {
     return {};
   }
-  const job::Node& node = plan.job.cluster.node;
-  const bool pinned = plan.job.memory.offload.pinned;
+  const hardware::Node& node = plan.cluster.node;
+  const bool pinned = plan.offload.pinned;
   const HostPrices prices(node, pinned, node.gpus, first_curve);
   const auto first_shape = static_cast<std::uint32_t>(world.shapes.size());
   std::vector<Link> links;
@@ -149,7 +149,7 @@ std::vector<program::Curve> add_host(program::World& world, const strategy::Plan
     std::vector<std::pair<program::ResourceId, program::ResourceId>> switches;  // down, up
   };
   std::vector<Shared> nodes;
-  const auto switch_links = [&](const Link& link, const job::Device& device) {
+  const auto switch_links = [&](const Link& link, const hardware::Device& device) {
     const double width =
         node.pcie_uplink.count() > 0 ? node.pcie_uplink / device.pcie : 1.0;  // in GPUs' links
     return std::pair{resource(link.to_device.rate * width), resource(link.to_host.rate * width)};

@@ -43,7 +43,7 @@ std::vector<program::Curve> add_host(program::World& world, const strategy::Plan
                                      const cluster::Topology& topology, const PriceBook& book,
                                      Labels& labels,
                                      const std::vector<const cost::Kernels*>& kernels,
-                                     const std::vector<const job::Device*>& devices,
+                                     const std::vector<const hardware::Device*>& devices,
                                      const std::vector<int>& rows, program::CurveId first_curve);
 
 }  // namespace stepcast::lower

@@ -11,21 +11,21 @@
 
 namespace stepcast::lower {
 
-using job::OffloadTarget;
 using program::Category;
 using program::StreamIndex;
 
 double state_width(const strategy::Plan& plan) {
-  const auto& types = plan.job.memory.dtypes;
-  return moment_bytes(plan.job.memory) + (types.master ? width(*types.master) : 0);
+  const auto& types = plan.precision;
+  return moment_bytes(plan.optimizer_step.kind, plan.optimizer_step.momentum, types.moments) +
+         (types.master ? width(*types.master) : 0);
 }
 
 std::vector<double> step_pieces(const Stage& stage) {
   std::vector<double> out;
-  const double chunk = static_cast<double>(stage.plan.job.memory.offload.chunk.count());
+  const double chunk = static_cast<double>(stage.plan.offload.chunk.count());
   const double count = stepped_elements(stage);
   if (chunk > 0) {
-    const double bytes = count * width(stage.plan.job.memory.dtypes.parameters);
+    const double bytes = count * width(stage.plan.precision.parameters);
     const auto pieces = static_cast<std::size_t>(std::max(1.0, std::ceil(bytes / chunk)));
     return std::vector<double>(pieces, count / static_cast<double>(pieces));
   }
@@ -51,18 +51,18 @@ class HostStep final : public Feature {
 
 // `touched`: bytes read and written a parameter.
 void step_on_host(Stage& stage, double touched) {
-  const job::Offload& o = stage.plan.job.memory.offload;
-  const double stepped = share_away(o.optimizer);
-  const double gradients = share_away(o.gradients);
-  const double parameters = share_away(o.parameters);
+  const strategy::Offload& o = stage.plan.offload;
+  const double stepped = o.optimizer.share();
+  const double gradients = o.gradients.share();
+  const double parameters = o.parameters.share();
   if (stepped == 0 && parameters == 0) {
     return;
   }
-  const auto& types = stage.plan.job.memory.dtypes;
+  const auto& types = stage.plan.precision;
   const bool drives = o.optimizer.to == OffloadTarget::nvme;
   // PyTorch's AdamW on CPU tensors is fused where it is asked to be (torchtitan, torchtune), else
   // runs operator by operator (torch/optim/adamw.py).
-  const bool unfused = !stage.plan.job.system.fused_optimizer;
+  const bool unfused = !stage.plan.optimizer_step.fused;
   const double work = touched * (unfused ? kUnfusedCpuAdam : 1);
   const double wide = width(types.parameters);
   const auto follow = [&](StreamIndex stream, StreamIndex other) {
@@ -72,7 +72,7 @@ void step_on_host(Stage& stage, double touched) {
   if (stepped > 0) {
     follow(stage.host_streams.cpu, stage.streams.compute);
     follow(stage.host_streams.cpu, stage.host_streams.to_host);
-    const bool torch = stage.plan.job.system.family == job::System::Family::fsdp2;
+    const bool torch = stage.plan.optimizer_step.norm_on_host;
     if (torch && gradients > 0) {  // norm, then scaled in place
       carry(stage, stage.host_streams.cpu, Carrier::cpu,
             3 * 4 * gradients * stepped_elements(stage), "gradient norm", Category::optimizer);
@@ -142,7 +142,7 @@ void step_on_host(Stage& stage, double touched) {
 
 void HostStep::end_of_step(Stage& stage, StepEnd part) {
   if (part == StepEnd::update) {
-    const StepCost step = step_cost(stage.plan.job, shares(stage.plan), stage_arrays(stage));
+    const StepCost step = step_cost(stage.plan, shares(stage.plan), stage_arrays(stage));
     step_on_host(stage, step.moved / std::max(1.0, stepped_elements(stage)));
   }
 }

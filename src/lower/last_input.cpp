@@ -24,10 +24,10 @@ void LastInput::make_states(Stage& stage) {
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     const bool receives =
         c < stage.plan.stages[stage.number].size() && stage.plan.stages[stage.number][c].stage > 0;
-    if (stage.plan.job.system.family == job::System::Family::megatron &&
-        stage.plan.grid.pipeline > 1 && receives) {
+    if (stage.plan.stage_transport.keeps_last_received && stage.plan.grid.pipeline > 1 &&
+        receives) {
       const std::int64_t tensor_ranks =
-          stage.plan.job.system.scatter_gather_p2p && !stage.plan.shard.sequence_parallel
+          stage.plan.stage_transport.scatter_gather && !stage.plan.shard.sequence_parallel
               ? stage.plan.shard.tensor
               : 1;
       const double bytes = static_cast<double>(message_bytes(stage.plan) * tensor_ranks);

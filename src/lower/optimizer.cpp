@@ -28,30 +28,29 @@ class OptimizerOnDevice final : public Feature {
 
 // Of the elements that this rank steps, those on the device.
 double stepped_here(const Stage& stage) {
-  return stepped_elements(stage) * (1 - share_away(stage.plan.job.memory.offload.optimizer));
+  return stepped_elements(stage) * (1 - stage.plan.offload.optimizer.share());
 }
 
 // A buffer for the device's share of the step.
 std::uint32_t within(Stage& stage, std::int64_t bytes, const char* text) {
-  const double here = 1 - share_away(stage.plan.job.memory.offload.optimizer);
+  const double here = 1 - stage.plan.offload.optimizer.share();
   return stage.builder.allocate(round_512(here * static_cast<double>(bytes)),
                                 MemoryCategory::optimizer, label_of(stage, text));
 }
 
 StepCost cost_of_step(const Stage& stage) {
-  return step_cost(stage.plan.job, shares(stage.plan), stage_arrays(stage));
+  return step_cost(stage.plan, shares(stage.plan), stage_arrays(stage));
 }
 
 void OptimizerOnDevice::make_states(Stage& stage) {
-  const auto family = stage.plan.job.system.family;
-  const auto& types = stage.plan.job.memory.dtypes;
-  if (types.master && job::bytes_per_element(types.gradients) < 4) {
+  const auto& types = stage.plan.precision;
+  if (types.master && bytes_per_element(types.gradients) < 4) {
     // Megatron's stand until the next step sets them to none (20 bytes a parameter in fp16, 4 +
     // 16/d sharded: dist_optimizer.md); DeepSpeed's for the optimizer step only.
     main_gradients_ =
         stage.builder.declare(round_512(stepped_here(stage) * 4), MemoryCategory::gradients,
                               label_of(stage, "fp32 gradients"));
-    if (family == job::System::Family::megatron) {
+    if (stage.plan.optimizer_step.fp32_gradients_stand) {
       stage.builder.release(main_gradients_);
     }
   }
@@ -64,10 +63,10 @@ void orthogonalise(Stage& stage, const StepCost& step) {
     data_collective(stage, stage.streams.compute, kData, cost::Collective::all_gather,
                     step.gathered, "matrices of updates");
   }
-  const bool megatron = stage.plan.job.system.family == job::System::Family::megatron;
-  const job::DType wide = job::DType::tf32;  // fp32 operands at --muon-fp32-matmul-prec medium
-  const bool rounds = megatron && job::peak_of(*stage.context.device, wide).count() > 0;
-  const job::DType type = rounds ? wide : stage.plan.style.dtype;
+  const DType wide = DType::tf32;  // fp32 operands at --muon-fp32-matmul-prec medium
+  const bool rounds = stage.plan.optimizer_step.orthogonalises_in_fp32 &&
+                      hardware::peak_of(*stage.context.device, wide).count() > 0;
+  const DType type = rounds ? wide : stage.plan.style.dtype;
   for (const Orthogonal& o : step.orthogonal) {
     const auto price = [&](std::int64_t m, std::int64_t n, std::int64_t k) {
       return stage.context.passes.kernels->gemm({.shape = {m, n, k}, .dtype = type});
@@ -84,7 +83,7 @@ void orthogonalise(Stage& stage, const StepCost& step) {
 }
 
 void OptimizerOnDevice::prepare(Stage& stage) {
-  const auto& types = stage.plan.job.memory.dtypes;
+  const auto& types = stage.plan.precision;
   const double count = stepped_here(stage);
   const double gradient = width(types.gradients);
   const StepCost step = cost_of_step(stage);
@@ -96,8 +95,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
     memory_kernel(stage, count * (gradient + 4), cost::MemoryOp::optimizer, Category::optimizer,
                   "main gradients");
   }
-  if (stage.plan.job.workload.precision ==
-      job::DType::fp16) {  // loss scaling: unscaled and checked
+  if (stage.plan.precision.loss_scaling) {  // loss scaling: unscaled and checked
     memory_kernel(stage, count * 8, cost::MemoryOp::optimizer, Category::optimizer,
                   "unscale gradients");
   }
@@ -106,7 +104,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
 
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
-  const double here = 1 - share_away(stage.plan.job.memory.offload.optimizer);
+  const double here = 1 - stage.plan.offload.optimizer.share();
   const std::uint32_t temporary = within(stage, step.temporary, "optimizer temporaries");
   orthogonalise(stage, step);
   memory_kernel(stage, here * step.moved, cost::MemoryOp::optimizer, Category::optimizer,
@@ -115,8 +113,7 @@ void OptimizerOnDevice::update(Stage& stage) {
 }
 
 void OptimizerOnDevice::clear(Stage& stage) {
-  const auto family = stage.plan.job.system.family;
-  if (family == job::System::Family::megatron || family == job::System::Family::deepspeed) {
+  if (stage.plan.optimizer_step.zeroes_gradients) {
     memory_kernel(stage, static_cast<double>(stage.gradients.held), cost::MemoryOp::copy,
                   Category::optimizer, "zero gradients");
   }
@@ -134,7 +131,7 @@ void OptimizerOnDevice::end_of_step(Stage& stage, StepEnd part) {
       update(stage);
       break;
     case StepEnd::updated:
-      if (stage.plan.job.system.family != job::System::Family::megatron) {
+      if (!stage.plan.optimizer_step.fp32_gradients_stand) {
         stage.builder.release(main_gradients_);
       }
       break;

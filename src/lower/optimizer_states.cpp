@@ -7,9 +7,7 @@
 
 namespace stepcast::lower {
 
-using job::Optimizer;
 using strategy::DataComm;
-using Family = job::System::Family;
 
 namespace {
 
@@ -22,8 +20,8 @@ constexpr std::int64_t kScale = 4;  // bytes of a factor or scale, fp32
 bool matrix(const Array& a) { return a.rows > 0 && a.columns > 0; }
 
 // Muon steps hidden matrices; embeddings, the output projection and vectors are AdamW's.
-bool orthogonalised(const job::Memory& memory, const Array& a) {
-  return memory.optimizer == Optimizer::muon && matrix(a) && !a.table;
+bool orthogonalised(const strategy::OptimizerStep& step, const Array& a) {
+  return step.kind == Optimizer::muon && matrix(a) && !a.table;
 }
 
 std::int64_t bytes_of(std::int64_t elements, double width) {
@@ -35,27 +33,29 @@ std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; 
 int ranks_of(const Array& a, const Shares& s) { return a.expert ? s.expert : s.dense; }
 
 // One flat partition of all arrays (DeepSpeed: _flatten_dense_tensors), or each array for itself.
-bool flat(const job::Job& job) { return job.system.family == Family::deepspeed; }
+bool flat(const strategy::Plan& plan) {
+  return plan.state_layout.partition == StatePartition::flat;
+}
 
 // Elements of an array that a rank of its shards holds; FSDP2 cuts whole rows and pads them
 // (fsdp/_fully_shard/_fsdp_param.py).
-std::int64_t held(const job::Job& job, const Array& a, const Shares& s) {
+std::int64_t held(const strategy::Plan& plan, const Array& a, const Shares& s) {
   const int n = ranks_of(a, s);
-  const bool rows = job.system.family == Family::fsdp2 && !job.system.flat_parameters &&
-                    matrix(a) && a.elements == a.rows * a.columns;
+  const bool rows = plan.state_layout.partition == StatePartition::by_row && matrix(a) &&
+                    a.elements == a.rows * a.columns;
   return rows ? ceil_div(a.rows, n) * a.columns : ceil_div(a.elements, n);
 }
 
 // Of `elements` of an array; `whole`: the array stands with its shape.
-void add_moments(const job::Memory& memory, const Array& a, std::int64_t elements, bool shaped,
+void add_moments(const strategy::Plan& plan, const Array& a, std::int64_t elements, bool shaped,
                  std::vector<std::int64_t>& out) {
-  const double width = job::bytes_per_element(memory.dtypes.moments);
+  const double each = bytes_per_element(plan.precision.moments);
   const auto add = [&](int tensors, std::int64_t bytes) {
     out.insert(out.end(), static_cast<std::size_t>(tensors), bytes);
   };
-  switch (memory.optimizer) {
+  switch (plan.optimizer_step.kind) {
     case Optimizer::adamw:
-      return add(2, bytes_of(elements, width));
+      return add(2, bytes_of(elements, each));
     case Optimizer::adamw_bf16:
       return add(2, 2 * elements);
     case Optimizer::adamw_8bit:
@@ -65,11 +65,11 @@ void add_moments(const job::Memory& memory, const Array& a, std::int64_t element
       add(2, elements);
       return add(2, kScale * ceil_div(elements, kBlock));
     case Optimizer::sgd:
-      return add(memory.momentum > 0 ? 1 : 0, bytes_of(elements, width));
+      return add(plan.optimizer_step.momentum > 0 ? 1 : 0, bytes_of(elements, each));
     case Optimizer::lion:
-      return add(1, bytes_of(elements, width));
+      return add(1, bytes_of(elements, each));
     case Optimizer::muon:
-      return add(orthogonalised(memory, a) ? 1 : 2, bytes_of(elements, width));
+      return add(orthogonalised(plan.optimizer_step, a) ? 1 : 2, bytes_of(elements, each));
     case Optimizer::adafactor:
       // Means over rows and over columns (Shazeer and Stern, 1804.04235), which no rank shards; of
       // what is no matrix, or part of a flat partition, the second moment itself.
@@ -130,19 +130,20 @@ struct Parts {  // what a rank steps
   bool shaped = true;
 };
 
-Parts stepped(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
-  if (by_owner(job, s)) {
+Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
+  if (plan.optimizer_step.by_owner) {
     return {owned_arrays(arrays, s), true};
   }
   const bool shards = s.dense > 1 || s.expert > 1;
-  if (flat(job) && shards) {
+  if (flat(plan) && shards) {
     Parts out{{}, false};
     for (const bool expert : {false, true}) {
       // Muon's moments differ from AdamW's: a partition of each (groups by use_muon).
       for (const bool muon : {false, true}) {
         std::int64_t all = 0;
         for (const Array& a : arrays) {
-          all += a.expert == expert && orthogonalised(job.memory, a) == muon ? a.elements : 0;
+          all +=
+              a.expert == expert && orthogonalised(plan.optimizer_step, a) == muon ? a.elements : 0;
         }
         if (all > 0) {
           const std::int64_t part = ceil_div(all, expert ? s.expert : s.dense);
@@ -154,21 +155,17 @@ Parts stepped(const job::Job& job, const Shares& s, const std::vector<Array>& ar
     }
     return out;
   }
-  if (job.system.family == Family::megatron && shards) {
+  if (plan.state_layout.partition == StatePartition::buffer_range && shards) {
     return {range_of(arrays, s), false};
   }
   Parts out{arrays, true};
   for (Array& a : out.arrays) {
-    a.elements = held(job, a, s);
+    a.elements = held(plan, a, s);
   }
   return out;
 }
 
 }  // namespace
-
-double moment_bytes(const job::Memory& memory) {
-  return moment_bytes(memory.optimizer, memory.momentum, memory.dtypes.moments);
-}
 
 double moment_bytes(Optimizer kind, double momentum, DType moments) {
   const double width = bytes_per_element(moments);
@@ -188,11 +185,6 @@ double moment_bytes(Optimizer kind, double momentum, DType moments) {
       return 0;
   }
   return 0;
-}
-
-bool by_owner(const job::Job& job, const Shares& shares) {
-  return job.system.family == Family::megatron && job.memory.optimizer == Optimizer::muon &&
-         shares.comm == DataComm::shard_states;
 }
 
 std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares) {
@@ -217,20 +209,19 @@ std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& 
   return out;
 }
 
-StateTensors state_tensors(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
-  const auto& types = job.memory.dtypes;
-  const auto& system = job.system;
-  const double parameter = job::bytes_per_element(types.parameters);
-  const double gradient = job::bytes_per_element(types.gradients);
+StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
+                           const std::vector<Array>& arrays) {
+  const strategy::Precision& types = plan.precision;
+  const strategy::StateLayout& layout = plan.state_layout;
+  const double parameter = bytes_per_element(types.parameters);
+  const double gradient = bytes_per_element(types.gradients);
   // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
-  const bool all =
-      s.comm == DataComm::shard_all || (s.comm == DataComm::shard_grads &&
-                                        system.family == Family::fsdp2 && !system.reduce_to_owner);
-  const bool stands =
-      (system.family == Family::megatron || flat(job)) && !(all && system.gradients_in_parameters);
+  const bool all = s.comm == DataComm::shard_all ||
+                   (s.comm == DataComm::shard_grads && plan.parameter_gather.zero2_by_units);
+  const bool stands = layout.gradients_stand && !(all && layout.gradients_in_parameters);
   const bool cut_gradients = all || s.comm == DataComm::shard_grads;
-  const bool buffers =
-      system.family == Family::megatron && s.comm == DataComm::shard_states && !by_owner(job, s);
+  const bool buffers = layout.partition == StatePartition::buffer_range &&
+                       s.comm == DataComm::shard_states && !plan.optimizer_step.by_owner;
   StateTensors out;
   for (const bool expert : {false, true}) {
     const int ranks = expert ? s.expert : s.dense;
@@ -241,38 +232,35 @@ StateTensors state_tensors(const job::Job& job, const Shares& s, const std::vect
     const std::int64_t whole = buffers ? padded(arrays, expert, ranks) : elements;
     // Contiguous: Megatron-LM's gradients always, its parameters with a distributed optimizer,
     // DeepSpeed's flat groups.
-    if (buffers || flat(job)) {
+    if (buffers || flat(plan)) {
       out.parameters.push_back(bytes_of(all ? ceil_div(whole, ranks) : whole, parameter));
     }
     if (stands) {
       out.gradients.push_back(bytes_of(cut_gradients ? ceil_div(whole, ranks) : whole, gradient));
     }
   }
-  if (!buffers && !flat(job)) {
+  if (!buffers && !flat(plan)) {
     for (const Array& a : arrays) {
-      out.parameters.push_back(bytes_of(all ? held(job, a, s) : a.elements, parameter));
+      out.parameters.push_back(bytes_of(all ? held(plan, a, s) : a.elements, parameter));
     }
   }
-  const Parts parts = stepped(job, s, arrays);
+  const Parts parts = stepped(plan, s, arrays);
   for (const Array& a : parts.arrays) {
     if (types.master) {
-      out.master.push_back(bytes_of(a.elements, job::bytes_per_element(*types.master)));
+      out.master.push_back(bytes_of(a.elements, bytes_per_element(*types.master)));
     }
-    add_moments(job.memory, a, a.elements, parts.shaped, out.moments);
+    add_moments(plan, a, a.elements, parts.shaped, out.moments);
   }
   return out;
 }
 
-StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array>& arrays) {
-  const auto& types = job.memory.dtypes;
-  const auto& system = job.system;
-  const auto kind = job.memory.optimizer;
-  const double parameter = job::bytes_per_element(types.parameters);
-  const double master = types.master ? job::bytes_per_element(*types.master) : 0;
-  const double gradient =
-      types.gradients == job::DType::fp32 ? job::bytes_per_element(types.gradients) : 4;
-  const bool megatron = system.family == Family::megatron;
-  const Parts parts = stepped(job, s, arrays);
+StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
+  const strategy::Precision& types = plan.precision;
+  const strategy::OptimizerStep& step = plan.optimizer_step;
+  const double parameter = bytes_per_element(types.parameters);
+  const double master = types.master ? bytes_per_element(*types.master) : 0;
+  const double gradient = types.gradients == DType::fp32 ? bytes_per_element(types.gradients) : 4;
+  const Parts parts = stepped(plan, s, arrays);
   StepCost out;
   double elements = 0;
   std::int64_t largest = 0;
@@ -282,37 +270,34 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
     const auto matrices = static_cast<int>(a.elements / (a.rows * a.columns));
     shapes[{std::min(a.rows, a.columns), std::max(a.rows, a.columns)}] += matrices;
   };
-  const bool owner = by_owner(job, s);
+  const bool owner = plan.optimizer_step.by_owner;
   for (const Array& a : parts.arrays) {
     elements += static_cast<double>(a.elements);
     largest = std::max(largest, a.elements);
     std::vector<std::int64_t> tensors;
-    add_moments(job.memory, a, a.elements, parts.shaped, tensors);
+    add_moments(plan, a, a.elements, parts.shaped, tensors);
     moments += std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
-    if (owner && orthogonalised(job.memory, a)) {
+    if (owner && orthogonalised(plan.optimizer_step, a)) {
       orthogonalise(a);
     }
   }
   if (!owner) {  // every rank computes all matrices, of which the shards arrive first
     for (const Array& a : arrays) {
-      if (orthogonalised(job.memory, a)) {
+      if (orthogonalised(plan.optimizer_step, a)) {
         orthogonalise(a);
         constexpr double kUpdate = 2;  // bytes: updates travel as bf16
         out.gathered += ranks_of(a, s) > 1 ? kUpdate * static_cast<double>(a.elements) : 0;
       }
     }
   }
-  const auto sharding = job.parallelism.sharding;
-  if (flat(job) && (sharding == job::Sharding::zero1 || sharding == job::Sharding::zero2) &&
-      types.gradients != job::DType::fp32) {
+  if (step.copies_partition) {
     constexpr std::int64_t kWide = 8;  // bytes of fp64
     std::int64_t array = 0;
     for (const Array& a : arrays) {
       array = std::max(array, a.elements);
     }
     out.norm_temporary = kWide * std::min(array, static_cast<std::int64_t>(elements));
-    out.flat_gradients =
-        static_cast<std::int64_t>(elements * job::bytes_per_element(types.gradients));
+    out.flat_gradients = static_cast<std::int64_t>(elements * bytes_per_element(types.gradients));
   }
   const double read = gradient * elements + static_cast<double>(moments) +
                       (master > 0 ? master : parameter) * elements;
@@ -324,20 +309,19 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
   constexpr double kElementsPerLaunch = 320 * 65536.0;
   constexpr int kKernelsPerTensor = 8;
   const auto tensors = static_cast<int>(parts.arrays.size());
-  out.launches = system.fused_optimizer
-                     ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
-                     : kKernelsPerTensor * tensors;
-  if (!system.fused_optimizer) {
+  out.launches = step.fused ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
+                            : kKernelsPerTensor * tensors;
+  if (!step.fused) {
     out.temporary = 4 * largest;  // the root of the second moment, tensor by tensor
   }
-  switch (kind) {
+  switch (step.kind) {
     case Optimizer::adamw:
     case Optimizer::adamw_bf16:
-      if (system.fused_optimizer && system.foreach_optimizer) {
+      if (step.fused && step.foreach) {
         // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and
         // addcmul, root, division, epsilon, update. The root is a list of its own.
         constexpr int kOperations = 8;
-        const double moment = job::bytes_per_element(types.moments);
+        const double moment = bytes_per_element(types.moments);
         const double stepped = master > 0 ? master : parameter;
         out.launches *= kOperations;
         out.moved = elements * (4 * stepped + 14 * moment + 2 * gradient);
@@ -365,7 +349,7 @@ StepCost step_cost(const job::Job& job, const Shares& s, const std::vector<Array
     case Optimizer::muon: {
       // Megatron-LM iterates in fp32 storage, others in bf16: X, its successor and what normalises
       // it, A and B.
-      const std::int64_t width = megatron ? 4 : 2;
+      const std::int64_t width = step.orthogonalises_in_fp32 ? 4 : 2;
       for (const auto& [shape, count] : shapes) {
         out.orthogonal.push_back({shape.first, shape.second, count});
         out.temporary = std::max(out.temporary, width * (3 * shape.first * shape.second +

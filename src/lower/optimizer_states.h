@@ -6,13 +6,11 @@
 #include <vector>
 
 #include "passes.h"
-#include "stepcast/job/job.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::lower {
 
 // Bytes of optimizer moments per parameter, at least: what bounds add up.
-double moment_bytes(const job::Memory& memory);
 double moment_bytes(Optimizer kind, double momentum, DType moments);
 
 // Tensors of one rank, bytes each as requested.
@@ -30,16 +28,12 @@ struct Shares {
   int expert = 1;  // of the experts' arrays
 };
 
-// Whole arrays belong to ranks, because the step needs them whole (Megatron-LM's
-// LayerWiseDistributedOptimizer, its dist_muon).
-bool by_owner(const job::Job& job, const Shares& shares);
-
 // Arrays whose step an owner runs: those of the rank with the most elements. Sorted by size, dealt
 // to the ranks to and fro (layer_wise_optimizer.py: shard_params).
 std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares);
 
 // Gradients are none where the framework makes them in the backward pass (DDP, FSDP2).
-StateTensors state_tensors(const job::Job& job, const Shares& shares,
+StateTensors state_tensors(const strategy::Plan& plan, const Shares& shares,
                            const std::vector<Array>& arrays);
 
 // A momentum that Muon orthogonalises: `count` matrices of m <= n.
@@ -62,7 +56,8 @@ struct StepCost {
   std::vector<Orthogonal> orthogonal;
   double gathered = 0;  // bytes of matrices that arrive from their shards
 };
-StepCost step_cost(const job::Job& job, const Shares& shares, const std::vector<Array>& arrays);
+StepCost step_cost(const strategy::Plan& plan, const Shares& shares,
+                   const std::vector<Array>& arrays);
 
 // Newton-Schulz iterations of Muon (Jordan et al., 2024), three products each: A = X X^T, B = b A +
 // c A A, X = a X + B X.

@@ -26,7 +26,7 @@ void gather_parameters(Stage& stage, const Elements& elements, StreamIndex strea
     if (s.shards == 1) {
       continue;
     }
-    if (!stage.plan.job.system.reduce_to_owner) {
+    if (!stage.plan.parameter_gather.from_owners) {
       data_collective(stage, stream, s.group, Collective::all_gather, bytes, "parameters");
       continue;
     }
@@ -71,7 +71,7 @@ void ParameterPieces::make_pieces(const Stage& stage) {
   const bool cut = reduce_beside(stage.plan) || always_in_buckets(stage.plan);
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     const std::int64_t bucket = cut && bucketed(stage, static_cast<int>(c))
-                                    ? strategy::bucket_elements(stage.plan)
+                                    ? stage.plan.gradient_sync.bucket_elements
                                     : std::numeric_limits<std::int64_t>::max();
     bool open = false;
     for (std::size_t u = 0; u < stage.units[c].size(); ++u) {
@@ -93,7 +93,7 @@ void ParameterPieces::issue_piece(Stage& stage, Piece& piece) {
   }
   if (!waited_for_step_) {
     stage.builder.wait_previous_step(stage.streams.data, stage.streams.compute);
-    if (stage.plan.job.memory.offload.any()) {
+    if (stage.plan.offload.any()) {
       stage.builder.wait_previous_step(stage.streams.data, stage.host_streams.to_device);
     }
     waited_for_step_ = true;
@@ -110,7 +110,7 @@ void ParameterPieces::issue_aligned_pieces(Stage& stage) {
   if (pieces_.empty() || !stage.plan.interleaved) {
     return;
   }
-  int at = forwards_ + (stage.plan.job.system.align_param_gather ? stage.number : 0);
+  int at = forwards_ + (stage.plan.parameter_gather.aligned ? stage.number : 0);
   std::vector<bool> seen(stage.units.size(), false);
   for (const schedule::Slot& slot : stage.plan.order.ranks[stage.number]) {
     if (slot.pass != schedule::Pass::forward) {

@@ -9,17 +9,12 @@ namespace {
 
 // Megatron-LM's own loops: their messages hold the compute stream up in the forms of
 // pipeline_blocking.cpp, pipeline_interleaved.cpp and pipeline_overlapped.cpp.
-bool megatron_forms(const strategy::Plan& plan) {
-  const auto& asked = plan.job.parallelism.schedule;
-  const std::string name = asked ? asked->name : plan.interleaved ? "interleaved_1f1b" : "1f1b";
-  return plan.order.barriers == 0 && !strategy::pairs_passes(plan.job) &&
-         (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
-}
+bool megatron_forms(const strategy::Plan& plan) { return plan.stage_transport.holds_compute; }
 
 }  // namespace
 
 Transport transport_of(const strategy::Plan& plan) {
-  if (plan.grid.pipeline == 1 && !strategy::pairs_passes(plan.job)) {
+  if (plan.grid.pipeline == 1 && !plan.stage_transport.pairs_passes) {
     return Transport::none;
   }
   if (!megatron_forms(plan)) {
@@ -28,8 +23,7 @@ Transport transport_of(const strategy::Plan& plan) {
   if (!plan.interleaved) {
     return Transport::blocking;
   }
-  return plan.job.parallelism.overlap.pipeline ? Transport::overlapped
-                                               : Transport::interleaved_blocking;
+  return plan.stage_transport.overlaps ? Transport::overlapped : Transport::interleaved_blocking;
 }
 
 Message receive_of(const Stage& stage, const Slot& slot) {
@@ -74,8 +68,7 @@ void exchange(Stage& stage, const std::vector<Message>& messages) {
                                                : "receive";
   stage.builder.exchange(stage.streams.compute, transfers, label_of(stage, label),
                          stage.host.launch);
-  if (stage.plan.job.system.batched_p2p &&
-      stage.plan.job.system.family == job::System::Family::megatron) {
+  if (stage.plan.stage_transport.host_waits) {
     stage.builder.host_sync(stage.builder.mark(
         stage.streams
             .compute));  // p2p_communication.py synchronises the device behind batch_isend_irecv
@@ -84,7 +77,7 @@ void exchange(Stage& stage, const std::vector<Message>& messages) {
 }
 
 void after_receive(Stage& stage, const std::vector<Message>& messages) {
-  if (!stage.plan.job.system.scatter_gather_p2p || stage.plan.grid.tensor == 1 ||
+  if (!stage.plan.stage_transport.scatter_gather || stage.plan.grid.tensor == 1 ||
       stage.plan.shard.sequence_parallel) {
     return;
   }

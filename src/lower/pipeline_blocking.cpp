@@ -35,7 +35,7 @@ void BlockingMessages::after_pass(Stage& stage, std::size_t slot) {
   }
   const Message receive = receive_of(stage, slots[slot + 1]);
   const bool turns = (slots[slot].pass == Pass::forward) != (slots[slot + 1].pass == Pass::forward);
-  if (turns && stage.plan.job.system.batched_p2p) {
+  if (turns && stage.plan.stage_transport.batched) {
     exchange(stage, {send, receive});
   } else if (turns &&
              stage.number % 2 ==

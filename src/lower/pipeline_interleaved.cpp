@@ -45,12 +45,11 @@ void InterleavedMessages::before_step(Stage& stage) {
   const auto& slots = slots_of(stage);
   forwards_ = static_cast<std::size_t>(std::count_if(
       slots.begin(), slots.end(), [](const Slot& s) { return s.pass == Pass::forward; }));
-  const auto& asked = stage.plan.job.parallelism.schedule;
   const int p = stage.plan.grid.pipeline;
   const int chunks = static_cast<int>(stage.plan.stages[stage.number].size());
-  const int group = asked && asked->group ? *asked->group : p;
+  const int group = stage.plan.stage_transport.group;
   const int formula =
-      2 * (p - 1 - stage.number) + (chunks - 1) * group + (asked ? asked->extra_warmup : 0);
+      2 * (p - 1 - stage.number) + (chunks - 1) * group + stage.plan.stage_transport.extra_warmup;
   warmup_ = std::min(static_cast<std::size_t>(formula), forwards_);
   exchange(stage, {receive_at(stage, 0)});
   if (warmup_ == 0 && forwards_ > 0) {

@@ -36,7 +36,7 @@ class OverlappedMessages final : public Feature {
 bool applies(const Stage& stage) { return transport_of(stage.plan) == Transport::overlapped; }
 
 void OverlappedMessages::make_streams(Stage& stage) {
-  if (stage.plan.interleaved && stage.plan.job.parallelism.overlap.pipeline) {
+  if (stage.plan.interleaved && stage.plan.stage_transport.overlaps) {
     send_forward_ = stage.builder.stream("send forward");
     receive_forward_ = stage.builder.stream("receive forward");
     send_backward_ = stage.builder.stream("send backward");

@@ -38,8 +38,8 @@ class Recomputation final : public Feature {
 
 void mark_recomputed(Stage& stage, int chunk) {
   auto& units = stage.units[chunk];
-  const auto& recompute = stage.plan.job.memory.recompute;
-  using Kind = job::Recompute::Kind;
+  const auto& recompute = stage.plan.recompute;
+  using Kind = RecomputeKind;
   if (recompute.kind == Kind::optimal && !stage.again.orders.empty()) {
     // Units run forward once in order; what comes then belongs to the backward passes.
     const auto& steps = stage.again.orders[static_cast<std::size_t>(chunk)];
@@ -108,7 +108,7 @@ void choose_whole(Stage& stage) {
   for (const Slot& s : stage.plan.order.ranks[stage.number]) {
     if (s.pass == Pass::forward) {
       stage.again.keeps_whole[s.chunk][s.micro_batch] =
-          n % window < stage.plan.job.memory.whole_micro_batches;
+          n % window < stage.plan.recompute.whole_micro_batches;
       ++n;
     }
   }
@@ -119,7 +119,7 @@ void Recomputation::make_units(Stage& stage) {
   for (std::size_t c = 0; c < chunks; ++c) {
     mark_recomputed(stage, static_cast<int>(c));
   }
-  if (stage.plan.job.memory.whole_micro_batches == 0) {
+  if (stage.plan.recompute.whole_micro_batches == 0) {
     return;
   }
   stage.again.whole = stage.units;

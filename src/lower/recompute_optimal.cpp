@@ -175,7 +175,7 @@ Built built(const StageContext& context, int number, ChainOrders orders, Recompu
 
 // The program whose peak stays within the budget; where none does, the smallest, and its peak.
 program::Program lower_optimal(const StageContext& context, int number, Recomputed& found) {
-  const std::int64_t budget = context.plan->job.memory.recompute.budget.count();
+  const std::int64_t budget = context.plan->recompute.budget.count();
   Stage probe = make_stage(context, number);
   const program::Program redone = run_stage(probe);
   std::int64_t activations = budget - peaks_of({redone, probe.passes.buffers}).others;
@@ -225,7 +225,7 @@ program::Program lower_optimal(const StageContext& context, int number, Recomput
 }  // namespace
 
 program::Program lower_stage(const StageContext& context, int number, Recomputed& found) {
-  if (context.plan->job.memory.recompute.kind == job::Recompute::Kind::optimal) {
+  if (context.plan->recompute.kind == RecomputeKind::optimal) {
     return lower_optimal(context, number, found);
   }
   Stage stage = make_stage(context, number);

@@ -33,24 +33,23 @@ void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
 
 // Gradients of FSDP's shards are made in the first backward pass of a step.
 void make_shard(Stage& stage, Wrap& w) {
-  if (stage.plan.job.system.family != job::System::Family::fsdp2 || w.gradients.shard_made) {
+  if (!stage.plan.state_layout.makes_sharded_gradients || w.gradients.shard_made) {
     return;
   }
   w.gradients.shard_made = true;
-  const double wide = width(stage.plan.job.memory.dtypes.gradients);
+  const double wide = width(stage.plan.precision.gradients);
   const Elements count = gradient_elements(stage, w);
   const double bytes =
       (static_cast<double>(count.dense) * wide / sharing(stage.plan, false).shards +
        static_cast<double>(count.expert) * wide / sharing(stage.plan, true).shards) *
-      (1 - share_away(stage.plan.job.memory.offload.gradients));
+      (1 - stage.plan.offload.gradients.share());
   stage.gradients.buffers.push_back(
       stage.builder.allocate(round_512(bytes), MemoryCategory::gradients,
                              label_of(stage, "sharded gradients"), stage.streams.data));
 }
 
 void reduce_wrap(Stage& stage, Wrap& w) {
-  const auto& system = stage.plan.job.system;
-  const auto& types = stage.plan.job.memory.dtypes;
+  const auto& types = stage.plan.precision;
   const bool beside = reduce_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.data : stage.streams.compute;
   const Elements count = gradient_elements(stage, w);
@@ -58,15 +57,16 @@ void reduce_wrap(Stage& stage, Wrap& w) {
   const double reduce_bytes = elements * width(types.reduce);
   const double gradient_bytes = elements * width(stage.plan.style.dtype);
   // FSDP2: one reduce-scatter is in flight, its input is given up before the next is filled.
-  if (!system.flat_parameters) {
+  if (!stage.plan.parameter_gather.flat) {
     stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
   }
   // The compute stream has waited for it: FSDP2 records no stream.
   stage.builder.release(stage.sharded.last_reduce_buffer,
-                        system.flat_parameters ? 1U << stage.streams.data : 0);
+                        stage.plan.parameter_gather.flat ? 1U << stage.streams.data : 0);
   stage.sharded.last_reduce_buffer = kNone;
-  const bool in_place = system.gradients_in_parameters ||
-                        (system.flat_parameters && types.reduce == stage.plan.style.dtype);
+  const bool in_place =
+      stage.plan.state_layout.gradients_in_parameters ||
+      (stage.plan.parameter_gather.flat && types.reduce == stage.plan.style.dtype);
   if (!in_place) {
     stage.sharded.last_reduce_buffer = stage.builder.allocate(
         static_cast<std::int64_t>(reduce_bytes), MemoryCategory::communication,
@@ -99,12 +99,11 @@ void reduce_wrap(Stage& stage, Wrap& w) {
 // DeepSpeed's stage 3 copies gradients into a flat bucket, and reduces it before a parameter would
 // overfill it (stage3.py: __add_grad_to_ipg_bucket).
 void reduce_in_buckets(Stage& stage, Wrap& w) {
-  const std::int64_t bucket = strategy::bucket_elements(stage.plan);
+  const std::int64_t bucket = stage.plan.gradient_sync.bucket_elements;
   const auto elements = static_cast<double>(w.elements.total() + w.persistent);
-  data_kernel(
-      stage, stage.streams.compute,
-      elements * (width(stage.plan.style.dtype) + width(stage.plan.job.memory.dtypes.reduce)),
-      cost::MemoryOp::copy, "copy gradients in");
+  data_kernel(stage, stage.streams.compute,
+              elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
+              cost::MemoryOp::copy, "copy gradients in");
   give_up_fresh(stage, w, 0);
   Elements& pending = stage.gradients.pending[w.chunk];
   for (std::size_t u = w.last + 1; u-- > w.first;) {
@@ -126,9 +125,8 @@ void reduce_in_buckets(Stage& stage, Wrap& w) {
 // (unsharded_accumulated_grad), FSDP1's in that of the parameters (flat_param.grad).
 void accumulate_whole(Stage& stage, Wrap& w) {
   if (w.gradients.whole == kNone && w.gradients.fresh != kNone) {
-    const double wide = stage.plan.job.system.flat_parameters
-                            ? width(stage.plan.style.dtype)
-                            : width(stage.plan.job.memory.dtypes.reduce);
+    const double wide = stage.plan.parameter_gather.flat ? width(stage.plan.style.dtype)
+                                                         : width(stage.plan.precision.reduce);
     w.gradients.whole = stage.builder.allocate(
         round_512(static_cast<double>(gradient_elements(stage, w).total()) * wide),
         MemoryCategory::gradients, label_of(stage, "accumulated gradients"));
@@ -143,13 +141,13 @@ void ShardedGradients::reduce_due(Stage& stage) {
     for (std::size_t i = stage.sharded.wraps.size(); i-- > 0;) {
       Wrap& w = stage.sharded.wraps[i];
       if (w.chunk == chunk) {
-        if (!stage.plan.job.system.gradients_in_parameters) {
+        if (!stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
         reduce_wrap(stage, w);
         stage.builder.release(w.gradients.whole, 1U << stage.streams.data);
         w.gradients.whole = kNone;
-        if (stage.plan.job.system.gradients_in_parameters) {
+        if (stage.plan.state_layout.gradients_in_parameters) {
           drop_wrap(stage, w, true);
         }
       }
@@ -166,7 +164,7 @@ void ShardedGradients::before_backward(Stage& stage, int, std::size_t) { reduce_
 // The pass that makes a wrap's weight gradients opens its last unit: of a split pass the second
 // half, since input gradients of later micro-batches may run in between.
 void ShardedGradients::before_weight_gradients(Stage& stage, int chunk, std::size_t unit) {
-  if (!wraps(stage) || stage.plan.job.system.gradients_in_parameters) {
+  if (!wraps(stage) || stage.plan.state_layout.gradients_in_parameters) {
     return;
   }
   Wrap& w = wrap_of(stage, chunk, unit);
@@ -197,15 +195,15 @@ void ShardedGradients::after_backward(Stage& stage, int chunk, std::size_t unit)
       return;
     }
   }
-  const bool reused = 2 * w.before < stage.plan.job.system.reuse_elements &&
+  const bool reused = 2 * w.before < stage.plan.parameter_gather.reuse_elements &&
                       !last_backward(stage, chunk) && stage.sharded.chunks.empty();
-  const bool first = stage.plan.job.system.family == job::System::Family::fsdp2 && !reused &&
-                     !stage.plan.job.system.gradients_in_parameters;
+  const bool first = stage.plan.parameter_gather.reshards_before_reduction && !reused &&
+                     !stage.plan.state_layout.gradients_in_parameters;
   if (first) {  // FSDP's post_backward: reshard, then reduce
     drop_wrap(stage, w, true);
   }
   if (reduces(stage, chunk)) {
-    if (stage.plan.job.system.zero3_buckets) {
+    if (stage.plan.gradient_sync.units_in_buckets) {
       reduce_in_buckets(stage, w);
     } else {
       reduce_wrap(stage, w);
@@ -220,7 +218,7 @@ void ShardedGradients::end_of_backward(Stage& stage, int chunk) {
   if (!wraps(stage)) {
     return;
   }
-  if (stage.plan.job.system.zero3_buckets && reduces(stage, chunk)) {
+  if (stage.plan.gradient_sync.units_in_buckets && reduces(stage, chunk)) {
     send_bucket(stage, chunk, false);
     send_bucket(stage, chunk, true);
   }

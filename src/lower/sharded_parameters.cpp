@@ -14,7 +14,6 @@ using program::kNone;
 using program::MemoryCategory;
 using program::StreamIndex;
 using strategy::DataComm;
-using Prefetch = job::System::Prefetch;
 
 namespace {
 
@@ -53,17 +52,17 @@ void ShardedParameters::make_streams(Stage& stage) {
 // Gathered parameters are dropped behind the forward pass. A DeepSpeed module that is read again
 // soon stays (stage3_max_reuse_distance, in elements in between).
 bool drops_after_forward(const Stage& stage, const Wrap& w) {
-  const bool reused = 2 * w.behind < stage.plan.job.system.reuse_elements;
+  const bool reused = 2 * w.behind < stage.plan.parameter_gather.reuse_elements;
   return stage.plan.data_comm == DataComm::shard_all &&
-         stage.plan.job.parallelism.reshard_after_forward && !w.root &&
+         stage.plan.parameter_gather.reshard_after_forward && !w.root &&
          (!reused || !stage.sharded.chunks.empty());
 }
 
 // DeepSpeed's modules are given up behind a recomputed pass as behind any forward pass, unless the
 // backward pass reads them within the reuse distance; FSDP's stay through the unit's backward.
 bool drops_after_recompute(const strategy::Plan& plan, const Wrap& w) {
-  return plan.job.system.zero3_buckets && !plan.job.system.gradients_in_parameters &&
-         w.first == w.last && w.elements.total() > plan.job.system.reuse_elements;
+  return plan.gradient_sync.units_in_buckets && !plan.state_layout.gradients_in_parameters &&
+         w.first == w.last && w.elements.total() > plan.parameter_gather.reuse_elements;
 }
 
 // ---------------------------------------------------------------- gathering
@@ -71,11 +70,11 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   if (w.gather.whole || w.gather.issued) {
     return;
   }
-  const auto& system = stage.plan.job.system;
+  const strategy::ParameterGather& policy = stage.plan.parameter_gather;
   const bool beside = gather_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.gather : stage.streams.compute;
   const bool from_partition = backward && w.gather.partition;
-  const Prefetch ahead = backward ? system.backward_prefetch : system.forward_prefetch;
+  const Prefetch ahead = backward ? policy.backward_prefetch : policy.forward_prefetch;
   std::vector<Mark> order;
   if (beside) {
     if (!stage.sharded.waited_for_step) {
@@ -86,9 +85,9 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     }
     if (ahead == Prefetch::none) {
       order.push_back(stage.builder.mark(stage.streams.compute));
-    } else if (!system.flat_parameters) {
+    } else if (!policy.flat) {
       order.push_back(last_copy_out_);
-    } else if (system.limit_all_gathers && stage.sharded.freed.size() > 1) {
+    } else if (policy.limited && stage.sharded.freed.size() > 1) {
       order.push_back(stage.sharded.freed[stage.sharded.freed.size() - 2]);
     }
   }
@@ -113,7 +112,7 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   gather_chunks(stage, w, stream);
   // ZeRO++: quantised blocks travel; the second copy in the partition keeps the parameters' own
   // format.
-  const auto& quantised = stage.plan.job.parallelism.zeropp.weights;
+  const auto& quantised = stage.plan.parameter_gather.quantised;
   const double own = width(stage.plan.style.dtype);
   const bool narrow = quantised.has_value() && !from_partition;
   const double wide = narrow ? width(*quantised) : own;
@@ -153,7 +152,7 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
   }
   gather(stage, w, backward);
   stage.builder.wait(stage.streams.compute, w.gather.done);
-  if (stage.plan.job.system.flat_parameters || !stage.sharded.chunks.empty()) {
+  if (stage.plan.parameter_gather.flat || !stage.sharded.chunks.empty()) {
     w.gather.parameters = w.gather.buffer;  // views of the flat parameter
   } else {
     // Forward, what was gathered stays until the next copy-out begins; backward, it goes behind its
@@ -185,12 +184,12 @@ void ShardedParameters::use(Stage& stage, Wrap& w, bool backward) {
 // as many as DeepSpeed's prefetch bucket takes.
 void ShardedParameters::prefetch(Stage& stage, std::size_t at, bool backward) {
   auto& wraps = stage.sharded.wraps;
-  const Prefetch ahead =
-      backward ? stage.plan.job.system.backward_prefetch : stage.plan.job.system.forward_prefetch;
+  const Prefetch ahead = backward ? stage.plan.parameter_gather.backward_prefetch
+                                  : stage.plan.parameter_gather.forward_prefetch;
   if (ahead != Prefetch::explicit_ || !gather_beside(stage.plan)) {
     return;
   }
-  std::int64_t left = std::max<std::int64_t>(stage.plan.job.system.prefetch_elements, 1);
+  std::int64_t left = std::max<std::int64_t>(stage.plan.parameter_gather.prefetch_elements, 1);
   const int step = backward ? -1 : 1;
   for (auto i = static_cast<std::ptrdiff_t>(at) + step;
        i >= 0 && i < static_cast<std::ptrdiff_t>(wraps.size()) && left > 0; i += step) {
@@ -237,7 +236,7 @@ void ShardedParameters::after_forward(Stage& stage, int chunk, std::size_t unit)
   const int partition = partition_ranks(stage.plan);
   if (partition > 1 && !w.gather.partition) {
     w.gather.partition = true;
-    if (stage.plan.job.parallelism.zeropp.partition == 0) {  // hpZ's stands from step to step
+    if (!stage.plan.parameter_gather.partition_stands) {  // hpZ's stands from step to step
       w.gather.partition_buffer = stage.builder.allocate(
           round_512(whole_bytes(stage, w) / partition), MemoryCategory::communication,
           label_of(stage, "parameters in the partition"));

@@ -26,9 +26,8 @@ Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit) {
 void make_wraps(Stage& stage) {
   // Embedding and head belong to FSDP's root, which stays whole until its backward, unless they are
   // wrapped themselves; DeepSpeed's modules are all alike.
-  const bool roots = stage.plan.job.system.family != job::System::Family::deepspeed &&
-                     !stage.plan.job.system.wraps_ends;
-  const int together = std::max(1, stage.plan.job.system.unit_layers);
+  const bool roots = stage.plan.parameter_gather.ends_join_root;
+  const int together = std::max(1, stage.plan.parameter_gather.unit_layers);
   stage.sharded.wrap_of.resize(stage.units.size());
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     int layers = 0;
@@ -51,7 +50,8 @@ void make_wraps(Stage& stage) {
         if (array.tiled) {
           w.tiled += array.elements;
           w.elements.dense -= array.elements;
-        } else if (!array.expert && array.elements <= stage.plan.job.system.persistent_elements) {
+        } else if (!array.expert &&
+                   array.elements <= stage.plan.parameter_gather.persistent_elements) {
           w.persistent += array.elements;
           w.elements.dense -= array.elements;
         }
@@ -78,7 +78,7 @@ double shard_bytes(const Stage& stage, const Wrap& w) {
   const Sharing dense = sharing(stage.plan, false);
   const double elements = static_cast<double>(w.elements.dense) / dense.shards +
                           static_cast<double>(w.elements.expert) / sharing(stage.plan, true).shards;
-  return elements * width(stage.plan.job.memory.dtypes.parameters) +
+  return elements * width(stage.plan.precision.parameters) +
          static_cast<double>(w.frozen_bytes) / dense.shards;
 }
 
@@ -87,17 +87,15 @@ double shard_bytes(const Stage& stage, const Wrap& w) {
 Elements gradient_elements(const Stage& stage, const Wrap& w) {
   Elements out = w.elements;
   out.dense += w.persistent;
-  if (stage.plan.job.system.flat_parameters && out.total() > 0) {
-    const double wide = width(stage.plan.job.memory.dtypes.parameters);
+  if (stage.plan.parameter_gather.flat && out.total() > 0) {
+    const double wide = width(stage.plan.precision.parameters);
     out.dense += static_cast<std::int64_t>(static_cast<double>(w.frozen_bytes) / wide);
   }
   return out;
 }
 
 int partition_ranks(const strategy::Plan& plan) {
-  const auto& parallelism = plan.job.parallelism;
-  const int ranks =
-      parallelism.zeropp.partition > 0 ? parallelism.zeropp.partition : parallelism.reshard_size;
+  const int ranks = plan.parameter_gather.partition;
   return ranks > 1 && ranks < plan.shard_ranks ? ranks : 1;
 }
 
@@ -115,7 +113,7 @@ namespace {
 // (2306.10209, section 4.3).
 void quantised_reduce(Stage& stage, std::int64_t elements, StreamIndex stream) {
   // Half an int8, as the job counts int4.
-  const double narrow = width(*stage.plan.job.parallelism.zeropp.gradients) / 2;
+  const double narrow = width(*stage.plan.gradient_sync.quantised) / 2;
   const double own = width(stage.plan.style.dtype);
   const int inner = node_share(stage.plan);
   const int outer = stage.plan.shard_ranks / inner;
@@ -150,9 +148,9 @@ void reduce_shards(Stage& stage, int chunk, std::int64_t elements, bool expert,
     reduced(static_cast<double>(elements), stage.streams.compute);
     return;
   }
-  const auto& quantised = stage.plan.job.parallelism.zeropp.gradients;
+  const auto& quantised = stage.plan.gradient_sync.quantised;
   stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
-  const double bytes = static_cast<double>(elements) * width(stage.plan.job.memory.dtypes.reduce);
+  const double bytes = static_cast<double>(elements) * width(stage.plan.precision.reduce);
   if (quantised && !expert) {
     quantised_reduce(stage, elements, stream);
   } else {

@@ -17,7 +17,7 @@ class SharedGradients final : public Feature {
 // Norm weights see only their shard of the sequence: summed over tensor ranks
 // (finalize_model_grads.py).
 void share_norm_gradients(Stage& stage) {
-  const double gradient_width = width(stage.plan.job.memory.dtypes.gradients);
+  const double gradient_width = width(stage.plan.precision.gradients);
   if (stage.plan.shard.sequence_parallel && stage.parameters.replicated > 0) {
     tensor_collective(stage, cost::Collective::all_reduce,
                       static_cast<std::int64_t>(static_cast<double>(stage.parameters.replicated) *
@@ -28,16 +28,14 @@ void share_norm_gradients(Stage& stage) {
 
 // Gradients of parameters that several stages hold.
 void share_stage_gradients(Stage& stage) {
-  const double wide = width(stage.plan.job.memory.dtypes.gradients);
+  const double wide = width(stage.plan.precision.gradients);
   const int last = stage.plan.grid.pipeline - 1;
   const bool two_ends =
       stage.plan.stages.front().front().embedding && stage.plan.stages.back().back().head;
-  if (last > 0 && stage.plan.job.model.tied_embeddings && two_ends &&
-      !stage.plan.vocabulary_split &&
-      stage.plan.job.workload.finetune.kind == job::Finetune::Kind::none &&
+  if (last > 0 && stage.plan.model.tied_embeddings && two_ends && !stage.plan.vocabulary_split &&
+      stage.plan.style.finetune.kind == FinetuneKind::none &&
       (stage.number == 0 || stage.number == last)) {
-    const std::int64_t table =
-        stage.plan.vocab / stage.plan.shard.tensor * stage.plan.job.model.hidden;
+    const std::int64_t table = stage.plan.vocab / stage.plan.shard.tensor * stage.plan.model.hidden;
     const double bytes = static_cast<double>(table) * wide;
     stage.builder.collective(
         stage.streams.compute, kEmbedding,
@@ -46,10 +44,10 @@ void share_stage_gradients(Stage& stage) {
         Category::other, Category::bubble, label_of(stage, "tied embedding gradients"),
         stage.host.launch);
   } else if (last > 0 && shares_table(stage) &&
-             stage.plan.job.workload.finetune.kind ==
-                 job::Finetune::Kind::none) {  // both ends are here: one adds into the other
-    const double table = static_cast<double>(stage.plan.vocab / stage.plan.shard.tensor *
-                                             stage.plan.job.model.hidden);
+             stage.plan.style.finetune.kind ==
+                 FinetuneKind::none) {  // both ends are here: one adds into the other
+    const double table =
+        static_cast<double>(stage.plan.vocab / stage.plan.shard.tensor * stage.plan.model.hidden);
     memory_kernel(stage, 3 * table * wide, cost::MemoryOp::elementwise, Category::other,
                   "tied embedding gradients");
   }
@@ -71,7 +69,7 @@ void share_replica_gradients(Stage& stage) {
       stage.streams.compute, kPair,
       stage.context.passes.book->key(
           kPair, cost::Collective::all_reduce,
-          static_cast<std::int64_t>(elements * width(stage.plan.job.memory.dtypes.reduce))),
+          static_cast<std::int64_t>(elements * width(stage.plan.precision.reduce))),
       Category::data, Category::bubble, label_of(stage, "gradients of two replicas"),
       stage.host.launch);
 }

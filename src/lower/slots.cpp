@@ -188,7 +188,7 @@ bool advance(Stage& stage, Run& run) {
 
 void run_slot(Stage& stage, const Slot& slot) {
   Run run{slot};
-  if (stage.plan.job.system.sync_micro_batch && slot.pass == Pass::forward) {
+  if (stage.plan.host.waits_each_micro_batch && slot.pass == Pass::forward) {
     stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
   }
   while (next_unit(stage, run)) {
@@ -202,7 +202,8 @@ void run_slot(Stage& stage, const Slot& slot) {
 // collective goes to its own stream and the other pass goes on: DualPipe's overlapped pair,
 // Megatron-LM's --overlap-moe-expert-parallel-comm.
 void run_pair(Stage& stage, const Slot& first, const Slot& second) {
-  if (!stage.plan.job.system.overlap_pairs) {  // PyTorch's OVERLAP_F_B: one after the other
+  if (!stage.plan.stage_transport
+           .pairs_side_by_side) {  // PyTorch's OVERLAP_F_B: one after the other
     run_slot(stage, first);
     run_slot(stage, second);
     return;

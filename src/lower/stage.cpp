@@ -17,22 +17,21 @@ using schedule::Slot;
 std::int64_t message_bytes(const strategy::Plan& plan) {
   const std::int64_t tokens =
       plan.shard.sequences * plan.shard.sequence_length / plan.shard.context;
-  const double bytes = static_cast<double>(tokens * plan.job.model.hidden) *
-                       job::bytes_per_element(plan.style.dtype);
-  const bool split = plan.shard.sequence_parallel || plan.job.system.scatter_gather_p2p;
+  const double bytes =
+      static_cast<double>(tokens * plan.model.hidden) * bytes_per_element(plan.style.dtype);
+  const bool split = plan.shard.sequence_parallel || plan.stage_transport.scatter_gather;
   return static_cast<std::int64_t>(bytes / (split ? plan.shard.tensor : 1));
 }
 
 namespace {
 
 HostPace pace_of(const StageContext& context) {
-  const job::Job& job = context.plan->job;
+  const strategy::HostModel& host = context.plan->host;
   const cost::Launch measured = context.passes.kernels->launch();
-  if (job.kernels.cuda_graph) {
+  if (host.cuda_graph) {
     return {measured.graph.count(), 0, 0};
   }
-  return {std::max(job.system.launch.count(), measured.host.count()),
-          job.system.layer_overhead.count(), 0};
+  return {std::max(host.launch.count(), measured.host.count()), host.layer_overhead.count(), 0};
 }
 
 void make_streams(Stage& stage) {
@@ -40,8 +39,7 @@ void make_streams(Stage& stage) {
   if (stage.plan.grid.tensor > 1) {
     stage.streams.tensor = stage.builder.stream("tensor");
   }
-  if (stage.plan.grid.tensor > 1 &&
-      stage.plan.job.parallelism.tensor_kind != job::TensorKind::one_d) {
+  if (stage.plan.grid.tensor > 1 && stage.plan.tensor_parallel.kind != TensorKind::one_d) {
     stage.streams.tensor_column = stage.builder.stream("tensor column");
   }
   if (stage.plan.grid.context > 1) {

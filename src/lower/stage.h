@@ -49,14 +49,12 @@ struct Unit {
   const Passes* whole = nullptr;  // of a layer: its passes where no operator runs again
 };
 
-struct FeatureEntry;
-
 // Forward passes that run again, by chunk.
 using ChainOrders = std::vector<std::vector<strategy::ChainStep>>;
 
 struct StageContext {
   const strategy::Plan* plan = nullptr;
-  const job::Device* device = nullptr;
+  const hardware::Device* device = nullptr;
   PassContext passes;
   const std::map<model::LayerKind, model::OperatorGraph>* layers = nullptr;
   const model::OperatorGraph* embedding = nullptr;

@@ -31,7 +31,7 @@ std::int64_t weight_inputs(const Stage& stage, const Unit& unit) {
 bool shares_table(const Stage& stage) {
   const auto& chunks = stage.plan.stages[stage.number];
   using strategy::Chunk;
-  return stage.plan.job.model.tied_embeddings && stage.plan.order.barriers == 0 &&
+  return stage.plan.model.tied_embeddings && stage.plan.order.barriers == 0 &&
          std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return c.embedding; }) &&
          std::any_of(chunks.begin(), chunks.end(), [](const Chunk& c) { return c.head; });
 }
@@ -188,10 +188,10 @@ void data_collective(Stage& stage, StreamIndex stream, Role role, cost::Collecti
 
 // ---------------------------------------------------------------- data parallelism
 bool travels(const Stage& stage) {
-  const job::Offload& o = stage.plan.job.memory.offload;
+  const strategy::Offload& o = stage.plan.offload;
   return stage.plan.data_ranks() > 1 ||
-         (stage.parameters.expert > 0 && stage.plan.expert_data > 1) ||
-         share_away(o.parameters) > 0 || share_away(o.gradients) > 0;
+         (stage.parameters.expert > 0 && stage.plan.expert_data > 1) || o.parameters.share() > 0 ||
+         o.gradients.share() > 0;
 }
 
 bool wraps(const Stage& stage) { return travels(stage) && wraps_units(stage.plan); }

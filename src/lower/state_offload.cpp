@@ -13,17 +13,12 @@
 
 namespace stepcast::lower {
 
-using job::OffloadPart;
-using job::OffloadTarget;
 using program::Category;
 using program::kNone;
 using program::MemoryCategory;
 using program::Place;
 using program::StreamIndex;
-
-double share_away(const OffloadPart& part) {
-  return part.to == OffloadTarget::none ? 0 : part.ratio;
-}
+using strategy::OffloadPart;
 
 namespace {
 
@@ -42,7 +37,7 @@ Place place_of(const OffloadPart& part) {
 // Copies run on streams of their own, each direction and each way of the drives apart; without
 // overlap on the compute stream.
 void StateOffload::make_streams(Stage& stage) {
-  const job::Offload& o = stage.plan.job.memory.offload;
+  const strategy::Offload& o = stage.plan.offload;
   if (!o.any()) {
     return;
   }
@@ -74,7 +69,7 @@ Mark carry(Stage& stage, StreamIndex stream, Carrier by, double bytes, const cha
            Category category) {
   const auto count = static_cast<std::int64_t>(bytes);
   if (count > 0) {
-    const job::Offload& o = stage.plan.job.memory.offload;
+    const strategy::Offload& o = stage.plan.offload;
     const std::int64_t each = std::max(o.page.count(), o.chunk.count());
     const std::int64_t pieces = each > 0 && by != Carrier::cpu ? (count + each - 1) / each : 1;
     const std::uint32_t price =
@@ -90,7 +85,7 @@ Mark carry(Stage& stage, StreamIndex stream, Carrier by, double bytes, const cha
 
 // ---------------------------------------------------------------- what stands where
 StateBytes states_away(const Stage& stage) {
-  const job::Offload& o = stage.plan.job.memory.offload;
+  const strategy::Offload& o = stage.plan.offload;
   StateBytes out;
   if (!o.any()) {
     return out;
@@ -102,29 +97,29 @@ StateBytes states_away(const Stage& stage) {
   }
   for (const Wrap& w : stage.sharded.wraps) {
     if (!stored(stage).empty()) {
-      parameters += share_away(o.parameters) * static_cast<double>(w.frozen_bytes) /
+      parameters += o.parameters.share() * static_cast<double>(w.frozen_bytes) /
                     sharing(stage.plan, false).shards;
       continue;
     }
     parameters += shard_bytes(stage, w) + static_cast<double>(w.tiled) /
                                               sharing(stage.plan, false).shards *
-                                              width(stage.plan.job.memory.dtypes.parameters);
+                                              width(stage.plan.precision.parameters);
   }
   const bool shards = stage.plan.data_comm == strategy::DataComm::shard_grads ||
                       stage.plan.data_comm == strategy::DataComm::shard_all;
   const auto part = [](double share, double bytes) {
     return static_cast<std::int64_t>(share * bytes) / 512 * 512;
   };
-  out.parameters = part(stored(stage).empty() ? share_away(o.parameters) : 1, parameters);
-  out.gradients = shards ? part(share_away(o.gradients), static_cast<double>(held.gradients)) : 0;
-  out.optimizer = part(share_away(o.optimizer), static_cast<double>(held.optimizer));
+  out.parameters = part(stored(stage).empty() ? o.parameters.share() : 1, parameters);
+  out.gradients = shards ? part(o.gradients.share(), static_cast<double>(held.gradients)) : 0;
+  out.optimizer = part(o.optimizer.share(), static_cast<double>(held.optimizer));
   return out;
 }
 
 namespace {
 
 void StateOffload::make_states(Stage& stage) {
-  const job::Offload& o = stage.plan.job.memory.offload;
+  const strategy::Offload& o = stage.plan.offload;
   const std::int64_t page = std::max<std::int64_t>(o.page.count(), 1);
   const StateBytes away = states_away(stage);
   const auto stand = [&](double bytes, MemoryCategory category, const char* label, Place place) {
@@ -137,7 +132,7 @@ void StateOffload::make_states(Stage& stage) {
   stand(static_cast<double>(away.optimizer), MemoryCategory::optimizer, "optimizer states",
         place_of(o.optimizer));
   // CPUs step in fp32 (DeepSpeed's single_partition_of_fp32_groups, HybridDeviceOptimizer).
-  const double gradients = std::max(share_away(o.gradients), share_away(o.optimizer));
+  const double gradients = std::max(o.gradients.share(), o.optimizer.share());
   stand(stepped_elements(stage) * gradients * 4, MemoryCategory::gradients, "fp32 gradients",
         place_of(o.gradients));
   if (o.optimizer.to == OffloadTarget::nvme) {
@@ -146,7 +141,7 @@ void StateOffload::make_states(Stage& stage) {
       largest = std::max(largest, elements);
     }
     const int buffers = o.prefetch > 0 ? kStepBuffers : 1;
-    stand(largest * share_away(o.optimizer) * buffers * state_width(stage.plan),
+    stand(largest * o.optimizer.share() * buffers * state_width(stage.plan),
           MemoryCategory::optimizer, "optimizer states on their way", Place::host);
   }
 }
@@ -173,7 +168,7 @@ namespace {
 // What of a wrap has to come: its share of the shard, or the chunks and pages that are away and
 // that nothing before it asked for, whole.
 double bytes_to_fetch(Stage& stage, Wrap& w, bool Chunk::*mark) {
-  const double share = share_away(stage.plan.job.memory.offload.parameters);
+  const double share = stage.plan.offload.parameters.share();
   if (stored(stage).empty()) {
     return share * shard_bytes(stage, w);
   }
@@ -189,7 +184,7 @@ double bytes_to_fetch(Stage& stage, Wrap& w, bool Chunk::*mark) {
 
 // From the drives into the host's memory.
 void read_wrap(Stage& stage, Wrap& w) {
-  const OffloadPart& part = stage.plan.job.memory.offload.parameters;
+  const OffloadPart& part = stage.plan.offload.parameters;
   if (part.to != OffloadTarget::nvme || w.gather.whole || w.gather.issued || w.fetch.fetched ||
       w.fetch.read) {
     return;
@@ -209,7 +204,7 @@ void read_wrap(Stage& stage, Wrap& w) {
 }  // namespace
 
 void fetch_wrap(Stage& stage, Wrap& w, const std::vector<Mark>& order) {
-  const OffloadPart& part = stage.plan.job.memory.offload.parameters;
+  const OffloadPart& part = stage.plan.offload.parameters;
   if (part.to == OffloadTarget::none || w.gather.whole || w.gather.issued || w.fetch.fetched) {
     return;
   }
@@ -238,7 +233,7 @@ void fetch_wrap(Stage& stage, Wrap& w, const std::vector<Mark>& order) {
 // Three stages: while wrap `at` computes and the next is gathered, those behind it cross the host
 // link, and those behind them come from the drives (2104.07857, section 6.2).
 void fetch_ahead(Stage& stage, std::size_t at, bool backward) {
-  const job::Offload& o = stage.plan.job.memory.offload;
+  const strategy::Offload& o = stage.plan.offload;
   if (o.parameters.to == OffloadTarget::none) {
     return;
   }
@@ -266,14 +261,13 @@ namespace {
 // partition_grads); FSDP adds on the CPU (_fsdp_param_group.py).
 void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradients) {
   const StreamIndex stream = gradients.stream;
-  const job::Offload& o = stage.plan.job.memory.offload;
-  const double share = share_away(o.gradients);
-  const double wide = width(stage.plan.job.memory.dtypes.gradients);
+  const strategy::Offload& o = stage.plan.offload;
+  const double share = o.gradients.share();
+  const double wide = width(stage.plan.precision.gradients);
   const double bytes = gradients.elements * share * wide;
   if (bytes < 1) {
     return;
   }
-  const auto family = stage.plan.job.system.family;
   const bool again =
       reduces_each_pass(stage.plan) && stage.passes.turns[gradients.chunk].backwards_ended > 0;
   const auto label = label_of(stage, "gradients on their way");
@@ -283,7 +277,7 @@ void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradi
   const bool shards = stage.plan.data_comm == strategy::DataComm::shard_grads ||
                       stage.plan.data_comm == strategy::DataComm::shard_all;
   const std::uint32_t leaving = shards ? on_the_way(stream) : kNone;
-  if (again && family == job::System::Family::deepspeed) {
+  if (again && o.gradient_sum == HostGradientSum::on_device) {
     const std::uint32_t sum = on_the_way(stage.host_streams.to_device);
     stage.builder.wait(stage.host_streams.to_device,
                        stage.builder.mark(stage.host_streams.to_host));
@@ -301,7 +295,7 @@ void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradi
     stage.builder.wait(stream, stage.builder.mark(stage.host_streams.to_host));
   }
   stage.builder.release(leaving);
-  if (again && family == job::System::Family::fsdp2) {
+  if (again && o.gradient_sum == HostGradientSum::on_host) {
     stage.builder.wait(stage.host_streams.cpu, stage.builder.mark(stage.host_streams.to_host));
     carry(stage, stage.host_streams.cpu, Carrier::cpu, 3 * bytes, "add gradients");
   }
@@ -317,15 +311,14 @@ void StateOffload::end_of_step(Stage& stage, StepEnd part) {
   if (part != StepEnd::prepare) {
     return;
   }
-  const job::Offload& o = stage.plan.job.memory.offload;
-  const double back = share_away(o.gradients) - share_away(o.optimizer);
+  const strategy::Offload& o = stage.plan.offload;
+  const double back = o.gradients.share() - o.optimizer.share();
   if (back <= 0) {
     return;
   }
   stage.builder.wait(stage.host_streams.to_device, stage.builder.mark(stage.host_streams.to_host));
   carry(stage, stage.host_streams.to_device, Carrier::to_device,
-        back * stepped_elements(stage) * width(stage.plan.job.memory.dtypes.gradients),
-        "gradients");
+        back * stepped_elements(stage) * width(stage.plan.precision.gradients), "gradients");
   stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.host_streams.to_device));
 }
 

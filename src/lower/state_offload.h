@@ -9,8 +9,6 @@
 
 namespace stepcast::lower {
 
-// What of a state is not on the device.
-double share_away(const job::OffloadPart& part);
 // Of the states that held_states() counts, what is not on the device. Whole gradients that add up
 // from micro-batch to micro-batch stay there: the host holds the reduced ones.
 StateBytes states_away(const Stage& stage);

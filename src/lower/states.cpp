@@ -12,33 +12,26 @@ using program::kNone;
 using program::MemoryCategory;
 using strategy::DataComm;
 
-StateBytes state_bytes(const job::Job& job, DataComm comm, int shard_ranks,
+StateBytes state_bytes(const strategy::Plan& plan, DataComm comm, int shard_ranks,
                        std::int64_t parameters) {
-  const auto& types = job.memory.dtypes;
-  const auto family = job.system.family;
+  const strategy::Precision& types = plan.precision;
+  const strategy::StateLayout& layout = plan.state_layout;
   // FSDP's SHARD_GRAD_OP gathers parameters once a step from shards.
   const bool all = comm == DataComm::shard_all ||
-                   (comm == DataComm::shard_grads && family == job::System::Family::fsdp2 &&
-                    !job.system.reduce_to_owner);
+                   (comm == DataComm::shard_grads && plan.parameter_gather.zero2_by_units);
   const auto bytes = [&](double width, bool sharded) {
     return round_512(static_cast<double>(parameters) * width / (sharded ? shard_ranks : 1));
   };
   StateBytes out;
-  out.parameters = bytes(job::bytes_per_element(types.parameters), all);
-  const bool stand =
-      family == job::System::Family::megatron || family == job::System::Family::deepspeed;
-  if (stand && !(all && job.system.gradients_in_parameters)) {
-    out.gradients =
-        bytes(job::bytes_per_element(types.gradients), all || comm == DataComm::shard_grads);
+  out.parameters = bytes(bytes_per_element(types.parameters), all);
+  if (layout.gradients_stand && !(all && layout.gradients_in_parameters)) {
+    out.gradients = bytes(bytes_per_element(types.gradients), all || comm == DataComm::shard_grads);
   }
-  out.optimizer = bytes(
-      moment_bytes(job.memory) + (types.master ? job::bytes_per_element(*types.master) : 0), true);
+  out.optimizer =
+      bytes(moment_bytes(plan.optimizer_step.kind, plan.optimizer_step.momentum, types.moments) +
+                (types.master ? bytes_per_element(*types.master) : 0),
+            true);
   return out;
-}
-
-bool half_width_gradients(const job::Job& job) {
-  return job::bytes_per_element(job.memory.dtypes.gradients) <=
-         job::bytes_per_element(job.memory.dtypes.parameters);
 }
 
 Shares shares(const strategy::Plan& plan) {
@@ -72,8 +65,7 @@ std::vector<Array> stage_arrays(const Stage& stage) {
 }
 
 StateBytes held_states(const Stage& stage) {
-  const StateTensors states =
-      state_tensors(stage.plan.job, shares(stage.plan), stage_arrays(stage));
+  const StateTensors states = state_tensors(stage.plan, shares(stage.plan), stage_arrays(stage));
   const auto sum = [](const std::vector<std::int64_t>& tensors) {
     return std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
   };
@@ -87,7 +79,7 @@ StateBytes held_states(const Stage& stage) {
 }
 
 double stepped_elements(const Stage& stage) {
-  if (by_owner(stage.plan.job, shares(stage.plan))) {
+  if (stage.plan.optimizer_step.by_owner) {
     double owned = 0;
     for (const Array& a : owned_arrays(stage_arrays(stage), shares(stage.plan))) {
       owned += static_cast<double>(a.elements);
@@ -127,18 +119,17 @@ void hold_more_parameters(Stage& stage) {
   std::vector<std::int64_t> frozen;
   std::vector<std::int64_t> whole;
   std::vector<std::int64_t> partitions;
-  const double frozen_here = states_away(stage).parameters > 0
-                                 ? 1 - share_away(stage.plan.job.memory.offload.parameters)
-                                 : 1;
+  const double frozen_here =
+      states_away(stage).parameters > 0 ? 1 - stage.plan.offload.parameters.share() : 1;
   frozen.push_back(static_cast<std::int64_t>(
       frozen_here * static_cast<double>(stage.parameters.frozen_bytes /
                                         (wraps_units(stage.plan) ? stage.plan.shard_ranks : 1))));
   for (const Wrap& w : stage.sharded.wraps) {
     // DeepSpeed's small parameters are whole on every rank beside their shard.
     whole.push_back(static_cast<std::int64_t>(
-        static_cast<double>(w.persistent) * width(stage.plan.job.memory.dtypes.parameters) *
+        static_cast<double>(w.persistent) * width(stage.plan.precision.parameters) *
         (stage.plan.shard_ranks - 1) / stage.plan.shard_ranks));
-    if (stage.plan.job.parallelism.zeropp.partition > 0) {
+    if (stage.plan.parameter_gather.partition_stands) {
       partitions.push_back(
           static_cast<std::int64_t>(whole_bytes(stage, w) / partition_ranks(stage.plan)));
     }
@@ -154,30 +145,30 @@ void hold_more_parameters(Stage& stage) {
 // scales of blocks differ by direction. Parameters that are 8-bit themselves (--fp8-param-gather)
 // are the first copy.
 void hold_cast_weights(Stage& stage, const std::vector<Array>& arrays) {
-  if (!stage.plan.job.system.transformer_engine) {
+  if (!stage.plan.precision.keeps_cast_weights) {
     return;
   }
   const double capability = stage.context.device->compute_capability;
   double rows = 0;
   double columns = 0;
-  switch (stage.plan.job.workload.precision) {
-    case job::DType::fp8:
+  switch (stage.plan.precision.products) {
+    case DType::fp8:
       rows = 1;
       columns = capability >= 10 ? 0 : 1;
       break;
-    case job::DType::fp8_block:
+    case DType::fp8_block:
       rows = columns = 1 + 4.0 / (128 * 128);  // a scale a square
       break;
-    case job::DType::mxfp8:
+    case DType::mxfp8:
       rows = columns = 1 + 1.0 / 32;
       break;
-    case job::DType::nvfp4:
+    case DType::nvfp4:
       rows = columns = 0.5 + 1.0 / 16;
       break;
     default:
       return;
   }
-  const bool parameters_are = width(stage.plan.job.memory.dtypes.parameters) < 2;
+  const bool parameters_are = width(stage.plan.precision.parameters) < 2;
   const double each = (parameters_are ? 0 : rows) + columns;
   std::vector<std::int64_t> copies;
   for (const Array& a : arrays) {
@@ -195,8 +186,8 @@ class States final : public Feature {
 
 void States::make_states(Stage& stage) {
   const std::vector<Array> arrays = stage_arrays(stage);
-  const StateTensors states = state_tensors(stage.plan.job, shares(stage.plan), arrays);
-  const job::Offload& offload = stage.plan.job.memory.offload;
+  const StateTensors states = state_tensors(stage.plan, shares(stage.plan), arrays);
+  const strategy::Offload& offload = stage.plan.offload;
   // What is left here of tensors of which a share is elsewhere.
   const auto rest = [](std::vector<std::int64_t> tensors, double away) {
     for (std::int64_t& bytes : tensors) {
@@ -204,18 +195,17 @@ void States::make_states(Stage& stage) {
     }
     return tensors;
   };
-  if (stage.plan.job.system.family == job::System::Family::deepspeed &&
-      stage.plan.grid.pipeline > 1 && !half_width_gradients(stage.plan.job)) {
+  if (stage.plan.state_layout.pass_gradients_stand) {
     // Beside a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass
     // is over (update_hp_grads): until then all of them stand in 16 bits.
     hold(stage, states.parameters, MemoryCategory::gradients, "gradients of a micro-batch");
   }
-  const double optimizer_away = share_away(offload.optimizer);
+  const double optimizer_away = offload.optimizer.share();
   if (stored(stage).empty()) {
-    hold(stage,
-         rest(states.parameters,
-              states_away(stage).parameters > 0 ? share_away(offload.parameters) : 0),
-         MemoryCategory::parameters, "parameters");
+    hold(
+        stage,
+        rest(states.parameters, states_away(stage).parameters > 0 ? offload.parameters.share() : 0),
+        MemoryCategory::parameters, "parameters");
   } else {
     std::vector<std::int64_t> shards;
     for (const Chunk& c : stored(stage)) {
@@ -227,10 +217,10 @@ void States::make_states(Stage& stage) {
   }
   hold_more_parameters(stage);
   hold_cast_weights(stage, arrays);
-  const std::uint32_t gradients = hold(
-      stage,
-      rest(states.gradients, states_away(stage).gradients > 0 ? share_away(offload.gradients) : 0),
-      MemoryCategory::gradients, "gradients");
+  const std::uint32_t gradients =
+      hold(stage,
+           rest(states.gradients, states_away(stage).gradients > 0 ? offload.gradients.share() : 0),
+           MemoryCategory::gradients, "gradients");
   stage.gradients.held =
       gradients == kNone ? 0 : stage.builder.program.buffers[gradients].bytes.count();
   hold(stage, rest(states.master, optimizer_away), MemoryCategory::optimizer, "master weights");
@@ -240,7 +230,7 @@ void States::make_states(Stage& stage) {
   // takes a step of zeros before training (initialize_optimizer_states).
   if (moments != kNone) {
     stage.builder.program.buffers[moments].lazy =
-        stage.plan.job.system.family != job::System::Family::deepspeed;
+        stage.plan.optimizer_step.first_step_makes_moments;
   }
 }
 

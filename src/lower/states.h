@@ -17,8 +17,5 @@ std::vector<Array> stage_arrays(const Stage& stage);
 StateBytes held_states(const Stage& stage);
 // Trained elements whose optimizer states this rank holds.
 double stepped_elements(const Stage& stage);
-// Gradients in the products' 16 bits, as DeepSpeed's ZeRO keeps them; wider ones are its
-// BF16_Optimizer's (runtime/bf16_optimizer.py).
-bool half_width_gradients(const job::Job& job);
 
 }  // namespace stepcast::lower

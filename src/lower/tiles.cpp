@@ -6,7 +6,6 @@
 
 namespace stepcast::lower {
 
-using job::OffloadTarget;
 using program::kNone;
 using program::MemoryCategory;
 using program::Place;
@@ -34,7 +33,7 @@ class Tiles final : public Feature {
 
 Tile gather_tile(Stage& stage, std::int64_t elements) {
   Tile tile{elements};
-  const job::OffloadPart& part = stage.plan.job.memory.offload.parameters;
+  const strategy::OffloadPart& part = stage.plan.offload.parameters;
   const bool beside = gather_beside(stage.plan);
   const StreamIndex stream = beside ? stage.streams.gather : stage.streams.compute;
   if (beside && !stage.sharded.waited_for_step) {
@@ -43,8 +42,8 @@ Tile gather_tile(Stage& stage, std::int64_t elements) {
   }
   const Mark now = stage.builder.mark(stage.streams.compute);
   const int ranks = sharing(stage.plan, false).shards;
-  const double here = static_cast<double>(elements) / ranks * share_away(part) *
-                      width(stage.plan.job.memory.dtypes.parameters);
+  const double here =
+      static_cast<double>(elements) / ranks * part.share() * width(stage.plan.precision.parameters);
   std::uint32_t shard = kNone;
   if (here >= 1) {
     std::uint32_t staged = kNone;
@@ -106,8 +105,8 @@ void Tiles::use_tile(Stage& stage, const Item& item) {
     }
   }
   const bool ahead = gather_beside(stage.plan) &&
-                     stage.plan.job.system.forward_prefetch == job::System::Prefetch::explicit_ &&
-                     stage.plan.job.memory.offload.prefetch > 0;
+                     stage.plan.parameter_gather.forward_prefetch == Prefetch::explicit_ &&
+                     stage.plan.offload.prefetch > 0;
   if (ahead && item.next_elements > 0 && ahead_.elements == 0) {
     ahead_ = gather_tile(stage, item.next_elements);
   }
@@ -121,13 +120,12 @@ void Tiles::give_up(Stage& stage) {
   if (tile_.gradient != kNone) {
     const auto elements = static_cast<double>(tile_.elements);
     constexpr int kChunk = 0;  // no pipeline: config/check_offload.cpp
-    if (stage.plan.job.system.zero3_buckets) {
+    if (stage.plan.gradient_sync.units_in_buckets) {
       std::int64_t& filled = stage.gradients.pending[kChunk].dense;
-      data_kernel(
-          stage, stage.streams.compute,
-          elements * (width(stage.plan.style.dtype) + width(stage.plan.job.memory.dtypes.reduce)),
-          cost::MemoryOp::copy, "copy gradients in");
-      if (filled > 0 && filled + tile_.elements > strategy::bucket_elements(stage.plan)) {
+      data_kernel(stage, stage.streams.compute,
+                  elements * (width(stage.plan.style.dtype) + width(stage.plan.precision.reduce)),
+                  cost::MemoryOp::copy, "copy gradients in");
+      if (filled > 0 && filled + tile_.elements > stage.plan.gradient_sync.bucket_elements) {
         send_bucket(stage, kChunk, false);
       }
       filled += tile_.elements;
@@ -136,13 +134,13 @@ void Tiles::give_up(Stage& stage) {
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
     }
     stage.builder.release(tile_.gradient,
-                          stage.plan.job.system.zero3_buckets ? 0 : 1U << stage.streams.data);
+                          stage.plan.gradient_sync.units_in_buckets ? 0 : 1U << stage.streams.data);
   }
   tile_ = {};
 }
 
 }  // namespace
 
-std::unique_ptr<Feature> make_tiles() { return std::make_unique<Tiles>(); }
+std::unique_ptr<Feature> make_gathered_tiles() { return std::make_unique<Tiles>(); }
 
 }  // namespace stepcast::lower

@@ -17,7 +17,7 @@ void make_units(Stage& stage) {
   const bool split = stage.plan.order.barriers > 0;  // the vocabulary's rows are with all stages
   const auto& chunks = stage.plan.stages[stage.number];
   std::map<model::LayerKind, std::pair<const Passes*, const Passes*>> layers;  // and of whole ones
-  const bool some_whole = stage.plan.job.memory.whole_micro_batches > 0;
+  const bool some_whole = stage.plan.recompute.whole_micro_batches > 0;
   stage.units.resize(chunks.size());
   for (std::size_t c = 0; c < chunks.size(); ++c) {
     auto& units = stage.units[c];
@@ -29,7 +29,7 @@ void make_units(Stage& stage) {
     }
     for (int n = 0; n < chunks[c].layers; ++n) {
       const int layer = chunks[c].first_layer + n;
-      const model::LayerKind kind = model::layer_kind(stage.plan.job.model, layer);
+      const model::LayerKind kind = model::layer_kind(stage.plan.model, layer);
       auto& [passes, whole] = layers[kind];
       if (passes == nullptr) {
         const model::OperatorGraph& graph = stage.context.layers->at(kind);
@@ -47,11 +47,10 @@ void make_units(Stage& stage) {
           stage, split ? without_vocabulary(*stage.context.head) : *stage.context.head, {});
       if (shares_table(stage)) {
         const std::int64_t table =
-            stage.plan.vocab / stage.plan.grid.tensor * stage.plan.job.model.hidden;
-        if (stage.plan.job.workload.finetune.kind != job::Finetune::Kind::none) {
+            stage.plan.vocab / stage.plan.grid.tensor * stage.plan.model.hidden;
+        if (stage.plan.style.finetune.kind != FinetuneKind::none) {
           passes.frozen_bytes -= static_cast<std::int64_t>(
-              static_cast<double>(table) *
-              job::bytes_per_element(stage.plan.job.memory.dtypes.parameters));
+              static_cast<double>(table) * bytes_per_element(stage.plan.precision.parameters));
         } else {
           passes.parameters -= table;
         }

@@ -102,7 +102,7 @@ void Vocabulary::make_units(Stage& stage) {
   if (!spread(stage)) {
     return;
   }
-  job::Model rows = stage.plan.job.model;
+  strategy::Model rows = stage.plan.model;
   const int p = stage.plan.grid.pipeline;
   rows.vocab = (stage.plan.vocab + p - 1) / p;
   const int chunk = static_cast<int>(stage.units.size());
@@ -114,9 +114,9 @@ void Vocabulary::make_units(Stage& stage) {
       {Unit::Kind::embedding, chunk, -1, &stage.passes.priced.back(), false, false});
   add_passes(stage,
              part_of_graph(model::build_head(rows, stage.plan.shard, stage.plan.style), true), {});
-  if (stage.plan.job.model.tied_embeddings) {  // both ends' rows are on the same rank
+  if (stage.plan.model.tied_embeddings) {  // both ends' rows are on the same rank
     stage.passes.priced.back().parameters -=
-        rows.vocab / stage.plan.shard.tensor * stage.plan.job.model.hidden;
+        rows.vocab / stage.plan.shard.tensor * stage.plan.model.hidden;
   }
   stage.units.back().push_back(
       {Unit::Kind::head, chunk, -1, &stage.passes.priced.back(), false, false});

@@ -18,7 +18,7 @@ class Workspaces final : public Feature {
 bool has_experts(const Stage& stage) {
   for (const auto& chunk : stage.plan.stages[stage.number]) {
     for (int n = 0; n < chunk.layers; ++n) {
-      if (model::layer_kind(stage.plan.job.model, chunk.first_layer + n).mlp ==
+      if (model::layer_kind(stage.plan.model, chunk.first_layer + n).mlp ==
           model::LayerKind::Mlp::moe) {
         return true;
       }
@@ -32,9 +32,7 @@ bool has_experts(const Stage& stage) {
 // (core/transformer/dot_product_attention.py, core/utils.py: GlobalMemoryBuffer; since 2022).
 // Transformer Engine's makes its own.
 std::int64_t scores_buffer(const Stage& stage) {
-  const auto& system = stage.plan.job.system;
-  if (system.family != job::System::Family::megatron || system.transformer_engine ||
-      system.scatter_gather_p2p || stage.plan.style.attention != job::AttentionKernel::unfused) {
+  if (!stage.plan.device_memory.scores_buffer) {
     return 0;
   }
   std::int64_t most = 0;
@@ -72,7 +70,7 @@ void Workspaces::make_workspaces(Stage& stage) {
   // thread, and the backward pass runs on autograd's: two of them (CublasHandlePool.cpp).
   constexpr std::int64_t kHandles = 2;
   const bool hopper = stage.context.device->compute_capability >= 9;
-  std::int64_t workspace = stage.plan.job.system.gemm_workspace.count();
+  std::int64_t workspace = stage.plan.device_memory.gemm_workspace.count();
   if (workspace == 0) {
     workspace = hopper ? 32 << 20 : 8519680;
   }
@@ -80,14 +78,13 @@ void Workspaces::make_workspaces(Stage& stage) {
   // Transformer Engine's own: one, with user buffers one for each of their streams (initialize_ub:
   // _NUM_MAX_UB_STREAMS), and of grouped products one for each of theirs
   // (get_multi_stream_cublas_workspace).
-  if (stage.plan.job.system.transformer_engine) {
+  if (stage.plan.device_memory.layer_workspace) {
     constexpr std::int64_t kBufferStreams = 3;
     constexpr std::int64_t kGroupedStreams = 4;
-    const auto overlap = stage.plan.job.parallelism.overlap.tensor;
-    const bool buffers = overlap == job::TensorOverlap::bulk || overlap == job::TensorOverlap::ring;
+    const bool buffers = stage.plan.device_memory.overlap_workspaces;
     const std::int64_t count =
         (buffers ? kBufferStreams : 1) +
-        (stage.plan.job.moe.grouped && has_experts(stage) ? kGroupedStreams : 0);
+        (stage.plan.device_memory.grouped_workspaces && has_experts(stage) ? kGroupedStreams : 0);
     workspace += (hopper ? 32 << 20 : 4 << 20) * count;
   }
   stage.builder.persistent(workspace, MemoryCategory::workspace, label_of(stage, "GEMM workspace"));

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 
@@ -16,9 +17,10 @@ namespace stepcast::support {
 
 class Lowered {
  public:
-  // `edit`: changes to the plan before it is lowered.
+  // `edit`: changes to the plan before it is lowered. `features`: in place of all.
   explicit Lowered(const std::string& text, bool merge = false,
-                   const std::function<void(strategy::Plan&)>& edit = {})
+                   const std::function<void(strategy::Plan&)>& edit = {},
+                   std::span<const lower::FeatureEntry> features = {})
       : job(config::parse(text, "job").job) {
     const auto files = text::data_directory() / "calibration";
     const auto price = [&](const job::Device& device) {
@@ -44,6 +46,7 @@ class Lowered {
     prices.curves = &curves_;
     lower::Options options;
     options.merge = merge;
+    options.features = features;
     world = lower::build_world(plan, *topology_, prices, options);
   }
   const cluster::Topology& topology() const { return *topology_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,9 +30,13 @@ struct Recomputed {
   Bytes least_budget;         // of optimal recomputation, where the stated one is too little; else 0
 };
 
+// A feature of a training step that adds tasks and buffers to a stage's program.
+struct FeatureEntry;
+
 struct Options {
-  bool merge = true;                 // consecutive kernels of a stream with nothing between them run as one task
-  Recomputed* recomputed = nullptr;  // filled where given
+  bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
+  Recomputed* recomputed = nullptr;             // filled where given
+  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/features.h)
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
@@ -49,7 +54,7 @@ struct StateBytes {
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
 };
-StateBytes state_bytes(const job::Job& job, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
+StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
 
 // FLOPs of products and attention that run again in one step, all ranks together, by rule: of recomputation
 // for a budget, nothing. `Recomputed` counts what programs do.

@@ -1,0 +1,71 @@
+// Channels of a world: messages of one direction and kind share one, which pairs in order.
+#include "groups.h"
+#include "world_draft.h"
+
+namespace stepcast::lower {
+
+namespace {
+
+// Interleaved exchanges send both ways at once, or beside compute; otherwise one message moves at
+// a time.
+int pipeline_class(const WorldDraft& w, bool forward) {
+  const bool blocking = !w.plan.interleaved && w.plan.order.placement == schedule::Placement::loop;
+  return blocking ? kInLine : forward ? kDown : kUp;
+}
+
+// Messages of one direction and kind share a channel: it pairs in order.
+void add_channel(WorldDraft& w, int from, int to, ChannelRole out, ChannelRole in,
+                 int stream_class) {
+  const cluster::Path path = w.topology.path(from, to);
+  program::Channel c;
+  c.sender = static_cast<program::RankId>(from);
+  c.receiver = static_cast<program::RankId>(to);
+  c.shape = path_shape(w, path, out == kSendTensor);
+  const auto id = static_cast<program::ChannelId>(w.world.channels.size());
+  w.world.channels.push_back(c);
+  w.channel_resources.push_back(path.resources);
+  for (int resource : path.resources) {
+    const bool at_receiver = w.topology.resources()[resource].kind == cluster::ResourceKind::nic_in;
+    w.users.add(resource, at_receiver ? to : from, stream_class);
+  }
+  w.world.channel_table[std::size_t(from) * kChannelRoles + out] = id;
+  w.world.channel_table[std::size_t(to) * kChannelRoles + in] = id;
+}
+
+}  // namespace
+
+void make_channels(WorldDraft& w) {
+  const int p = w.plan.grid.pipeline;
+  const bool both_ways = w.plan.order.placement != schedule::Placement::loop;
+  for (int r = 0; r < w.plan.grid.ranks(); ++r) {
+    const auto& a = w.at[r];
+    for (const int step : {1, -1}) {
+      const int next = a.pipeline + step;
+      const bool wraps = next < 0 || next >= p;
+      if (p == 1 || (wraps && (both_ways || !w.plan.interleaved))) {
+        continue;
+      }
+      cluster::Coordinates to = a;
+      to.pipeline = (next + p) % p;
+      const int peer = cluster::rank_at(w.plan.grid, to);
+      const bool down = step > 0;
+      add_channel(w, r, peer, down ? kSendForward : kSendBackward,
+                  down ? kReceiveForward : kReceiveBackward, pipeline_class(w, down));
+      if (both_ways) {  // chunks on their way up go forward to the rank above
+        add_channel(w, r, peer, down ? kSendBackwardUp : kSendForwardUp,
+                    down ? kReceiveBackwardUp : kReceiveForwardUp, pipeline_class(w, down));
+      }
+    }
+    if (w.plan.grid.context > 1) {
+      const int next = next_in_context_ring(w.plan, r);
+      if (next != r) {
+        add_channel(w, r, next, kSendContext, kReceiveContext, kRound);
+      }
+    }
+    if (w.plan.grid.tensor > 1 && w.plan.tensor_parallel.overlap != TensorOverlap::none) {
+      add_channel(w, r, next_in_tensor_ring(w.plan, r), kSendTensor, kReceiveTensor, kChunks);
+    }
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,104 @@
+// Resources of a world that can bind, and which communicators and channels use them.
+#include <algorithm>
+
+#include "world_draft.h"
+
+namespace stepcast::lower {
+
+using program::kNone;
+
+namespace {
+
+// Numbers of the topology's resources in the world; kNone: it cannot bind.
+std::vector<program::ResourceId> choose_resources(WorldDraft& w) {
+  const auto& all = w.topology.resources();
+  std::vector<program::ResourceId> ids(all.size(), kNone);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (w.users.can_bind(static_cast<int>(i))) {
+      ids[i] = static_cast<program::ResourceId>(w.world.resources.size());
+      w.world.resources.push_back({static_cast<std::int64_t>(all[i].capacity.count())});
+    }
+  }
+  return ids;
+}
+
+constexpr int kEachMember = -1;
+
+void add_usage(WorldDraft& w, const std::vector<program::ResourceId>& ids, int resource,
+               int count = 1) {
+  if (resource < 0 || ids[resource] == kNone) {
+    return;
+  }
+  w.world.usages.push_back(
+      {ids[resource], static_cast<std::uint32_t>(w.topology.resources()[resource].kind), count});
+}
+
+// A NIC or uplink that several members share is one resource that the price counts once; through
+// host memory, the bytes of every member pass its PCIe switch's uplink.
+void merge_usages(WorldDraft& w, std::size_t first) {
+  auto& all = w.world.usages;
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(first);
+  std::sort(begin, all.end(), [](const auto& a, const auto& b) { return a.resource < b.resource; });
+  auto out = begin;
+  for (auto in = begin; in != all.end();) {
+    program::Usage one = *in;
+    std::int64_t members = 0;
+    for (; in != all.end() && in->resource == one.resource; ++in) {
+      ++members;
+    }
+    one.count = one.count == kEachMember ? members : one.count;
+    *out++ = one;
+  }
+  all.erase(out, all.end());
+}
+
+void fill_usages(WorldDraft& w, const std::vector<program::ResourceId>& ids) {
+  if (w.world.resources.empty()) {
+    return;
+  }
+  const auto& host = w.plan.cluster.node;
+  for (std::size_t i = 0; i < w.world.communicators.size(); ++i) {
+    auto& c = w.world.communicators[i];
+    c.first_usage = static_cast<std::uint32_t>(w.world.usages.size());
+    const DraftGroup& m = w.groups[i];
+    if (m.count > 1) {
+      for (std::size_t k = 0; k < m.count; ++k) {
+        const int r = w.members[m.first + k];
+        add_usage(w, ids, w.topology.nvlink_port(r));
+        if (m.crosses) {
+          add_usage(w, ids, w.topology.nic_out(r));
+          add_usage(w, ids, w.topology.nic_in(r));
+          add_usage(w, ids, w.topology.spine(r));
+        }
+        if (m.leaves > 0) {
+          add_usage(w, ids, w.topology.core(r), m.leaves);
+        }
+        if (m.over_switches) {
+          add_usage(w, ids, w.topology.pcie_uplink(r), host.peer_to_peer ? 1 : kEachMember);
+        }
+        if (m.over_sockets) {
+          add_usage(w, ids, w.topology.socket_link(r));
+        }
+      }
+      merge_usages(w, c.first_usage);
+    }
+    c.usages = static_cast<std::uint32_t>(w.world.usages.size()) - c.first_usage;
+  }
+  for (std::size_t i = 0; i < w.world.channels.size(); ++i) {
+    auto& c = w.world.channels[i];
+    c.first_usage = static_cast<std::uint32_t>(w.world.usages.size());
+    for (int resource : w.channel_resources[i]) {
+      add_usage(w, ids, resource);
+    }
+    c.usages = static_cast<std::uint32_t>(w.world.usages.size()) - c.first_usage;
+  }
+}
+
+}  // namespace
+
+void make_resources(WorldDraft& w) {
+  const std::vector<program::ResourceId> ids = choose_resources(w);
+  fill_usages(w, ids);
+}
+
+}  // namespace stepcast::lower
