@@ -227,7 +227,7 @@ int run_job(const MainOptions& given) {
   }
   if (trace_file) {
     try {
-      report::write_trace(report, trace_file->path());
+      report::write_trace(report, trace_file->file());
     } catch (const std::runtime_error& error) {
       throw option_fault("--trace", error.what());
     }

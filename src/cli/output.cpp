@@ -1,6 +1,5 @@
 #include "output.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -9,9 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string_view>
-#include <system_error>
 
 #include "command_line.h"
 
@@ -26,60 +23,33 @@ void write_stdout(const std::string& option, const std::string& text) {
 
 void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
-OutputFile::OutputFile(std::string option, std::filesystem::path target)
-    : option_(std::move(option)), target_(std::move(target)) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(target_, ignored)) {
-    fail("is a directory");
-  }
-  if (std::filesystem::is_symlink(target_, ignored)) {
-    const auto real = std::filesystem::canonical(target_, ignored);
-    target_ = ignored ? target_ : real;
-  }
-  direct_ = std::filesystem::exists(target_, ignored) &&
-            !std::filesystem::is_regular_file(target_, ignored);
-  if (direct_) {
-    temporary_ = target_;
-    return;
-  }
-  temporary_ = target_;
-  temporary_ += fmt::format(".{}.part", ::getpid());
-  const int handle = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (handle < 0) {
-    fail(std::strerror(errno));
-  }
-  ::close(handle);
-}
+namespace {
 
-OutputFile::~OutputFile() {
-  if (!direct_ && !committed_) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary_, ignored);
+template <class Work>
+void naming(const std::string& option, const Work& work) {
+  try {
+    work();
+  } catch (const OutputError& error) {
+    throw option_fault(option, error.what());
   }
 }
 
-void OutputFile::fail(const std::string& why) const {
-  throw option_fault(option_, fmt::format("cannot write '{}': {}", target_.string(), why));
+}  // namespace
+
+OutputFile::OutputFile(std::string option, const std::filesystem::path& target)
+    : option_(std::move(option)) {
+  naming(option_, [&] { file_ = std::make_unique<stepcast::OutputFile>(target); });
 }
 
 void OutputFile::write(const std::string& text) {
-  std::ofstream file(temporary_, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  if (!file) {
-    fail(std::strerror(errno));
-  }
+  naming(option_, [&] {
+    file_->append(text);
+    file_->flush();
+  });
 }
 
 void OutputFile::commit() {
-  if (!direct_) {
-    std::error_code error;
-    std::filesystem::rename(temporary_, target_, error);
-    if (error) {
-      fail(error.message());
-    }
-  }
-  committed_ = true;
+  naming(option_, [&] { file_->commit(); });
 }
 
 int terminal_width() {

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <string>
+
+#include "stepcast/base/output_file.h"
 
 namespace stepcast::cli {
 
@@ -12,29 +15,19 @@ void write_stdout(const std::string& option, const std::string& text);
 // Writes `text` to standard error; where that is closed or full, there is nobody left to tell.
 void write_stderr(const std::string& text);
 
-// A file being prepared beside its destination; `commit` renames it into place, anything else
-// removes it. Opening fails (InputError naming `option`) before any work is done. A destination
-// that exists and is no regular file (a pipe, a device) is written directly.
+// The file that an option names (stepcast/base/output_file.h); its failures are InputErrors that
+// name the option.
 class OutputFile {
  public:
-  OutputFile(std::string option, std::filesystem::path target);
-  ~OutputFile();
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
+  OutputFile(std::string option, const std::filesystem::path& target);
 
   void write(const std::string& text);
-  const std::filesystem::path& path() const {
-    return temporary_;
-  }  // for writers that open it themselves
   void commit();
+  stepcast::OutputFile& file() { return *file_; }  // for writers that fill it themselves
 
  private:
-  [[noreturn]] void fail(const std::string& why) const;
   std::string option_;
-  std::filesystem::path target_;
-  std::filesystem::path temporary_;
-  bool direct_ = false;
-  bool committed_ = false;
+  std::unique_ptr<stepcast::OutputFile> file_;
 };
 
 // Standard output's width in columns when it is a terminal, else 100; and whether to colour.

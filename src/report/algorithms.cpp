@@ -1,13 +1,13 @@
-// What several search algorithms found, side by side: text, and JSON.
+// What several search algorithms found, side by side: text, JSON and a page.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "format.h"
-#include "json_writer.h"
+#include "page_parts.h"
+#include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -40,57 +40,121 @@ std::string steps_text(const AlgorithmAnswer& x, const Paint& paint, int width) 
   return out;
 }
 
-void write_steps(JsonWriter& json, const AlgorithmAnswer& x) {
-  if (x.steps.empty()) {
-    return;
-  }
-  json.key("steps").array();
-  for (const result::AlgorithmStep& step : x.steps) {
-    json.object().key("name").text(step.name).key("decision").text(step.decision);
-    json.key("details").array(true);
-    for (const std::string& detail : step.details) {
-      json.text(detail);
-    }
-    json.close().close();
-  }
-  json.close().key("operators").array();
-  for (const result::AnalysedOperator& o : x.operators) {
-    json.object().key("unit").text(o.unit).key("times").integer(o.times).key("name").text(o.name);
-    json.key("forward_flops").number(o.forward_flops);
-    json.key("backward_flops").number(o.backward_flops).key("moved").number(o.moved);
-    json.key("saved").number(o.saved).key("parameters").number(o.parameters);
-    json.key("intensity").number(o.intensity).key("critical").boolean(o.critical).close();
-  }
-  json.close();
+Record step_fields(const result::AlgorithmStep& step) {
+  return {{"name", step.name}, {"decision", step.decision}, {"details", step.details}};
 }
 
-const char* proof(result::Proof p) {
-  return p == result::Proof::proven ? "yes" : p == result::Proof::open ? "no" : "";
+Record operator_fields(const result::AnalysedOperator& o) {
+  return {{"unit", o.unit},
+          {"times", o.times},
+          {"name", o.name},
+          {"forward_flops", o.forward_flops},
+          {"backward_flops", o.backward_flops},
+          {"moved", o.moved},
+          {"saved", o.saved},
+          {"parameters", o.parameters},
+          {"intensity", o.intensity},
+          {"critical", o.critical}};
+}
+
+Record own_fields(const result::OwnEstimate& own) {
+  return {{"step_time", own.step},      {"compute", own.compute},
+          {"recompute", own.recompute}, {"communication", own.communication},
+          {"waiting", own.waiting},     {"memory", own.memory}};
+}
+
+Record found_fields(const result::Strategy& s) {
+  return {{"overrides", s.overrides},
+          {"objective", s.objective},
+          {"step_time", s.step_time.value},
+          {"peak", s.peak.value},
+          {"fits", s.fits},
+          {"mfu", s.mfu},
+          {"breakdown", object({{"compute", to_seconds(s.compute)},
+                                {"recompute", to_seconds(s.recompute)},
+                                {"communication", to_seconds(s.exposed)},
+                                {"waiting", to_seconds(s.bubble)},
+                                {"other", to_seconds(s.other)}},
+                               false)}};
+}
+
+Record answer_fields(const AlgorithmAnswer& x) {
+  Record out = {{"name", x.name},   {"found", x.found},
+                {"tried", x.tried}, {"tried_unit", x.tried_unit},
+                {"plan", x.plan},   {"own_step_time", x.predicted}};
+  if (x.proof != result::Proof::none) {
+    out.push_back({"proven", x.proof == result::Proof::proven});
+  }
+  if (x.own.step > 0) {
+    out.push_back({"own", object(own_fields(x.own), false)});
+  }
+  append(out, {{"notes", x.notes}, {"losses", x.losses}});
+  append(out, x.found ? found_fields(x.strategy) : Record{{"why_not", x.why_not}});
+  if (!x.steps.empty()) {
+    append(out, {{"steps", blocks(x.steps, step_fields)},
+                 {"operators", blocks(x.operators, operator_fields)}});
+  }
+  return out;
+}
+
+// What is found and fits, and is best in the objective; null: nothing.
+const AlgorithmAnswer* best_of(const Algorithms& a) {
+  const AlgorithmAnswer* best = nullptr;
+  for (const AlgorithmAnswer& x : a.answers) {
+    const bool fits = x.found && x.strategy.fits;
+    if (fits && (best == nullptr || x.strategy.objective < best->strategy.objective)) {
+      best = &x;
+    }
+  }
+  return best;
+}
+
+// An answer as a row of a table; `best` and `longest` (seconds) are of all answers.
+Record row_of(const AlgorithmAnswer& x, const AlgorithmAnswer* best, double longest) {
+  const result::Strategy& s = x.strategy;
+  // Of the strategy that was forecast, where it says so; else of its plan.
+  const double own = x.own.step > 0 ? x.own.step : x.predicted;
+  const char* proven = x.proof == result::Proof::proven ? "yes"
+                       : x.proof == result::Proof::open ? "no"
+                                                        : "";
+  const Value to_best = best != nullptr ? s.objective / best->strategy.objective - 1 : Value();
+  const std::string picture =
+      interval_bar(strategy_parts(s, false), s.step_time.low, s.step_time.high, longest);
+  const auto found = [&](Value value) { return if_known(x.found, std::move(value)); };
+  return {{"", x.name, "algorithm"},
+          {"", x.found ? Value(s.step_time) : Value("none"), "forecast", Show::duration},
+          {"", found(to_best), "to best", Show::change},
+          {"", if_known(own > 0, own), "its own", Show::duration},
+          {"", found(s.peak), "peak GiB", Show::gib},
+          {"", found(if_known(x.own.memory > 0, x.own.memory)), "its own GiB", Show::gib},
+          {"", found(s.fits), "fits", Show::yes_no, "", x.found && !s.fits},
+          {"", found(proven), "proven", Show::number},
+          {"", fmt::format("{:.0f} s", x.seconds), "took", Show::number},
+          {"", x.tried, "tried", Show::count},
+          {"", x.tried_unit, "of"},
+          {"", x.found ? picture : html_text(x.why_not), "where the step goes", Show::bar}};
 }
 
 // Where own estimates and forecasts differ: seconds of a step, of the same strategy.
-std::string parts(const Algorithms& a, const Paint& paint, int width) {
-  TextTable table({{"own / forecast, s", TextTable::Align::left},
-                   {"compute"},
-                   {"recompute"},
-                   {"communication"},
-                   {"waiting"},
-                   {"optimizer, host"}});
-  bool any = false;
-  for (const AlgorithmAnswer& x : a.answers) {
-    if (!x.found || x.own.step <= 0) {
-      continue;
-    }
-    any = true;
-    const auto& s = x.strategy;
-    const auto both = [](double own, Time forecast) {
-      return fmt::format("{:.2f} / {:.2f}", own, to_seconds(forecast));
-    };
-    table.row({x.name, both(x.own.compute, s.compute), both(x.own.recompute, s.recompute),
-               both(x.own.communication, s.exposed), both(x.own.waiting, s.bubble),
-               fmt::format("- / {:.2f}", to_seconds(s.other))});
-  }
-  return any ? table.text(paint, std::max(width, 1)) : "";
+Record parts_row(const AlgorithmAnswer& x) {
+  const result::Strategy& s = x.strategy;
+  const auto both = [](double own, Time forecast) {
+    return fmt::format("{:.2f} / {:.2f}", own, to_seconds(forecast));
+  };
+  return {{"", x.name, "own / forecast, s"},
+          {"", both(x.own.compute, s.compute), "compute", Show::number},
+          {"", both(x.own.recompute, s.recompute), "recompute", Show::number},
+          {"", both(x.own.communication, s.exposed), "communication", Show::number},
+          {"", both(x.own.waiting, s.bubble), "waiting", Show::number},
+          {"", fmt::format("- / {:.2f}", to_seconds(s.other)), "optimizer, host", Show::number}};
+}
+
+Record plan_row(const AlgorithmAnswer& x) {
+  return {{"", x.name, "algorithm"},
+          {"", fmt::format("{}", fmt::join(x.strategy.overrides, " ")), "job", Show::prose},
+          {"", x.plan, "in its own terms", Show::prose},
+          {"", fmt::format("{}", fmt::join(x.losses, "; ")), "what a job cannot say of that",
+           Show::prose}};
 }
 
 }  // namespace
@@ -98,38 +162,24 @@ std::string parts(const Algorithms& a, const Paint& paint, int width) {
 std::string terminal(const Algorithms& a, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", a.title) + "\n";
-  double best = 0;
-  for (const AlgorithmAnswer& x : a.answers) {
-    if (x.found && x.strategy.fits && (best == 0 || x.strategy.objective < best)) {
-      best = x.strategy.objective;
-    }
+  const AlgorithmAnswer* best = best_of(a);
+  const auto row = [&](const AlgorithmAnswer& x) { return row_of(x, best, 0); };
+  const Captions columns = {"algorithm",
+                            "forecast",
+                            "to best",
+                            {"its own", "own"},
+                            {"peak GiB", "GiB"},
+                            {"its own GiB", "own"},
+                            "fits",
+                            "proven",
+                            "took"};
+  out += text_table(a.answers, row, columns).text(paint, std::max(width, 1));
+  std::vector<AlgorithmAnswer> estimated;
+  std::copy_if(a.answers.begin(), a.answers.end(), std::back_inserter(estimated),
+               [](const AlgorithmAnswer& x) { return x.found && x.own.step > 0; });
+  if (!estimated.empty()) {
+    out += text_table(estimated, parts_row).text(paint, std::max(width, 1));
   }
-  using Align = TextTable::Align;
-  TextTable table({{"algorithm", Align::left},
-                   {"forecast"},
-                   {"to best"},
-                   {"own"},
-                   {"GiB"},
-                   {"own"},
-                   {"fits"},
-                   {"proven"},
-                   {"took"}});
-  for (const AlgorithmAnswer& x : a.answers) {
-    const double estimate = x.own.step > 0 ? x.own.step : x.predicted;
-    const std::string own = estimate > 0 ? duration(estimate) : "";
-    const std::string took = fmt::format("{:.0f} s", x.seconds);
-    if (!x.found) {
-      table.row({x.name, "none", "", own, "", "", "", "", took});
-      continue;
-    }
-    const auto& s = x.strategy;
-    table.row({x.name, duration(s.step_time.value),
-               best > 0 ? fmt::format("{:+.1f} %", 100 * (s.objective / best - 1)) : "", own,
-               gibibytes(s.peak.value), x.own.memory > 0 ? gibibytes(x.own.memory) : "",
-               s.fits ? "yes" : "no", proof(x.proof), took});
-  }
-  out += table.text(paint, std::max(width, 1));
-  out += parts(a, paint, width);
   for (const AlgorithmAnswer& x : a.answers) {
     std::string text = paint("1", x.name) + ": ";
     text += x.found ? brief(x.strategy.overrides) : x.why_not;
@@ -151,56 +201,52 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
 }
 
 std::string json(const Algorithms& a) {
-  JsonWriter json;
-  json.object();
-  json.key("schema").integer(1).key("title").text(a.title);
-  json.key("objective").text(a.objective).key("algorithms").array();
+  return json_of({{"schema", 1},
+                  {"title", a.title},
+                  {"objective", a.objective},
+                  {"algorithms", blocks(a.answers, answer_fields)}});
+}
+
+std::string html(const Algorithms& a) {
+  Page page("Search algorithms", a.title);
+  const AlgorithmAnswer* best = best_of(a);
+  double longest = 0;
   for (const AlgorithmAnswer& x : a.answers) {
-    json.object();
-    json.key("name").text(x.name).key("found").boolean(x.found);
-    json.key("tried").integer(x.tried).key("tried_unit").text(x.tried_unit);
-    json.key("plan").text(x.plan).key("own_step_time").number(x.predicted);
-    if (x.proof != result::Proof::none) {
-      json.key("proven").boolean(x.proof == result::Proof::proven);
-    }
-    if (x.own.step > 0) {
-      json.key("own").object().key("step_time").number(x.own.step);
-      json.key("compute").number(x.own.compute).key("recompute").number(x.own.recompute);
-      json.key("communication").number(x.own.communication);
-      json.key("waiting").number(x.own.waiting).key("memory").number(x.own.memory).close();
-    }
-    json.key("notes").array(true);
-    for (const std::string& note : x.notes) {
-      json.text(note);
-    }
-    json.close();
-    json.key("losses").array(true);
-    for (const std::string& loss : x.losses) {
-      json.text(loss);
-    }
-    json.close();
-    if (x.found) {
-      const auto& s = x.strategy;
-      json.key("overrides").array(true);
-      for (const std::string& text : s.overrides) {
-        json.text(text);
-      }
-      json.close();
-      json.key("objective").number(s.objective).key("step_time").number(s.step_time.value);
-      json.key("peak").number(s.peak.value).key("fits").boolean(s.fits).key("mfu").number(s.mfu);
-      json.key("breakdown").object().key("compute").number(to_seconds(s.compute));
-      json.key("recompute").number(to_seconds(s.recompute));
-      json.key("communication").number(to_seconds(s.exposed));
-      json.key("waiting").number(to_seconds(s.bubble)).key("other").number(to_seconds(s.other));
-      json.close();
-    } else {
-      json.key("why_not").text(x.why_not);
-    }
-    write_steps(json, x);
-    json.close();
+    const result::Estimate& time = x.strategy.step_time;
+    longest = x.found ? std::max({longest, time.value, time.high, x.predicted}) : longest;
   }
-  json.close().close();
-  return std::move(json).finish();
+  page.section("best", "The answers", "Each algorithm's answer, forecast by the engine.");
+  if (best != nullptr) {
+    const result::Strategy& s = best->strategy;
+    page.add(to_html(std::vector<Tile>{
+        {"Best", best->name, "", "", {}},
+        interval_tile("Step time", duration(s.step_time.value), between(s.step_time), "step_time",
+                      s.step_time),
+        number_tile("MFU", percent(s.mfu), "", "mfu", s.mfu),
+        interval_tile("Peak memory", gibibytes(s.peak.value) + " GiB", "", "peak", s.peak)}));
+    page.add(strategy_options(s.overrides));
+  }
+  page.add(legend(strategy_marks()));
+  const auto row = [&](const AlgorithmAnswer& x) { return row_of(x, best, longest); };
+  Table table = page_table(a.answers, row,
+                           {"algorithm",
+                            {"forecast", "step time"},
+                            "to best",
+                            "its own",
+                            "peak GiB",
+                            "fits",
+                            "tried",
+                            "of",
+                            "where the step goes"});
+  table.id = "algorithms";
+  table.sortable = true;
+  table.caption = "The whisker is the 90 % interval.";
+  table.columns[3].hint = "what the algorithm's own cost model says";
+  page.add(to_html(table));
+  page.section("strategies", "The strategies", "As a job states them, and what it cannot state.");
+  page.add(to_html(page_table(a.answers, plan_row)));
+  page.add(embedded_json("data", json(a)));
+  return page.finish();
 }
 
 }  // namespace stepcast::report

@@ -5,14 +5,11 @@
 #include <algorithm>
 
 #include "bus.h"
-#include "json_writer.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
-
-using Align = TextTable::Align;
 
 // Seven columns: fewer decimals the larger the time.
 std::string time_column(double microseconds) {
@@ -33,7 +30,7 @@ int root(const std::string& op) {
   return op == "broadcast" || op == "reduce" || op == "gather" || op == "scatter" ? 0 : -1;
 }
 
-std::string heading(const result::CollectiveTable& table) {
+std::string preamble(const result::CollectiveTable& table) {
   std::string text = fmt::format(
       "# Collective test starting: {}_perf\n"
       "# nThread 1 nGpus 1 minBytes {} maxBytes {} step: {}(factor) warmup iters: 0 iters: 0 "
@@ -70,7 +67,7 @@ std::string footer(const result::CollectiveTable& table, double average) {
 
 std::string nccl_tests(const result::CollectiveTable& table) {
   std::string text =
-      heading(table) +
+      preamble(table) +
       "#                                                              out-of-place"
       "                       in-place          \n"
       "#       size         count      type   redop    root     time   algbw   busbw #wrong"
@@ -94,7 +91,7 @@ std::string nccl_tests(const result::CollectiveTable& table) {
 std::string compared(const std::vector<result::CollectiveTable>& tables) {
   std::string text;
   for (const result::CollectiveTable& table : tables) {
-    text += (text.empty() ? "" : "\n") + heading(table) +
+    text += (text.empty() ? "" : "\n") + preamble(table) +
             "#                                                                predicted"
             "                      measured     90 % interval\n"
             "#       size         count      type   redop    root     time   algbw   busbw"
@@ -131,50 +128,38 @@ std::string compared(const std::vector<result::CollectiveTable>& tables) {
 }
 
 std::string json(const result::CollectiveTable& table) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(1);
-  out.key("op").text(table.op);
-  out.key("ranks").integer(ranks_of(table));
-  out.key("nodes").integer(static_cast<std::int64_t>(table.ranks_per_node.size()));
-  out.key("rows").array();
-  for (const result::CollectivePoint& p : table.points) {
-    const double algorithm = static_cast<double>(p.bytes) / p.time.value;
-    out.object(true);
-    out.key("id").text(fmt::format("{} {}", table.op, p.bytes));
-    out.key("bytes").integer(p.bytes);
-    out.key("predicted").number(p.time.value);
-    out.key("low").number(p.time.low);
-    out.key("high").number(p.time.high);
-    out.key("algorithm").text(p.algorithm);
-    out.key("protocol").text(p.protocol);
-    out.key("algbw").number(algorithm);
-    out.key("busbw").number(bus_bandwidth(table, p.bytes, p.time.value));
-    out.close();
-  }
-  out.close();
-  out.close();
-  return std::move(out).finish();
+  const auto point = [&](const result::CollectivePoint& p) -> Record {
+    return {{"id", fmt::format("{} {}", table.op, p.bytes)},
+            {"bytes", p.bytes},
+            {"predicted", p.time.value},
+            {"low", p.time.low},
+            {"high", p.time.high},
+            {"algorithm", p.algorithm},
+            {"protocol", p.protocol},
+            {"algbw", static_cast<double>(p.bytes) / p.time.value},
+            {"busbw", bus_bandwidth(table, p.bytes, p.time.value)}};
+  };
+  return json_of({{"schema", 1},
+                  {"op", table.op},
+                  {"ranks", ranks_of(table)},
+                  {"nodes", table.ranks_per_node.size()},
+                  {"rows", rows(table.points, point)}});
 }
 
 std::string points(const result::Validation& validation, bool colour) {
-  const Paint paint{colour};
-  TextTable table(
-      {{"measured"}, {"predicted"}, {"error"}, {"90 % interval"}, {"point", Align::left}});
-  for (const result::ValidationRow& row : validation.rows) {
+  const auto point = [](const result::ValidationRow& row) -> Record {
     const auto number = [](double seconds) { return time_column(seconds * 1e6); };
-    if (row.status == "skipped") {
-      table.row({row.published > 0 ? number(row.published) : "-", "-", "-", "-",
-                 row.id + ": " + row.reason.value_or("")});
-      continue;
-    }
-    table.row({number(row.published), number(row.predicted),
-               row.published > 0 ? fmt::format("{:+.1f} %", 100 * row.error) : "-",
-               number(row.low) + " to " + number(row.high), row.id});
-  }
-  constexpr int kWidth = 120;
-  return paint("1", "Measured and predicted") + "  " + paint("2", "microseconds") + "\n" +
-         table.text(paint, kWidth);
+    const bool known = row.published > 0, ran = row.status != "skipped";
+    return {{"", or_dash(known || ran, number(row.published)), "measured", Show::number},
+            {"", or_dash(ran, number(row.predicted)), "predicted", Show::number},
+            {"", or_dash(ran && known, row.error), "error", Show::change},
+            {"", or_dash(ran, number(row.low) + " to " + number(row.high)), "90 % interval",
+             Show::number},
+            {"", ran ? row.id : row.id + ": " + row.reason.value_or(""), "point"}};
+  };
+  const Paint paint{colour};
+  return heading(paint, "Measured and predicted", "microseconds") +
+         text_table(validation.rows, point).text(paint, kUsualWidth);
 }
 
 }  // namespace stepcast::report

@@ -3,11 +3,10 @@
 
 #include <algorithm>
 
-#include "format.h"
-#include "json_writer.h"
+#include "compare_fields.h"
 #include "stepcast/report/report.h"
 #include "system_kind.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -23,10 +22,6 @@ std::string with_interval(const Estimate& e) {
   return fmt::format("{} {} ({} to {})", in_unit(e.value), unit.name, in_unit(e.low),
                      in_unit(e.high));
 }
-
-std::string share(double part, double whole) { return percent(whole > 0 ? part / whole : 0); }
-
-std::string fit(const ComparedSystem& s) { return s.fits ? "yes" : "no"; }
 
 // Of each kind: how many ran, how many fit, and the fastest that fits.
 std::string by_kind(const Comparison& c) {
@@ -55,40 +50,57 @@ std::string by_kind(const Comparison& c) {
   return out;
 }
 
-void estimate(JsonWriter& json, std::string_view key, const Estimate& e) {
-  json.key(key).object(true);
-  json.key("value").number(e.value).key("low").number(e.low).key("high").number(e.high);
-  json.close();
-}
-
 }  // namespace
+
+Record compared_fields(const ComparedSystem& s) {
+  Record out = {{"name", s.name, "system", Show::text, s.generation, s.ran && !s.fits},
+                {"generation", s.generation},
+                {"kind", name_of(s.kind), "kind"},
+                {"ran", s.ran}};
+  if (!s.ran) {
+    append(out, {{"key", s.key, "key"},
+                 {"reason", s.reason},
+                 {"", brief_reason(s.name, s.reason), "why", Show::prose}});
+    return out;
+  }
+  const double step = s.step_time.value;
+  append(out,
+         {
+             {"sharding", s.sharding, "sharding"},
+             {"schedule", s.schedule, "schedule"},
+             {"recompute", s.recompute, "recompute"},
+             {"step_time", s.step_time, "step time", Show::duration},
+             {"", with_interval(s.step_time), "step time (90 %)", Show::number},
+             {"tokens_per_second_per_gpu", s.tokens_per_second_per_gpu, "tokens/s/GPU", Show::four},
+             {"mfu", s.mfu, "MFU", Show::percent},
+             {"peak", s.peak, "peak GiB", Show::gib},
+             {"exposed", s.exposed},
+             {"", step > 0 ? s.exposed / step : 0, "exposed", Show::percent},
+             {"bubble_fraction", s.bubble_fraction, "bubble", Show::percent},
+             {"capacity", s.capacity, "of GiB", Show::gib},
+             {"fits", s.fits, "fits", Show::yes_no, "", !s.fits},
+         });
+  return out;
+}
 
 std::string terminal(const Comparison& comparison, bool colour, int width) {
   const Paint paint{colour};
-  using Align = TextTable::Align;
-  TextTable table({{"system", Align::left},
-                   {"kind", Align::left},
-                   {"step time (90 %)"},
-                   {"MFU"},
-                   {"exposed"},
-                   {"bubble"},
-                   {"peak GiB"},
-                   {"fits"},
-                   {"sharding", Align::left},
-                   {"recompute", Align::left},
-                   {"schedule", Align::left}});
+  std::vector<ComparedSystem> ran;
   std::string refused;
   for (const ComparedSystem& s : comparison.systems) {
     if (s.ran) {
-      table.row({s.name, std::string(name_of(s.kind)), with_interval(s.step_time),
-                 percent(s.mfu.value), share(s.exposed, s.step_time.value),
-                 percent(s.bubble_fraction), gibibytes(s.peak.value), fit(s), s.sharding,
-                 s.recompute, s.schedule});
+      ran.push_back(s);
     } else {
       refused += "  " + pad_right(s.name, 19) + " " +
                  wrap(brief_reason(s.name, s.reason), width, 22) + "\n";
     }
   }
+  ComparedSystem none;
+  none.ran = true;
+  const TextTable table =
+      text_table(compared_fields(none), records(ran, compared_fields),
+                 {"system", "kind", "step time (90 %)", "MFU", "exposed", "bubble", "peak GiB",
+                  "fits", "sharding", "recompute", "schedule"});
   std::string out = paint("1", comparison.title) + "\n" + table.text(paint, width);
   if (!refused.empty()) {
     out += "\n" + paint("1", "Not run") + "\n" + refused;
@@ -97,31 +109,8 @@ std::string terminal(const Comparison& comparison, bool colour, int width) {
 }
 
 std::string json(const Comparison& comparison) {
-  JsonWriter json;
-  json.object();
-  json.key("title").text(comparison.title);
-  json.key("systems").array();
-  for (const ComparedSystem& s : comparison.systems) {
-    json.object();
-    json.key("name").text(s.name).key("generation").text(s.generation);
-    json.key("kind").text(name_of(s.kind)).key("ran").boolean(s.ran);
-    if (!s.ran) {
-      json.key("key").text(s.key).key("reason").text(s.reason);
-      json.close();
-      continue;
-    }
-    json.key("sharding").text(s.sharding).key("schedule").text(s.schedule);
-    json.key("recompute").text(s.recompute);
-    estimate(json, "step_time", s.step_time);
-    estimate(json, "tokens_per_second_per_gpu", s.tokens_per_second_per_gpu);
-    estimate(json, "mfu", s.mfu);
-    estimate(json, "peak", s.peak);
-    json.key("exposed").number(s.exposed).key("bubble_fraction").number(s.bubble_fraction);
-    json.key("capacity").bytes(s.capacity).key("fits").boolean(s.fits);
-    json.close();
-  }
-  json.close().close();
-  return std::move(json).finish();
+  return json_of(
+      {{"title", comparison.title}, {"systems", blocks(comparison.systems, compared_fields)}});
 }
 
 }  // namespace stepcast::report

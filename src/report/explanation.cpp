@@ -4,72 +4,103 @@
 #include <algorithm>
 #include <cmath>
 
-#include "json_writer.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::DoubtShare;
 using result::Explanation;
-using Align = TextTable::Align;
 
-constexpr std::size_t kMostCurves = 10, kMostDoubts = 10;
+constexpr std::size_t kMostShown = 10;      // curves, and doubts
 constexpr double kEasy = 1.645, kHard = 3;  // deviations: inside 90 %, and beyond 99.7 %
-
-std::string heading(const Paint& paint, std::string_view title, std::string_view remark) {
-  return "\n" + paint("1", title) + "  " + paint("2", remark) + "\n";
-}
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
+template <class T>
+std::vector<T> first_ones(const std::vector<T>& all) {
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMostShown))};
+}
+
+// Records of one explanation, whose step their shares are of; long names are cut for a table.
+struct ExplanationFields {
+  const Explanation& e;
+  int name_width = 1000;
+  std::string cut(const std::string& name) const { return shorten(name, name_width); }
+
+  Record operator()(const result::PathShare& p) const {
+    return {{"category", p.category, "category"},
+            {"seconds", Seconds{p.seconds}, "seconds", Show::duration},
+            {"", share(p.seconds, e.step_time.value), "share", Show::percent}};
+  }
+  Record operator()(const result::CurveShare& c) const {
+    return {{"name", c.name},
+            {"", cut(c.name), "curve"},
+            {"", c.seconds, "seconds", Show::duration},
+            {"", share(c.seconds, e.step_time.value), "share", Show::percent},
+            {"file", c.file, "file"},
+            {"seconds", Seconds{c.seconds}}};
+  }
+  Record operator()(const DoubtShare& s) const {
+    const result::Doubt& d = s.doubt;
+    Record out = {{"name", d.name},
+                  {"kind", to_string(d.kind)},
+                  {"source", d.source},
+                  {"seconds", d.seconds},
+                  {"deviation", d.deviation},
+                  {"added", d.added()},
+                  {"variance", s.variance, "variance", Show::percent},
+                  {"", std::abs(d.added()), "adds", Show::duration},
+                  {"", d.seconds, "of", Show::duration},
+                  {"", d.deviation, "+-", Show::percent},
+                  {"", cut(d.name), "doubt"},
+                  {"", d.source, "source"}};
+    if (e.measured) {
+      append(out, {{"alone", s.alone}, {"together", s.together}});
+    }
+    return out;
+  }
+  Record operator()(const result::ToMeasure& m) const {
+    return {{"what", m.what},
+            {"how", m.how},
+            {"remaining", m.remaining, "interval left", Show::percent},
+            {"", cut(m.what), "measure"},
+            {"", m.how, "how"}};
+  }
+};
+
 std::string path(const Explanation& e, const Paint& paint, int width) {
-  TextTable categories({{"category", Align::left}, {"seconds"}, {"share"}});
-  for (const result::PathShare& p : e.critical_path) {
-    categories.row({p.category, duration(p.seconds), percent(share(p.seconds, e.step_time.value))});
-  }
-  TextTable curves({{"curve", Align::left}, {"seconds"}, {"share"}, {"file", Align::left}});
-  for (std::size_t i = 0; i < std::min(e.curves.size(), kMostCurves); ++i) {
-    const result::CurveShare& c = e.curves[i];
-    curves.row({shorten(c.name, width / 2), duration(c.seconds),
-                percent(share(c.seconds, e.step_time.value)), c.file});
-  }
-  return heading(paint, "Where the time goes", "the critical path, by what its tasks do") +
-         categories.text(paint, width) +
+  const ExplanationFields fields{e, width / 2};
+  return "\n" + heading(paint, "Where the time goes", "the critical path, by what its tasks do") +
+         text_table(e.critical_path, fields).text(paint, width) + "\n" +
          heading(paint, "By curve",
                  "seconds that grow with it; slow-downs count under the kernel's too") +
-         curves.text(paint, width);
+         text_table(first_ones(e.curves), fields).text(paint, width);
 }
 
 std::string doubts(const Explanation& e, const Paint& paint, int width) {
   if (e.doubts.empty()) {
-    return heading(paint, "What is not known", "nothing that a curve or default leaves open");
+    return "\n" +
+           heading(paint, "What is not known", "nothing that a curve or default leaves open");
   }
-  TextTable table(
-      {{"variance"}, {"adds"}, {"of"}, {"+-"}, {"doubt", Align::left}, {"source", Align::left}});
-  for (std::size_t i = 0; i < std::min(e.doubts.size(), kMostDoubts); ++i) {
-    const result::Doubt& d = e.doubts[i].doubt;
-    table.row({percent(e.doubts[i].variance), duration(std::abs(d.added())), duration(d.seconds),
-               percent(d.deviation), shorten(d.name, width / 2), d.source});
-  }
-  return heading(paint, "What is not known",
+  const ExplanationFields fields{e, width / 2};
+  return "\n" +
+         heading(paint, "What is not known",
                  "share of the interval; what one deviation adds to the step; seconds under it; "
                  "its deviation") +
-         table.text(paint, width);
+         text_table(first_ones(e.doubts), fields).text(paint, width);
 }
 
 std::string halving(const Explanation& e, const Paint& paint, int width) {
   if (e.halve.empty()) {
     return "";
   }
-  TextTable table({{"interval left"}, {"measure", Align::left}, {"how", Align::left}});
-  for (const result::ToMeasure& m : e.halve) {
-    table.row({percent(m.remaining), shorten(m.what, width / 2), m.how});
-  }
-  return heading(paint, "To halve the interval",
+  const ExplanationFields fields{e, width / 2};
+  return "\n" +
+         heading(paint, "To halve the interval",
                  "in this order; what is left of its width once this and all before it are known") +
-         table.text(paint, width);
+         text_table(e.halve, fields).text(paint, width);
 }
 
 // What a factor would have to be: "1.31 times", "not even at nothing".
@@ -111,63 +142,37 @@ std::string verdict(const Explanation& e) {
                            : "");
 }
 
+// What each doubt would have to be by itself, and what all of them together.
+Record needed_fields(const DoubtShare& s) {
+  const auto deviations = [](double d) { return fmt::format("{:.1f} dev.", d); };
+  const double alone = std::abs(s.alone);
+  const char* chance = alone <= kEasy ? "possible" : alone <= kHard ? "unlikely" : "hard";
+  return {{"", factor(s, s.alone), "alone", Show::number},
+          {"", deviations(alone), "needs", Show::number},
+          {"", factor(s, s.together), "together", Show::number},
+          {"", deviations(std::abs(s.together)), "needs", Show::number},
+          {"", chance, kNoHeading},
+          {"", s.doubt.name, "doubt"}};
+}
+
 std::string measured(const Explanation& e, const Paint& paint, int width) {
   if (!e.measured) {
     return "";
   }
   const double gap = e.measured->seconds - e.step_time.value;
-  std::string text =
-      heading(paint, fmt::format("Measured {}", duration(e.measured->seconds)),
-              fmt::format("{:+.1f} % of the forecast", 100 * share(gap, e.step_time.value)));
-  text += verdict(e);
-  TextTable table(
-      {{"alone"}, {"needs"}, {"together"}, {"needs"}, {"", Align::left}, {"doubt", Align::left}});
-  for (std::size_t i = 0; i < std::min(e.doubts.size(), kMostDoubts); ++i) {
-    const DoubtShare& s = e.doubts[i];
-    const double alone = std::abs(s.alone);
-    table.row({factor(s, s.alone), fmt::format("{:.1f} dev.", alone), factor(s, s.together),
-               fmt::format("{:.1f} dev.", std::abs(s.together)),
-               alone <= kEasy   ? "possible"
-               : alone <= kHard ? "unlikely"
-                                : "hard",
-               s.doubt.name});
-  }
-  return text + (e.doubts.empty() ? "" : table.text(paint, width));
+  return "\n" +
+         heading(paint, fmt::format("Measured {}", duration(e.measured->seconds)),
+                 signed_percent(share(gap, e.step_time.value)) + " of the forecast") +
+         verdict(e) +
+         (e.doubts.empty() ? ""
+                           : text_table(first_ones(e.doubts), needed_fields).text(paint, width));
 }
 
-void write_path(JsonWriter& out, const Explanation& e) {
-  out.key("critical_path").array();
-  for (const result::PathShare& p : e.critical_path) {
-    out.object(true).key("category").text(p.category).key("seconds").fixed_seconds(p.seconds);
-    out.close();
-  }
-  out.close().key("curves").array();
-  for (const result::CurveShare& c : e.curves) {
-    out.object(true).key("name").text(c.name).key("file").text(c.file);
-    out.key("seconds").fixed_seconds(c.seconds).close();
-  }
-  out.close();
-}
-
-void write_doubts(JsonWriter& out, const Explanation& e) {
-  out.key("doubts").array();
-  for (const DoubtShare& s : e.doubts) {
-    out.object(true);
-    out.key("name").text(s.doubt.name).key("kind").text(to_string(s.doubt.kind));
-    out.key("source").text(s.doubt.source);
-    out.key("seconds").number(s.doubt.seconds).key("deviation").number(s.doubt.deviation);
-    out.key("added").number(s.doubt.added()).key("variance").number(s.variance);
-    if (e.measured) {
-      out.key("alone").number(s.alone).key("together").number(s.together);
-    }
-    out.close();
-  }
-  out.close().key("halve").array();
-  for (const result::ToMeasure& m : e.halve) {
-    out.object(true).key("what").text(m.what).key("how").text(m.how);
-    out.key("remaining").number(m.remaining).close();
-  }
-  out.close();
+Value measured_value(const Explanation& e) {
+  return e.measured ? object({{"seconds", e.measured->seconds},
+                              {"deviations", e.measured->deviations},
+                              {"inside", e.measured->inside}})
+                    : Value();
 }
 
 }  // namespace
@@ -186,32 +191,19 @@ std::string terminal(const Explanation& e, bool colour, int width) {
 }
 
 std::string json(const Explanation& e) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(1);
+  const ExplanationFields fields{e};
+  Record out = {{"schema", 1}};
   if (!e.job_json.empty()) {
-    out.key("job").document(e.job_json);
+    out.push_back({"job", Document{e.job_json}});
   }
-  out.key("step_time").object(true);
-  out.key("value").number(e.step_time.value).key("low").number(e.step_time.low);
-  out.key("high").number(e.step_time.high).close();
-  write_path(out, e);
-  write_doubts(out, e);
-  out.key("measured");
-  if (e.measured) {
-    out.object(true).key("seconds").number(e.measured->seconds);
-    out.key("deviations").number(e.measured->deviations);
-    out.key("inside").boolean(e.measured->inside).close();
-  } else {
-    out.null();
-  }
-  out.key("notes").array();
-  for (const std::string& note : e.notes) {
-    out.text(note);
-  }
-  out.close();
-  out.close();
-  return std::move(out).finish();
+  append(out, {{"step_time", e.step_time},
+               {"critical_path", rows(e.critical_path, fields)},
+               {"curves", rows(e.curves, fields)},
+               {"doubts", rows(e.doubts, fields)},
+               {"halve", rows(e.halve, fields)},
+               {"measured", measured_value(e)},
+               {"notes", lines(e.notes)}});
+  return json_of(std::move(out));
 }
 
 }  // namespace stepcast::report

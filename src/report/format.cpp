@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <filesystem>
 #include <span>
 
 namespace stepcast::report {
@@ -33,6 +34,45 @@ std::string thousands(std::int64_t value) {
 
 std::string percent(double fraction) {
   return std::isfinite(fraction) ? fmt::format("{:.1f} %", 100 * fraction) : "-";
+}
+
+std::string signed_percent(double fraction) {
+  return std::isfinite(fraction) ? fmt::format("{:+.1f} %", 100 * fraction) : "-";
+}
+
+std::string money(double value) {
+  return value >= 1e6   ? significant(value * 1e-6, 3) + " M"
+         : value >= 1e3 ? significant(value * 1e-3, 3) + " k"
+                        : significant(value, 3);
+}
+
+std::string range(const result::Estimate& e, double per, int digits) {
+  return e.low == e.high ? ""
+                         : fmt::format("{} to {}", significant(e.low * per, digits),
+                                       significant(e.high * per, digits));
+}
+
+std::string with_range(const result::Estimate& e, double per, std::string_view unit) {
+  return fmt::format("{}{} ({} to {})", significant(e.value * per, 3), unit,
+                     significant(e.low * per, 3), significant(e.high * per, 3));
+}
+
+std::string file_name(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+std::string file_stem(const std::string& path) {
+  return std::filesystem::path(path).stem().string();
+}
+
+std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) {
+    return text;
+  }
+  std::string out = "\"";
+  for (const char c : text) {
+    out += c == '"' ? "\"\"" : std::string(1, c);
+  }
+  return out + "\"";
 }
 
 std::string gibibytes(double bytes) {
@@ -136,6 +176,16 @@ std::string wrap(std::string_view text, int width, int indent) {
     used += columns(word);
   }
   return out;
+}
+
+std::string item(std::string_view text, int width, int indent) {
+  return "  " + wrap(text, width, indent) + "\n";
+}
+
+std::string heading(const Paint& paint, std::string_view title, std::string_view remark,
+                    int width) {
+  const std::string shown = shorten(remark, width - columns(title) - 2);
+  return paint("1", title) + (shown.empty() ? "" : "  " + paint("2", shown)) + "\n";
 }
 
 std::string Paint::operator()(std::string_view sgr, std::string_view text) const {

@@ -3,11 +3,11 @@
 
 #include <algorithm>
 
-#include "format.h"
+#include "compare_fields.h"
 #include "page_parts.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
-#include "system_kind.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -15,64 +15,40 @@ namespace {
 using result::ComparedSystem;
 using result::Comparison;
 
-std::vector<Part> time_parts(const ComparedSystem& s) {
-  const double step = s.step_time.value;
-  const double bubble = s.bubble_fraction * step;
-  const auto part = [&](const char* colour, const char* name, double seconds) {
-    return Part{colour, seconds,
-                fmt::format("{}: {}, {}", name, duration(seconds), percent(seconds / step))};
-  };
-  return {part("compute", "computation and the rest", step - s.exposed - bubble),
-          part("tensor", "exposed communication", s.exposed), part("bubble", "bubble", bubble)};
+// Fields of a system with its bar of time, `longest` seconds wide.
+Record time_fields(const ComparedSystem& s, double longest) {
+  const double step = s.step_time.value, bubble = s.bubble_fraction * step;
+  const std::vector<Part> parts = {
+      time_part("compute", "computation and the rest", step - s.exposed - bubble, step),
+      time_part("tensor", "exposed communication", s.exposed, step),
+      time_part("bubble", "bubble", bubble, step)};
+  Record out = compared_fields(s);
+  out.push_back({"", interval_bar(parts, s.step_time.low, s.step_time.high, longest),
+                 "where the step goes", Show::bar});
+  return out;
 }
 
-Table times(const Comparison& c, double most) {
-  Table table;
-  table.id = "systems";
-  table.sortable = true;
-  table.caption = "The fastest first. The whisker is the 90 % interval.";
-  table.columns = {text_column("system"),         text_column("kind"),
-                   number_column("step time"),    number_column("MFU"),
-                   number_column("tokens/s/GPU"), number_column("exposed"),
-                   number_column("bubble"),       bar_column("where the step goes")};
-  for (const ComparedSystem& s : c.systems) {
-    if (!s.ran) {
-      continue;
-    }
-    Cell name(s.name);
-    name.hint = s.generation;
-    name.bad = !s.fits;
-    table.rows.push_back(
-        {name, std::string(name_of(s.kind)), seconds_cell(s.step_time.value),
-         percent_cell(s.mfu.value),
-         Cell(significant(s.tokens_per_second_per_gpu.value, 4), s.tokens_per_second_per_gpu.value),
-         percent_cell(s.exposed / s.step_time.value), percent_cell(s.bubble_fraction),
-         markup_cell(interval_bar(time_parts(s), s.step_time.low, s.step_time.high, most))});
-  }
-  return table;
+// The same with its bar of memory; the name says nothing of fitting, a column of its own does.
+Record memory_fields(const ComparedSystem& s, double fullest) {
+  Record out = compared_fields(s);
+  out.front().bad = false;
+  out.front().hint.clear();
+  const auto capacity = static_cast<double>(s.capacity.count());
+  out.push_back({"", bar({{s.fits ? "s-0" : "s-1", s.peak.value, ""}}, fullest, capacity),
+                 kNoHeading, Show::bar});
+  return out;
 }
 
-Table memory(const Comparison& c, double most) {
-  Table table;
-  table.id = "memory-table";
+Record refused_system_fields(const ComparedSystem& s) {
+  Record out = compared_fields(s);
+  out.front().hint.clear();
+  return out;
+}
+
+Table sorted_table(const char* id, const char* caption, Table table) {
+  table.id = id;
+  table.caption = caption;
   table.sortable = true;
-  table.caption = "The rule is the GPU's capacity; bars end at twice that.";
-  table.columns = {text_column("system"),   number_column("peak GiB"),
-                   number_column("of GiB"), text_column("fits"),
-                   text_column("sharding"), text_column("recompute"),
-                   text_column("schedule"), bar_column("")};
-  for (const ComparedSystem& s : c.systems) {
-    if (!s.ran) {
-      continue;
-    }
-    Cell fits = s.fits ? "yes" : "no";
-    fits.bad = !s.fits;
-    const auto capacity = static_cast<double>(s.capacity.count());
-    table.rows.push_back(
-        {s.name, gib_cell(s.peak.value), gib_cell(capacity), fits, s.sharding, s.recompute,
-         s.schedule,
-         markup_cell(bar({{s.fits ? "s-0" : "s-1", s.peak.value, ""}}, most, capacity))});
-  }
   return table;
 }
 
@@ -81,64 +57,64 @@ Table memory(const Comparison& c, double most) {
 std::string html(const Comparison& c) {
   Page page("Training systems compared", c.title);
   double longest = 0, fullest = 0;
-  std::int64_t ran = 0, fit = 0;
-  const ComparedSystem* best = nullptr;
+  std::int64_t fit = 0;
+  std::vector<ComparedSystem> ran, refused;
   for (const ComparedSystem& s : c.systems) {
-    if (!s.ran) {
-      continue;
+    (s.ran ? ran : refused).push_back(s);
+    if (s.ran) {
+      fit += s.fits ? 1 : 0;
+      longest = std::max(longest, s.step_time.high);
+      const auto capacity = static_cast<double>(s.capacity.count());
+      fullest = std::max({fullest, capacity, std::min(s.peak.value, 2 * capacity)});
     }
-    ++ran;
-    fit += s.fits ? 1 : 0;
-    best = best == nullptr && s.fits ? &s : best;  // sorted by step time
-    longest = std::max(longest, s.step_time.high);
-    const auto capacity = static_cast<double>(s.capacity.count());
-    fullest = std::max({fullest, capacity, std::min(s.peak.value, 2 * capacity)});
   }
   page.section("best", "At a glance");
   std::vector<Tile> tiles;
-  if (best != nullptr) {
+  // Sorted by step time: the first that fits is the fastest.
+  const auto best =
+      std::find_if(ran.begin(), ran.end(), [](const ComparedSystem& s) { return s.fits; });
+  if (best != ran.end()) {
     tiles.push_back({"Fastest that fits", best->name, best->generation, "", {}});
-    tiles.push_back({"Its step",
-                     duration(best->step_time.value),
-                     between(best->step_time),
-                     "step_time",
-                     {best->step_time.value, best->step_time.low, best->step_time.high}});
-    tiles.push_back({"Its MFU", percent(best->mfu.value), "", "mfu", {best->mfu.value}});
+    tiles.push_back(interval_tile("Its step", duration(best->step_time.value),
+                                  between(best->step_time), "step_time", best->step_time));
+    tiles.push_back(number_tile("Its MFU", percent(best->mfu.value), "", "mfu", best->mfu.value));
   }
-  tiles.push_back({"Run the job",
-                   fmt::format("{} of {}", ran, c.systems.size()),
-                   "systems",
-                   "ran",
-                   {static_cast<double>(ran)}});
-  tiles.push_back({"Fit in memory",
-                   fmt::format("{} of {}", fit, ran),
-                   "of those that run it",
-                   "fit",
-                   {static_cast<double>(fit)},
-                   fit > 0 ? Tile::Tone::plain : Tile::Tone::bad});
+  tiles.push_back(number_tile("Run the job", fmt::format("{} of {}", ran.size(), c.systems.size()),
+                              "systems", "ran", static_cast<double>(ran.size())));
+  tiles.push_back(number_tile("Fit in memory", fmt::format("{} of {}", fit, ran.size()),
+                              "of those that run it", "fit", static_cast<double>(fit),
+                              fit > 0 ? Tile::Tone::plain : Tile::Tone::bad));
   page.add(to_html(tiles));
-  if (ran > 0) {
+  if (!ran.empty()) {
     page.section("time", "Where the step goes",
                  "Systems in red do not fit; their times are what they would be.");
     page.add(legend({{"compute", "computation and the rest", ""},
                      {"tensor", "exposed communication", ""},
                      {"bubble", "bubble", ""}}));
-    page.add(to_html(times(c, longest)));
+    const auto times = [&](const ComparedSystem& s) { return time_fields(s, longest); };
+    const std::vector<Record> by_time = records(ran, times);
+    page.add(to_html(sorted_table("systems", "The fastest first. The whisker is the 90 % interval.",
+                                  page_table(by_time.front(), by_time,
+                                             {"system", "kind", "step time", "MFU", "tokens/s/GPU",
+                                              "exposed", "bubble", "where the step goes"}))));
     page.section("memory", "Memory per GPU at its peak");
-    page.add(to_html(memory(c, fullest * 1.02)));
+    const auto filled = [&](const ComparedSystem& s) { return memory_fields(s, fullest * 1.02); };
+    const std::vector<Record> by_memory = records(ran, filled);
+    page.add(to_html(sorted_table("memory-table",
+                                  "The rule is the GPU's capacity; bars end at twice that.",
+                                  page_table(by_memory.front(), by_memory,
+                                             {"system",
+                                              "peak GiB",
+                                              "of GiB",
+                                              "fits",
+                                              "sharding",
+                                              "recompute",
+                                              "schedule",
+                                              {kNoHeading, ""}}))));
   }
-  if (ran < static_cast<std::int64_t>(c.systems.size())) {
+  if (!refused.empty()) {
     page.section("refused", "Do not run it");
-    Table table;
-    table.columns = {text_column("system"), text_column("kind"), text_column("key"),
-                     prose_column("why")};
-    for (const ComparedSystem& s : c.systems) {
-      if (!s.ran) {
-        table.rows.push_back(
-            {s.name, std::string(name_of(s.kind)), s.key, brief_reason(s.name, s.reason)});
-      }
-    }
-    page.add(to_html(table));
+    page.add(to_html(page_table(refused, refused_system_fields, {"system", "kind", "key", "why"})));
   }
   page.add(embedded_json("data", json(c)));
   return page.finish();

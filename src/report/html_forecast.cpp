@@ -4,36 +4,25 @@
 #include <algorithm>
 #include <cmath>
 
-#include "format.h"
 #include "html_parts.h"
 #include "job_line.h"
+#include "page_parts.h"
+#include "report_fields.h"
 #include "run_parts.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::Estimate;
 using result::Report;
-using Kind = Column::Kind;
-
-constexpr double kPerGiB = 1.0 / (1 << 30);
-
-std::string range(const Estimate& e, double per, int digits = 4) {
-  return e.low == e.high ? ""
-                         : fmt::format("{} to {}", significant(e.low * per, digits),
-                                       significant(e.high * per, digits));
-}
 
 std::vector<Tile> headline(const Report& r) {
   std::vector<Tile> out;
   const auto tile = [&](const char* name, const Estimate& e, double per, const std::string& unit,
                         const char* figure, int digits = 4) {
-    out.push_back({name,
-                   significant(e.value * per, digits) + " " + unit,
-                   range(e, per, digits),
-                   figure,
-                   {e.value, e.low, e.high},
-                   Tile::Tone::plain});
+    out.push_back(interval_tile(name, significant(e.value * per, digits) + " " + unit,
+                                range(e, per, digits), figure, e));
   };
   const TimeUnit unit = unit_for(r.step_time.value);
   tile("Step time", r.step_time, unit.per_second, std::string(unit.name), "step_time");
@@ -43,32 +32,22 @@ std::vector<Tile> headline(const Report& r) {
   tile("HFU", r.hfu, 100, "%", "hfu", 3);
   const auto capacity = static_cast<double>(r.capacity.count());
   if (!r.memory.empty()) {
-    out.push_back({"Pipeline bubble",
-                   percent(r.bubble_fraction),
-                   "of the step",
-                   "bubble_fraction",
-                   {r.bubble_fraction},
-                   Tile::Tone::plain});
+    out.push_back(number_tile("Pipeline bubble", percent(r.bubble_fraction), "of the step",
+                              "bubble_fraction", r.bubble_fraction));
   }
-  tile("Peak memory, GiB", r.peak, kPerGiB, "", "peak");
+  tile("Peak memory, GiB", r.peak, 1 / kGibibyte, "", "peak");
   out.back().value += "of " + gibibytes(capacity);
   const double spare = capacity - r.peak.value;
-  out.push_back(
-      {"Fits",
-       r.fits ? "yes" : "no",
-       fmt::format("{} GiB {}", gibibytes(std::abs(spare)), spare >= 0 ? "to spare" : "too much"),
-       "fits",
-       {r.fits ? 1.0 : 0.0},
-       r.fits ? Tile::Tone::good : Tile::Tone::bad});
+  out.push_back(number_tile(
+      "Fits", r.fits ? "yes" : "no",
+      fmt::format("{} GiB {}", gibibytes(std::abs(spare)), spare >= 0 ? "to spare" : "too much"),
+      "fits", r.fits ? 1.0 : 0.0, r.fits ? Tile::Tone::good : Tile::Tone::bad));
   const auto elsewhere = [&](const char* name, Bytes used, Bytes room, const char* figure) {
     if (used > Bytes(0)) {
       const auto bytes = static_cast<double>(used.count());
-      out.push_back({name,
-                     gibibytes(bytes),
-                     fmt::format("of {} a node", gibibytes(static_cast<double>(room.count()))),
-                     figure,
-                     {bytes},
-                     used > room ? Tile::Tone::bad : Tile::Tone::plain});
+      const auto all = static_cast<double>(room.count());
+      out.push_back(number_tile(name, gibibytes(bytes), fmt::format("of {} a node", gibibytes(all)),
+                                figure, bytes, used > room ? Tile::Tone::bad : Tile::Tone::plain));
     }
   };
   elsewhere("Host memory, GiB", r.host_used, r.host_capacity, "host_used");
@@ -79,64 +58,58 @@ std::vector<Tile> headline(const Report& r) {
   return out;
 }
 
+// A table under a heading of its own; without rows nothing.
+std::string titled(const char* heading, const char* id, const char* caption, Table table) {
+  table.id = id;
+  table.caption = caption;
+  return table.rows.empty() ? "" : fmt::format("<h3>{}</h3>\n", heading) + to_html(table);
+}
+
 std::string critical_path(const Report& r) {
-  Table table;
-  table.id = "critical-path";
-  table.caption = "The longest chain of tasks through the step, by what they do.";
-  table.columns = {{"what", Kind::text, ""},
-                   {"", Kind::bar, ""},
-                   {"time", Kind::number, ""},
-                   {"share", Kind::number, ""}};
-  for (const result::PathShare& p : r.critical_path) {
-    if (p.seconds <= 0) {
-      continue;
-    }
-    Cell drawn = bar({{p.category, p.seconds, duration(p.seconds)}}, r.step_time.value);
-    drawn.markup = true;
-    table.rows.push_back({p.category, drawn, Cell(duration(p.seconds), p.seconds),
-                          percent(p.seconds / r.step_time.value)});
-  }
-  return table.rows.empty() ? "" : "<h3>Critical path</h3>\n" + to_html(table);
+  const double step = r.step_time.value;
+  std::vector<result::PathShare> some;
+  std::copy_if(r.critical_path.begin(), r.critical_path.end(), std::back_inserter(some),
+               [](const result::PathShare& p) { return p.seconds > 0; });
+  const auto row = [&](const result::PathShare& p) -> Record {
+    return {{"", p.category, "what"},
+            {"", bar({{p.category, p.seconds, duration(p.seconds)}}, step), kNoHeading, Show::bar},
+            {"", p.seconds, "time", Show::duration},
+            {"", percent(p.seconds / step), "share", Show::number}};
+  };
+  return titled("Critical path", "critical-path",
+                "The longest chain of tasks through the step, by what they do.",
+                page_table(some, row));
 }
 
 std::string doubts(const Report& r) {
-  Table table;
-  table.id = "doubts";
-  table.caption =
-      "Factors that are not known exactly, and what one standard deviation of each adds to the "
-      "step; the 90 % interval is 1.645 deviations of all together.";
-  table.columns = {
-      {"factor", Kind::text, ""}, {"kind", Kind::text, ""},        {"", Kind::bar, ""},
-      {"adds", Kind::number, ""}, {"deviation", Kind::number, ""}, {"source", Kind::prose, ""}};
-  constexpr std::size_t kMost = 16;
+  constexpr std::size_t kMostDoubts = 16;
   double most = 0;
   for (const result::Doubt& d : r.doubts) {
     most = std::max(most, std::abs(d.added()));
   }
-  for (const result::Doubt& d : r.doubts) {
-    if (table.rows.size() == kMost) {
-      break;
-    }
-    Cell drawn = bar({{"s-0", std::abs(d.added()), duration(d.added())}}, most);
-    drawn.markup = true;
-    table.rows.push_back({d.name, to_string(d.kind), drawn, Cell(duration(d.added()), d.added()),
-                          Cell(percent(d.deviation), d.deviation), d.source});
-  }
-  return table.rows.empty() ? "" : "<h3>What the interval is made of</h3>\n" + to_html(table);
+  const auto row = [&](const result::Doubt& d) -> Record {
+    return {
+        {"", d.name, "factor"},
+        {"", to_string(d.kind), "kind"},
+        {"", bar({{"s-0", std::abs(d.added()), duration(d.added())}}, most), kNoHeading, Show::bar},
+        {"", d.added(), "adds", Show::duration},
+        {"", d.deviation, "deviation", Show::percent},
+        {"", d.source, "source", Show::prose}};
+  };
+  std::vector<result::Doubt> some = r.doubts;
+  some.resize(std::min(some.size(), kMostDoubts));
+  return titled(
+      "What the interval is made of", "doubts",
+      "Factors that are not known exactly, and what one standard deviation of each adds to the "
+      "step; the 90 % interval is 1.645 deviations of all together.",
+      page_table(some, row));
 }
 
 std::string calibration(const Report& r) {
-  Table table;
-  table.id = "calibration";
-  table.caption = "Measured points behind the times; residual: standard deviation of the fit.";
-  table.columns = {{"curves", Kind::text, ""},
-                   {"device", Kind::text, ""},
-                   {"residual", Kind::number, ""},
-                   {"provenance", Kind::prose, ""}};
-  for (const result::CalibrationUse& c : r.calibration) {
-    table.rows.push_back({c.file, c.device, Cell(percent(c.residual), c.residual), c.provenance});
-  }
-  return table.rows.empty() ? "" : "<h3>Calibration</h3>\n" + to_html(table);
+  return titled("Calibration", "calibration",
+                "Measured points behind the times; residual: standard deviation of the fit.",
+                page_table(r.calibration, calibration_use_fields,
+                           {"curves", "device", "residual", "provenance"}));
 }
 
 void add_advice(Page& page, const Report& r) {
@@ -145,19 +118,11 @@ void add_advice(Page& page, const Report& r) {
   }
   page.section("advice", r.advice.empty() ? "Notes" : "Advice and notes");
   if (!r.advice.empty()) {
-    Table table;
+    const auto row = [&](const result::Advice& a) { return advice_fields(a, r.step_time.value); };
+    Table table =
+        page_table(r.advice, row, {"--set", "peak, GiB", "step time", "against this job"});
     table.id = "advice-table";
     table.caption = "What makes it fit, cheapest first.";
-    table.columns = {{"--set", Kind::text, ""},
-                     {"peak, GiB", Kind::number, ""},
-                     {"step time", Kind::number, ""},
-                     {"against this job", Kind::number, ""}};
-    for (const result::Advice& a : r.advice) {
-      const double step = to_seconds(a.step_time);
-      const auto peak = static_cast<double>(a.peak.count());
-      table.rows.push_back({a.change, Cell(gibibytes(peak), peak), Cell(duration(step), step),
-                            fmt::format("{:+.1f} %", 100 * (step / r.step_time.value - 1))});
-    }
     page.add(to_html(table));
   }
   if (!r.notes.empty()) {
@@ -199,12 +164,8 @@ std::string html(const Report& report, const ForecastDetails& details_of) {
     page.add(
         details("Resolved job", "<pre tabindex=\"0\">" + html_text(details_of.job) + "</pre>\n"));
   }
-  const result::EngineFacts& e = report.engine;
-  if (e.tasks > 0) {
-    page.foot(fmt::format(
-        "{} simulation of {} ranks in {} classes: {} tasks, {} events, {} steps{}.", e.fidelity,
-        thousands(e.ranks), thousands(e.classes), thousands(e.tasks), thousands(e.events), e.steps,
-        e.periodic ? "" : "; no steady period: their mean"));
+  if (report.engine.tasks > 0) {
+    page.foot(engine_line(report.engine) + ".");
   }
   if (report.trace) {
     page.script("timeline_rows.js");

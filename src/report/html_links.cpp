@@ -4,15 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
-#include "format.h"
 #include "html_parts.h"
+#include "report_fields.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::LinkClass;
 using result::LinkUse;
-using Kind = Column::Kind;
 
 // Ten colours of style.css, cold to hot.
 int heat(double utilisation) {
@@ -181,23 +181,19 @@ void add_communication(Page& page, const result::Report& report) {
   for (const result::Traffic& t : report.traffic) {
     most = std::max(most, to_seconds(t.time));
   }
-  Table table;
+  const auto row = [&](const result::Traffic& t) {
+    const double s = to_seconds(t.time);
+    Record out = traffic_fields(t);
+    out.push_back({"", bar({{t.group, s, duration(s)}}, most), kNoHeading, Show::bar});
+    return out;
+  };
+  Table table =
+      page_table(report.traffic, row,
+                 {"group", "operation", {kNoHeading, ""}, "count", "data", "time", "rate"});
   table.id = "traffic";
   table.sortable = true;
-  table.columns = {{"group", Kind::text, ""},  {"operation", Kind::text, ""},
-                   {"", Kind::bar, ""},        {"count", Kind::number, ""},
-                   {"data", Kind::number, ""}, {"time", Kind::number, ""},
-                   {"rate", Kind::number, ""}};
-  for (const result::Traffic& t : report.traffic) {
-    const double s = to_seconds(t.time);
-    const auto bytes = static_cast<double>(t.bytes.count());
-    Cell drawn = bar({{t.group, s, duration(s)}}, most);
-    drawn.markup = true;
-    drawn.number = s;
-    const double per = s > 0 ? bytes / s : 0;
-    table.rows.push_back(
-        {t.group, t.op, drawn, Cell(thousands(t.count), static_cast<double>(t.count)),
-         Cell(data_size(bytes), bytes), Cell(duration(s), s), Cell(rate(per), per)});
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
+    table.rows[i][2].number = to_seconds(report.traffic[i].time);  // what the bar sorts by
   }
   page.add(to_html(table));
 }
@@ -210,24 +206,20 @@ void add_links(Page& page, const LinkUse& links) {
                fmt::format("Bytes that cross a link in a step over what it could carry in that "
                            "time. Fabric: {}; {} nodes. Copies to the host are not counted.",
                            links.fabric, thousands(static_cast<std::int64_t>(links.nodes.size()))));
-  Table table;
-  table.id = "link-classes";
-  table.columns = {{"links", Kind::text, ""},
-                   {"", Kind::bar, ""},
-                   {"number", Kind::number, ""},
-                   {"capacity", Kind::number, ""},
-                   {"bytes, mean", Kind::number, "of a link in a step"},
-                   {"used, mean", Kind::number, ""},
-                   {"used, busiest", Kind::number, ""}};
   const bool outside = find(links, "NIC, sending") != nullptr;
-  for (const LinkClass& c : links.classes) {
-    Cell drawn = bar({{fmt::format("heat u u-{}", heat(c.most)), c.most, percent(c.most)}}, 1);
-    drawn.markup = true;
-    table.rows.push_back({c.name, drawn, Cell(thousands(c.links), static_cast<double>(c.links)),
-                          Cell(rate(c.capacity), c.capacity),
-                          Cell(data_size(c.mean_bytes), c.mean_bytes),
-                          Cell(percent(c.mean), c.mean), Cell(percent(c.most), c.most)});
-  }
+  const auto row = [](const LinkClass& c) -> Record {
+    const Part used{fmt::format("heat u u-{}", heat(c.most)), c.most, percent(c.most)};
+    return {{"", c.name, "links"},
+            {"", bar({used}, 1), kNoHeading, Show::bar},
+            {"", c.links, "number", Show::count},
+            {"", c.capacity, "capacity", Show::rate},
+            {"", c.mean_bytes, "bytes, mean", Show::size},
+            {"", c.mean, "used, mean", Show::percent},
+            {"", c.most, "used, busiest", Show::percent}};
+  };
+  Table table = page_table(links.classes, row);
+  table.id = "link-classes";
+  table.columns[4].hint = "of a link in a step";
   page.add(to_html(table));
   page.add("<div class=\"columns\">\n" +
            figure(Fabric(links).draw(),

@@ -5,25 +5,23 @@
 #include <map>
 #include <set>
 
-#include "format.h"
 #include "html_parts.h"
 #include "memory_chart.h"
+#include "memory_kinds.h"
+#include "page_parts.h"
 #include "page_plot.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::StageMemory;
 using result::StageTimeline;
-using Is = Column::Kind;
 
-constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr std::size_t kMostPanels = 4;  // more: in a fold
 
-double of(Bytes b) { return static_cast<double>(b.count()); }
-
 // A kind of memory_chart.h as a colour.
-std::string colour_of(std::string_view kind) {
+std::string memory_colour(std::string_view kind) {
   return kind.starts_with("waiting") ? "m-other" : "m-" + std::string(kind);
 }
 
@@ -53,7 +51,7 @@ std::string panel(const StageTimeline& s, double capacity, double top) {
   const TimeUnit unit = unit_for(std::max(1e-9, end - begin));
   const auto x = [&](Time t) { return to_seconds(t) * unit.per_second; };
   Plot plot({begin * unit.per_second, end * unit.per_second, false, {}, std::string(unit.name)},
-            {0, top / kGiB, false, {}, "GiB"}, 150);
+            {0, top / kGibibyte, false, {}, "GiB"}, 150);
   const auto kinds = chart_kinds();
   std::vector<std::vector<double>> parts;
   for (const auto& sample : samples) {
@@ -68,24 +66,24 @@ std::string panel(const StageTimeline& s, double capacity, double top) {
     Plot::Points upper;
     double most = 0;
     for (std::size_t i = 0; i < samples.size(); ++i) {
-      sum[i] += parts[i][k] / kGiB;
+      sum[i] += parts[i][k] / kGibibyte;
       most = std::max(most, parts[i][k]);
       upper.emplace_back(x(samples[i].at), sum[i]);
     }
     if (most > 0) {
-      plot.area(steps(upper), steps(lower), "k-" + colour_of(kinds[k].name),
+      plot.area(steps(upper), steps(lower), "k-" + memory_colour(kinds[k].name),
                 fmt::format("{}, at most {} GiB", kinds[k].name, gibibytes(most)));
     }
     lower = std::move(upper);
   }
-  plot.rule(capacity / kGiB, "capacity " + gibibytes(capacity));
-  plot.rule(of(s.process) / kGiB, "process " + gibibytes(of(s.process)));
-  const std::string told =
+  plot.rule(capacity / kGibibyte, "capacity " + gibibytes(capacity));
+  plot.rule(of(s.process) / kGibibyte, "process " + gibibytes(of(s.process)));
+  const std::string facts =
       fmt::format("Stage {}: {} GiB allocated at {}{}; {} reserved, {} of the process, {} to spare",
                   s.stage, gibibytes(of(s.allocated)), duration(to_seconds(s.peak_at)),
                   s.peak_in.empty() ? "" : " (" + s.peak_in + ")", gibibytes(of(s.reserved)),
                   gibibytes(of(s.process)), gibibytes(capacity - of(s.process)));
-  return figure(plot.finish(told), told);
+  return figure(plot.finish(facts), facts);
 }
 
 void add_over_time(Page& page, const result::MemoryTimeline& timeline) {
@@ -128,26 +126,48 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
   if (fullest == timeline.stages.end() || fullest->at_peak.empty()) {
     return;
   }
-  Table table;
+  constexpr std::size_t kMostTensors = 24;
+  std::vector<result::StandingTensor> largest = fullest->at_peak;
+  largest.resize(std::min(largest.size(), kMostTensors));
+  const auto row = [](const result::StandingTensor& t) -> Record {
+    return {{"", t.total(), "total", Show::size},
+            {"", t.count, "count", Show::count},
+            {"", data_size(static_cast<double>(t.bytes)), "each", Show::number},
+            {"", to_string(t.category), "category"},
+            {"", t.part_of.empty() ? t.label : t.label + " (" + t.part_of + ")", "tensor"}};
+  };
+  Table table = page_table(largest, row);
   table.id = "standing";
-  table.columns = {{"total", Is::number, ""},
-                   {"count", Is::number, ""},
-                   {"each", Is::number, ""},
-                   {"category", Is::text, ""},
-                   {"tensor", Is::text, ""}};
-  constexpr std::size_t kMost = 24;
-  for (const result::StandingTensor& t : fullest->at_peak) {
-    if (table.rows.size() == kMost) {
-      break;
-    }
-    const auto total = static_cast<double>(t.total());
-    table.rows.push_back({Cell(data_size(total), total),
-                          Cell(thousands(t.count), static_cast<double>(t.count)),
-                          data_size(static_cast<double>(t.bytes)), to_string(t.category),
-                          t.part_of.empty() ? t.label : t.label + " (" + t.part_of + ")"});
-  }
   page.add(details(fmt::format("Largest tensors at the peak of stage {}", fullest->stage),
                    to_html(table)));
+}
+
+// One stage as a row; `shown`: categories that some stage has, by their place in
+// result::kMemoryParts.
+std::vector<Cell> stage_row(const StageMemory& m, const std::vector<std::size_t>& shown,
+                            double capacity, double whole) {
+  const auto gib = [](Bytes b) { return Cell(gibibytes(of(b)), of(b)); };
+  std::vector<Part> parts;
+  const auto part = [&](const std::string& colour, std::string_view name, double bytes) {
+    parts.push_back({colour, bytes, fmt::format("{} {} GiB", name, gibibytes(bytes))});
+  };
+  for (const std::size_t i : shown) {
+    const std::string_view name = kMemoryKinds[i].name;
+    part(memory_colour(name), name, of(m.*result::kMemoryParts[i]));
+  }
+  part("m-cached", "cached", std::max(0.0, of(m.reserved) - of(m.allocated)));
+  part("m-outside", "outside the allocator", std::max(0.0, of(m.process) - of(m.reserved)));
+  std::vector<Cell> row = {Cell(std::to_string(m.stage), m.stage),
+                           markup_cell(bar(parts, whole, capacity))};
+  for (const std::size_t i : shown) {
+    row.push_back(gib(m.*result::kMemoryParts[i]));
+  }
+  for (const Bytes peak : {m.allocated, m.reserved, m.process}) {
+    row.push_back(gib(peak));
+  }
+  row.emplace_back(percent(of(m.process) / capacity), of(m.process) / capacity);
+  row.back().bad = of(m.process) > capacity;
+  return row;
 }
 
 }  // namespace
@@ -160,61 +180,34 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   page.section("memory", "Memory",
                fmt::format("GiB per GPU at each stage's peak; the rule is what a GPU has, {}.",
                            gibibytes(capacity)));
-  constexpr auto kParts = spellings(program::MemoryCategory{});
-  double whole = capacity;
+  Table table;
+  table.id = "memory-table";
+  table.columns = {{"stage", Column::Kind::number, ""}, {"", Column::Kind::bar, ""}};
   std::vector<Mark> marks;
   std::vector<std::size_t> shown;
-  for (std::size_t i = 0; i < kParts.size(); ++i) {
-    Bytes most(0);
-    for (const StageMemory& m : report.memory) {
-      most = std::max(most, result::part_of(m, kParts[i].value));
-    }
-    if (most > Bytes(0)) {
+  for (std::size_t i = 0; i < result::kMemoryParts.size(); ++i) {
+    const bool any =
+        std::any_of(report.memory.begin(), report.memory.end(),
+                    [&](const StageMemory& m) { return m.*result::kMemoryParts[i] > Bytes(0); });
+    if (any) {
+      const std::string name(kMemoryKinds[i].name);
       shown.push_back(i);
-      marks.push_back({fmt::format("m-{}", kParts[i].word), kParts[i].word, ""});
+      marks.push_back({memory_colour(name), name, ""});
+      table.columns.push_back({name, Column::Kind::number, ""});
     }
   }
   marks.push_back({"m-cached", "cached", ""});
   marks.push_back({"m-outside", "outside the allocator", ""});
+  page.add(legend(marks));
+  for (const char* name : {"allocated", "reserved", "process", "used"}) {
+    table.columns.push_back({name, Column::Kind::number, ""});
+  }
+  double whole = capacity;
   for (const StageMemory& m : report.memory) {
     whole = std::max(whole, of(m.process));
   }
-  page.add(legend(marks));
-  Table table;
-  table.id = "memory-table";
-  table.columns = {{"stage", Is::number, ""}, {"", Is::bar, ""}};
-  for (const std::size_t i : shown) {
-    table.columns.push_back({kParts[i].word, Is::number, ""});
-  }
-  for (const char* name : {"allocated", "reserved", "process", "used"}) {
-    table.columns.push_back({name, Is::number, ""});
-  }
-  const auto gib = [](Bytes b) { return Cell(gibibytes(of(b)), of(b)); };
   for (const StageMemory& m : report.memory) {
-    std::vector<Part> parts;
-    for (const std::size_t i : shown) {
-      const double bytes = of(result::part_of(m, kParts[i].value));
-      parts.push_back({fmt::format("m-{}", kParts[i].word), bytes,
-                       fmt::format("{} {} GiB", kParts[i].word, gibibytes(bytes))});
-    }
-    const double cached = std::max(0.0, of(m.reserved) - of(m.allocated));
-    parts.push_back({"m-cached", cached, fmt::format("cached {} GiB", gibibytes(cached))});
-    const double outside = std::max(0.0, of(m.process) - of(m.reserved));
-    parts.push_back(
-        {"m-outside", outside, fmt::format("outside the allocator {} GiB", gibibytes(outside))});
-    Cell drawn = bar(parts, whole * 1.02, capacity);
-    drawn.markup = true;
-    std::vector<Cell> row = {Cell(std::to_string(m.stage), m.stage), drawn};
-    for (const std::size_t i : shown) {
-      row.push_back(gib(result::part_of(m, kParts[i].value)));
-    }
-    row.push_back(gib(m.allocated));
-    row.push_back(gib(m.reserved));
-    row.push_back(gib(m.process));
-    Cell used(percent(of(m.process) / capacity), of(m.process) / capacity);
-    used.bad = of(m.process) > capacity;
-    row.push_back(used);
-    table.rows.push_back(std::move(row));
+    table.rows.push_back(stage_row(m, shown, capacity, whole * 1.02));
   }
   page.add(to_html(table));
   add_over_time(page, timeline);

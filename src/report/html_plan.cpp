@@ -10,6 +10,7 @@
 #include "run_parts.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/plan.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -18,16 +19,10 @@ using result::Estimate;
 using result::Plan;
 using result::PlannedCluster;
 
-constexpr int kPlotHeight = 320;  // pixels
+constexpr int kPlanPlotHeight = 320;  // pixels
 constexpr double kMillion = 1e6;
 
-std::string range(const Estimate& e, double per) {
-  return e.low == e.high
-             ? ""
-             : fmt::format("{} to {}", significant(e.low * per, 3), significant(e.high * per, 3));
-}
-
-std::string told(const Plan& p, const PlannedCluster& c) {
+std::string facts_of(const Plan& p, const PlannedCluster& c) {
   return fmt::format("{}\n{} nodes of {} ({} GPUs): {} days, {} {}\n{}{}", c.name,
                      thousands(c.nodes), c.device, thousands(c.gpus), significant(c.days.value, 3),
                      money(c.cost.value), p.currency, strategy_line(c),
@@ -40,32 +35,23 @@ void add_headline(Page& page, const Plan& p) {
   page.section("best", "At a glance",
                fmt::format("{} tokens {}; the least {} first.", tokens_text(p.tokens),
                            limits_line(p), p.objective));
-  std::vector<Tile> tiles = {{"Clusters",
-                              fmt::format("{} of {}", meet, p.clusters.size()),
-                              "meet the limits",
-                              "meeting",
-                              {static_cast<double>(meet)},
-                              meet > 0 ? Tile::Tone::good : Tile::Tone::bad}};
+  std::vector<Tile> tiles = {number_tile(
+      "Clusters", fmt::format("{} of {}", meet, p.clusters.size()), "meet the limits", "meeting",
+      static_cast<double>(meet), meet > 0 ? Tile::Tone::good : Tile::Tone::bad)};
   if (meet > 0) {
     const PlannedCluster& c = p.clusters.front();
-    tiles.push_back({"Best",
-                     c.name,
-                     fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
-                     "nodes",
-                     {static_cast<double>(c.nodes)}});
-    const auto add = [&](const std::string& name, const Estimate& e, double per,
-                         const char* figure) {
-      tiles.push_back(
-          {name, significant(e.value * per, 3), range(e, per), figure, {e.value, e.low, e.high}});
+    tiles.push_back(number_tile(
+        "Best", c.name, fmt::format("{} x {}, {}", thousands(c.gpus), c.device, strategy_line(c)),
+        "nodes", static_cast<double>(c.nodes)));
+    const auto add = [&](const char* name, const Estimate& e, double per, const char* key) {
+      tiles.push_back(interval_tile(name, significant(e.value * per, 3), range(e, per, 3), key, e));
     };
     add("Days", c.days, 1, "days");
-    tiles.push_back({"Cost, " + p.currency,
-                     money(c.cost.value),
-                     c.cost.low == c.cost.high
-                         ? ""
-                         : fmt::format("{} to {}", money(c.cost.low), money(c.cost.high)),
-                     "cost",
-                     {c.cost.value, c.cost.low, c.cost.high}});
+    tiles.push_back(interval_tile(
+        "Cost, " + p.currency, money(c.cost.value),
+        c.cost.low == c.cost.high ? ""
+                                  : fmt::format("{} to {}", money(c.cost.low), money(c.cost.high)),
+        "cost", c.cost));
     add("Energy, MWh", c.energy, 1 / kMegawattHour, "energy");
     if (c.carbon) {
       add("Carbon, t CO2e", *c.carbon, 1e-3, "carbon");
@@ -73,13 +59,12 @@ void add_headline(Page& page, const Plan& p) {
   }
   page.add(to_html(tiles));
   if (meet > 0) {
-    page.add("<pre class=\"fold\" tabindex=\"0\">" +
-             html_text(set_options(p.clusters.front().overrides)) + "</pre>\n");
+    page.add(strategy_options(p.clusters.front().overrides));
   }
 }
 
 // Room around values that lie orders apart.
-PlotAxis axis_over(const std::vector<double>& values, const std::string& unit) {
+PlotAxis ratio_axis(const std::vector<double>& values, const std::string& unit) {
   constexpr double kRoom = 1.15;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   PlotAxis axis{*low / kRoom, *high * kRoom, true, {}, unit};
@@ -106,14 +91,14 @@ void add_plot(Page& page, const Plan& p) {
   if (budget > 0) {
     cost.push_back(budget);
   }
-  const PlotAxis across = axis_over(days, "days"), up = axis_over(cost, "M");
+  const PlotAxis across = ratio_axis(days, "days"), up = ratio_axis(cost, "M");
   page.section("plot", "Days against cost");
   std::vector<Mark> marks = {{"s-2", "meets the limits", ""}, {"s-1", "does not", ""}};
   if (deadline > 0) {
     marks.push_back({"s-3", fmt::format("deadline, {:.4g} days", deadline), ""});
   }
   page.add(legend(marks));
-  Plot plot(across, up, kPlotHeight);
+  Plot plot(across, up, kPlanPlotHeight);
   if (deadline > 0) {
     plot.line({{deadline, up.from}, {deadline, up.to}}, "line l-3",
               fmt::format("deadline: {:.4g} days", deadline));
@@ -124,7 +109,7 @@ void add_plot(Page& page, const Plan& p) {
   for (const PlannedCluster& c : p.clusters) {
     if (c.simulated && c.fits && c.cost.value > 0) {
       plot.dot(c.days.value + c.wait_days, c.cost.value / kMillion, c.meets ? "dot l-2" : "dot l-1",
-               told(p, c));
+               facts_of(p, c));
     }
   }
   page.add(
@@ -139,70 +124,50 @@ void add_clusters(Page& page, const Plan& p) {
                fmt::format("Those that meet the limits, the least {} first; then by how little "
                            "they miss them.",
                            p.objective));
-  Table table;
-  table.id = "clusters-table";
-  table.sortable = true;
-  table.columns = {text_column("cluster"), text_column("meets"),
-                   number_column("nodes"), number_column("GPUs"),
-                   number_column("days"),  number_column(p.currency.c_str())};
-  table.columns.push_back(bar_column(""));
-  for (const char* name : {"MWh", "peak MW", "t CO2e", "MFU"}) {
-    table.columns.push_back(number_column(name));
-  }
-  table.columns.push_back(prose_column("strategy"));
-  table.columns.push_back(prose_column("what it lacks"));
   double most = 0;
   for (const PlannedCluster& c : p.clusters) {
     most = std::max(most, c.cost.high);
   }
-  for (const PlannedCluster& c : p.clusters) {
-    Cell meets = c.meets ? "yes" : "no";
-    meets.bad = !c.meets;
-    std::vector<Cell> row = {c.name, meets};
-    row.front().hint = fmt::format("{} of {}, {}", c.cluster, c.device, c.site);
-    if (c.simulated) {
-      const double mwh = c.energy.value / kMegawattHour;
-      row.insert(
-          row.end(),
-          {count_cell(c.nodes), count_cell(c.gpus),
-           Cell(significant(c.days.value, 3), c.days.value),
-           Cell(money(c.cost.value), c.cost.value),
-           markup_cell(
-               interval_bar({{c.meets ? "s-2" : "s-1", c.cost.value,
-                              fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
-                                          money(c.cost.low), money(c.cost.high))}},
-                            c.cost.low, c.cost.high, most)),
-           Cell(thousands(static_cast<std::int64_t>(mwh + 0.5)), c.energy.value),
-           Cell(significant(c.peak_power * 1e-6, 3), c.peak_power),
-           c.carbon ? Cell(thousands(static_cast<std::int64_t>(c.carbon->value * 1e-3 + 0.5)),
-                           c.carbon->value)
-                    : Cell(""),
-           percent_cell(c.mfu), Cell(strategy_line(c))});
-    } else {
-      constexpr std::size_t kFigures = 10;
-      row.insert(row.end(), kFigures, Cell(""));
-    }
-    row.emplace_back(lacks_line(c));
-    table.rows.push_back(std::move(row));
-  }
+  const auto row = [&](const PlannedCluster& c) {
+    const std::string cost = fmt::format("{} {} ({} to {})", money(c.cost.value), p.currency,
+                                         money(c.cost.low), money(c.cost.high));
+    const std::string picture = interval_bar({{c.meets ? "s-2" : "s-1", c.cost.value, cost}},
+                                             c.cost.low, c.cost.high, most);
+    Record out = cluster_fields(p, c);
+    out.push_back({"", if_known(c.simulated, picture), kNoHeading, Show::bar});
+    return out;
+  };
+  Table table = page_table(p.clusters, row,
+                           {"cluster",
+                            "meets",
+                            "nodes",
+                            "GPUs",
+                            "days",
+                            {p.currency, p.currency},
+                            {kNoHeading, ""},
+                            "MWh",
+                            "peak MW",
+                            "t CO2e",
+                            "MFU",
+                            "strategy",
+                            "what it lacks"});
+  table.id = "clusters-table";
+  table.sortable = true;
   page.add(to_html(table));
 }
 
 std::string counts_table(const Plan& p, const PlannedCluster& c) {
-  Table table;
+  const auto row = [&](const result::PlannedCount& n) -> Record {
+    const char* verdict = n.meets ? "meets the limits" : n.fits ? "" : "does not fit";
+    return {{"", n.nodes, "nodes", Show::count},
+            {"", n.days, "days", Show::three},
+            {"", n.cost, p.currency, Show::money},
+            {"", n.energy, "MWh", Show::megawatt_hours},
+            {"", n.peak_power, "peak MW", Show::megawatts},
+            {"", verdict, kNoHeading}};
+  };
+  Table table = page_table(c.counts, row);
   table.caption = "The best that was simulated on each number of nodes.";
-  table.columns = {
-      number_column("nodes"), number_column("days"),    number_column(p.currency.c_str()),
-      number_column("MWh"),   number_column("peak MW"), text_column("")};
-  for (const result::PlannedCount& n : c.counts) {
-    table.rows.push_back(
-        {count_cell(n.nodes), Cell(significant(n.days, 3), n.days), Cell(money(n.cost), n.cost),
-         Cell(thousands(static_cast<std::int64_t>(n.energy / kMegawattHour + 0.5)), n.energy),
-         Cell(significant(n.peak_power * 1e-6, 3), n.peak_power),
-         n.meets  ? "meets the limits"
-         : n.fits ? ""
-                  : "does not fit"});
-  }
   return to_html(table);
 }
 
@@ -212,8 +177,7 @@ void add_each(Page& page, const Plan& p) {
   for (const PlannedCluster& c : p.clusters) {
     std::string inside;
     if (c.simulated) {
-      inside +=
-          "<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(c.overrides)) + "</pre>\n";
+      inside += strategy_options(c.overrides);
       inside += paragraph(fmt::format(
           "A step takes {}; GPUs compute {} of it and wait in communication {}; {} of the wall "
           "clock trains. {} GPU-hours, {} MW on average. {}; {}.",
@@ -227,7 +191,7 @@ void add_each(Page& page, const Plan& p) {
           proof_line(c)));
       inside += counts_table(p, c);
     }
-    inside += to_html(figures_table(c.figures));
+    inside += to_html(page_table(c.figures, catalogue_fields));
     page.add(details(
         fmt::format("{}{}{}", c.name, c.meets ? "" : ": ", c.meets ? "" : lacks_line(c)), inside));
   }

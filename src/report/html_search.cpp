@@ -7,11 +7,12 @@
 #include <cmath>
 #include <set>
 
-#include "format.h"
 #include "page_parts.h"
 #include "page_plot.h"
+#include "search_fields.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -19,25 +20,7 @@ namespace {
 using result::Search;
 using result::Strategy;
 
-constexpr double kGiB = 0x1p30;
-
-struct Objective {
-  const char* name;
-  const char* unit;
-  double scale;  // of the JSON's number to the unit
-};
-Objective objective_of(const Search& s) {
-  return s.objective == "cost"     ? Objective{"Cost of a step", "GPU-s", 1}
-         : s.objective == "energy" ? Objective{"Energy of a step", "MJ", 1e-6}
-                                   : Objective{"Step time", "s", 1};
-}
-std::string objective_text(const Search& s, double value) {
-  const Objective o = objective_of(s);
-  return s.objective == "time" ? duration(value)
-                               : fmt::format("{} {}", significant(value * o.scale, 4), o.unit);
-}
-
-std::string proof(const Search& s) {
+std::string proof_text(const Search& s) {
   const std::string known =
       s.bounds_only ? "a lower bound: nothing was simulated"
       : s.gap > 0   ? fmt::format("not proven: at most {:.2f} % better exists", 100 * s.gap)
@@ -49,54 +32,39 @@ std::string proof(const Search& s) {
 
 std::vector<Tile> headline(const Search& s) {
   const Strategy& b = s.best;
-  const Objective o = objective_of(s);
-  std::vector<Tile> out;
-  const bool time = s.objective == "time";
-  out.push_back({o.name,
-                 objective_text(s, b.objective),
-                 time && !s.bounds_only ? between(b.step_time) : "",
-                 "objective",
-                 {b.objective}});
+  const bool time = s.objective == "time", better = b.objective < s.stated;
+  std::vector<Tile> out = {number_tile(objective_of(s).name, objective_text(s, b.objective),
+                                       time && !s.bounds_only ? between(b.step_time) : "",
+                                       "objective", b.objective)};
   if (!time) {
-    out.push_back({"Step time",
-                   duration(b.step_time.value),
-                   between(b.step_time),
-                   "step_time",
-                   {b.step_time.value, b.step_time.low, b.step_time.high}});
+    out.push_back(interval_tile("Step time", duration(b.step_time.value), between(b.step_time),
+                                "step_time", b.step_time));
   }
   if (!s.bounds_only) {
-    out.push_back({"Proof",
-                   s.gap > 0 ? fmt::format("gap {:.2f} %", 100 * s.gap) : "optimal",
-                   s.gap > 0 ? "is the most that may be missed" : "within the space",
-                   "gap",
-                   {s.gap},
-                   s.gap > 0 ? Tile::Tone::plain : Tile::Tone::good});
-    out.push_back({"MFU", percent(b.mfu), "", "mfu", {b.mfu}});
+    const bool open = s.gap > 0;
+    out.push_back(number_tile("Proof", open ? fmt::format("gap {:.2f} %", 100 * s.gap) : "optimal",
+                              open ? "is the most that may be missed" : "within the space", "gap",
+                              s.gap, open ? Tile::Tone::plain : Tile::Tone::good));
+    out.push_back(number_tile("MFU", percent(b.mfu), "", "mfu", b.mfu));
   }
   const auto capacity = static_cast<double>(b.capacity.count());
-  out.push_back({"Peak memory",
-                 gibibytes(b.peak.value) + " GiB",
-                 fmt::format("of {}", gibibytes(capacity)),
-                 "peak",
-                 {b.peak.value, b.peak.low, b.peak.high}});
+  out.push_back(interval_tile("Peak memory", gibibytes(b.peak.value) + " GiB",
+                              fmt::format("of {}", gibibytes(capacity)), "peak", b.peak));
   if (s.stated > 0) {
-    out.push_back({"Against the job as given",
-                   fmt::format("{:+.1f} %", 100 * (b.objective / s.stated - 1)),
-                   objective_text(s, s.stated) + " as given",
-                   "stated",
-                   {s.stated},
-                   b.objective < s.stated ? Tile::Tone::good : Tile::Tone::plain});
+    out.push_back(number_tile("Against the job as given",
+                              signed_percent(b.objective / s.stated - 1),
+                              objective_text(s, s.stated) + " as given", "stated", s.stated,
+                              better ? Tile::Tone::good : Tile::Tone::plain));
   }
-  out.push_back({"Combinations",
-                 thousands(s.counts.candidates),
-                 s.bounds_only ? fmt::format("{} bounded", thousands(s.counts.bounded))
-                               : fmt::format("{} simulated", thousands(s.counts.simulated)),
-                 "candidates",
-                 {static_cast<double>(s.counts.candidates)}});
+  const result::SearchCounts& c = s.counts;
+  const std::string done = s.bounds_only ? fmt::format("{} bounded", thousands(c.bounded))
+                                         : fmt::format("{} simulated", thousands(c.simulated));
+  out.push_back(number_tile("Combinations", thousands(c.candidates), done, "candidates",
+                            static_cast<double>(c.candidates)));
   return out;
 }
 
-std::string told(const Search& s, const Strategy& one) {
+std::string facts_of(const Search& s, const Strategy& one) {
   return fmt::format("{}, {} GiB, MFU {}\n{}", objective_text(s, one.objective),
                      gibibytes(one.peak.value), percent(one.mfu), fmt::join(one.overrides, "\n"));
 }
@@ -122,8 +90,8 @@ std::string pareto(const Search& s) {
   }
   const Objective o = objective_of(s);
   const double margin = std::max(0.02 * high, 0.08 * (high - low)) * o.scale;
-  const double room = std::max(0.02 * right, 0.06 * (right - left)) / kGiB;
-  PlotAxis x{std::max(0.0, left / kGiB - room), right / kGiB + room, false, {}, "GiB"};
+  const double room = std::max(0.02 * right, 0.06 * (right - left)) / kGibibyte;
+  PlotAxis x{std::max(0.0, left / kGibibyte - room), right / kGibibyte + room, false, {}, "GiB"};
   PlotAxis y{std::max(0.0, low * o.scale - margin), high * o.scale + margin, false, {}, o.unit};
   constexpr int kHeight = 280;
   Plot plot(x, y, kHeight);
@@ -137,7 +105,7 @@ std::string pareto(const Search& s) {
   for (const Strategy* one : by_memory) {
     if (const double objective = one->objective * o.scale;
         front.empty() || objective < front.back().second) {
-      front.emplace_back(one->peak.value / kGiB, objective);
+      front.emplace_back(one->peak.value / kGibibyte, objective);
     }
   }
   if (front.size() > 1) {
@@ -148,8 +116,8 @@ std::string pareto(const Search& s) {
     return gpus.size() == 1 ? 0 : static_cast<int>(place) % 8;
   };
   for (const Strategy* one : all) {
-    plot.dot(one->peak.value / kGiB, one->objective * o.scale,
-             fmt::format("dot l-{}", colour(*one)), told(s, *one));
+    plot.dot(one->peak.value / kGibibyte, one->objective * o.scale,
+             fmt::format("dot l-{}", colour(*one)), facts_of(s, *one));
   }
   std::string out = plot.finish(
       fmt::format("Scatter of {} against peak memory; the table below has its figures", o.name));
@@ -167,34 +135,42 @@ std::string pareto(const Search& s) {
                                  s.objective, o.unit));
 }
 
-std::vector<Part> time_parts(const Strategy& one) {
-  const auto part = [&](const char* colour, const char* name, Time t) {
-    const double share = one.step_time.value > 0 ? to_seconds(t) / one.step_time.value : 0;
-    return Part{colour, to_seconds(t),
-                fmt::format("{}: {}, {}", name, duration(to_seconds(t)), percent(share))};
-  };
-  return {part("compute", "compute", one.compute), part("recompute", "recompute", one.recompute),
-          part("tensor", "exposed communication", one.exposed), part("other", "other", one.other),
-          part("bubble", "bubble", one.bubble)};
+// A strategy as a row: its place, its figures, and a column for each key in which all differ.
+Record strategy_row(const Search& s, const Strategy& one, std::size_t place,
+                    const OverrideColumns& columns, bool with_gpus, double longest) {
+  const bool bound = s.bounds_only;
+  Record out = {{"", place + 1, "#", Show::count},
+                {"", objective_text(s, one.objective), bound ? "at least" : objective_of(s).name,
+                 Show::number},
+                {"", one.objective / s.best.objective - 1, "to best", Show::change}};
+  for (std::size_t k = 0; k < columns.keys.size(); ++k) {
+    out.push_back({"", columns.value(one.overrides, k), columns.names[k]});
+  }
+  if (with_gpus) {
+    out.push_back({"", std::lround(one.gpus), "GPUs", Show::count});
+  }
+  out.push_back({"", one.peak, bound ? "least GiB" : "peak GiB", Show::gib});
+  if (!bound) {
+    append(out, {{"", one.mfu, "MFU", Show::percent},
+                 {"", bar(strategy_parts(one, true), longest), "where the step goes", Show::bar}});
+  }
+  return out;
 }
 
-const std::vector<Mark> kTimeMarks = {{"compute", "compute", ""},
-                                      {"recompute", "recompute", ""},
-                                      {"tensor", "exposed communication", ""},
-                                      {"other", "other", ""},
-                                      {"bubble", "bubble", ""}};
-
-Table strategies(const Search& s, const std::vector<const Strategy*>& all, const char* id,
-                 const std::string& caption) {
+Table strategies_table(const Search& s, const std::vector<const Strategy*>& all, const char* id,
+                       const std::string& caption) {
   std::vector<std::vector<std::string>> overrides;
-  double most = 0;
+  double longest = 0;
   std::set<double> gpus;
   for (const Strategy* one : all) {
     overrides.push_back(one->overrides);
-    most = std::max(most, one->step_time.value);
+    longest = std::max(longest, one->step_time.value);
     gpus.insert(one->gpus);
   }
   const OverrideColumns columns(overrides);
+  const auto row = [&](const Strategy& one, std::size_t place) {
+    return strategy_row(s, one, place, columns, gpus.size() > 1, longest);
+  };
   Table table;
   table.id = id;
   table.sortable = true;
@@ -203,67 +179,40 @@ Table strategies(const Search& s, const std::vector<const Strategy*>& all, const
     table.caption += (caption.empty() ? "" : " ") +
                      fmt::format("Alike in all: {}.", fmt::join(columns.alike, ", "));
   }
-  table.columns = {number_column("#"),
-                   number_column(s.bounds_only ? "at least" : objective_of(s).name),
-                   number_column("to best")};
-  for (const std::string& name : columns.names) {
-    table.columns.push_back(text_column(name.c_str()));
-  }
-  if (gpus.size() > 1) {
-    table.columns.push_back(number_column("GPUs"));
-  }
-  table.columns.push_back(number_column(s.bounds_only ? "least GiB" : "peak GiB"));
-  if (!s.bounds_only) {
-    table.columns.push_back(number_column("MFU"));
-    table.columns.push_back(bar_column("where the step goes"));
-  }
+  table.columns = page_columns(row(s.best, 0));
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const Strategy& one = *all[i];
-    std::vector<Cell> row = {count_cell(static_cast<std::int64_t>(i) + 1),
-                             Cell(objective_text(s, one.objective), one.objective),
-                             change_cell(one.objective / s.best.objective - 1)};
-    for (std::size_t k = 0; k < columns.keys.size(); ++k) {
-      row.emplace_back(columns.value(one.overrides, k));
-    }
-    if (gpus.size() > 1) {
-      row.push_back(count_cell(std::lround(one.gpus)));
-    }
-    row.push_back(gib_cell(one.peak.value));
-    if (!s.bounds_only) {
-      row.push_back(percent_cell(one.mfu));
-      row.push_back(markup_cell(bar(time_parts(one), most)));
-    }
-    table.rows.push_back(std::move(row));
+    table.rows.push_back(page_row(row(*all[i], i)));
+    table.rows.back()[1].number = all[i]->objective;
   }
   return table;
+}
+
+Record count_row(const std::pair<std::string, std::int64_t>& count) {
+  return {{"", count.first, "combinations"}, {"", count.second, kNoHeading, Show::count}};
+}
+
+Record reason_row(const std::pair<std::string, std::int64_t>& refusal) {
+  return {{"", refusal.second, "times", Show::count}, {"", refusal.first, "reason", Show::prose}};
 }
 
 void add_counts(Page& page, const Search& s) {
   page.section("counts", "What was looked at");
   const result::SearchCounts& c = s.counts;
-  Table table;
-  table.columns = {text_column("combinations"), number_column("")};
-  const auto row = [&](const char* name, std::int64_t count) {
-    table.rows.push_back({name, count_cell(count)});
-  };
-  row("all of the space", c.candidates);
-  row("impossible: sizes that do not divide, or that the system refuses", c.impossible);
-  row("too large by their least memory", c.memory_pruned);
-  row(s.bounds_only ? "not looked at: others of their layout are slower already"
-                    : "slower by their bound than the best found",
-      c.time_pruned);
-  s.bounds_only ? row("bounded", c.bounded) : row("simulated", c.simulated);
+  std::vector<std::pair<std::string, std::int64_t>> counts = {
+      {"all of the space", c.candidates},
+      {"impossible: sizes that do not divide, or that the system refuses", c.impossible},
+      {"too large by their least memory", c.memory_pruned},
+      {s.bounds_only ? "not looked at: others of their layout are slower already"
+                     : "slower by their bound than the best found",
+       c.time_pruned},
+      {s.bounds_only ? "bounded" : "simulated", s.bounds_only ? c.bounded : c.simulated}};
   if (!s.bounds_only) {
-    row("of the simulated, do not fit in memory", c.misfit);
+    counts.emplace_back("of the simulated, do not fit in memory", c.misfit);
   }
-  page.add(to_html(table));
+  page.add(to_html(page_table(counts, count_row)));
   if (!s.refusals.empty()) {
-    Table reasons;
+    Table reasons = page_table(s.refusals, reason_row);
     reasons.sortable = true;
-    reasons.columns = {number_column("times"), prose_column("reason")};
-    for (const auto& [reason, count] : s.refusals) {
-      reasons.rows.push_back({count_cell(count), reason});
-    }
     page.add(
         details(fmt::format("{} reasons of the impossible", s.refusals.size()), to_html(reasons)));
   }
@@ -275,19 +224,27 @@ void add_what_if(Page& page, const Search& s) {
   }
   page.section("hardware", "What other hardware would bring",
                "The best strategy again, on a changed cluster.");
-  Table table;
-  table.columns = {text_column("change"), number_column(objective_of(s).name),
-                   number_column("to best"), bar_column("")};
-  double most = s.best.objective;
+  const double as_it_is = s.best.objective;
+  double most = as_it_is;
   for (const result::WhatIf& w : s.what_if) {
     most = std::max(most, w.objective);
   }
-  table.rows.push_back({"as it is", Cell(objective_text(s, s.best.objective), s.best.objective), "",
-                        markup_cell(bar({{"s-0", s.best.objective, ""}}, most))});
+  const auto row = [&](const std::string& change, double value, const Value& to_best,
+                       const std::string& picture) -> Record {
+    return {{"", change, "change"},
+            {"", objective_text(s, value), objective_of(s).name, Show::number},
+            {"", to_best, "to best", Show::change},
+            {"", picture, kNoHeading, Show::bar}};
+  };
+  std::vector<Record> all = {row("as it is", as_it_is, "", bar({{"s-0", as_it_is, ""}}, most))};
   for (const result::WhatIf& w : s.what_if) {
-    table.rows.push_back({w.change, Cell(objective_text(s, w.objective), w.objective),
-                          change_cell(w.objective / s.best.objective - 1),
-                          markup_cell(bar({{"s-2", w.objective, ""}}, most, s.best.objective))});
+    all.push_back(row(w.change, w.objective, w.objective / as_it_is - 1,
+                      bar({{"s-2", w.objective, ""}}, most, as_it_is)));
+  }
+  Table table = page_table(all.front(), all);
+  table.rows.front()[1].number = as_it_is;
+  for (std::size_t i = 0; i < s.what_if.size(); ++i) {
+    table.rows[i + 1][1].number = s.what_if[i].objective;
   }
   page.add(to_html(table));
 }
@@ -311,10 +268,9 @@ std::string html(const Search& s) {
     page.add(paragraph(s.nearest));
   } else {
     page.section("best", s.bounds_only ? "The least bound" : "The best strategy",
-                 sentence(proof(s)));
+                 sentence(proof_text(s)));
     page.add(to_html(headline(s)));
-    page.add("<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(s.best.overrides)) +
-             "</pre>\n");
+    page.add(strategy_options(s.best.overrides));
     for (const std::string& line : {s.why, s.against}) {
       page.add(line.empty() ? "" : paragraph(sentence(line)));
     }
@@ -325,15 +281,16 @@ std::string html(const Search& s) {
       for (const result::FrontPoint& p : s.front) {
         front.push_back(&p.best);
       }
-      page.add(details("The front as a table", to_html(strategies(s, front, "front-table", ""))));
+      page.add(
+          details("The front as a table", to_html(strategies_table(s, front, "front-table", ""))));
     }
     page.section("ranking", "Ranking");
-    page.add(s.bounds_only ? "" : legend(kTimeMarks));
+    page.add(s.bounds_only ? "" : legend(strategy_marks()));
     std::vector<const Strategy*> ranking;
     for (const Strategy& one : s.ranking) {
       ranking.push_back(&one);
     }
-    page.add(to_html(strategies(s, ranking, "ranking-table", "The best first.")));
+    page.add(to_html(strategies_table(s, ranking, "ranking-table", "The best first.")));
     add_what_if(page, s);
   }
   add_counts(page, s);

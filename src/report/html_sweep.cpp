@@ -4,14 +4,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <map>
 
-#include "format.h"
 #include "page_parts.h"
 #include "page_plot.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/sweep_page.h"
+#include "sweep_columns.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -20,12 +22,12 @@ using result::Sweep;
 using result::SweepAxis;
 using result::SweepPoint;
 
-constexpr std::size_t kMostLines = 8;    // colours
-constexpr std::size_t kMostRows = 2000;  // of the table: a page has to open at once
-constexpr std::size_t kMostPanels = 6;   // heat maps
-constexpr int kPlotHeight = 260;         // pixels
+constexpr std::size_t kMostLines = 8;     // colours
+constexpr std::size_t kMostRows = 2000;   // of the table: a page has to open at once
+constexpr std::size_t kMostHeatMaps = 6;  // heat maps
+constexpr int kSweepPlotHeight = 260;     // pixels
 
-std::string name_of(const SweepAxis& axis) { return fmt::format("{}", fmt::join(axis.keys, ", ")); }
+std::string keys_of(const SweepAxis& axis) { return fmt::format("{}", fmt::join(axis.keys, ", ")); }
 std::string label_of(const SweepAxis& axis, std::size_t at) {
   return fmt::format("{}", fmt::join(axis.values[at], ", "));
 }
@@ -35,7 +37,7 @@ std::string rest_of(const Sweep& s, const SweepPoint& p, const std::vector<std::
   std::string out;
   for (std::size_t a = 0; a < s.axes.size(); ++a) {
     if (std::find(left_out.begin(), left_out.end(), a) == left_out.end()) {
-      const std::string name = name_of(s.axes[a]);
+      const std::string name = keys_of(s.axes[a]);
       out += fmt::format("{}{}={}", out.empty() ? "" : ", ", name.substr(name.rfind('.') + 1),
                          label_of(s.axes[a], p.at[a]));
     }
@@ -43,7 +45,7 @@ std::string rest_of(const Sweep& s, const SweepPoint& p, const std::vector<std::
   return out.empty() ? "all" : out;
 }
 
-std::string told(const SweepPoint& p) {
+std::string facts_of(const SweepPoint& p) {
   return fmt::format("{}\n{} GPUs: {}, {} tokens/s/GPU, MFU {}, {} GiB{}{}",
                      fmt::join(p.overrides, "\n"), thousands(p.gpus), duration(p.step_time.value),
                      significant(p.tokens_per_second_per_gpu.value, 4), percent(p.mfu.value),
@@ -60,7 +62,7 @@ const SweepPoint* best_of(const Sweep& s, bool (*better)(const SweepPoint&, cons
 }
 
 // "948.9", "54.12 k", "3.086 M".
-std::string rate(double per_second) {
+std::string tokens_rate(double per_second) {
   constexpr double kKilo = 1e3, kMega = 1e6;
   return per_second >= kMega   ? significant(per_second / kMega, 4) + " M"
          : per_second >= kKilo ? significant(per_second / kKilo, 4) + " k"
@@ -79,13 +81,13 @@ void add_headline(Page& page, const Sweep& s) {
   const auto add = [&](const char* name, const char* figure, const SweepPoint* p,
                        const std::string& value, double number) {
     tiles.push_back(
-        {name, value, fmt::format("{}", fmt::join(p->overrides, ", ")), figure, {number}});
+        number_tile(name, value, fmt::format("{}", fmt::join(p->overrides, ", ")), figure, number));
   };
   if (fit > 0) {
     const SweepPoint* fast = best_of(s, [](const SweepPoint& a, const SweepPoint& b) {
       return a.tokens_per_second > b.tokens_per_second;
     });
-    add("Fastest", "tokens_per_second", fast, rate(fast->tokens_per_second) + " tokens/s",
+    add("Fastest", "tokens_per_second", fast, tokens_rate(fast->tokens_per_second) + " tokens/s",
         fast->tokens_per_second);
     const SweepPoint* cheap = best_of(s, [](const SweepPoint& a, const SweepPoint& b) {
       return a.gpu_hours_per_gigatoken < b.gpu_hours_per_gigatoken;
@@ -97,16 +99,13 @@ void add_headline(Page& page, const Sweep& s) {
         s, [](const SweepPoint& a, const SweepPoint& b) { return a.mfu.value > b.mfu.value; });
     add("Highest MFU", "mfu", busy, percent(busy->mfu.value), busy->mfu.value);
   }
-  tiles.push_back({"Points",
-                   thousands(static_cast<std::int64_t>(s.points.size())),
-                   fmt::format("{} forecast, {} fit", thousands(ran), thousands(fit)),
-                   "points",
-                   {static_cast<double>(s.points.size())},
-                   fit > 0 ? Tile::Tone::plain : Tile::Tone::bad});
+  tiles.push_back(number_tile("Points", thousands(static_cast<std::int64_t>(s.points.size())),
+                              fmt::format("{} forecast, {} fit", thousands(ran), thousands(fit)),
+                              "points", static_cast<double>(s.points.size()),
+                              fit > 0 ? Tile::Tone::plain : Tile::Tone::bad));
   page.add(to_html(tiles));
   if (!s.overrides.empty()) {
-    page.add("<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(s.overrides)) +
-             "</pre>\n");
+    page.add(strategy_options(s.overrides));
   }
 }
 
@@ -149,7 +148,7 @@ std::string line_plot(const Lines& lines, double (*up)(const SweepPoint&), const
   for (std::size_t i = 0; i < across.size(); i += every) {
     x.labels.emplace_back(across[i], thousands(std::lround(across[i])));
   }
-  Plot plot(x, axis_over(values, unit), kPlotHeight);
+  Plot plot(x, axis_over(values, unit), kSweepPlotHeight);
   int colour = 0;
   for (const auto& [name, points] : lines) {
     Plot::Points path;
@@ -158,7 +157,7 @@ std::string line_plot(const Lines& lines, double (*up)(const SweepPoint&), const
     }
     plot.line(path, fmt::format("line l-{}", colour), name);
     for (const SweepPoint* p : points) {
-      plot.dot(static_cast<double>(p->gpus), up(*p), fmt::format("dot l-{}", colour), told(*p));
+      plot.dot(static_cast<double>(p->gpus), up(*p), fmt::format("dot l-{}", colour), facts_of(*p));
     }
     ++colour;
   }
@@ -213,6 +212,40 @@ void add_scaling(Page& page, const Sweep& s) {
   page.add("</div>\n");
 }
 
+// By position down and across.
+using PanelPoints = std::map<std::pair<std::size_t, std::size_t>, const SweepPoint*>;
+
+Cell heat_cell(const SweepPoint& p, const std::function<double(double)>& shade) {
+  Cell cell = p.ran ? "no room" : "–";
+  cell.hint = p.fits ? facts_of(p) : p.reason;
+  if (p.fits) {
+    const double value = p.tokens_per_second_per_gpu.value;
+    cell.text = fmt::format("<span class=\"heat\" style=\"--share:{:.0f}%\">{}</span>",
+                            shade(value), significant(value, 4));
+    cell.markup = true;
+    cell.number = value;
+  }
+  return cell;
+}
+
+Table heat_panel(const Sweep& s, std::size_t down, std::size_t across, const PanelPoints& points,
+                 const std::function<double(double)>& shade) {
+  Table table;
+  table.columns.push_back({"", Column::Kind::text, ""});
+  for (std::size_t x = 0; x < s.axes[across].values.size(); ++x) {
+    table.columns.push_back({label_of(s.axes[across], x), Column::Kind::number, ""});
+  }
+  for (std::size_t y = 0; y < s.axes[down].values.size(); ++y) {
+    std::vector<Cell> row = {label_of(s.axes[down], y)};
+    for (std::size_t x = 0; x < s.axes[across].values.size(); ++x) {
+      const auto found = points.find({y, x});
+      row.push_back(found == points.end() ? Cell("") : heat_cell(*found->second, shade));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
 // Over the first two axes with several positions; a panel for each combination of the others.
 void add_heat(Page& page, const Sweep& s) {
   std::vector<std::size_t> wide;
@@ -226,55 +259,33 @@ void add_heat(Page& page, const Sweep& s) {
   }
   const std::size_t down = wide[0], across = wide[1];
   double most = 0, least = std::numeric_limits<double>::infinity();
-  std::map<std::string, std::map<std::pair<std::size_t, std::size_t>, const SweepPoint*>> panels;
+  std::map<std::string, PanelPoints> panels;
   for (const SweepPoint& p : s.points) {
     panels[rest_of(s, p, {down, across})][{p.at[down], p.at[across]}] = &p;
     most = p.fits ? std::max(most, p.tokens_per_second_per_gpu.value) : most;
     least = p.fits ? std::min(least, p.tokens_per_second_per_gpu.value) : least;
   }
-  page.section("heat", "Tokens a second and GPU",
-               fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
-                           name_of(s.axes[down]), name_of(s.axes[across]),
-                           panels.size() > kMostPanels ? fmt::format(" The first {} of {} panels.",
-                                                                     kMostPanels, panels.size())
-                                                       : ""));
+  page.section(
+      "heat", "Tokens a second and GPU",
+      fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
+                  keys_of(s.axes[down]), keys_of(s.axes[across]),
+                  panels.size() > kMostHeatMaps
+                      ? fmt::format(" The first {} of {} panels.", kMostHeatMaps, panels.size())
+                      : ""));
+  // In per cent of the colour: text stays legible.
+  const auto shade = [&](double value) {
+    constexpr double kPalest = 8, kStrongest = 62;
+    const double above = most > least ? (value - least) / (most - least) : 1;
+    return kPalest + (kStrongest - kPalest) * above;
+  };
   page.add("<div class=\"panels\">\n");
   std::size_t shown = 0;
   for (const auto& [name, points] : panels) {
-    if (++shown > kMostPanels) {
+    if (++shown > kMostHeatMaps) {
       break;
     }
-    Table table;
+    Table table = heat_panel(s, down, across, points, shade);
     table.caption = panels.size() > 1 ? name : "";
-    table.columns.push_back(text_column(""));
-    for (std::size_t x = 0; x < s.axes[across].values.size(); ++x) {
-      table.columns.push_back(number_column(label_of(s.axes[across], x).c_str()));
-    }
-    for (std::size_t y = 0; y < s.axes[down].values.size(); ++y) {
-      std::vector<Cell> row = {label_of(s.axes[down], y)};
-      for (std::size_t x = 0; x < s.axes[across].values.size(); ++x) {
-        const auto found = points.find({y, x});
-        if (found == points.end()) {
-          row.emplace_back("");
-          continue;
-        }
-        const SweepPoint& p = *found->second;
-        const double value = p.tokens_per_second_per_gpu.value;
-        constexpr double kPalest = 8,
-                         kStrongest = 62;  // per cent of the colour: text stays legible
-        const double above = most > least ? (value - least) / (most - least) : 1;
-        Cell cell = p.fits ? markup_cell(fmt::format(
-                                 "<span class=\"heat\" style=\"--share:{:.0f}%\">{}</span>",
-                                 kPalest + (kStrongest - kPalest) * above, significant(value, 4)))
-                           : Cell(p.ran ? "no room" : "–");
-        cell.hint = p.fits ? told(p) : p.reason;
-        if (p.fits) {
-          cell.number = value;
-        }
-        row.push_back(cell);
-      }
-      table.rows.push_back(std::move(row));
-    }
     page.add(to_html(table));
   }
   page.add("</div>\n");
@@ -296,7 +307,7 @@ void add_pareto(Page& page, const Sweep& s) {
     return;
   }
   page.section("pareto", "Time against cost");
-  Plot plot(axis_over(cost, "GPU-h"), axis_over(hours, "h"), kPlotHeight);
+  Plot plot(axis_over(cost, "GPU-h"), axis_over(hours, "h"), kSweepPlotHeight);
   Plot::Points front;
   for (const SweepPoint* p : fit) {
     if (p->on_front) {
@@ -307,7 +318,7 @@ void add_pareto(Page& page, const Sweep& s) {
   plot.line(steps(front), "line l-1", "the front: nothing is as fast for fewer GPU-hours");
   for (const SweepPoint* p : fit) {
     plot.dot(p->gpu_hours_per_gigatoken, hours_of(*p), p->on_front ? "dot l-1" : "dot l-0",
-             told(*p));
+             facts_of(*p));
   }
   page.add(figure(
       plot.finish("Hours against GPU-hours; the table below has its figures"),
@@ -316,20 +327,22 @@ void add_pareto(Page& page, const Sweep& s) {
 
 void add_points(Page& page, const Sweep& s) {
   page.section("points", "All points");
+  const bool strategies = std::any_of(s.points.begin(), s.points.end(),
+                                      [](const auto& p) { return !p.strategy.empty(); });
+  const Captions figures = {"GPUs",     "step time", "tokens/s/GPU",       "MFU",
+                            "peak GiB", "bubble",    "GPU-h / 1e9 tokens", "efficiency"};
   Table table;
   table.id = "points-table";
   table.sortable = true;
   for (const SweepAxis& axis : s.axes) {
-    table.columns.push_back(text_column(name_of(axis).c_str()));
+    table.columns.push_back({keys_of(axis), Column::Kind::text, ""});
   }
-  const bool strategies = std::any_of(s.points.begin(), s.points.end(),
-                                      [](const auto& p) { return !p.strategy.empty(); });
-  for (const char* name : {"GPUs", "step time", "tokens/s/GPU", "MFU", "peak GiB", "bubble",
-                           "GPU-h / 1e9 tokens", "efficiency"}) {
-    table.columns.push_back(number_column(name));
+  for (const Column& column : page_columns(sweep_figures({}), figures)) {
+    table.columns.push_back(column);
   }
-  table.columns.push_back(text_column("fits"));
-  table.columns.push_back(prose_column(strategies ? "strategy, or why not" : "why not"));
+  table.columns.push_back({"fits", Column::Kind::text, ""});
+  table.columns.push_back(
+      {strategies ? "strategy, or why not" : "why not", Column::Kind::prose, ""});
   const std::size_t shown = std::min(kMostRows, s.points.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const SweepPoint& p = s.points[i];
@@ -337,19 +350,9 @@ void add_points(Page& page, const Sweep& s) {
     for (std::size_t a = 0; a < s.axes.size(); ++a) {
       row.emplace_back(label_of(s.axes[a], p.at[a]));
     }
-    if (p.ran) {
-      row.insert(
-          row.end(),
-          {count_cell(p.gpus), seconds_cell(p.step_time.value),
-           Cell(significant(p.tokens_per_second_per_gpu.value, 4),
-                p.tokens_per_second_per_gpu.value),
-           percent_cell(p.mfu.value), gib_cell(p.peak.value), percent_cell(p.bubble_fraction),
-           Cell(significant(p.gpu_hours_per_gigatoken, 4), p.gpu_hours_per_gigatoken),
-           p.efficiency ? percent_cell(*p.efficiency) : Cell("")});
-    } else {
-      constexpr std::size_t kFigures = 8;
-      row.insert(row.end(), kFigures, Cell(""));
-    }
+    const auto cells =
+        p.ran ? page_row(sweep_figures(p), figures) : std::vector<Cell>(figures.size(), Cell(""));
+    row.insert(row.end(), cells.begin(), cells.end());
     Cell fits = p.fits ? "yes" : p.ran ? "no" : "–";
     fits.bad = p.ran && !p.fits;
     row.push_back(fits);

@@ -3,10 +3,11 @@
 
 #include <algorithm>
 #include <array>
+#include <numeric>
 #include <set>
 
-#include "format.h"
 #include "html_parts.h"
+#include "page_parts.h"
 #include "time_kinds.h"
 #include "timeline_data.h"
 
@@ -14,9 +15,6 @@ namespace stepcast::report {
 namespace {
 
 using result::StageBreakdown;
-using Kind = Column::Kind;
-
-constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no column of their own
 
 }  // namespace
 
@@ -28,53 +26,46 @@ void add_time(Page& page, const result::Report& report) {
       "time", "Where the step goes",
       "Time of each pipeline stage's compute stream. Communication counts where it is exposed; "
       "slowdown: kernels beside communication; stall: waiting for peers or memory.");
-  std::array<double, kTimeKinds.size()> mean{};
-  double whole = 0;
+  std::array<double, kTimeKinds.size()> sums{};
   for (const StageBreakdown& b : report.breakdown) {
     for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
-      mean[i] += to_seconds(result::part_of(b, kTimeKinds[i].category));
+      sums[i] += to_seconds(result::part_of(b, kTimeKinds[i].category));
     }
   }
-  for (const double m : mean) {
-    whole += m;
-  }
+  const double whole = std::accumulate(sums.begin(), sums.end(), 0.0);
   std::vector<Mark> marks;
-  std::vector<std::size_t> shown;
+  std::vector<const TimeKind*> shown;
   for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
-    if (mean[i] / whole >= kLeastShare) {
+    if (sums[i] / whole >= kLeastShare) {
       const std::string name(kTimeKinds[i].kind.name);
-      marks.push_back({name, name, percent(mean[i] / whole)});
-      shown.push_back(i);
+      marks.push_back({name, name, percent(sums[i] / whole)});
+      shown.push_back(&kTimeKinds[i]);
     }
   }
   page.add(legend(marks));
   Table table;
   table.id = "breakdown";
-  table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
-  for (const std::size_t i : shown) {
-    table.columns.push_back(
-        {std::string(kTimeKinds[i].kind.name), Kind::number,
-         kTimeKinds[i].sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
+  table.columns = {{"stage", Column::Kind::number, ""}, {"", Column::Kind::bar, ""}};
+  for (const TimeKind* kind : shown) {
+    table.columns.push_back({std::string(kind->kind.name), Column::Kind::number,
+                             kind->sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
   }
   for (const StageBreakdown& b : report.breakdown) {
     std::vector<Part> parts;
     double sum = 0;
-    for (const TimeKind& p : kTimeKinds) {
-      const double s = to_seconds(result::part_of(b, p.category));
+    for (const TimeKind& kind : kTimeKinds) {
+      const double s = to_seconds(result::part_of(b, kind.category));
       sum += s;
       if (s > 0) {
-        parts.push_back(
-            {std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
+        const std::string name(kind.kind.name);
+        parts.push_back({name, s, fmt::format("{} {}", name, duration(s))});
       }
     }
-    Cell drawn = bar(parts, sum);
-    drawn.markup = true;
-    std::vector<Cell> row = {Cell(std::to_string(b.stage), b.stage), drawn};
-    for (const std::size_t i : shown) {
-      const double s = to_seconds(result::part_of(b, kTimeKinds[i].category));
-      Cell cell(percent(sum > 0 ? s / sum : 0), s);
-      cell.hint = duration(s);
-      row.push_back(cell);
+    std::vector<Cell> row = {Cell(std::to_string(b.stage), b.stage), markup_cell(bar(parts, sum))};
+    for (const TimeKind* kind : shown) {
+      const double s = to_seconds(result::part_of(b, kind->category));
+      row.emplace_back(percent(sum > 0 ? s / sum : 0), s);
+      row.back().hint = duration(s);
     }
     table.rows.push_back(std::move(row));
   }

@@ -10,21 +10,21 @@
 namespace stepcast::report {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
-const json& at(const json& object, const char* key) {
-  static const json none;
+const Json& at(const Json& object, const char* key) {
+  static const Json none;
   const auto found = object.is_object() ? object.find(key) : object.end();
   return object.is_object() && found != object.end() ? *found : none;
 }
 
-std::optional<std::int64_t> whole(const json& value) {
+std::optional<std::int64_t> whole_number(const Json& value) {
   return value.is_number() ? std::optional(static_cast<std::int64_t>(value.get<double>()))
                            : std::nullopt;
 }
 
 // A name ("selective"), or a setting with one ("{every: 2}" is "every 2").
-std::string words(const json& value) {
+std::string words(const Json& value) {
   if (value.is_string()) {
     return value.get<std::string>();
   }
@@ -47,17 +47,17 @@ std::string joined(const std::vector<std::string>& parts, const char* by) {
   return out;
 }
 
-std::string grid(const json& parallelism, std::int64_t ranks) {
+std::string grid(const Json& parallelism, std::int64_t ranks) {
   std::vector<std::string> parts;
   std::int64_t model_ranks = 1;
   for (const char* axis : {"tensor", "context", "pipeline"}) {
-    const json& given = at(parallelism, axis);
-    const auto size = whole(given.is_object() ? at(given, "size") : given);
+    const Json& given = at(parallelism, axis);
+    const auto size = whole_number(given.is_object() ? at(given, "size") : given);
     if (!size || *size < 1) {
       continue;
     }
     model_ranks *= *size;
-    const auto chunks = whole(at(parallelism, "virtual_pipeline")).value_or(1);
+    const auto chunks = whole_number(at(parallelism, "virtual_pipeline")).value_or(1);
     const bool pipeline = std::string_view(axis) == "pipeline";
     if (*size > 1) {
       parts.push_back(pipeline && chunks > 1 ? fmt::format("pipeline {} x {} chunks", *size, chunks)
@@ -67,7 +67,7 @@ std::string grid(const json& parallelism, std::int64_t ranks) {
   if (parallelism.is_object() && ranks > 0 && ranks % model_ranks == 0) {
     parts.push_back(fmt::format("data {}", ranks / model_ranks));
   }
-  if (const auto expert = whole(at(parallelism, "expert")); expert && *expert > 1) {
+  if (const auto expert = whole_number(at(parallelism, "expert")); expert && *expert > 1) {
     parts.push_back(fmt::format("expert {}", *expert));
   }
   const std::string sharding = words(at(parallelism, "sharding"));
@@ -76,18 +76,18 @@ std::string grid(const json& parallelism, std::int64_t ranks) {
 }
 
 // Micro-batches of a rank where not all run as many: by device, or of which to which number.
-std::string shares(const json& micro_batches) {
+std::string shares(const Json& micro_batches) {
   std::vector<std::string> parts;
   if (micro_batches.is_object()) {
     for (const auto& [device, number] : micro_batches.items()) {
-      parts.push_back(fmt::format("{} on {}", whole(number).value_or(0), device));
+      parts.push_back(fmt::format("{} on {}", whole_number(number).value_or(0), device));
     }
   } else if (micro_batches.is_array() && !micro_batches.empty()) {
-    std::int64_t least = whole(micro_batches.front()).value_or(0);
+    std::int64_t least = whole_number(micro_batches.front()).value_or(0);
     std::int64_t most = least;
-    for (const json& one : micro_batches) {
-      least = std::min(least, whole(one).value_or(least));
-      most = std::max(most, whole(one).value_or(most));
+    for (const Json& one : micro_batches) {
+      least = std::min(least, whole_number(one).value_or(least));
+      most = std::max(most, whole_number(one).value_or(most));
     }
     parts.push_back(fmt::format("{} to {} a rank", least, most));
   }
@@ -97,19 +97,19 @@ std::string shares(const json& micro_batches) {
 }  // namespace
 
 std::string job_line(const std::string& job_json, std::int64_t ranks) {
-  const json job = json::parse(job_json, nullptr, false);
+  const Json job = Json::parse(job_json, nullptr, false);
   if (!job.is_object()) {
     return "";
   }
-  const json& workload = at(job, "workload");
+  const Json& workload = at(job, "workload");
   const std::string system =
       words(at(job, "system").is_object() ? at(at(job, "system"), "name") : at(job, "system"));
   std::string batch;
-  const auto sequences = whole(at(workload, "global_batch"));
-  const auto length = whole(at(workload, "sequence_length"));
+  const auto sequences = whole_number(at(workload, "global_batch"));
+  const auto length = whole_number(at(workload, "sequence_length"));
   if (sequences && length) {
     batch = fmt::format("{} sequences of {} tokens", *sequences, *length);
-    if (const auto micro = whole(at(workload, "micro_batch"))) {
+    if (const auto micro = whole_number(at(workload, "micro_batch"))) {
       batch += fmt::format(", micro-batch {}", *micro);
     }
     batch += shares(at(workload, "micro_batches"));

@@ -1,7 +1,8 @@
-// The machine-readable reports. Keys are a contract: more may be added, none renamed.
-#include <cmath>
+// The machine-readable report of a step. Keys are a contract: more may be added, none renamed.
+#include <fmt/format.h>
 
-#include "json_writer.h"
+#include "format.h"
+#include "report_fields.h"
 #include "run_parts.h"
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
@@ -9,272 +10,145 @@
 namespace stepcast::report {
 namespace {
 
-constexpr int kSchema = 1;
-
-void write(JsonWriter& out, std::string_view key, const result::Estimate& estimate) {
-  out.key(key).object(true);
-  out.key("value").number(estimate.value);
-  out.key("low").number(estimate.low);
-  out.key("high").number(estimate.high);
-  out.close();
+Record breakdown_fields(const result::StageBreakdown& s) {
+  return {{"stage", s.stage},
+          {"compute", s.compute},
+          {"recompute", s.recompute},
+          {"slowdown", s.slowdown},
+          {"exposed", object({{"tensor", s.tensor},
+                              {"pipeline", s.pipeline},
+                              {"data", s.data},
+                              {"context", s.context},
+                              {"expert", s.expert},
+                              {"offload", s.offload},
+                              {"other", s.other}})},
+          {"bubble", s.bubble},
+          {"host", s.host},
+          {"optimizer", s.optimizer},
+          {"stall", s.stall}};
 }
 
-void write_breakdown(JsonWriter& out, const std::vector<result::StageBreakdown>& breakdown) {
-  out.key("breakdown").array();
-  for (const result::StageBreakdown& stage : breakdown) {
-    out.object(true);
-    out.key("stage").integer(stage.stage);
-    out.key("compute").time(stage.compute);
-    out.key("recompute").time(stage.recompute);
-    out.key("slowdown").time(stage.slowdown);
-    out.key("exposed").object();
-    out.key("tensor").time(stage.tensor);
-    out.key("pipeline").time(stage.pipeline);
-    out.key("data").time(stage.data);
-    out.key("context").time(stage.context);
-    out.key("expert").time(stage.expert);
-    out.key("offload").time(stage.offload);
-    out.key("other").time(stage.other);
-    out.close();
-    out.key("bubble").time(stage.bubble);
-    out.key("host").time(stage.host);
-    out.key("optimizer").time(stage.optimizer);
-    out.key("stall").time(stage.stall);
-    out.close();
+Record stage_memory_fields(const result::StageMemory& s) {
+  Record out = {{"stage", s.stage},
+                {"peak", object({{"allocated", s.allocated},
+                                 {"active", s.active},
+                                 {"reserved", s.reserved},
+                                 {"process", s.process}})},
+                {"steady", s.steady},
+                {"first_step_peak", s.first_step_peak}};
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    out.push_back({word, result::part_of(s, category)});
   }
-  out.close();
+  out.push_back({"at", s.at});
+  return out;
 }
 
-void write_memory(JsonWriter& out, const result::Report& report) {
-  out.key("memory").object();
-  out.key("capacity").bytes(report.capacity);
-  out.key("fits").boolean(report.fits);
+Value memory_value(const result::Report& report) {
+  Record out = {{"capacity", report.capacity}, {"fits", report.fits}};
   if (report.host_used > Bytes(0) || report.nvme_used > Bytes(0)) {  // of a node
-    out.key("host_capacity").bytes(report.host_capacity);
-    out.key("host_used").bytes(report.host_used);
-    out.key("nvme_capacity").bytes(report.nvme_capacity);
-    out.key("nvme_used").bytes(report.nvme_used);
+    append(out, {{"host_capacity", report.host_capacity},
+                 {"host_used", report.host_used},
+                 {"nvme_capacity", report.nvme_capacity},
+                 {"nvme_used", report.nvme_used}});
   }
-  write(out, "peak", report.peak);
-  out.key("stages").array();
-  for (const result::StageMemory& stage : report.memory) {
-    out.object(true);
-    out.key("stage").integer(stage.stage);
-    out.key("peak").object();
-    out.key("allocated").bytes(stage.allocated);
-    out.key("active").bytes(stage.active);
-    out.key("reserved").bytes(stage.reserved);
-    out.key("process").bytes(stage.process);
-    out.close();
-    out.key("steady").bytes(stage.steady);
-    out.key("first_step_peak").bytes(stage.first_step_peak);
-    for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
-      out.key(word).bytes(result::part_of(stage, category));
-    }
-    out.key("at").time(stage.at);
-    out.close();
-  }
-  out.close();
-  out.close();
+  append(out, {{"peak", report.peak}, {"stages", rows(report.memory, stage_memory_fields)}});
+  return object(std::move(out), false);
 }
 
-void write_optional(JsonWriter& out, std::string_view key, const std::optional<int>& value) {
-  out.key(key);
-  value ? out.integer(*value) : out.null();
+Value engine_value(const result::EngineFacts& e) {
+  return object({{"fidelity", e.fidelity},
+                 {"ranks", e.ranks},
+                 {"classes", e.classes},
+                 {"tasks", e.tasks},
+                 {"events", e.events},
+                 {"steps", e.steps},
+                 {"periodic", e.periodic}});
 }
 
-template <class T>
-void write_list(JsonWriter& out, std::string_view key, const std::vector<T>& values) {
-  out.key(key).array(true);
-  for (const T& value : values) {
-    if constexpr (std::is_same_v<T, int>) {
-      out.integer(value);
-    } else {
-      out.number(value);
-    }
-  }
-  out.close();
+Record task_fields(const schedule::Played::Task& t) {
+  return {{"rank", t.rank},
+          {"stage", t.stage},
+          {"micro_batch", t.micro_batch},
+          {"kind", std::string(1, static_cast<char>(t.pass))},
+          {"start", t.start},
+          {"end", t.end}};
 }
 
 }  // namespace
 
+Record traffic_fields(const result::Traffic& t) {
+  const double seconds = to_seconds(t.time);
+  const double per_second = seconds > 0 ? static_cast<double>(t.bytes.count()) / seconds : 0;
+  return {{"group", t.group, "group"},
+          {"op", t.op, "operation"},
+          {"count", t.count, "count", Show::count},
+          {"bytes", t.bytes, "data", Show::size},
+          {"time", t.time, "time", Show::duration},
+          {"", per_second, "rate", Show::rate}};
+}
+
+Record calibration_use_fields(const result::CalibrationUse& use) {
+  return {{"file", use.file, "curves"},
+          {"device", use.device, "device"},
+          {"provenance", use.provenance, "provenance", Show::prose},
+          {"residual", use.residual, "residual", Show::percent}};
+}
+
+Record advice_fields(const result::Advice& a, double step) {
+  const auto peak = static_cast<double>(a.peak.count());
+  return {
+      {"change", a.change, "--set"},
+      {"peak", a.peak, "peak, GiB", Show::gib},
+      {"", gibibytes(peak) + " GiB", "peak", Show::number},
+      {"step_time", a.step_time, "step time", Show::duration},
+      {"", signed_percent(to_seconds(a.step_time) / step - 1), "against this job", Show::number}};
+}
+
+std::string engine_line(const result::EngineFacts& e) {
+  return fmt::format("{} simulation of {} ranks in {} classes: {} tasks, {} events, {} steps{}",
+                     e.fidelity, thousands(e.ranks), thousands(e.classes), thousands(e.tasks),
+                     thousands(e.events), e.steps,
+                     e.periodic ? "" : "; no steady period: their mean");
+}
+
 std::string json(const result::Report& report) { return json(report, std::nullopt); }
 
 std::string json(const result::Report& report, const std::optional<result::RunCost>& run) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(kSchema);
-  out.key("stepcast").text(STEPCAST_VERSION);
-  out.key("title").text(report.title);
-  out.key("job").document(report.job_json);
-  out.key("step_time").object(true);
-  out.key("value").fixed_seconds(report.step_time.value);
-  out.key("low").fixed_seconds(report.step_time.low);
-  out.key("high").fixed_seconds(report.step_time.high);
-  out.close();
-  write(out, "tokens_per_second_per_gpu", report.tokens_per_second_per_gpu);
-  write(out, "model_flops_per_gpu", report.model_flops_per_gpu);
-  write(out, "mfu", report.mfu);
-  write(out, "hfu", report.hfu);
-  out.key("bubble_fraction").number(report.bubble_fraction);
-  write_breakdown(out, report.breakdown);
-  write_memory(out, report);
-  out.key("traffic").array();
-  for (const result::Traffic& traffic : report.traffic) {
-    out.object(true);
-    out.key("group").text(traffic.group);
-    out.key("op").text(traffic.op);
-    out.key("count").integer(traffic.count);
-    out.key("bytes").bytes(traffic.bytes);
-    out.key("time").time(traffic.time);
-    out.close();
-  }
-  out.close();
-  out.key("calibration").array();
-  for (const result::CalibrationUse& use : report.calibration) {
-    out.object(true);
-    out.key("file").text(use.file);
-    out.key("device").text(use.device);
-    out.key("provenance").text(use.provenance);
-    out.key("residual").number(use.residual);
-    out.close();
-  }
-  out.close();
-  out.key("advice").array();
-  for (const result::Advice& advice : report.advice) {
-    out.object(true);
-    out.key("change").text(advice.change);
-    out.key("peak").bytes(advice.peak);
-    out.key("step_time").time(advice.step_time);
-    out.close();
-  }
-  out.close();
+  const auto advised = [&](const result::Advice& a) {
+    return advice_fields(a, report.step_time.value);
+  };
+  Record out = {
+      {"schema", 1},
+      {"stepcast", STEPCAST_VERSION},
+      {"title", report.title},
+      {"job", Document{report.job_json}},
+      {"step_time", Interval{report.step_time, true}},
+      {"tokens_per_second_per_gpu", report.tokens_per_second_per_gpu},
+      {"model_flops_per_gpu", report.model_flops_per_gpu},
+      {"mfu", report.mfu},
+      {"hfu", report.hfu},
+      {"bubble_fraction", report.bubble_fraction},
+      {"breakdown", rows(report.breakdown, breakdown_fields)},
+      {"memory", memory_value(report)},
+      {"traffic", rows(report.traffic, traffic_fields)},
+      {"calibration", rows(report.calibration, calibration_use_fields)},
+      {"advice", rows(report.advice, advised)},
+  };
   if (run) {
-    write_run(out, *run);
+    out.push_back({"run", object(run_fields(*run), false)});
   }
-  out.key("notes").array();
-  for (const std::string& note : report.notes) {
-    out.text(note);
-  }
-  out.close();
-  out.key("engine").object(true);
-  out.key("fidelity").text(report.engine.fidelity);
-  out.key("ranks").integer(report.engine.ranks);
-  out.key("classes").integer(report.engine.classes);
-  out.key("tasks").integer(report.engine.tasks);
-  out.key("events").integer(report.engine.events);
-  out.key("steps").integer(report.engine.steps);
-  out.key("periodic").boolean(report.engine.periodic);
-  out.close();
-  out.close();
-  return std::move(out).finish();
-}
-
-std::string json(const result::Validation& validation) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(kSchema);
-  out.key("rows").array();
-  for (const result::ValidationRow& row : validation.rows) {
-    out.object(true);
-    out.key("id").text(row.id);
-    out.key("source").text(row.source);
-    out.key("file").text(row.file);
-    out.key("metric").text(row.metric);
-    out.key("primary").boolean(row.primary);
-    write_optional(out, "stage", row.stage);
-    write_optional(out, "rank", row.rank);
-    out.key("status").text(row.status);
-    out.key("published").number(row.published);
-    out.key("predicted").number(row.predicted);
-    out.key("low").number(row.low);
-    out.key("high").number(row.high);
-    out.key("error").number(row.error);
-    out.key("reason");
-    row.reason ? out.text(*row.reason) : out.null();
-    out.key("accepted").boolean(row.accepted);
-    out.key("deviations").number(row.deviations);
-    out.key("open").array(true);
-    for (const std::string& fact : row.open) {
-      out.text(fact);
-    }
-    out.close();
-    out.key("system").text(row.system);
-    out.key("path").object();
-    for (const result::PathShare& part : row.path) {
-      out.key(part.category).number(part.seconds);
-    }
-    out.close();
-    out.key("doubts").object();
-    for (const auto& [kind, deviation] : row.doubts) {
-      out.key(kind).number(deviation);
-    }
-    out.close();
-    out.key("why").text(row.why);
-    out.close();
-  }
-  out.close();
-  out.key("summary").array();
-  for (const result::ValidationSummary& summary : validation.summary) {
-    out.object(true);
-    out.key("file").text(summary.file);
-    out.key("metric").text(summary.metric);
-    out.key("rows").integer(summary.rows);
-    out.key("simulated").integer(summary.simulated);
-    out.key("median").number(summary.median);
-    out.key("mean").number(summary.mean);
-    out.key("bias").number(summary.bias);
-    out.key("p90").number(summary.p90);
-    out.key("worst").object();
-    out.key("id").text(summary.worst_id);
-    out.key("error").number(summary.worst);
-    out.close();
-    out.key("coverage").number(summary.coverage);
-    out.key("half_width").number(summary.half_width);
-    out.key("interval_score").number(summary.interval_score);
-    out.key("accepted").integer(summary.accepted);
-    out.key("simulated_share").number(summary.simulated_share());
-    out.key("of_all").object();
-    out.key("median").number(summary.median_of_all);
-    out.key("mean").number(summary.mean_of_all);
-    out.key("p90").number(summary.p90_of_all);
-    out.close();
-    out.close();
-  }
-  out.close();
-  out.key("skips").array();
-  for (const result::SkipCount& skip : validation.skips) {
-    out.object(true);
-    out.key("kind").text(skip.kind).key("accepted").boolean(skip.accepted);
-    out.key("rows").integer(skip.rows).close();
-  }
-  out.close();
-  out.close();
-  return std::move(out).finish();
+  append(out, {{"notes", lines(report.notes)}, {"engine", engine_value(report.engine)}});
+  return json_of(std::move(out));
 }
 
 std::string json(const schedule::Played& played) {
-  JsonWriter out;
-  out.object();
-  out.key("makespan").number(played.makespan);
-  write_list(out, "idle", played.idle);
-  write_list(out, "idle_inside", played.idle_inside);
-  write_list(out, "peak_until_w", played.peak_until_w);
-  write_list(out, "peak_until_i", played.peak_until_i);
-  out.key("tasks").array();
-  for (const schedule::Played::Task& task : played.tasks) {
-    out.object(true);
-    out.key("rank").integer(task.rank);
-    out.key("stage").integer(task.stage);
-    out.key("micro_batch").integer(task.micro_batch);
-    out.key("kind").text(std::string(1, static_cast<char>(task.pass)));
-    out.key("start").number(task.start);
-    out.key("end").number(task.end);
-    out.close();
-  }
-  out.close();
-  out.close();
-  return std::move(out).finish();
+  const auto same = [](auto x) { return x; };
+  return json_of({{"makespan", played.makespan},
+                  {"idle", list(played.idle, same)},
+                  {"idle_inside", list(played.idle_inside, same)},
+                  {"peak_until_w", list(played.peak_until_w, same)},
+                  {"peak_until_i", list(played.peak_until_i, same)},
+                  {"tasks", rows(played.tasks, task_fields)}});
 }
 
 }  // namespace stepcast::report

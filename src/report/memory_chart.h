@@ -9,6 +9,9 @@
 
 namespace stepcast::report {
 
+inline double of(Bytes b) { return static_cast<double>(b.count()); }
+inline double of(std::int64_t bytes) { return static_cast<double>(bytes); }
+
 // Kinds of a chart from the bottom up: what stands all step long lies below. Indices into
 // kMemoryKinds; kWaiting and kCached follow the categories.
 struct ChartScale {

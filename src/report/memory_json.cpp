@@ -10,140 +10,99 @@
 //     host, nvme                       bytes of one GPU's share outside it
 //     outside[]                        {what, bytes}: add up to process - reserved
 //     retries                          of the allocator: cached memory given back because the GPU
-//     was full at                               {time, task, micro_batch, chunk}: when allocated
-//     bytes peak, on the host's clock, and
-//                                      what the host issues next; null: nothing, or of no
-//                                      micro-batch
+//                                      was full
+//     at                               {time, task, micro_batch, chunk}: when allocated bytes peak,
+//                                      on the host's clock, and what the host issues next; null:
+//                                      nothing, or of no micro-batch
 //     by_category                      {parameters, gradients, optimizer, activations,
-//     communication, workspace, other} at
-//                                      the peak: add up to peak.allocated
+//                                      communication, workspace, other} at the peak: add up to
+//                                      peak.allocated
 //     timeline                         columns of equal length: time, the categories, allocated,
-//     active, reserved; thinned,
-//                                      with the largest and the smallest of every 600th of the
-//                                      step; first and last are alike
+//                                      active, reserved; thinned, with the largest and the smallest
+//                                      of every 600th of the step; first and last are alike
 //     at_peak[]                        {label, part_of, category, stream, bytes, count, total,
-//     since, from_before}: largest
-//                                      total first, add up to peak.allocated; `bytes` of one tensor
-#include <array>
-#include <functional>
-
-#include "json_writer.h"
+//                                      since, from_before}: largest total first, add up to
+//                                      peak.allocated; `bytes` of one tensor
 #include "stepcast/report/report.h"
+#include "value.h"
 
 namespace stepcast::report {
 namespace {
 
-constexpr int kSchema = 1;
-
 using result::MemorySample;
 using result::StageTimeline;
 
-void write_categories(JsonWriter& out, const result::MemoryByCategory& bytes) {
+Record category_fields(const result::MemoryByCategory& bytes) {
+  Record out;
   for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
-    out.key(word).integer(bytes[static_cast<std::size_t>(category)]);
+    out.push_back({word, bytes[static_cast<std::size_t>(category)]});
   }
+  return out;
 }
 
-void write_timeline(JsonWriter& out, const std::vector<MemorySample>& samples) {
-  out.key("timeline").object();
-  out.key("time").array(true);
-  for (const MemorySample& s : samples) {
-    out.time(s.at);
-  }
-  out.close();
-  const auto column = [&](const char* key,
-                          const std::function<std::int64_t(const MemorySample&)>& of) {
-    out.key(key).array(true);
-    for (const MemorySample& s : samples) {
-      out.integer(of(s));
-    }
-    out.close();
-  };
+// Columns of equal length.
+Record timeline_fields(const std::vector<MemorySample>& samples) {
+  Record out = {{"time", list(samples, [](const MemorySample& s) { return s.at; })}};
   for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
     const auto c = static_cast<std::size_t>(category);
-    column(word, [c](const MemorySample& s) { return s.by_category[c]; });
+    out.push_back({word, list(samples, [c](const MemorySample& s) { return s.by_category[c]; })});
   }
-  column("allocated", [](const MemorySample& s) { return s.allocated; });
-  column("active", [](const MemorySample& s) { return s.active; });
-  column("reserved", [](const MemorySample& s) { return s.reserved; });
-  out.close();
+  append(out, {{"allocated", list(samples, [](const MemorySample& s) { return s.allocated; })},
+               {"active", list(samples, [](const MemorySample& s) { return s.active; })},
+               {"reserved", list(samples, [](const MemorySample& s) { return s.reserved; })}});
+  return out;
 }
 
-void write_place(JsonWriter& out, const StageTimeline& s) {
-  out.key("at").object(true);
-  out.key("time").time(s.peak_at);
-  out.key("task");
-  s.peak_in.empty() ? out.null() : out.text(s.peak_in);
-  out.key("micro_batch");
-  s.micro_batch < 0 ? out.null() : out.integer(s.micro_batch);
-  out.key("chunk");
-  s.chunk < 0 ? out.null() : out.integer(s.chunk);
-  out.close();
+Record tensor_fields(const result::StandingTensor& t) {
+  return {{"label", t.label},
+          {"part_of", text_or_null(t.part_of)},
+          {"category", to_string(t.category)},
+          {"stream", t.stream},
+          {"bytes", t.bytes},
+          {"count", t.count},
+          {"total", t.total()},
+          {"since", if_known(!t.from_before, t.since)},
+          {"from_before", t.from_before}};
 }
 
-void write_standing(JsonWriter& out, const std::vector<result::StandingTensor>& tensors) {
-  out.key("at_peak").array();
-  for (const result::StandingTensor& t : tensors) {
-    out.object(true);
-    out.key("label").text(t.label);
-    out.key("part_of");
-    t.part_of.empty() ? out.null() : out.text(t.part_of);
-    out.key("category").text(to_string(t.category));
-    out.key("stream").text(t.stream);
-    out.key("bytes").integer(t.bytes);
-    out.key("count").integer(t.count);
-    out.key("total").integer(t.total());
-    out.key("since");
-    t.from_before ? out.null() : out.time(t.since);
-    out.key("from_before").boolean(t.from_before);
-    out.close();
-  }
-  out.close();
+Record outside_fields(const StageTimeline::Outside& part) {
+  return {{"what", part.what}, {"bytes", part.bytes}};
+}
+
+Record stage_timeline_fields(const StageTimeline& s) {
+  return {
+      {"stage", s.stage},
+      {"peak", object({{"allocated", s.allocated},
+                       {"active", s.active},
+                       {"reserved", s.reserved},
+                       {"process", s.process}})},
+      {"steady", s.steady},
+      {"first_step_peak", s.first_step},
+      {"host", s.host},
+      {"nvme", s.nvme},
+      {"outside", rows(s.outside, outside_fields)},
+      {"retries", s.retries},
+      {"at", object({{"time", s.peak_at},
+                     {"task", text_or_null(s.peak_in)},
+                     {"micro_batch", if_known(s.micro_batch >= 0, s.micro_batch)},
+                     {"chunk", if_known(s.chunk >= 0, s.chunk)}})},
+      {"by_category", object(category_fields(s.peak))},
+      {"timeline", object(timeline_fields(s.samples), false)},
+      {"at_peak", rows(s.at_peak, tensor_fields)},
+  };
 }
 
 }  // namespace
 
 std::string json(const result::MemoryTimeline& memory) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(kSchema);
-  out.key("stepcast").text(STEPCAST_VERSION);
-  out.key("title").text(memory.title);
-  out.key("job").document(memory.job_json);
-  out.key("step_time").time(memory.step);
-  out.key("capacity").bytes(memory.capacity);
-  out.key("fits").boolean(memory.fits);
-  out.key("stages").array();
-  for (const StageTimeline& s : memory.stages) {
-    out.object();
-    out.key("stage").integer(s.stage);
-    out.key("peak").object(true);
-    out.key("allocated").bytes(s.allocated);
-    out.key("active").bytes(s.active);
-    out.key("reserved").bytes(s.reserved);
-    out.key("process").bytes(s.process);
-    out.close();
-    out.key("steady").bytes(s.steady);
-    out.key("first_step_peak").bytes(s.first_step);
-    out.key("host").bytes(s.host);
-    out.key("nvme").bytes(s.nvme);
-    out.key("outside").array();
-    for (const StageTimeline::Outside& part : s.outside) {
-      out.object(true).key("what").text(part.what).key("bytes").bytes(part.bytes).close();
-    }
-    out.close();
-    out.key("retries").integer(s.retries);
-    write_place(out, s);
-    out.key("by_category").object(true);
-    write_categories(out, s.peak);
-    out.close();
-    write_timeline(out, s.samples);
-    write_standing(out, s.at_peak);
-    out.close();
-  }
-  out.close();
-  out.close();
-  return std::move(out).finish();
+  return json_of({{"schema", 1},
+                  {"stepcast", STEPCAST_VERSION},
+                  {"title", memory.title},
+                  {"job", Document{memory.job_json}},
+                  {"step_time", memory.step},
+                  {"capacity", memory.capacity},
+                  {"fits", memory.fits},
+                  {"stages", blocks(memory.stages, stage_timeline_fields)}});
 }
 
 }  // namespace stepcast::report

@@ -6,6 +6,7 @@
 
 #include "bar.h"
 #include "stepcast/program/program.h"
+#include "stepcast/result/report.h"
 
 namespace stepcast::report {
 

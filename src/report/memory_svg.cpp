@@ -18,19 +18,19 @@ using result::MemorySample;
 using result::StageTimeline;
 
 // Pixels.
-constexpr double kLeft = 64, kTop = 78, kWidth = 900, kRight = 110, kPanel = 170, kGap = 54;
-constexpr double kGiB = 1024.0 * 1024 * 1024;
+constexpr double kMemoryLeft = 64, kMemoryTop = 78, kMemoryWidth = 900, kMemoryRight = 110,
+                 kMemoryPanel = 170, kMemoryGap = 54;
 
 // In chart_kinds()' order: Okabe and Ito's colours, which differ for colour-blind readers too.
-constexpr std::array kFill = {"#0072b2", "#009e73", "#56b4e9", "#f0e442", "#999999",
-                              "#e69f00", "#cc79a7", "#d55e00", "none"};
+constexpr std::array kMemoryFill = {"#0072b2", "#009e73", "#56b4e9", "#f0e442", "#999999",
+                                    "#e69f00", "#cc79a7", "#d55e00", "none"};
 
 struct Axes {
   double begin = 0, span = 1;  // seconds
   double top = 1;              // bytes
   double bottom = 0;           // pixel of zero bytes
-  double x(Time t) const { return kLeft + (to_seconds(t) - begin) / span * kWidth; }
-  double y(double bytes) const { return bottom - bytes / top * kPanel; }
+  double x(Time t) const { return kMemoryLeft + (to_seconds(t) - begin) / span * kMemoryWidth; }
+  double y(double bytes) const { return bottom - bytes / top * kMemoryPanel; }
 };
 
 // The upper edge of the first `layers` kinds, forwards as steps.
@@ -75,25 +75,24 @@ std::string path(const std::vector<std::pair<double, double>>& points, const cha
 
 std::string line(double y, const char* label, double bytes) {
   return fmt::format(
-      "<path class=\"ink\" fill=\"none\" stroke-dasharray=\"5 4\" d=\"M{0:.1f} {1:.1f}h{2:.0f}\"/>"
-      "<text x=\"{3:.0f}\" y=\"{4:.1f}\">{5} {6}</text>\n",
-      kLeft, y, kWidth, kLeft + kWidth + 6, y + 4, label, gibibytes(bytes));
+             "<path class=\"ink\" fill=\"none\" stroke-dasharray=\"5 4\" d=\"M{:.1f} "
+             "{:.1f}h{:.0f}\"/>",
+             kMemoryLeft, y, kMemoryWidth) +
+         svg_text(whole(kMemoryLeft + kMemoryWidth + 6), y + 4,
+                  fmt::format("{} {}", label, gibibytes(bytes))) +
+         "\n";
 }
 
 std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
   std::string out = fmt::format(
       "<text x=\"{:.0f}\" y=\"{:.1f}\" font-weight=\"bold\">stage {}: {} GiB allocated, {} active, "
       "{} reserved, {} of the process</text>\n",
-      kLeft, axes.bottom - kPanel - 8, s.stage, gibibytes(static_cast<double>(s.allocated.count())),
-      gibibytes(static_cast<double>(s.active.count())),
-      gibibytes(static_cast<double>(s.reserved.count())),
-      gibibytes(static_cast<double>(s.process.count())));
-  for (const double tick : ticks(axes.top / kGiB)) {
-    const double y = axes.y(tick * kGiB);
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{:.0f}\" y1=\"{:.1f}\" x2=\"{:.0f}\" y2=\"{:.1f}\"/>"
-        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">{:g}</text>\n",
-        kLeft, y, kLeft + kWidth, y, kLeft - 6, y + 4, tick);
+      kMemoryLeft, axes.bottom - kMemoryPanel - 8, s.stage, gibibytes(of(s.allocated)),
+      gibibytes(of(s.active)), gibibytes(of(s.reserved)), gibibytes(of(s.process)));
+  for (const double tick : ticks(axes.top / kGibibyte)) {
+    const double y = axes.y(tick * kGibibyte);
+    out += svg_line("grid", whole(kMemoryLeft), y, whole(kMemoryLeft + kMemoryWidth), y) +
+           svg_text(whole(kMemoryLeft - 6), y + 4, fmt::format("{:g}", tick), "end") + "\n";
   }
   const auto kinds = chart_kinds();
   auto lower = edge(s, 0, axes);
@@ -102,7 +101,7 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
     const bool empty = upper == lower;
     if (!empty) {
       const auto back = std::vector(lower.rbegin(), lower.rend());
-      out += fmt::format("<path fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n", kFill[i],
+      out += fmt::format("<path fill=\"{}\" d=\"{}{}Z\"><title>{}</title></path>\n", kMemoryFill[i],
                          path(upper, "M"), path(back, "L"), kinds[i].name);
     }
     lower = std::move(upper);
@@ -110,18 +109,18 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
   out += fmt::format("<path class=\"ink\" fill=\"none\" d=\"{}\"><title>reserved</title></path>\n",
                      path(edge(s, kinds.size(), axes), "M"));
   const double x = axes.x(s.peak_at);
-  const double y = axes.y(static_cast<double>(s.allocated.count()));
+  const double y = axes.y(of(s.allocated));
   out += fmt::format(
       "<circle class=\"dot ink\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\"><title>peak: {} GiB at "
       "{}{}</title></circle>\n",
-      x, y, gibibytes(static_cast<double>(s.allocated.count())), duration(to_seconds(s.peak_at)),
+      x, y, gibibytes(of(s.allocated)), duration(to_seconds(s.peak_at)),
       s.peak_in.empty() ? "" : ", " + xml_text(s.peak_in));
   out += line(axes.y(capacity), "capacity", capacity);
-  out += line(axes.y(static_cast<double>(s.process.count())), "process",
-              static_cast<double>(s.process.count()));
+  out += line(axes.y(of(s.process)), "process", of(s.process));
   for (const double tick : ticks(axes.span)) {
-    out += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{:g}</text>\n",
-                       kLeft + tick / axes.span * kWidth, axes.bottom + 15, tick);
+    out += svg_text(kMemoryLeft + tick / axes.span * kMemoryWidth, axes.bottom + 15,
+                    fmt::format("{:g}", tick), "middle") +
+           "\n";
   }
   return out;
 }
@@ -129,25 +128,21 @@ std::string panel(const StageTimeline& s, const Axes& axes, double capacity) {
 }  // namespace
 
 std::string svg(const result::MemoryTimeline& memory) {
-  const double capacity = static_cast<double>(memory.capacity.count());
+  const double capacity = of(memory.capacity);
   double top = capacity;
   for (const StageTimeline& s : memory.stages) {
-    top = std::max(top, static_cast<double>(s.process.count()));
+    top = std::max(top, of(s.process));
   }
   const auto panels = static_cast<double>(memory.stages.size());
-  const double height = kTop + panels * (kPanel + kGap) + 30;
-  std::string out = plot_head(kLeft + kWidth + kRight, height);
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"24\">{}</text>\n", xml_text(memory.title));
+  const double height = kMemoryTop + panels * (kMemoryPanel + kMemoryGap) + 30;
+  std::string out = plot_head(kMemoryLeft + kMemoryWidth + kMemoryRight, height, memory.title, 24);
   const auto kinds = chart_kinds();
-  double x = kLeft;
+  double x = kMemoryLeft;
   for (std::size_t i = 0; i + 1 < kinds.size(); ++i) {
-    out += fmt::format(
-        "<rect x=\"{:.0f}\" y=\"36\" width=\"12\" height=\"12\" fill=\"{}\"/><text x=\"{:.0f}\" "
-        "y=\"46\">{}</text>\n",
-        x, kFill[i], x + 17, kinds[i].name);
+    out += svg_key(whole(x), whole(36), kMemoryFill[i], kinds[i].name, 17) + "\n";
     x += 34 + 7.0 * static_cast<double>(kinds[i].name.size());
   }
-  double bottom = kTop + kPanel;
+  double bottom = kMemoryTop + kMemoryPanel;
   for (const StageTimeline& s : memory.stages) {
     if (s.samples.empty()) {
       continue;
@@ -158,12 +153,12 @@ std::string svg(const result::MemoryTimeline& memory) {
     axes.top = top * 1.02;
     axes.bottom = bottom;
     out += panel(s, axes, capacity);
-    bottom += kPanel + kGap;
+    bottom += kMemoryPanel + kMemoryGap;
   }
-  return out + fmt::format(
-                   "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">seconds of the "
-                   "step; GiB</text>\n</svg>\n",
-                   kLeft + kWidth / 2, height - 12);
+  return out +
+         svg_text(kMemoryLeft + kMemoryWidth / 2, height - 12, "seconds of the step; GiB",
+                  "middle") +
+         "\n</svg>\n";
 }
 
 }  // namespace stepcast::report

@@ -2,34 +2,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "job_line.h"
 #include "memory_chart.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::MemoryTimeline;
 using result::StageTimeline;
-using Align = TextTable::Align;
 
-constexpr int kMinWidth = 80;
+constexpr int kLeastMemoryWidth = 80;
 constexpr int kMaxPlot = 110;            // columns
 constexpr std::size_t kTallCharts = 4;   // up to so many stages
 constexpr std::size_t kMostCharts = 16;  // beyond: the first, the fullest and the last
 constexpr int kTall = 10, kShort = 5;    // rows
 constexpr std::size_t kMostTensors = 20;
-
-double of(Bytes b) { return static_cast<double>(b.count()); }
-double of(std::int64_t b) { return static_cast<double>(b); }
-
-std::string heading(const Paint& paint, int width, std::string_view title,
-                    std::string_view remark) {
-  const std::string shown = shorten(remark, width - columns(title) - 2);
-  return paint("1", title) + (shown.empty() ? "" : "  " + paint("2", shown)) + "\n";
-}
 
 const StageTimeline& fullest(const MemoryTimeline& memory) {
   return *std::max_element(
@@ -38,7 +29,7 @@ const StageTimeline& fullest(const MemoryTimeline& memory) {
 }
 
 // Where in the step: "at 3.1 s: attention backward, micro-batch 4, chunk 1".
-std::string place(const StageTimeline& s) {
+std::string peak_place(const StageTimeline& s) {
   std::string out = fmt::format("at {}", duration(to_seconds(s.peak_at)));
   if (!s.peak_in.empty()) {
     out += fmt::format(": {}", s.peak_in);
@@ -79,9 +70,10 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
         &s != &memory.stages.back()) {
       continue;
     }
-    out +=
-        "\n" + heading(paint, width, fmt::format("Stage {}", s.stage),
-                       fmt::format("▲ {} GiB allocated {}", gibibytes(of(s.allocated)), place(s)));
+    out += "\n" +
+           heading(paint, fmt::format("Stage {}", s.stage),
+                   fmt::format("▲ {} GiB allocated {}", gibibytes(of(s.allocated)), peak_place(s)),
+                   width);
     out += memory_chart(s, scale, paint);
     if (!s.samples.empty()) {
       const double begin = to_seconds(s.samples.front().at);
@@ -111,50 +103,42 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
          legend(chart_kinds(), values, width, paint);
 }
 
-std::string figures(const MemoryTimeline& memory, const Paint& paint, int width) {
+std::string peaks(const MemoryTimeline& memory, const Paint& paint, int width) {
   const auto any = [&](auto field) {
     return std::any_of(memory.stages.begin(), memory.stages.end(),
                        [&](const StageTimeline& s) { return field(s) > 0; });
   };
-  const bool host = any([](const StageTimeline& s) { return s.host.count(); });
-  const bool nvme = any([](const StageTimeline& s) { return s.nvme.count(); });
-  const bool retries = any([](const StageTimeline& s) { return s.retries; });
-  std::vector<TextTable::Column> head{
-      {"stage", Align::left}, {"steady"},  {"first"}, {"allocated"}, {"active"},
-      {"reserved"},           {"process"}, {"spare"}};
-  if (host) {
-    head.push_back({"host"});
+  Captions columns = {"stage",  "steady",   "first",   "allocated",
+                      "active", "reserved", "process", "spare"};
+  if (any([](const StageTimeline& s) { return s.host.count(); })) {
+    columns.emplace_back("host");
   }
-  if (nvme) {
-    head.push_back({"NVMe"});
+  if (any([](const StageTimeline& s) { return s.nvme.count(); })) {
+    columns.emplace_back("NVMe");
   }
-  if (retries) {
-    head.push_back({"retries"});
+  if (any([](const StageTimeline& s) { return s.retries; })) {
+    columns.emplace_back("retries");
   }
-  TextTable table(head);
-  for (const StageTimeline& s : memory.stages) {
-    std::vector<std::string> row{
-        fmt::to_string(s.stage),     gibibytes(of(s.steady)),
-        gibibytes(of(s.first_step)), gibibytes(of(s.allocated)),
-        gibibytes(of(s.active)),     gibibytes(of(s.reserved)),
-        gibibytes(of(s.process)),    gibibytes(of(memory.capacity) - of(s.process))};
-    if (host) {
-      row.push_back(gibibytes(of(s.host)));
-    }
-    if (nvme) {
-      row.push_back(gibibytes(of(s.nvme)));
-    }
-    if (retries) {
-      row.push_back(fmt::to_string(s.retries));
-    }
-    table.row(std::move(row));
-  }
+  const auto row = [&](const StageTimeline& s) -> Record {
+    return {{"", s.stage, "stage"},
+            {"", s.steady, "steady", Show::gib},
+            {"", s.first_step, "first", Show::gib},
+            {"", s.allocated, "allocated", Show::gib},
+            {"", s.active, "active", Show::gib},
+            {"", s.reserved, "reserved", Show::gib},
+            {"", s.process, "process", Show::gib},
+            {"", memory.capacity - s.process, "spare", Show::gib},
+            {"", s.host, "host", Show::gib},
+            {"", s.nvme, "NVMe", Show::gib},
+            {"", s.retries, "retries", Show::number}};
+  };
   std::string out =
       heading(
-          paint, width, "Peaks per GPU",
+          paint, "Peaks per GPU",
           fmt::format("GiB; steady: allocated between steps; first: the first step's; capacity {}",
-                      gibibytes(of(memory.capacity)))) +
-      table.text(paint, width);
+                      gibibytes(of(memory.capacity))),
+          width) +
+      text_table(memory.stages, row, columns).text(paint, width);
   const StageTimeline& most = fullest(memory);
   std::string parts;
   for (const StageTimeline::Outside& part : most.outside) {
@@ -162,9 +146,7 @@ std::string figures(const MemoryTimeline& memory, const Paint& paint, int width)
                          of(part.bytes) / (1 << 30));
   }
   if (!parts.empty()) {
-    out += "  " +
-           wrap(fmt::format("outside the allocator, stage {}: {}", most.stage, parts), width, 4) +
-           "\n";
+    out += item(fmt::format("outside the allocator, stage {}: {}", most.stage, parts), width, 4);
   }
   return out;
 }
@@ -174,30 +156,28 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
   if (s.at_peak.empty()) {
     return "";
   }
-  TextTable table({{"total"},
-                   {"share"},
-                   {"count"},
-                   {"each"},
-                   {"since"},
-                   {"category", Align::left},
-                   {"stream", Align::left},
-                   {"tensor", Align::left}});
   const std::size_t shown = std::min(s.at_peak.size(), kMostTensors);
-  std::int64_t listed = 0;
-  for (std::size_t i = 0; i < shown; ++i) {
-    const result::StandingTensor& t = s.at_peak[i];
-    listed += t.total();
+  const std::vector<result::StandingTensor> largest(
+      s.at_peak.begin(), s.at_peak.begin() + static_cast<std::ptrdiff_t>(shown));
+  const auto row = [&](const result::StandingTensor& t) -> Record {
     const std::string label =
         t.part_of.empty() ? t.label : fmt::format("{} ({})", t.label, t.part_of);
-    table.row({data_size(of(t.total())), percent(of(t.total()) / of(s.allocated)),
-               thousands(t.count), data_size(of(t.bytes)),
-               t.from_before ? "before" : duration(to_seconds(t.since)), to_string(t.category),
-               t.stream, label});
-  }
+    return {{"", t.total(), "total", Show::size},
+            {"", of(t.total()) / of(s.allocated), "share", Show::percent},
+            {"", t.count, "count", Show::count},
+            {"", t.bytes, "each", Show::size},
+            {"", t.from_before ? Value("before") : Value(t.since), "since", Show::duration},
+            {"", to_string(t.category), "category"},
+            {"", t.stream, "stream"},
+            {"", label, "tensor"}};
+  };
+  const std::int64_t listed = std::accumulate(
+      largest.begin(), largest.end(), std::int64_t{0},
+      [](std::int64_t sum, const result::StandingTensor& t) { return sum + t.total(); });
   std::string out =
-      heading(paint, width, fmt::format("What stands at the peak of stage {}", s.stage),
-              memory.stages.size() > 1 ? "--stage N shows another stage's" : "") +
-      table.text(paint, width);
+      heading(paint, fmt::format("What stands at the peak of stage {}", s.stage),
+              memory.stages.size() > 1 ? "--stage N shows another stage's" : "", width) +
+      text_table(largest, row).text(paint, width);
   if (s.at_peak.size() > shown) {
     out += fmt::format("  and {} more: {}\n", s.at_peak.size() - shown,
                        data_size(of(s.allocated) - of(listed)));
@@ -208,7 +188,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
 }  // namespace
 
 std::string terminal(const MemoryTimeline& memory, bool colour, int width) {
-  width = std::max(width, kMinWidth);
+  width = std::max(width, kLeastMemoryWidth);
   const Paint paint{colour};
   std::string out = paint("1", memory.title) + "\n";
   if (const std::string job = job_line(memory.job_json, memory.ranks); !job.empty()) {
@@ -218,7 +198,7 @@ std::string terminal(const MemoryTimeline& memory, bool colour, int width) {
     return out;
   }
   return out + verdict(memory, paint) + charts(memory, paint, width) + "\n" +
-         figures(memory, paint, width) + "\n" + standing(memory, paint, width);
+         peaks(memory, paint, width) + "\n" + standing(memory, paint, width);
 }
 
 }  // namespace stepcast::report

@@ -8,18 +8,6 @@
 
 namespace stepcast::report {
 
-Column text_column(const char* name, const char* hint) { return {name, Column::Kind::text, hint}; }
-Column prose_column(const char* name) { return {name, Column::Kind::prose, ""}; }
-Column number_column(const char* name, const char* hint) {
-  return {name, Column::Kind::number, hint};
-}
-Column bar_column(const char* name) { return {name, Column::Kind::bar, ""}; }
-
-Cell seconds_cell(double seconds) { return {duration(seconds), seconds}; }
-Cell percent_cell(double fraction) { return {percent(fraction), fraction}; }
-Cell change_cell(double fraction) { return {fmt::format("{:+.1f} %", 100 * fraction), fraction}; }
-Cell gib_cell(double bytes) { return {gibibytes(bytes), bytes}; }
-Cell count_cell(std::int64_t count) { return {thousands(count), static_cast<double>(count)}; }
 Cell markup_cell(std::string markup) {
   Cell cell(std::move(markup));
   cell.markup = true;
@@ -28,6 +16,48 @@ Cell markup_cell(std::string markup) {
 
 std::string between(const result::Estimate& e) {
   return fmt::format("{} to {}", duration(e.low), duration(e.high));
+}
+
+Tile interval_tile(std::string name, std::string value, std::string range, std::string figure,
+                   const result::Estimate& e) {
+  return {std::move(name),
+          std::move(value),
+          std::move(range),
+          std::move(figure),
+          {e.value, e.low, e.high}};
+}
+
+Tile number_tile(std::string name, std::string value, std::string remark, std::string figure,
+                 double number, Tile::Tone tone) {
+  return {std::move(name), std::move(value), std::move(remark), std::move(figure), {number}, tone};
+}
+
+Part time_part(const char* colour, const char* name, double seconds, double whole) {
+  const std::string share = whole > 0 ? ", " + percent(seconds / whole) : "";
+  return {colour, seconds, fmt::format("{}: {}{}", name, duration(seconds), share)};
+}
+
+std::vector<Part> strategy_parts(const result::Strategy& s, bool with_shares) {
+  const double whole = with_shares ? s.step_time.value : 0;
+  const auto part = [&](const char* colour, const char* name, Time t) {
+    return time_part(colour, name, to_seconds(t), whole);
+  };
+  return {part("compute", "compute", s.compute), part("recompute", "recompute", s.recompute),
+          part("tensor", "exposed communication", s.exposed), part("other", "other", s.other),
+          part("bubble", "bubble", s.bubble)};
+}
+
+const std::vector<Mark>& strategy_marks() {
+  static const std::vector<Mark> marks = {{"compute", "compute", ""},
+                                          {"recompute", "recompute", ""},
+                                          {"tensor", "exposed communication", ""},
+                                          {"other", "other", ""},
+                                          {"bubble", "bubble", ""}};
+  return marks;
+}
+
+std::string strategy_options(const std::vector<std::string>& overrides) {
+  return "<pre class=\"fold\" tabindex=\"0\">" + html_text(set_options(overrides)) + "</pre>\n";
 }
 
 namespace {
@@ -49,7 +79,8 @@ std::string OverrideColumns::value(const std::vector<std::string>& row, std::siz
   return "";
 }
 
-OverrideColumns::OverrideColumns(const std::vector<std::vector<std::string>>& rows) {
+OverrideColumns::OverrideColumns(const std::vector<std::vector<std::string>>& rows,
+                                 bool first_row) {
   for (const auto& row : rows) {
     for (const std::string& one : row) {
       const std::string key = parted(one).first;
@@ -57,17 +88,19 @@ OverrideColumns::OverrideColumns(const std::vector<std::vector<std::string>>& ro
         keys.push_back(key);
       }
     }
+    if (first_row) {
+      break;
+    }
   }
-  if (rows.size() > 1) {
-    for (std::size_t k = 0; k < keys.size();) {
-      const std::string first = value(rows.front(), k);
-      if (!first.empty() && std::all_of(rows.begin(), rows.end(),
-                                        [&](const auto& row) { return value(row, k) == first; })) {
-        alike.push_back(keys[k] + "=" + first);
-        keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(k));
-      } else {
-        ++k;
-      }
+  for (std::size_t k = 0; k < keys.size() && (first_row || rows.size() > 1);) {
+    const std::string first = value(rows.front(), k);
+    const bool same = std::all_of(rows.begin(), rows.end(),
+                                  [&](const auto& row) { return value(row, k) == first; });
+    if (same && (first_row || !first.empty())) {
+      alike.push_back(keys[k] + "=" + first);
+      keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(k));
+    } else {
+      ++k;
     }
   }
   const auto last_word = [](const std::string& key) { return key.substr(key.rfind('.') + 1); };

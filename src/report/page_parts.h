@@ -5,29 +5,38 @@
 #include <utility>
 #include <vector>
 
+#include "format.h"
 #include "stepcast/report/page.h"
 #include "stepcast/result/report.h"
+#include "stepcast/result/search.h"
 
 namespace stepcast::report {
 
-Column text_column(const char* name, const char* hint = "");
-Column prose_column(const char* name);
-Column number_column(const char* name, const char* hint = "");
-Column bar_column(const char* name);
-
-Cell seconds_cell(double seconds);
-Cell percent_cell(double fraction);
-Cell change_cell(double fraction);  // "+2.3 %"
-Cell gib_cell(double bytes);
-Cell count_cell(std::int64_t count);
 Cell markup_cell(std::string markup);
-
 std::string between(const result::Estimate& e);  // "7.704 s to 9.563 s"
 
-// Overrides as a table: a column for each key in which rows differ (its last word, where that
-// tells), then rows of values. A row without a key has "". `alike`: what all rows state.
+// Headlines of a figure with its interval, and of a number alone. `figure`: its data-figure.
+Tile interval_tile(std::string name, std::string value, std::string range, std::string figure,
+                   const result::Estimate& e);
+Tile number_tile(std::string name, std::string value, std::string remark, std::string figure,
+                 double number, Tile::Tone tone = Tile::Tone::plain);
+
+// A key of a stack of colours: "compute: 6.34 s", with ", 73.4 %" where a whole is given.
+Part time_part(const char* colour, const char* name, double seconds, double whole = 0);
+
+// A colour and a name alike for each; the categories of a strategy's step among them.
+std::vector<Part> strategy_parts(const result::Strategy& s, bool with_shares);
+const std::vector<Mark>& strategy_marks();
+
+// The options of a strategy, folded where they are long.
+std::string strategy_options(const std::vector<std::string>& overrides);
+
+// Overrides as a table: a column for each key in which rows differ (`names`: its last word, where
+// that tells it from the others). A row without a key has "". `alike`: what all rows state.
 struct OverrideColumns {
-  explicit OverrideColumns(const std::vector<std::vector<std::string>>& rows);
+  // `first_row`: keys of the first row alone, and a single row is alike in all.
+  explicit OverrideColumns(const std::vector<std::vector<std::string>>& rows,
+                           bool first_row = false);
   std::vector<std::string> keys, names, alike;
   std::string value(const std::vector<std::string>& row, std::size_t key) const;
 };

@@ -20,43 +20,20 @@ double share(const PlotAxis& axis, double value) {
   return std::isfinite(s) ? std::clamp(s, -0.001, 1.001) : 0;
 }
 
-std::string title(std::string_view hint) {
-  return hint.empty() ? "" : fmt::format("<title>{}</title>", xml_text(hint));
-}
-
 }  // namespace
 
 std::vector<std::pair<double, std::string>> round_labels(const PlotAxis& axis, int most) {
-  std::vector<std::pair<double, std::string>> out;
-  const auto add = [&](double v) {
-    if (v >= axis.from - 1e-9 * std::abs(axis.to) && v <= axis.to * (1 + 1e-9)) {
-      out.emplace_back(v, fmt::format("{:.6g}", v));
-    }
-  };
+  std::vector<double> values;
   if (axis.logarithmic) {
-    const int first = static_cast<int>(std::floor(std::log10(axis.from)));
-    const int last = static_cast<int>(std::ceil(std::log10(axis.to)));
-    for (int power = first; power <= last; ++power) {
-      for (const double factor : {1.0, 2.0, 5.0}) {
-        if (factor == 1.0 || 3 * (last - first) <= most) {
-          add(factor * std::pow(10, power));
-        }
-      }
-    }
-    return out;
+    const int powers = static_cast<int>(std::ceil(std::log10(axis.to))) -
+                       static_cast<int>(std::floor(std::log10(axis.from)));
+    values = decades(axis.from, axis.to, 3 * powers <= most);
+  } else {
+    values = multiples(axis.from, axis.to, round_step(axis.to - axis.from, std::max(1, most)));
   }
-  const double rough = (axis.to - axis.from) / std::max(1, most);
-  if (!(rough > 0)) {
-    return out;
-  }
-  const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (const double factor : {5.0, 2.0, 1.0}) {
-    step = factor * power >= rough * (1 - 1e-9) ? factor * power : step;
-  }
-  const auto first = static_cast<long>(std::ceil(axis.from / step - 1e-9));
-  for (long i = first; static_cast<double>(i) * step <= axis.to * (1 + 1e-9); ++i) {
-    add(static_cast<double>(i) * step);
+  std::vector<std::pair<double, std::string>> out;
+  for (const double v : values) {
+    out.emplace_back(v, fmt::format("{:.6g}", v));
   }
   return out;
 }
@@ -106,21 +83,21 @@ std::string Plot::path(const Points& points, const char* first) const {
 }
 
 void Plot::line(const Points& points, std::string_view kind, std::string_view hint) {
-  drawing_ +=
-      fmt::format("<path class=\"{}\" d=\"{}\">{}</path>\n", kind, path(points, "M"), title(hint));
+  drawing_ += fmt::format("<path class=\"{}\" d=\"{}\">{}</path>\n", kind, path(points, "M"),
+                          svg_title(hint));
 }
 
 void Plot::area(const Points& upper, const Points& lower, std::string_view kind,
                 std::string_view hint) {
   const Points back(lower.rbegin(), lower.rend());
   drawing_ += fmt::format("<path class=\"{}\" d=\"{}{}Z\">{}</path>\n", kind, path(upper, "M"),
-                          path(back, "L"), title(hint));
+                          path(back, "L"), svg_title(hint));
 }
 
 void Plot::dot(double x, double y, std::string_view kind, std::string_view hint) {
   // A line without length and with round caps: a circle that the stretching leaves round.
   drawing_ += fmt::format("<path class=\"{}\" d=\"M{:.1f} {:.2f}h0\">{}</path>\n", kind, px(x),
-                          py(y), title(hint));
+                          py(y), svg_title(hint));
 }
 
 void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind,
@@ -130,7 +107,7 @@ void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind
   drawing_ += fmt::format(
       "<rect class=\"{}\"{} x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">{}</rect>",
       kind, style.empty() ? "" : fmt::format(" style=\"{}\"", xml_text(style)), left, top,
-      right - left, bottom - top, title(hint));
+      right - left, bottom - top, svg_title(hint));
 }
 
 void Plot::runs(const Runs& runs, double y0, double y1, std::string_view kind) {

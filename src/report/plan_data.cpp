@@ -1,155 +1,148 @@
-// A plan for machines: JSON and CSV.
+// A plan for machines, JSON and CSV, and the fields that all its forms share.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include "json_writer.h"
+#include "format.h"
+#include "plan_words.h"
+#include "run_parts.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/report/plan.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
-using result::Estimate;
 using result::Plan;
 using result::PlannedCluster;
 
-void estimate(JsonWriter& json, const char* key, const Estimate& e) {
-  json.key(key).object(true).key("value").number(e.value);
-  json.key("low").number(e.low).key("high").number(e.high).close();
+Record shortfall_fields(const result::Shortfall& s) {
+  return {{"limit", to_string(s.limit)}, {"by", s.by}, {"text", s.text}};
 }
 
-void limit(JsonWriter& json, const char* key, double value) {
-  json.key(key);
-  value > 0 ? json.number(value) : json.null();
+Record planned_count_fields(const result::PlannedCount& n) {
+  return {{"nodes", n.nodes}, {"fits", n.fits},     {"meets", n.meets},          {"days", n.days},
+          {"cost", n.cost},   {"energy", n.energy}, {"peak_power", n.peak_power}};
 }
 
-void cluster_figures(JsonWriter& json, const PlannedCluster& c) {
-  json.key("nodes").integer(c.nodes).key("gpus").integer(c.gpus);
-  json.key("overrides").array(true);
-  for (const std::string& text : c.overrides) {
-    json.text(text);
-  }
-  json.close();
-  estimate(json, "step_time", c.step_time);
-  json.key("mfu").number(c.mfu).key("bubble_fraction").number(c.bubble_fraction);
-  json.key("memory").object(true).key("capacity").bytes(c.capacity).key("fits").boolean(c.fits);
-  estimate(json, "peak", c.peak_memory);
-  json.close();
-  json.key("busy").number(c.busy).key("communicating").number(c.communicating);
-  estimate(json, "effective", c.effective);
-  json.key("wait_days").number(c.wait_days);
-  estimate(json, "days", c.days);
-  estimate(json, "gpu_hours", c.gpu_hours);
-  estimate(json, "cost", c.cost);
-  json.key("rent").number(c.rent).key("depreciation").number(c.depreciation);
-  json.key("electricity").number(c.electricity).key("capital").number(c.capital);
-  estimate(json, "energy", c.energy);
-  json.key("average_power").number(c.average_power).key("peak_power").number(c.peak_power);
-  if (c.carbon) {
-    estimate(json, "carbon", *c.carbon);
-  } else {
-    json.key("carbon").null();
-  }
-  json.key("objective").number(c.objective);
+// Of a cluster on which some strategy was simulated.
+Record simulated_fields(const PlannedCluster& c) {
+  return {{"nodes", c.nodes},
+          {"gpus", c.gpus},
+          {"overrides", c.overrides},
+          {"step_time", c.step_time},
+          {"mfu", c.mfu},
+          {"bubble_fraction", c.bubble_fraction},
+          {"memory", object({{"capacity", c.capacity}, {"fits", c.fits}, {"peak", c.peak_memory}})},
+          {"busy", c.busy},
+          {"communicating", c.communicating},
+          {"effective", c.effective},
+          {"wait_days", c.wait_days},
+          {"days", c.days},
+          {"gpu_hours", c.gpu_hours},
+          {"cost", c.cost},
+          {"rent", c.rent},
+          {"depreciation", c.depreciation},
+          {"electricity", c.electricity},
+          {"capital", c.capital},
+          {"energy", c.energy},
+          {"average_power", c.average_power},
+          {"peak_power", c.peak_power},
+          {"carbon", c.carbon},
+          {"objective", c.objective}};
 }
 
-void write(JsonWriter& json, const PlannedCluster& c) {
-  json.object().key("name").text(c.name).key("cluster").text(c.cluster);
-  json.key("device").text(c.device).key("site").text(c.site);
-  json.key("available");
-  c.available.empty() ? json.null() : json.text(c.available);
-  json.key("nodes_offered").integer(c.nodes_offered).key("bought").boolean(c.bought);
-  json.key("meets").boolean(c.meets).key("simulated").boolean(c.simulated);
-  json.key("shortfalls").array();
-  for (const result::Shortfall& s : c.shortfalls) {
-    json.object(true).key("limit").text(to_string(s.limit)).key("by").number(s.by);
-    json.key("text").text(s.text).close();
-  }
-  json.close();
+Record plan_json_fields(const PlannedCluster& c) {
+  Record out = {{"name", c.name},
+                {"cluster", c.cluster},
+                {"device", c.device},
+                {"site", c.site},
+                {"available", text_or_null(c.available)},
+                {"nodes_offered", c.nodes_offered},
+                {"bought", c.bought},
+                {"meets", c.meets},
+                {"simulated", c.simulated},
+                {"shortfalls", rows(c.shortfalls, shortfall_fields)}};
   if (c.simulated) {
-    cluster_figures(json, c);
+    append(out, simulated_fields(c));
   }
-  json.key("counts").array();
-  for (const result::PlannedCount& n : c.counts) {
-    json.object(true).key("nodes").integer(n.nodes).key("fits").boolean(n.fits);
-    json.key("meets").boolean(n.meets).key("days").number(n.days).key("cost").number(n.cost);
-    json.key("energy").number(n.energy).key("peak_power").number(n.peak_power).close();
-  }
-  json.close();
-  json.key("search").object(true).key("counts_possible").integer(c.counts_possible);
-  json.key("bounded").integer(c.bounded).key("engine_runs").integer(c.engine_runs);
-  json.key("proven").boolean(c.proven).key("gap").number(c.gap).close();
-  json.key("figures").array();
-  for (const result::PlanFigure& f : c.figures) {
-    json.object(true).key("name").text(f.name).key("value").number(f.value);
-    json.key("unit").text(f.unit).key("source").text(f.source).close();
-  }
-  json.close().close();
+  append(out, {{"counts", rows(c.counts, planned_count_fields)},
+               {"search", object({{"counts_possible", c.counts_possible},
+                                  {"bounded", c.bounded},
+                                  {"engine_runs", c.engine_runs},
+                                  {"proven", c.proven},
+                                  {"gap", c.gap}})},
+               {"figures", rows(c.figures, catalogue_fields)}});
+  return out;
 }
 
-// As RFC 4180 has it.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) {
-    return text;
-  }
-  std::string out = "\"";
-  for (const char c : text) {
-    out += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return out + "\"";
+Record plan_csv_fields(const PlannedCluster& c) {
+  const auto known = [&](Value value) { return if_known(c.simulated, std::move(value)); };
+  const Value carbon = c.carbon ? Value(c.carbon->value * 1e-3) : Value();
+  return {{"name", c.name},
+          {"cluster", c.cluster},
+          {"device", c.device},
+          {"site", c.site},
+          {"available", c.available},
+          {"meets", c.meets},
+          {"nodes", known(c.nodes)},
+          {"gpus", known(c.gpus)},
+          {"step_time_s", known(c.step_time.value)},
+          {"mfu", known(c.mfu)},
+          {"fits", known(c.fits)},
+          {"effective", known(c.effective.value)},
+          {"days", known(c.days.value)},
+          {"days_low", known(c.days.low)},
+          {"days_high", known(c.days.high)},
+          {"gpu_hours", known(c.gpu_hours.value)},
+          {"cost", known(c.cost.value)},
+          {"cost_low", known(c.cost.low)},
+          {"cost_high", known(c.cost.high)},
+          {"energy_mwh", known(c.energy.value / kMegawattHour)},
+          {"average_power_mw", known(c.average_power * 1e-6)},
+          {"peak_power_mw", known(c.peak_power * 1e-6)},
+          {"carbon_t", known(carbon)},
+          {"proven", c.proven},
+          {"lacks", lacks_line(c)},
+          {"overrides", fmt::format("{}", fmt::join(c.overrides, " "))}};
 }
 
 }  // namespace
 
 std::string json(const Plan& p) {
-  JsonWriter json;
-  json.object().key("schema").integer(1).key("title").text(p.title);
-  json.key("objective").text(p.objective).key("catalogue").text(p.catalogue);
-  json.key("currency").text(p.currency).key("operations");
-  p.operations.empty() ? json.null() : json.text(p.operations);
-  json.key("start");
-  p.start.empty() ? json.null() : json.text(p.start);
-  json.key("tokens").number(p.tokens);
-  json.key("limits").object(true);
-  limit(json, "days", p.limits.days);
-  limit(json, "budget", p.limits.budget);
-  limit(json, "power", p.limits.watts);
-  json.close();
-  json.key("clusters").array();
-  for (const PlannedCluster& c : p.clusters) {
-    write(json, c);
-  }
-  json.close().close();
-  return std::move(json).finish();
+  const auto limit = [](double value) { return if_known(value > 0, value); };
+  return json_of({{"schema", 1},
+                  {"title", p.title},
+                  {"objective", p.objective},
+                  {"catalogue", p.catalogue},
+                  {"currency", p.currency},
+                  {"operations", text_or_null(p.operations)},
+                  {"start", text_or_null(p.start)},
+                  {"tokens", p.tokens},
+                  {"limits", object({{"days", limit(p.limits.days)},
+                                     {"budget", limit(p.limits.budget)},
+                                     {"power", limit(p.limits.watts)}})},
+                  {"clusters", blocks(p.clusters, plan_json_fields)}});
 }
 
 std::string csv(const Plan& p) {
-  std::string out =
-      "name,cluster,device,site,available,meets,nodes,gpus,step_time_s,mfu,fits,effective,days,"
-      "days_low,days_high,gpu_hours,cost,cost_low,cost_high,energy_mwh,average_power_mw,"
-      "peak_power_mw,carbon_t,proven,lacks,overrides\n";
-  for (const PlannedCluster& c : p.clusters) {
-    std::string lacks, overrides;
-    for (const result::Shortfall& s : c.shortfalls) {
-      lacks += (lacks.empty() ? "" : "; ") + s.text;
-    }
-    for (const std::string& text : c.overrides) {
-      overrides += (overrides.empty() ? "" : " ") + text;
-    }
-    out += fmt::format("{},{},{},{},{},{},", cell(c.name), c.cluster, c.device, cell(c.site),
-                       c.available, c.meets);
-    if (c.simulated) {
-      out +=
-          fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{}", c.nodes, c.gpus,
-                      c.step_time.value, c.mfu, c.fits, c.effective.value, c.days.value, c.days.low,
-                      c.days.high, c.gpu_hours.value, c.cost.value, c.cost.low, c.cost.high,
-                      c.energy.value / kMegawattHour, c.average_power * 1e-6, c.peak_power * 1e-6,
-                      c.carbon ? fmt::format("{}", c.carbon->value * 1e-3) : "");
-    } else {
-      out += std::string(16, ',');
-    }
-    out += fmt::format(",{},{},{}\n", c.proven, cell(lacks), cell(overrides));
-  }
-  return out;
+  return csv_of(plan_csv_fields({}), records(p.clusters, plan_csv_fields));
+}
+
+Record cluster_fields(const Plan& p, const PlannedCluster& c) {
+  const auto known = [&](Value value) { return if_known(c.simulated, std::move(value)); };
+  return {
+      {"", c.name, "cluster", Show::text, fmt::format("{} of {}, {}", c.cluster, c.device, c.site)},
+      {"", c.meets, "meets", Show::yes_no, "", !c.meets},
+      {"", known(c.nodes), "nodes", Show::count},
+      {"", known(c.gpus), "GPUs", Show::count},
+      {"", known(c.days), "days", Show::three},
+      {"", known(c.cost), p.currency, Show::money},
+      {"", known(c.energy), "MWh", Show::megawatt_hours},
+      {"", known(c.peak_power), "peak MW", Show::megawatts},
+      {"", known(c.carbon), "t CO2e", Show::tonnes},
+      {"", known(c.mfu), "MFU", Show::percent},
+      {"", known(strategy_line(c)), "strategy", Show::prose},
+      {"", lacks_line(c), "what it lacks", Show::prose}};
 }
 
 }  // namespace stepcast::report

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "stepcast/result/plan.h"
+#include "value.h"
 
 namespace stepcast::report {
 
@@ -12,5 +13,8 @@ std::string limits_line(const result::Plan& plan);                 // "within 60
 std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days over; 1.5 M USD over"
 // "no other strategy and node count of the space does better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
+
+// Fields of a cluster, for JSON, the terminal and the page alike. The plan has the currency.
+Record cluster_fields(const result::Plan& plan, const result::PlannedCluster& cluster);
 
 }  // namespace stepcast::report

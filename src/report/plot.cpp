@@ -8,7 +8,7 @@
 
 namespace stepcast::report {
 
-std::string plot_head(double width, double height) {
+std::string plot_head(double width, double height, std::string_view title, int title_y) {
   return fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "width=\"{0:.0f}\" height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
@@ -22,8 +22,9 @@ std::string plot_head(double width, double height) {
       "    .dot {{ fill: #16181c; }} .ink {{ stroke: #bbbbbb; }}\n"
       "  }}\n"
       "</style>\n"
-      "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n",
-      width, height);
+      "<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
+      "<text class=\"title\" x=\"16\" y=\"{2}\">{3}</text>\n",
+      width, height, title_y, xml_text(title));
 }
 
 std::string xml_text(std::string_view text) {
@@ -52,22 +53,166 @@ std::string xml_text(std::string_view text) {
   return out;
 }
 
-std::vector<double> ticks(double most) {
-  constexpr double kMost = 8;
-  const double rough = most / kMost;
+std::string written(Px p) { return fmt::format("{:.{}f}", p.value, p.decimals); }
+
+std::string svg_text(Px x, Px y, std::string_view text, std::string_view anchor) {
+  return fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>", written(x), written(y),
+                     anchor.empty() ? "" : fmt::format(" text-anchor=\"{}\"", anchor),
+                     xml_text(text));
+}
+
+std::string svg_line(std::string_view kind, Px x1, Px y1, Px x2, Px y2) {
+  return fmt::format("<line class=\"{}\" x1=\"{}\" y1=\"{}\" x2=\"{}\" y2=\"{}\"/>", kind,
+                     written(x1), written(y1), written(x2), written(y2));
+}
+
+std::string svg_title(std::string_view text) {
+  return text.empty() ? "" : fmt::format("<title>{}</title>", xml_text(text));
+}
+
+std::string svg_key(Px x, Px y, std::string_view colour, std::string_view name, double gap) {
+  constexpr int kSquare = 12, kBaseline = 10;
+  return fmt::format("<rect x=\"{0}\" y=\"{1}\" width=\"{2}\" height=\"{2}\" fill=\"{3}\"/>",
+                     written(x), written(y), kSquare, colour) +
+         svg_text({x.value + gap, x.decimals}, {y.value + kBaseline, y.decimals}, name);
+}
+
+namespace {
+
+constexpr std::size_t kLegendColumns = 3;
+constexpr double kLegendRow = 20;  // pixels
+
+}  // namespace
+
+std::string legend_entry(const LegendPlace& place, std::size_t i, const std::string& sign,
+                         std::string_view name) {
+  return fmt::format(
+      "<g transform=\"translate({:.0f},{:.0f})\">{}<text x=\"{}\" y=\"4\">{}</text></g>\n",
+      place.left + place.column_width * static_cast<double>(i % kLegendColumns),
+      place.top + kLegendRow * static_cast<double>(i / kLegendColumns), sign, place.text_left,
+      xml_text(name));
+}
+
+double legend_rows_height(std::size_t entries) {
+  return kLegendRow * static_cast<double>((entries + kLegendColumns - 1) / kLegendColumns);
+}
+
+double round_step(double span, double most) {
+  const double rough = span / most;
+  if (!(rough > 0)) {
+    return 0;
+  }
   const double power = std::pow(10, std::floor(std::log10(rough)));
-  double step = 10 * power;
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= rough * (1 - 1e-9)) {
-      step = factor * power;
-      break;
+      return factor * power;
     }
   }
+  return 10 * power;
+}
+
+std::vector<double> multiples(double least, double most, double step) {
   std::vector<double> out;
-  for (int i = 0; i * step <= most * (1 + 1e-9); ++i) {
-    out.push_back(i * step);
+  for (double n = std::ceil(least / step - 1e-9); step > 0 && n * step <= most * (1 + 1e-9); ++n) {
+    out.push_back(n == 0 ? 0 : n * step);  // no "-0"
   }
   return out;
+}
+
+std::vector<double> decades(double least, double most, bool fine) {
+  std::vector<double> out;
+  const int first = static_cast<int>(std::floor(std::log10(least)));
+  const int last = static_cast<int>(std::ceil(std::log10(most)));
+  for (int power = first; power <= last; ++power) {
+    for (const double factor : {1.0, 2.0, 5.0}) {
+      const double value = factor * std::pow(10, power);
+      if ((fine || factor == 1.0) && value >= least * (1 - 1e-9) && value <= most * (1 + 1e-9)) {
+        out.push_back(value);
+      }
+    }
+  }
+  return out;
+}
+
+std::vector<double> ticks(double most) {
+  constexpr double kMostTicks = 8;
+  return multiples(0, most, round_step(most, kMostTicks));
+}
+
+double PlotScale::at(double value) const {
+  if (log) {
+    return std::log(value / least) / std::log(most / least);
+  }
+  return (value - least) / (most - least);
+}
+
+PlotScale scale_of(const std::vector<double>& values, bool from_zero) {
+  if (values.empty()) {
+    return {};
+  }
+  constexpr double kMuch = 8;  // beyond this ratio of the largest to the least it counts by ratios
+  const auto [low, high] = std::minmax_element(values.begin(), values.end());
+  PlotScale s{*low, *high, *low > 0 && *high > kMuch * *low};
+  constexpr double kMargin = 0.06;  // of the span, beyond the outermost
+  if (s.log) {
+    const double beyond = std::pow(s.most / s.least, kMargin);
+    s.least /= beyond;
+    s.most *= beyond;
+  } else {
+    const double span = s.most > s.least ? s.most - s.least : std::max(std::abs(s.most), 1.0);
+    s.least = from_zero && *low >= 0 ? 0 : s.least - kMargin * span;
+    s.most += kMargin * span;
+  }
+  return s;
+}
+
+std::vector<double> ticks(const PlotScale& s) {
+  constexpr double kFew = 3;  // decades that leave room for 2 and 5
+  return s.log ? decades(s.least, s.most, std::log10(s.most / s.least) <= kFew)
+               : multiples(s.least, s.most, ticks(s.most - s.least).at(1));
+}
+
+std::string short_number(double value) {
+  constexpr std::array kUnits = {"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (std::abs(value) >= 999.5 && unit + 1 < kUnits.size()) {
+    value /= 1000;
+    ++unit;
+  }
+  return fmt::format("{:.3g}{}", value, kUnits[unit]);
+}
+
+std::vector<PlotTick> labelled(const std::vector<double>& values) {
+  std::vector<PlotTick> out;
+  for (const double v : values) {
+    out.push_back({v, short_number(v)});
+  }
+  return out;
+}
+
+std::string grid(const PlotFrame& f, const std::vector<PlotTick>& xs,
+                 const std::vector<PlotTick>& ys, const std::string& x_name,
+                 const std::string& y_name) {
+  const double right = f.left + f.width, bottom = f.top + f.height;
+  std::string out;
+  for (const PlotTick& t : ys) {
+    const double y = f.py(t.value);
+    out +=
+        svg_line("grid", f.left, y, right, y) + svg_text(f.left - 7, y + 4, t.label, "end") + "\n";
+  }
+  constexpr double kApart = 46;  // pixels that a label takes
+  double last = -kApart;
+  for (const PlotTick& t : xs) {
+    const double x = f.px(t.value);
+    out += svg_line("grid", x, f.top, x, bottom);
+    if (x - last >= kApart) {
+      out += svg_text(x, bottom + 18, t.label, "middle");
+      last = x;
+    }
+    out += "\n";
+  }
+  return out + svg_text(f.left + f.width / 2, bottom + 38, x_name, "middle") +
+         svg_text(f.left - 46, f.top - 12, y_name) + "\n";
 }
 
 const char* plot_colour(std::size_t i) {

@@ -4,19 +4,18 @@
 #include <string>
 
 #include "format.h"
-#include "json_writer.h"
 #include "stepcast/report/page.h"
 #include "stepcast/result/run_cost.h"
+#include "value.h"
 
 namespace stepcast::report {
 
-std::string money(double value);         // 12.3 M, 456 k
 std::string tokens_text(double tokens);  // 15.6e12
-// The figures of a catalogue and where they are from.
-Table figures_table(const std::vector<result::PlanFigure>& figures);
+// A figure of a catalogue and where it is from.
+Record catalogue_fields(const result::PlanFigure& figure);
 
 std::string run_text(const result::RunCost& run, const Paint& paint, int width);
-void write_run(JsonWriter& out, const result::RunCost& run);  // "run": {...}
+Record run_fields(const result::RunCost& run);
 void add_run(Page& page, const std::optional<result::RunCost>& run);
 
 }  // namespace stepcast::report

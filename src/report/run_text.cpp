@@ -10,43 +10,24 @@ namespace {
 using result::Estimate;
 using result::RunCost;
 
-void write(JsonWriter& out, const char* key, const std::optional<Estimate>& e) {
-  out.key(key);
-  if (!e) {
-    out.null();
-    return;
-  }
-  out.object(true).key("value").number(e->value);
-  out.key("low").number(e->low).key("high").number(e->high).close();
-}
-
-void write(JsonWriter& out, const char* key, const std::string& text) {
-  out.key(key);
-  text.empty() ? out.null() : out.text(text);
-}
-
 // A unit in which a figure has few digits.
-struct Unit {
+struct RunUnit {
   const char* name;
   double per;
 };
-Unit energy_unit(double joules) {
-  return joules >= 1000 * kMegawattHour ? Unit{"GWh", 1e-3 / kMegawattHour}
-         : joules >= kMegawattHour      ? Unit{"MWh", 1 / kMegawattHour}
-                                        : Unit{"kWh", 1 / kKilowattHour};
+RunUnit energy_unit(double joules) {
+  return joules >= 1000 * kMegawattHour ? RunUnit{"GWh", 1e-3 / kMegawattHour}
+         : joules >= kMegawattHour      ? RunUnit{"MWh", 1 / kMegawattHour}
+                                        : RunUnit{"kWh", 1 / kKilowattHour};
 }
-Unit power_unit(double watts) { return watts >= 1e6 ? Unit{"MW", 1e-6} : Unit{"kW", 1e-3}; }
-Unit count_unit(double value) {
-  return value >= 1e6 ? Unit{"M ", 1e-6} : value >= 1e4 ? Unit{"k ", 1e-3} : Unit{"", 1};
+RunUnit power_unit(double watts) {
+  return watts >= 1e6 ? RunUnit{"MW", 1e-6} : RunUnit{"kW", 1e-3};
+}
+RunUnit count_unit(double value) {
+  return value >= 1e6 ? RunUnit{"M ", 1e-6} : value >= 1e4 ? RunUnit{"k ", 1e-3} : RunUnit{"", 1};
 }
 
 }  // namespace
-
-std::string money(double value) {
-  return value >= 1e6   ? significant(value * 1e-6, 3) + " M"
-         : value >= 1e3 ? significant(value * 1e-3, 3) + " k"
-                        : significant(value, 3);
-}
 
 std::string tokens_text(double tokens) {
   return tokens >= 1e12  ? fmt::format("{:.4g}e12", tokens * 1e-12)
@@ -60,11 +41,8 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
                                            r.at_least ? "; at least, as the step" : "")) +
                     "\n";
   const auto line = [&](const char* name, const Estimate& e, double per, const std::string& unit) {
-    const std::string range = e.low == e.high ? ""
-                                              : fmt::format("{} to {}", significant(e.low * per),
-                                                            significant(e.high * per));
     out += "  " + pad_right(name, 18) + paint("1", pad_left(significant(e.value * per), 10)) + " " +
-           pad_right(unit, 17) + paint("2", range);
+           pad_right(unit, 17) + paint("2", range(e, per));
     out.erase(out.find_last_not_of(' ') + 1);
     out += '\n';
   };
@@ -76,10 +54,10 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
              ? "nothing fails: all of the wall clock trains"
              : fmt::format("{} of the wall clock trains: failures and checkpoints of operations {}",
                            percent(r.effective.value), r.operations));
-  const Unit hours = count_unit(r.gpu_hours.value);
+  const RunUnit hours = count_unit(r.gpu_hours.value);
   line("GPU time", r.gpu_hours, hours.per, fmt::format("{}GPU-hours", hours.name));
   if (r.energy) {
-    const Unit e = energy_unit(r.energy->value), p = power_unit(r.average_power);
+    const RunUnit e = energy_unit(r.energy->value), p = power_unit(r.average_power);
     line("Energy", *r.energy, e.per, e.name);
     remark(fmt::format(
         "{} {} on average, {} at the peak; GPUs compute {} of a step and wait in "
@@ -90,7 +68,7 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
     remark("no energy: " + r.no_energy);
   }
   if (r.cost) {
-    const Unit m = count_unit(r.cost->value);
+    const RunUnit m = count_unit(r.cost->value);
     line("Cost", *r.cost, m.per, m.name + r.currency);
     if (r.capital > 0) {
       remark(fmt::format("depreciation {}, electricity {}; bought for {}", money(r.depreciation),
@@ -104,35 +82,41 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
   return out;
 }
 
-void write_run(JsonWriter& out, const RunCost& r) {
-  out.key("run").object();
-  out.key("tokens").number(r.tokens).key("at_least").boolean(r.at_least);
-  write(out, "operations", r.operations);
-  write(out, "effective", r.effective);
-  write(out, "days", r.days);
-  write(out, "gpu_hours", r.gpu_hours);
-  out.key("catalogue").text(r.catalogue);
-  write(out, "offer", r.offer);
-  write(out, "no_energy", r.no_energy);
-  write(out, "energy", r.energy);
+Record catalogue_fields(const result::PlanFigure& f) {
+  return {{"name", f.name, "figure"},
+          {"value", f.value, "value", Show::six},
+          {"unit", f.unit, "unit"},
+          {"source", f.source, "source", Show::prose}};
+}
+
+Record run_fields(const RunCost& r) {
+  Record out = {{"tokens", r.tokens},
+                {"at_least", r.at_least},
+                {"operations", text_or_null(r.operations)},
+                {"effective", r.effective},
+                {"days", r.days},
+                {"gpu_hours", r.gpu_hours},
+                {"catalogue", r.catalogue},
+                {"offer", text_or_null(r.offer)},
+                {"no_energy", text_or_null(r.no_energy)},
+                {"energy", r.energy}};
   if (r.energy) {
-    out.key("average_power").number(r.average_power).key("peak_power").number(r.peak_power);
-    out.key("pue").number(r.pue).key("busy").number(r.busy);
-    out.key("communicating").number(r.communicating);
+    append(out, {{"average_power", r.average_power},
+                 {"peak_power", r.peak_power},
+                 {"pue", r.pue},
+                 {"busy", r.busy},
+                 {"communicating", r.communicating}});
   }
-  write(out, "cost", r.cost);
+  out.push_back({"cost", r.cost});
   if (r.cost) {
-    out.key("currency").text(r.currency).key("rent").number(r.rent);
-    out.key("depreciation").number(r.depreciation).key("electricity").number(r.electricity);
-    out.key("capital").number(r.capital);
+    append(out, {{"currency", r.currency},
+                 {"rent", r.rent},
+                 {"depreciation", r.depreciation},
+                 {"electricity", r.electricity},
+                 {"capital", r.capital}});
   }
-  write(out, "carbon", r.carbon);
-  out.key("figures").array();
-  for (const result::PlanFigure& f : r.figures) {
-    out.object(true).key("name").text(f.name).key("value").number(f.value);
-    out.key("unit").text(f.unit).key("source").text(f.source).close();
-  }
-  out.close().close();
+  append(out, {{"carbon", r.carbon}, {"figures", rows(r.figures, catalogue_fields)}});
+  return out;
 }
 
 }  // namespace stepcast::report

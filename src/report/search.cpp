@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
-#include "format.h"
-#include "json_writer.h"
+#include "page_parts.h"
+#include "search_fields.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -16,19 +16,7 @@ namespace {
 using result::Search;
 using result::Strategy;
 
-// "parallelism.tensor=8": its key, its value, and how a table heads it.
-std::string key_of(const std::string& text) { return text.substr(0, text.find('=')); }
-
-std::string value_of(const Strategy& s, const std::string& key) {
-  for (const std::string& text : s.overrides) {
-    if (text.size() > key.size() && text[key.size()] == '=' && text.starts_with(key)) {
-      return text.substr(key.size() + 1);
-    }
-  }
-  return "";
-}
-
-std::string short_name(const std::string& key) {
+std::string brief_key(const std::string& key) {
   constexpr std::pair<const char*, const char*> kKnown[] = {
       {"parallelism.tensor", "tp"},
       {"parallelism.pipeline", "pp"},
@@ -47,55 +35,6 @@ std::string short_name(const std::string& key) {
   return key.substr(key.rfind('.') + 1);
 }
 
-// The keys of which the strategies of a table differ: a column each. What all have alike stands
-// above it, once.
-class Keys {
- public:
-  explicit Keys(const std::vector<Strategy>& all) {
-    if (all.empty()) {
-      return;
-    }
-    for (const std::string& text : all.front().overrides) {
-      const std::string key = key_of(text);
-      const std::string value = value_of(all.front(), key);
-      const bool alike = std::all_of(all.begin(), all.end(),
-                                     [&](const Strategy& s) { return value_of(s, key) == value; });
-      if (alike) {
-        common_ += (common_.empty() ? "" : " ") + text;
-      } else {
-        columns_.push_back(key);
-      }
-    }
-  }
-  std::vector<TextTable::Column> headed(std::vector<TextTable::Column> first) const {
-    for (const std::string& key : columns_) {
-      first.push_back({short_name(key), TextTable::Align::left});
-    }
-    return first;
-  }
-  std::vector<std::string> row(std::vector<std::string> first, const Strategy& s) const {
-    for (const std::string& key : columns_) {
-      first.push_back(value_of(s, key));
-    }
-    return first;
-  }
-  const std::string& common() const { return common_; }
-
- private:
-  std::string common_;
-  std::vector<std::string> columns_;
-};
-
-std::string objective_text(const Search& s, double objective) {
-  return s.objective == "cost"     ? fmt::format("{} GPU-s", significant(objective, 4))
-         : s.objective == "energy" ? fmt::format("{} MJ", significant(objective * 1e-6, 4))
-                                   : duration(objective);
-}
-
-std::string slower(const Search& s, const Strategy& one) {
-  return fmt::format("{:+.1f} %", 100 * (one.objective / s.best.objective - 1));
-}
-
 std::string counts_line(const result::SearchCounts& c, bool bounds_only = false) {
   if (bounds_only) {
     return fmt::format(
@@ -111,46 +50,112 @@ std::string counts_line(const result::SearchCounts& c, bool bounds_only = false)
       thousands(c.time_pruned), thousands(c.simulated), thousands(c.misfit));
 }
 
-void write(JsonWriter& json, const Strategy& s) {
-  const auto estimate = [&](const char* key, const result::Estimate& e) {
-    json.key(key).object(true);
-    json.key("value").number(e.value).key("low").number(e.low).key("high").number(e.high);
-    json.close();
-  };
-  json.object();
-  json.key("overrides").array(true);
-  for (const std::string& text : s.overrides) {
-    json.text(text);
+Record strategy_fields(const Strategy& s) {
+  return {{"overrides", s.overrides},
+          {"objective", s.objective},
+          {"step_time", s.step_time},
+          {"peak", s.peak},
+          {"capacity", s.capacity},
+          {"fits", s.fits},
+          {"mfu", s.mfu},
+          {"gpus", s.gpus},
+          {"bubble_fraction", s.bubble_fraction},
+          {"breakdown", object({{"compute", s.compute},
+                                {"recompute", s.recompute},
+                                {"exposed", s.exposed},
+                                {"bubble", s.bubble},
+                                {"other", s.other}})}};
+}
+
+Record front_fields(const result::FrontPoint& p) {
+  return {{"memory", p.memory}, {"best", object(strategy_fields(p.best), false)}};
+}
+
+Record what_if_fields(const result::WhatIf& w) {
+  return {{"change", w.change}, {"objective", w.objective}};
+}
+
+Record refusal_fields(const std::pair<std::string, std::int64_t>& refusal) {
+  return {{"reason", refusal.first}, {"count", refusal.second}};
+}
+
+Record counts_fields(const result::SearchCounts& c) {
+  return {{"candidates", c.candidates},
+          {"impossible", c.impossible},
+          {"memory_pruned", c.memory_pruned},
+          {"time_pruned", c.time_pruned},
+          {"simulated", c.simulated},
+          {"misfit", c.misfit},
+          {"bounded", c.bounded}};
+}
+
+// Figures of a strategy as columns of a terminal's table.
+Record strategy_columns(const Search& search, const Strategy& s) {
+  const auto share = [&](Time t) { return to_seconds(t) / s.step_time.value; };
+  return {{"", objective_text(search, s.objective), "objective", Show::number},
+          {"", s.objective / search.best.objective - 1, "to best", Show::change},
+          {"", s.mfu, "MFU", Show::percent},
+          {"", s.peak, "peak GiB", Show::gib},
+          {"", share(s.exposed), "exposed", Show::percent},
+          {"", share(s.bubble), "bubble", Show::percent}};
+}
+
+// A table of strategies under its title. The keys of which they differ are columns; what all have
+// alike stands above, once.
+std::string strategies(const Search& search, const std::vector<Strategy>& all, const char* title,
+                       const Captions& figures, const Paint& paint, int width) {
+  std::vector<std::vector<std::string>> overrides;
+  for (const Strategy& s : all) {
+    overrides.push_back(s.overrides);
   }
-  json.close();
-  json.key("objective").number(s.objective);
-  estimate("step_time", s.step_time);
-  estimate("peak", s.peak);
-  json.key("capacity").bytes(s.capacity).key("fits").boolean(s.fits);
-  json.key("mfu").number(s.mfu).key("gpus").number(s.gpus);
-  json.key("bubble_fraction").number(s.bubble_fraction);
-  json.key("breakdown").object(true);
-  json.key("compute").time(s.compute).key("recompute").time(s.recompute);
-  json.key("exposed").time(s.exposed).key("bubble").time(s.bubble).key("other").time(s.other);
-  json.close();
-  json.close();
+  const OverrideColumns keys(overrides, true);
+  std::vector<TextTable::Column> columns;
+  for (const Pick& pick : figures) {
+    columns.push_back({std::string(pick.heading)});
+  }
+  for (const std::string& key : keys.keys) {
+    columns.push_back({brief_key(key), TextTable::Align::left});
+  }
+  TextTable table(std::move(columns));
+  for (const Strategy& s : all) {
+    std::vector<std::string> row = text_row(strategy_columns(search, s), figures);
+    for (std::size_t k = 0; k < keys.keys.size(); ++k) {
+      row.push_back(keys.value(s.overrides, k));
+    }
+    table.row(std::move(row));
+  }
+  const std::string alike = fmt::format("{}", fmt::join(keys.alike, " "));
+  return "\n" + paint("1", title) + "\n" + (alike.empty() ? "" : item("all: " + alike, width)) +
+         table.text(paint, width);
+}
+
+std::string of_memory(const Strategy& s) {
+  return fmt::format("{} GiB of {} GiB", gibibytes(s.peak.value),
+                     gibibytes(static_cast<double>(s.capacity.count())));
 }
 
 }  // namespace
 
+Objective objective_of(const Search& s) {
+  return s.objective == "cost"     ? Objective{"Cost of a step", "GPU-s", 1}
+         : s.objective == "energy" ? Objective{"Energy of a step", "MJ", 1e-6}
+                                   : Objective{"Step time", "s", 1};
+}
+
+std::string objective_text(const Search& s, double value) {
+  const Objective o = objective_of(s);
+  return s.objective == "cost" || s.objective == "energy"
+             ? fmt::format("{} {}", significant(value * o.scale, 4), o.unit)
+             : duration(value);
+}
+
 std::string terminal(const Search& search, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", search.title) + "\n";
-  const auto line = [&](const std::string& text) { out += "  " + wrap(text, width, 2) + "\n"; };
+  const auto line = [&](const std::string& text) { out += item(text, width); };
   if (search.stopped) {
     line("stopped by the time limit: another run may answer differently");
   }
-  const auto head = [&](const char* title, const Keys& keys) {
-    out += "\n" + paint("1", title) + "\n";
-    if (!keys.common().empty()) {
-      line("all: " + keys.common());
-    }
-  };
   if (!search.found) {
     if (!search.stopped) {
       line("no strategy of this space runs within memory");
@@ -159,57 +164,34 @@ std::string terminal(const Search& search, bool colour, int width) {
     line(counts_line(search.counts, search.bounds_only));
     return out;
   }
-  line(search.best.overrides.empty()
-           ? std::string("best: the job as given, which lies outside this space")
-           : fmt::format("best: {}", fmt::join(search.best.overrides, " ")));
+  const Strategy& best = search.best;
+  line(best.overrides.empty() ? std::string("best: the job as given, which lies outside this space")
+                              : fmt::format("best: {}", fmt::join(best.overrides, " ")));
   if (search.bounds_only) {
-    line(fmt::format("at least {} a step and {} GiB of {} GiB: nothing was simulated",
-                     duration(search.best.step_time.value), gibibytes(search.best.peak.value),
-                     gibibytes(static_cast<double>(search.best.capacity.count()))));
+    line(fmt::format("at least {} a step and {}: nothing was simulated",
+                     duration(best.step_time.value), of_memory(best)));
     line(counts_line(search.counts, true));
-    const Keys keys(search.ranking);
-    TextTable ranking(keys.headed({{"at least"}, {"to best"}, {"least GiB"}}));
-    for (const Strategy& s : search.ranking) {
-      ranking.row(keys.row(
-          {objective_text(search, s.objective), slower(search, s), gibibytes(s.peak.value)}, s));
-    }
-    head("Ranking", keys);
-    return out + ranking.text(paint, width);
+    return out + strategies(search, search.ranking, "Ranking",
+                            {{"objective", "at least"}, "to best", {"peak GiB", "least GiB"}},
+                            paint, width);
   }
-  line(fmt::format("{} a step ({} to {}), MFU {}, {} GiB of {} GiB",
-                   duration(search.best.step_time.value), duration(search.best.step_time.low),
-                   duration(search.best.step_time.high), percent(search.best.mfu),
-                   gibibytes(search.best.peak.value),
-                   gibibytes(static_cast<double>(search.best.capacity.count()))));
+  line(fmt::format("{} a step ({} to {}), MFU {}, {}", duration(best.step_time.value),
+                   duration(best.step_time.low), duration(best.step_time.high), percent(best.mfu),
+                   of_memory(best)));
   line(search.gap > 0
            ? fmt::format("not proven: what was not looked at may be up to {:.2f} % better",
                          100 * search.gap)
            : std::string("optimal within the space"));
   line(counts_line(search.counts));
-
-  const Keys keys(search.ranking);
-  TextTable ranking(
-      keys.headed({{"objective"}, {"to best"}, {"MFU"}, {"peak GiB"}, {"exposed"}, {"bubble"}}));
-  for (const Strategy& s : search.ranking) {
-    const auto share = [&](Time t) { return percent(to_seconds(t) / s.step_time.value); };
-    ranking.row(keys.row({objective_text(search, s.objective), slower(search, s), percent(s.mfu),
-                          gibibytes(s.peak.value), share(s.exposed), share(s.bubble)},
-                         s));
-  }
-  head("Ranking", keys);
-  out += ranking.text(paint, width);
-  std::vector<Strategy> fronts;
+  std::vector<Strategy> front;
   for (const result::FrontPoint& p : search.front) {
-    fronts.push_back(p.best);
+    front.push_back(p.best);
   }
-  const Keys front_keys(fronts);
-  TextTable front(front_keys.headed({{"memory GiB"}, {"objective"}, {"to best"}}));
-  for (const Strategy& s : fronts) {
-    front.row(front_keys.row(
-        {gibibytes(s.peak.value), objective_text(search, s.objective), slower(search, s)}, s));
-  }
-  head("Time against memory", front_keys);
-  out += front.text(paint, width);
+  out +=
+      strategies(search, search.ranking, "Ranking",
+                 {"objective", "to best", "MFU", "peak GiB", "exposed", "bubble"}, paint, width) +
+      strategies(search, front, "Time against memory",
+                 {{"peak GiB", "memory GiB"}, "objective", "to best"}, paint, width);
   if (!search.why.empty()) {
     out += "\n";
     line(search.why);
@@ -218,53 +200,30 @@ std::string terminal(const Search& search, bool colour, int width) {
     line(search.against);
   }
   for (const result::WhatIf& w : search.what_if) {
-    line(fmt::format("{}: {} ({:+.1f} %)", w.change, objective_text(search, w.objective),
-                     100 * (w.objective / search.best.objective - 1)));
+    line(fmt::format("{}: {} ({})", w.change, objective_text(search, w.objective),
+                     signed_percent(w.objective / best.objective - 1)));
   }
   return out;
 }
 
 std::string json(const Search& search) {
-  JsonWriter json;
-  json.object();
-  json.key("schema").integer(1).key("title").text(search.title);
-  json.key("objective").text(search.objective).key("found").boolean(search.found);
-  json.key("stopped").boolean(search.stopped);
-  json.key("bounds_only").boolean(search.bounds_only);
+  Record out = {
+      {"schema", 1},           {"title", search.title},     {"objective", search.objective},
+      {"found", search.found}, {"stopped", search.stopped}, {"bounds_only", search.bounds_only}};
   if (search.found) {
-    json.key("gap").number(search.gap).key("best");
-    write(json, search.best);
+    append(out, {{"gap", search.gap}, {"best", object(strategy_fields(search.best), false)}});
   } else {
-    json.key("nearest").text(search.nearest);
+    out.push_back({"nearest", search.nearest});
   }
-  json.key("ranking").array();
-  for (const Strategy& s : search.ranking) {
-    write(json, s);
-  }
-  json.close().key("front").array();
-  for (const result::FrontPoint& p : search.front) {
-    json.object().key("memory").number(p.memory).key("best");
-    write(json, p.best);
-    json.close();
-  }
-  json.close().key("why").text(search.why);
-  json.key("stated").number(search.stated).key("against").text(search.against);
-  json.key("what_if").array();
-  for (const result::WhatIf& w : search.what_if) {
-    json.object(true).key("change").text(w.change).key("objective").number(w.objective).close();
-  }
-  const result::SearchCounts& c = search.counts;
-  json.close().key("counts").object(true);
-  json.key("candidates").integer(c.candidates).key("impossible").integer(c.impossible);
-  json.key("memory_pruned").integer(c.memory_pruned).key("time_pruned").integer(c.time_pruned);
-  json.key("simulated").integer(c.simulated).key("misfit").integer(c.misfit);
-  json.key("bounded").integer(c.bounded);
-  json.close().key("refusals").array();
-  for (const auto& [reason, count] : search.refusals) {
-    json.object(true).key("reason").text(reason).key("count").integer(count).close();
-  }
-  json.close().close();
-  return std::move(json).finish();
+  append(out, {{"ranking", blocks(search.ranking, strategy_fields)},
+               {"front", blocks(search.front, front_fields)},
+               {"why", search.why},
+               {"stated", search.stated},
+               {"against", search.against},
+               {"what_if", rows(search.what_if, what_if_fields)},
+               {"counts", object(counts_fields(search.counts))},
+               {"refusals", rows(search.refusals, refusal_fields)}});
+  return json_of(std::move(out));
 }
 
 }  // namespace stepcast::report

@@ -1,24 +1,18 @@
 // What measured steps tell of a site, for a terminal and as JSON.
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <tuple>
-
-#include "format.h"
-#include "json_writer.h"
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::SiteCalibration;
+using result::SiteCheck;
 using result::SiteError;
 using result::SiteFitted;
 using result::SiteRow;
-using Align = TextTable::Align;
 
-constexpr int kWidth = 120;
 constexpr double kOutlier = 0.75;  // Huber's weight: 2.7 deviations off
 
 std::string value_of(const SiteFitted& p, double v) {
@@ -30,136 +24,128 @@ std::string deviation_of(const SiteFitted& p, double d) {
   return d <= 0 ? "-" : p.name == "layer" ? "+-" + duration(d) : "+-" + percent(d);
 }
 
-std::string signed_percent(double x) { return fmt::format("{:+.1f} %", 100 * x); }
-
 std::string change_of(const SiteFitted& p) {
   return !p.determined ? "unchanged"
          : p.prior > 0 ? signed_percent(p.value / p.prior - 1)
                        : "+" + duration(p.value - p.prior);
 }
 
+std::string site_line(const std::string& text) { return item(text, kUsualWidth - 2, 4); }
+
+Record parameter_fields(const SiteFitted& p) {
+  return {{"name", p.name},
+          {"unit", p.seconds ? "s" : "1"},
+          {"prior", p.prior},
+          {"value", p.value},
+          {"prior_deviation", p.prior_deviation},
+          {"deviation", p.deviation},
+          {"determined", p.determined},
+          {"reason", text_or_null(p.reason)},
+          {"", p.words, "parameter"},
+          {"", value_of(p, p.prior), "before", Show::number},
+          {"", value_of(p, p.value), "now", Show::number},
+          {"", change_of(p), "change", Show::number},
+          {"", or_dash(p.determined, deviation_of(p, p.deviation)), "sure to", Show::number},
+          {"", deviation_of(p, p.prior_deviation), "known before to", Show::number}};
+}
+
+// The columns that rows of the fit and rows it did not see have in common.
+Record step_columns(int gpus, double measured, double before, double after) {
+  return {
+      {"", gpus, "GPUs", Show::count},        {"", measured, "measured", Show::duration},
+      {"", before, "before", Show::duration}, {"", before / measured - 1, "error", Show::change},
+      {"", after, "after", Show::duration},   {"", after / measured - 1, "error", Show::change}};
+}
+
+Record row_fields(const SiteRow& r) {
+  Record out = {{"id", r.id},
+                {"file", file_name(r.file)},
+                {"line", r.line},
+                {"gpus", r.gpus},
+                {"repeats", r.repeats},
+                {"measured", r.measured},
+                {"before", r.before},
+                {"after", r.after},
+                {"left_out", if_known(r.left_out > 0, r.left_out)},
+                {"weight", r.weight}};
+  append(out, step_columns(r.gpus, r.measured, r.before, r.after));
+  append(out, {{"", or_dash(r.left_out > 0, r.left_out / r.measured - 1), "left out", Show::change},
+               {"", r.repeats > 1 ? fmt::format("{} ({} runs)", r.id, r.repeats) : r.id, "row"}});
+  return out;
+}
+
+Record check_fields(const SiteCheck& r) {
+  Record out = {{"id", r.id},
+                {"file", file_name(r.file)},
+                {"line", r.line},
+                {"gpus", r.gpus},
+                {"measured", r.measured},
+                {"before", result::Estimate{r.before, r.before_low, r.before_high}},
+                {"after", result::Estimate{r.after, r.after_low, r.after_high}}};
+  append(out, step_columns(r.gpus, r.measured, r.before, r.after));
+  append(out, {{"", duration(r.after_low) + " to " + duration(r.after_high), "90 % interval",
+                Show::number},
+               {"", r.id, "row"}});
+  return out;
+}
+
+Record skipped_fields(const result::SiteSkipped& s) {
+  return {{"id", s.id}, {"file", file_name(s.file)}, {"line", s.line}, {"reason", s.reason}};
+}
+
+Record error_fields(const char* name, const SiteError& e) {
+  return {{"", name, "of all rows"},
+          {"median", e.median, "median error", Show::percent},
+          {"worst", e.worst, "worst", Show::percent},
+          {"bias", e.bias, "bias", Show::change}};
+}
+Record check_error_fields(const char* name, const SiteError& e, double covered) {
+  Record out = error_fields(name, e);
+  out.push_back({"", covered, "inside the interval", Show::percent});
+  return out;
+}
+Value site_error(const SiteError& e) { return object(error_fields("", e)); }
+
 std::string parameters(const SiteCalibration& c, const Paint& paint) {
-  TextTable table({{"parameter", Align::left},
-                   {"before"},
-                   {"now"},
-                   {"change"},
-                   {"sure to"},
-                   {"known before to"}});
-  std::string reasons;
+  std::string out = heading(paint, "Parameters", "deviations are standard deviations") +
+                    text_table(c.parameters, parameter_fields).text(paint, kUsualWidth);
   for (const SiteFitted& p : c.parameters) {
-    table.row({p.words, value_of(p, p.prior), value_of(p, p.value), change_of(p),
-               p.determined ? deviation_of(p, p.deviation) : "-",
-               deviation_of(p, p.prior_deviation)});
-    if (!p.determined) {
-      reasons += "  " +
-                 wrap(fmt::format("{} is not determined: {}", p.words, p.reason), kWidth - 2, 4) +
-                 "\n";
-    }
+    out +=
+        p.determined ? "" : site_line(fmt::format("{} is not determined: {}", p.words, p.reason));
   }
-  return paint("1", "Parameters") + "  " + paint("2", "deviations are standard deviations") + "\n" +
-         table.text(paint, kWidth) + reasons;
+  return out;
 }
 
-std::string rows(const SiteCalibration& c, const Paint& paint) {
-  TextTable table({{"GPUs"},
-                   {"measured"},
-                   {"before"},
-                   {"error"},
-                   {"after"},
-                   {"error"},
-                   {"left out"},
-                   {"row", Align::left}});
-  std::string outliers;
+std::string fitted_rows(const SiteCalibration& c, const Paint& paint) {
+  std::string out = "\n" + heading(paint, "Rows", "left out: of a fit that did not see the row") +
+                    text_table(c.rows, row_fields).text(paint, kUsualWidth);
   for (const SiteRow& r : c.rows) {
-    table.row({thousands(r.gpus), duration(r.measured), duration(r.before),
-               signed_percent(r.before / r.measured - 1), duration(r.after),
-               signed_percent(r.after / r.measured - 1),
-               r.left_out > 0 ? signed_percent(r.left_out / r.measured - 1) : "-",
-               r.repeats > 1 ? fmt::format("{} ({} runs)", r.id, r.repeats) : r.id});
-    if (r.weight < kOutlier) {
-      outliers +=
-          "  " +
-          wrap(fmt::format("{} is an outlier: it counts for {:.2f} of a row", r.id, r.weight),
-               kWidth - 2, 4) +
-          "\n";
-    }
+    out += r.weight < kOutlier
+               ? site_line(
+                     fmt::format("{} is an outlier: it counts for {:.2f} of a row", r.id, r.weight))
+               : "";
   }
-  return "\n" + paint("1", "Rows") + "  " +
-         paint("2", "left out: of a fit that did not see the row") + "\n" +
-         table.text(paint, kWidth) + outliers;
-}
-
-std::string errors(const SiteCalibration& c, const Paint& paint) {
-  TextTable table({{"of all rows", Align::left}, {"median error"}, {"worst"}, {"bias"}});
-  const auto add = [&](const char* name, const SiteError& e) {
-    table.row({name, percent(e.median), percent(e.worst), signed_percent(e.bias)});
-  };
-  add("before", c.before);
-  add("after", c.after);
+  std::vector<Record> errors = {error_fields("before", c.before), error_fields("after", c.after)};
   if (c.rows.size() >= 3) {
-    add("left out", c.left_out);
+    errors.push_back(error_fields("left out", c.left_out));
   }
-  return "\n" + table.text(paint, kWidth) +
+  return out + "\n" + text_table(errors.front(), errors).text(paint, kUsualWidth) +
          fmt::format("  one run repeats within {} ({}); rows scatter by {} about the fit\n",
                      percent(c.noise),
                      c.noise_measured ? "from repeats" : "assumed: no row is repeated",
                      percent(c.discrepancy));
 }
 
-std::string checks(const SiteCalibration& c, const Paint& paint) {
+std::string checked_rows(const SiteCalibration& c, const Paint& paint) {
   if (c.checks.empty()) {
     return "";
   }
-  TextTable table({{"GPUs"},
-                   {"measured"},
-                   {"before"},
-                   {"error"},
-                   {"after"},
-                   {"error"},
-                   {"90 % interval"},
-                   {"row", Align::left}});
-  for (const auto& r : c.checks) {
-    table.row({thousands(r.gpus), duration(r.measured), duration(r.before),
-               signed_percent(r.before / r.measured - 1), duration(r.after),
-               signed_percent(r.after / r.measured - 1),
-               duration(r.after_low) + " to " + duration(r.after_high), r.id});
-  }
-  TextTable all({{"of all rows", Align::left},
-                 {"median error"},
-                 {"worst"},
-                 {"bias"},
-                 {"inside the interval"}});
-  const auto add = [&](const char* name, const SiteError& e, double covered) {
-    all.row({name, percent(e.median), percent(e.worst), signed_percent(e.bias), percent(covered)});
-  };
-  add("before", c.check_before, c.covered_before);
-  add("after", c.check_after, c.covered_after);
-  return "\n" + paint("1", "Rows that the fit did not see") + "\n" + table.text(paint, kWidth) +
-         "\n" + all.text(paint, kWidth);
-}
-
-std::string skipped(const SiteCalibration& c, const Paint& paint) {
-  if (c.skipped.empty()) {
-    return "";
-  }
-  std::string out = "\n" + paint("1", "Rows left out") + "\n";
-  for (const auto& s : c.skipped) {
-    out +=
-        "  " + wrap(fmt::format("{} (line {}): {}", s.id, s.line, s.reason), kWidth - 2, 4) + "\n";
-  }
-  return out;
-}
-
-void error(JsonWriter& out, const char* key, const SiteError& e) {
-  out.key(key).object(true);
-  out.key("median").number(e.median);
-  out.key("worst").number(e.worst);
-  out.key("bias").number(e.bias);
-  out.close();
-}
-
-std::string file_name(const std::string& path) {
-  return std::filesystem::path(path).filename().string();
+  const std::vector<Record> errors = {
+      check_error_fields("before", c.check_before, c.covered_before),
+      check_error_fields("after", c.check_after, c.covered_after)};
+  return "\n" + heading(paint, "Rows that the fit did not see") +
+         text_table(c.checks, check_fields).text(paint, kUsualWidth) + "\n" +
+         text_table(errors.front(), errors).text(paint, kUsualWidth);
 }
 
 }  // namespace
@@ -171,99 +157,40 @@ std::string terminal(const SiteCalibration& c, bool colour) {
                                        c.system.empty() ? "no system" : c.system,
                                        c.fabric.empty() ? "" : ", " + c.fabric);
   if (!c.rows.empty()) {
-    out += parameters(c, paint) + rows(c, paint) + errors(c, paint) + checks(c, paint);
+    out += parameters(c, paint) + fitted_rows(c, paint) + checked_rows(c, paint);
   }
-  out += skipped(c, paint);
-  if (!c.refused.empty()) {
-    out += "\n" + paint("1", "Refused") + ": " + c.refused + "\n";
+  if (!c.skipped.empty()) {
+    out += "\n" + heading(paint, "Rows left out");
   }
-  return out;
+  for (const auto& s : c.skipped) {
+    out += site_line(fmt::format("{} (line {}): {}", s.id, s.line, s.reason));
+  }
+  return c.refused.empty() ? out : out + "\n" + paint("1", "Refused") + ": " + c.refused + "\n";
 }
 
 std::string json(const SiteCalibration& c) {
-  JsonWriter out;
-  out.object();
-  out.key("schema").integer(1);
-  out.key("name").text(c.name);
-  out.key("device").text(c.device);
-  out.key("system").text(c.system);
-  out.key("fabric").text(c.fabric);
-  out.key("refused");
-  c.refused.empty() ? out.null() : out.text(c.refused);
-  out.key("parameters").array();
-  for (const SiteFitted& p : c.parameters) {
-    out.object(true);
-    out.key("name").text(p.name);
-    out.key("unit").text(p.seconds ? "s" : "1");
-    out.key("prior").number(p.prior);
-    out.key("value").number(p.value);
-    out.key("prior_deviation").number(p.prior_deviation);
-    out.key("deviation").number(p.deviation);
-    out.key("determined").boolean(p.determined);
-    out.key("reason");
-    p.reason.empty() ? out.null() : out.text(p.reason);
-    out.close();
-  }
-  out.close();
-  out.key("rows").array();
-  for (const SiteRow& r : c.rows) {
-    out.object(true);
-    out.key("id").text(r.id);
-    out.key("file").text(file_name(r.file));
-    out.key("line").integer(r.line);
-    out.key("gpus").integer(r.gpus);
-    out.key("repeats").integer(r.repeats);
-    out.key("measured").number(r.measured);
-    out.key("before").number(r.before);
-    out.key("after").number(r.after);
-    out.key("left_out");
-    r.left_out > 0 ? out.number(r.left_out) : out.null();
-    out.key("weight").number(r.weight);
-    out.close();
-  }
-  out.close();
-  out.key("skipped").array();
-  for (const auto& s : c.skipped) {
-    out.object(true);
-    out.key("id").text(s.id);
-    out.key("file").text(file_name(s.file));
-    out.key("line").integer(s.line);
-    out.key("reason").text(s.reason);
-    out.close();
-  }
-  out.close();
-  error(out, "before", c.before);
-  error(out, "after", c.after);
-  error(out, "left_out", c.left_out);
-  out.key("checks").array();
-  for (const auto& r : c.checks) {
-    out.object(true);
-    out.key("id").text(r.id);
-    out.key("file").text(file_name(r.file));
-    out.key("line").integer(r.line);
-    out.key("gpus").integer(r.gpus);
-    out.key("measured").number(r.measured);
-    for (const auto& [name, value, low, high] :
-         {std::tuple("before", r.before, r.before_low, r.before_high),
-          std::tuple("after", r.after, r.after_low, r.after_high)}) {
-      out.key(name).object(true);
-      out.key("value").number(value);
-      out.key("low").number(low);
-      out.key("high").number(high);
-      out.close();
-    }
-    out.close();
-  }
-  out.close();
-  error(out, "checks_before", c.check_before);
-  error(out, "checks_after", c.check_after);
-  out.key("covered_before").number(c.covered_before);
-  out.key("covered_after").number(c.covered_after);
-  out.key("noise").number(c.noise);
-  out.key("noise_measured").boolean(c.noise_measured);
-  out.key("discrepancy").number(c.discrepancy);
-  out.close();
-  return std::move(out).finish();
+  return json_of({
+      {"schema", 1},
+      {"name", c.name},
+      {"device", c.device},
+      {"system", c.system},
+      {"fabric", c.fabric},
+      {"refused", text_or_null(c.refused)},
+      {"parameters", rows(c.parameters, parameter_fields)},
+      {"rows", rows(c.rows, row_fields)},
+      {"skipped", rows(c.skipped, skipped_fields)},
+      {"before", site_error(c.before)},
+      {"after", site_error(c.after)},
+      {"left_out", site_error(c.left_out)},
+      {"checks", rows(c.checks, check_fields)},
+      {"checks_before", site_error(c.check_before)},
+      {"checks_after", site_error(c.check_after)},
+      {"covered_before", c.covered_before},
+      {"covered_after", c.covered_after},
+      {"noise", c.noise},
+      {"noise_measured", c.noise_measured},
+      {"discrepancy", c.discrepancy},
+  });
 }
 
 }  // namespace stepcast::report

@@ -8,13 +8,14 @@
 #include <set>
 
 #include "format.h"
+#include "plot.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::report {
 namespace {
 
 using schedule::Pass;
-using Task = schedule::Played::Task;
+using PlayedTask = schedule::Played::Task;
 
 struct Look {
   Pass pass;
@@ -31,8 +32,9 @@ constexpr std::array kLooks = {
 };
 
 // Pixels.
-constexpr double kLeft = 72, kTop = 36, kPlot = 1200, kRight = 96, kRow = 26, kBox = 22;
-constexpr double kDigit = 6.5;  // a digit of the boxes' font
+constexpr double kScheduleLeft = 72, kScheduleTop = 36, kSchedulePlot = 1200, kScheduleRight = 96,
+                 kScheduleRow = 26, kScheduleBox = 22;
+constexpr double kScheduleDigit = 6.5;  // a digit of the boxes' font
 
 const Look& look_of(Pass pass) {
   return *std::find_if(kLooks.begin(), kLooks.end(), [&](const Look& l) { return l.pass == pass; });
@@ -42,38 +44,39 @@ const Look& look_of(Pass pass) {
 
 std::string svg(const schedule::Played& played) {
   const std::size_t ranks = played.idle.size();
-  const double scale = played.makespan > 0 ? kPlot / played.makespan : 0;
+  const double scale = played.makespan > 0 ? kSchedulePlot / played.makespan : 0;
   std::vector<std::set<int>> stages(ranks);
   std::set<Pass> passes;
-  for (const Task& task : played.tasks) {
+  for (const PlayedTask& task : played.tasks) {
     stages[static_cast<std::size_t>(task.rank)].insert(task.stage);
     passes.insert(task.pass);
   }
-  const double height = kTop + kRow * static_cast<double>(ranks) + 44;
-  const double width = kLeft + kPlot + kRight;
+  const double height = kScheduleTop + kScheduleRow * static_cast<double>(ranks) + 44;
+  const double width = kScheduleLeft + kSchedulePlot + kScheduleRight;
   std::string out = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" "
       "height=\"{1:.0f}\" font-family=\"sans-serif\" font-size=\"12\">\n"
       "<rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n"
       "<text x=\"{2:.0f}\" y=\"20\" font-weight=\"bold\">makespan {3:.6g}</text>\n"
       "<text x=\"{4:.0f}\" y=\"20\">idle</text>\n",
-      width, height, kLeft, played.makespan, kLeft + kPlot + 8);
+      width, height, kScheduleLeft, played.makespan, kScheduleLeft + kSchedulePlot + 8);
   for (std::size_t r = 0; r < ranks; ++r) {
-    const double y = kTop + kRow * static_cast<double>(r);
+    const double y = kScheduleTop + kScheduleRow * static_cast<double>(r);
     const double share = played.makespan > 0 ? played.idle[r] / played.makespan : 0;
-    out += fmt::format(
-        "<text x=\"{:.0f}\" y=\"{:.1f}\" text-anchor=\"end\">rank {}</text>"
-        "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" fill=\"#eeeeee\"/>"
-        "<text x=\"{:.0f}\" y=\"{:.1f}\">{}</text>\n",
-        kLeft - 8, y + 16, r, kLeft, y, kPlot, kBox, kLeft + kPlot + 8, y + 16, percent(share));
+    out += svg_text(whole(kScheduleLeft - 8), y + 16, fmt::format("rank {}", r), "end") +
+           fmt::format(
+               "<rect x=\"{:.0f}\" y=\"{:.1f}\" width=\"{:.0f}\" height=\"{:.0f}\" "
+               "fill=\"#eeeeee\"/>",
+               kScheduleLeft, y, kSchedulePlot, kScheduleBox) +
+           svg_text(whole(kScheduleLeft + kSchedulePlot + 8), y + 16, percent(share)) + "\n";
   }
   // Two passes side by side share a row: the first above, the second below.
   const auto beside = [&](std::size_t i, std::size_t j) {
-    const Task &a = played.tasks[i], &b = played.tasks[j];
+    const PlayedTask &a = played.tasks[i], &b = played.tasks[j];
     return a.rank == b.rank && a.start == b.start && a.end == b.end && a.end > a.start;
   };
   for (std::size_t i = 0; i < played.tasks.size(); ++i) {
-    const Task& task = played.tasks[i];
+    const PlayedTask& task = played.tasks[i];
     const bool lower = i > 0 && beside(i - 1, i);
     const bool upper = !lower && i + 1 < played.tasks.size() && beside(i, i + 1);
     const auto& on_rank = stages[static_cast<std::size_t>(task.rank)];
@@ -83,9 +86,9 @@ std::string svg(const schedule::Played& played) {
                                               : 1 - 0.55 * static_cast<double>(chunk) /
                                                         static_cast<double>(on_rank.size() - 1);
     const Look& look = look_of(task.pass);
-    const double x = kLeft + task.start * scale;
-    const double tall = upper || lower ? kBox / 2 : kBox;
-    const double y = kTop + kRow * task.rank + (lower ? tall : 0);
+    const double x = kScheduleLeft + task.start * scale;
+    const double tall = upper || lower ? kScheduleBox / 2 : kScheduleBox;
+    const double y = kScheduleTop + kScheduleRow * task.rank + (lower ? tall : 0);
     const double box = std::max(0.0, (task.end - task.start) * scale);
     out += fmt::format(
         "<g><title>{} of micro-batch {} on stage {}: {:.6g} to {:.6g}</title>"
@@ -94,21 +97,18 @@ std::string svg(const schedule::Played& played) {
         look.name, task.micro_batch, task.stage, task.start, task.end, x, y, box, tall, look.fill,
         opacity);
     const std::string number = fmt::to_string(task.micro_batch);
-    if (box > kDigit * static_cast<double>(number.size()) + 2) {
+    if (box > kScheduleDigit * static_cast<double>(number.size()) + 2) {
       out += fmt::format(
           "<text x=\"{:.2f}\" y=\"{:.1f}\" text-anchor=\"middle\" font-size=\"{}\">{}</text>",
           x + box / 2, y + tall / 2 + 4, upper || lower ? 9 : 11, number);
     }
     out += "</g>\n";
   }
-  double x = kLeft;
+  double x = kScheduleLeft;
   const double y = height - 24;
   for (const Look& look : kLooks) {
     if (passes.contains(look.pass)) {
-      out += fmt::format(
-          "<rect x=\"{:.0f}\" y=\"{:.0f}\" width=\"12\" height=\"12\" fill=\"{}\"/>"
-          "<text x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
-          x, y, look.fill, x + 18, y + 10, look.name);
+      out += svg_key(whole(x), whole(y), look.fill, look.name, 18) + "\n";
       x += 140;
     }
   }

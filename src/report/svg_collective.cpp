@@ -16,25 +16,25 @@ using result::CollectivePoint;
 using result::CollectiveTable;
 
 // Pixels.
-constexpr double kLeft = 72, kTop = 64, kWidth = 720, kHeight = 360, kRight = 24, kBelow = 56;
-constexpr double kLegendRow = 20, kLegendColumn = 248;
+constexpr double kBusLeft = 72, kBusTop = 64, kBusWidth = 720, kBusHeight = 360, kBusRight = 24,
+                 kBusBelow = 56;
 
-struct Scale {
+struct BusScale {
   double least_log = 0, most_log = 1;  // log2 of bytes
   double most = 1;                     // GB/s
   double x(double bytes) const {
     const double at = (std::log2(bytes) - least_log) / std::max(most_log - least_log, 1e-9);
-    return kLeft + kWidth * at;
+    return kBusLeft + kBusWidth * at;
   }
-  double y(double rate) const { return kTop + kHeight * (1 - rate / most); }
+  double y(double rate) const { return kBusTop + kBusHeight * (1 - rate / most); }
 };
 
-double rate(const CollectiveTable& table, const CollectivePoint& p, double seconds) {
+double bus_rate(const CollectiveTable& table, const CollectivePoint& p, double seconds) {
   return seconds > 0 ? bus_bandwidth(table, p.bytes, seconds) * 1e-9 : 0;
 }
 
-Scale scale_of(const std::vector<CollectiveTable>& tables) {
-  Scale s;
+BusScale bus_scale(const std::vector<CollectiveTable>& tables) {
+  BusScale s;
   double least = 0, most = 0, fastest = 0;
   for (const CollectiveTable& table : tables) {
     for (const CollectivePoint& p : table.points) {
@@ -44,10 +44,11 @@ Scale scale_of(const std::vector<CollectiveTable>& tables) {
       if (p.priced) {
         // A band that is open above (low time of nothing) must not flatten the lines.
         constexpr double kMostBand = 1.6;
-        const double mid = rate(table, p, p.time.value);
-        fastest = std::max({fastest, mid, std::min(rate(table, p, p.time.low), kMostBand * mid)});
+        const double mid = bus_rate(table, p, p.time.value);
+        fastest =
+            std::max({fastest, mid, std::min(bus_rate(table, p, p.time.low), kMostBand * mid)});
       }
-      fastest = std::max(fastest, rate(table, p, p.measured));
+      fastest = std::max(fastest, bus_rate(table, p, p.measured));
     }
   }
   s.least_log = std::log2(std::max(least, 1.0));
@@ -80,13 +81,12 @@ std::string title(const std::vector<CollectiveTable>& tables) {
   return text + (one_place ? " among " + placement(tables.front()) : "");
 }
 
-std::string axes(const Scale& s) {
+std::string axes(const BusScale& s) {
+  const double right = kBusLeft + kBusWidth, bottom = kBusTop + kBusHeight;
   std::string out;
   for (const double tick : ticks(s.most)) {
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{2:.1f}\" y2=\"{1:.1f}\"/>"
-        "<text x=\"{3:.1f}\" y=\"{4:.1f}\" text-anchor=\"end\">{5:g}</text>\n",
-        kLeft, s.y(tick), kLeft + kWidth, kLeft - 8, s.y(tick) + 4, tick);
+    out += svg_line("grid", kBusLeft, s.y(tick), right, s.y(tick)) +
+           svg_text(kBusLeft - 8, s.y(tick) + 4, fmt::format("{:g}", tick), "end") + "\n";
   }
   // Powers of two, as far apart as their labels need.
   const int first = static_cast<int>(std::ceil(s.least_log - 1e-9));
@@ -95,16 +95,11 @@ std::string axes(const Scale& s) {
   const int step = std::max(1, (last - first + kLabels - 1) / kLabels);
   for (int power = first; power <= last; power += step) {
     const double x = s.x(std::exp2(power));
-    out += fmt::format(
-        "<line class=\"grid\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>"
-        "<text x=\"{0:.1f}\" y=\"{3:.1f}\" text-anchor=\"middle\">{4}</text>\n",
-        x, kTop, kTop + kHeight, kTop + kHeight + 18, power_of_two(power));
+    out += svg_line("grid", x, kBusTop, x, bottom) +
+           svg_text(x, bottom + 18, power_of_two(power), "middle") + "\n";
   }
-  out += fmt::format(
-      "<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">size</text>"
-      "<text x=\"{:.1f}\" y=\"{:.1f}\">bus bandwidth, GB/s</text>\n",
-      kLeft + kWidth / 2, kTop + kHeight + 40, 16.0, kTop - 12);
-  return out;
+  return out + svg_text(kBusLeft + kBusWidth / 2, bottom + 40, "size", "middle") +
+         svg_text(16, kBusTop - 12, "bus bandwidth, GB/s") + "\n";
 }
 
 std::vector<const CollectivePoint*> by_size(const CollectiveTable& table) {
@@ -117,11 +112,11 @@ std::vector<const CollectivePoint*> by_size(const CollectiveTable& table) {
   return out;
 }
 
-std::string curve(const CollectiveTable& table, const Scale& s, const char* colour) {
+std::string curve(const CollectiveTable& table, const BusScale& s, const char* colour) {
   std::string line, above, below;
   const auto points = by_size(table);
   const auto at = [&](const CollectivePoint& p, double seconds) {
-    const double top = rate(table, p, seconds);
+    const double top = bus_rate(table, p, seconds);
     // A low end of no time at all is a band without an upper edge.
     const double clipped = seconds > 0 ? std::min(top, s.most) : s.most;
     return fmt::format("{:.1f},{:.1f}", s.x(static_cast<double>(p.bytes)), s.y(clipped));
@@ -147,11 +142,11 @@ std::string curve(const CollectiveTable& table, const Scale& s, const char* colo
       above, below, colour, line, colour);
 }
 
-std::string dots(const CollectiveTable& table, const Scale& s, const char* colour) {
+std::string dots(const CollectiveTable& table, const BusScale& s, const char* colour) {
   std::string out;
   for (const auto* p : by_size(table)) {
-    const double measured = rate(table, *p, p->measured);
-    const double predicted = p->priced ? rate(table, *p, p->time.value) : 0;
+    const double measured = bus_rate(table, *p, p->measured);
+    const double predicted = p->priced ? bus_rate(table, *p, p->time.value) : 0;
     if (measured <= 0 && predicted <= 0) {
       continue;
     }
@@ -165,13 +160,11 @@ std::string dots(const CollectiveTable& table, const Scale& s, const char* colou
     const double x = s.x(static_cast<double>(p->bytes));
     if (measured > 0) {
       out += fmt::format(
-          "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" stroke=\"{}\"><title>{}"
-          "</title></circle>\n",
-          x, s.y(measured), colour, xml_text(told));
+          "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" stroke=\"{}\">{}</circle>\n",
+          x, s.y(measured), colour, svg_title(told));
     } else {
-      out += fmt::format(
-          "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\"><title>{}</title></circle>\n",
-          x, s.y(predicted), colour, xml_text(told));
+      out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\">{}</circle>\n",
+                         x, s.y(predicted), colour, svg_title(told));
     }
   }
   return out;
@@ -182,43 +175,31 @@ std::string legend(const std::vector<CollectiveTable>& tables, double top) {
     return std::any_of(t.points.begin(), t.points.end(),
                        [](const CollectivePoint& p) { return p.measured > 0; });
   });
+  const LegendPlace place{kBusLeft, top, 248, 30};
   std::string out;
-  const auto entry = [&](std::size_t i, const std::string& mark, const std::string& text) {
-    constexpr std::size_t kColumns = 3;
-    const double x = kLeft + kLegendColumn * static_cast<double>(i % kColumns);
-    const double y = top + kLegendRow * static_cast<double>(i / kColumns);
-    out += fmt::format(
-        "<g transform=\"translate({:.0f},{:.0f})\">{}<text x=\"30\" y=\"4\">{}"
-        "</text></g>\n",
-        x, y, mark, xml_text(text));
-  };
   std::size_t i = 0;
   for (; i < tables.size(); ++i) {
-    entry(i,
-          fmt::format("<line x1=\"0\" y1=\"0\" x2=\"22\" y2=\"0\" stroke=\"{}\" "
-                      "stroke-width=\"3\"/>",
-                      plot_colour(i)),
-          tables[i].op + ", " + placement(tables[i]));
+    const std::string sign =
+        fmt::format("<line x1=\"0\" y1=\"0\" x2=\"22\" y2=\"0\" stroke=\"{}\" stroke-width=\"3\"/>",
+                    plot_colour(i));
+    out += legend_entry(place, i, sign, tables[i].op + ", " + placement(tables[i]));
   }
-  entry(i++, "<rect class=\"band\" x=\"0\" y=\"-6\" width=\"22\" height=\"12\"/>",
-        "predicted, 90 % interval");
-  if (measured) {
-    entry(i, "<circle class=\"dot ink\" cx=\"11\" cy=\"0\" r=\"3.5\"/>", "measured");
-  }
-  return out;
+  out +=
+      legend_entry(place, i++, "<rect class=\"band\" x=\"0\" y=\"-6\" width=\"22\" height=\"12\"/>",
+                   "predicted, 90 % interval");
+  return measured ? out + legend_entry(place, i,
+                                       "<circle class=\"dot ink\" cx=\"11\" cy=\"0\" r=\"3.5\"/>",
+                                       "measured")
+                  : out;
 }
 
 }  // namespace
 
 std::string svg(const std::vector<CollectiveTable>& tables) {
-  const Scale s = scale_of(tables);
-  const auto entries = static_cast<double>(tables.size() + 2);
-  const double legend_top = kTop + kHeight + kBelow + 8;
-  const double width = kLeft + kWidth + kRight;
-  const double height = legend_top + kLegendRow * std::ceil(entries / 3);
-  std::string out = plot_head(width, height);
-  out +=
-      fmt::format("<text class=\"title\" x=\"16\" y=\"26\">{}</text>\n", xml_text(title(tables)));
+  const BusScale s = bus_scale(tables);
+  const double legend_top = kBusTop + kBusHeight + kBusBelow + 8;
+  const double height = legend_top + legend_rows_height(tables.size() + 2);
+  std::string out = plot_head(kBusLeft + kBusWidth + kBusRight, height, title(tables), 26);
   out += axes(s);
   for (std::size_t i = 0; i < tables.size(); ++i) {
     out += curve(tables[i], s, plot_colour(i));

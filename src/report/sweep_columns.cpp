@@ -35,7 +35,7 @@ std::string type_of(const std::vector<std::string>& values) {
              : "float64";
 }
 
-Cell cell(const std::string& type, const std::string& value) {
+Value typed(const std::string& type, const std::string& value) {
   if (type == "boolean") {
     return value == "true";
   }
@@ -43,7 +43,7 @@ Cell cell(const std::string& type, const std::string& value) {
     return value;
   }
   const double n = *sweep_number(value);
-  return type == "int64" ? Cell(static_cast<std::int64_t>(n)) : Cell(n);
+  return type == "int64" ? Value(static_cast<std::int64_t>(n)) : Value(n);
 }
 
 void add_axes(std::vector<SweepColumn>& out, const Sweep& sweep) {
@@ -56,7 +56,7 @@ void add_axes(std::vector<SweepColumn>& out, const Sweep& sweep) {
       }
       const std::string type = type_of(all);
       out.push_back({axis.keys[k], type, "", "varied",
-                     [=](const SweepPoint& p) { return cell(type, all[p.at[i]]); }});
+                     [=](const SweepPoint& p) { return typed(type, all[p.at[i]]); }});
     }
   }
 }
@@ -80,78 +80,72 @@ void add_strategies(std::vector<SweepColumn>& out, const Sweep& sweep) {
   for (const auto& [key, values] : keys) {
     const std::string type = type_of(values);
     out.push_back({"strategy." + key, type, "", "of the best strategy",
-                   [type, key = key](const SweepPoint& p) -> Cell {
+                   [type, key = key](const SweepPoint& p) -> Value {
                      const auto all = by_key(p.strategy);
                      const auto at = all.find(key);
-                     return at == all.end() ? Cell() : cell(type, at->second);
+                     return at == all.end() ? Value() : typed(type, at->second);
                    }});
   }
 }
 
-using Number = std::function<double(const SweepPoint&)>;
+// A figure of a point. An interval is three columns: its value and both ends.
+struct Figure {
+  const char* name;
+  const char* unit;
+  const char* what;
+  std::function<Value(const SweepPoint&)> of;
+};
 
-void add_number(std::vector<SweepColumn>& out, const char* name, const char* unit, const char* what,
-                const Number& of) {
-  out.push_back({name, "float64", unit, what, [of](const SweepPoint& p) {
-                   return p.ran && std::isfinite(of(p)) ? Cell(of(p)) : Cell();
-                 }});
-}
-
-void add_estimate(std::vector<SweepColumn>& out, const std::string& name, const char* unit,
-                  const char* what, Estimate SweepPoint::*of) {
-  add_number(out, name.c_str(), unit, what, [of](const SweepPoint& p) { return (p.*of).value; });
-  const std::string low = std::string("low end of its 90 % interval");
-  add_number(out, (name + "_low").c_str(), unit, low.c_str(),
-             [of](const SweepPoint& p) { return (p.*of).low; });
-  add_number(out, (name + "_high").c_str(), unit, "high end of its 90 % interval",
-             [of](const SweepPoint& p) { return (p.*of).high; });
-}
-
-void add_integer(std::vector<SweepColumn>& out, const char* name, const char* unit,
-                 const char* what, const std::function<std::int64_t(const SweepPoint&)>& of) {
-  out.push_back({name, "int64", unit, what,
-                 [of](const SweepPoint& p) { return p.ran ? Cell(of(p)) : Cell(); }});
-}
-
-void add_text(std::vector<SweepColumn>& out, const char* name, const char* what,
-              std::string SweepPoint::*of) {
-  out.push_back({name, "string", "", what,
-                 [of](const SweepPoint& p) { return (p.*of).empty() ? Cell() : Cell(p.*of); }});
-}
-
-std::string state(const SweepPoint& p) {
-  return !p.ran ? "impossible" : p.fits ? "fits" : "does_not_fit";
+const std::vector<Figure>& sweep_figure_columns() {
+  static const std::vector<Figure> all = {
+      {"nodes", "1", "hosts", &SweepPoint::nodes},
+      {"gpus", "1", "GPUs", &SweepPoint::gpus},
+      {"step_time", "s", "of one step", &SweepPoint::step_time},
+      {"tokens_per_second", "1/s", "of all GPUs", &SweepPoint::tokens_per_second},
+      {"tokens_per_second_per_gpu", "1/s", "of one GPU", &SweepPoint::tokens_per_second_per_gpu},
+      {"model_flops_per_gpu", "FLOP/s", "the model's operations a second, of one GPU",
+       &SweepPoint::model_flops_per_gpu},
+      {"mfu", "1", "model FLOPs utilization", &SweepPoint::mfu},
+      {"hfu", "1", "hardware FLOPs utilization", &SweepPoint::hfu},
+      {"scaling_efficiency", "1", "tokens/s/GPU over that of the fewest GPUs, other axes alike",
+       &SweepPoint::efficiency},
+      {"peak_memory", "byte", "of the fullest GPU", &SweepPoint::peak},
+      {"memory_capacity", "byte", "usable, of a GPU", &SweepPoint::capacity},
+      {"bubble_fraction", "1", "pipeline bubble, of the step", &SweepPoint::bubble_fraction},
+      {"exposed_communication", "s", "that nothing hides, mean over stages, of a step",
+       &SweepPoint::exposed},
+      {"gpu_seconds", "s", "GPUs x step time", &SweepPoint::gpu_seconds},
+      {"gpu_hours_per_gigatoken", "h", "GPU-hours for 1e9 tokens",
+       &SweepPoint::gpu_hours_per_gigatoken},
+  };
+  return all;
 }
 
 void add_figures(std::vector<SweepColumn>& out) {
-  add_integer(out, "nodes", "1", "hosts", [](const SweepPoint& p) { return p.nodes; });
-  add_integer(out, "gpus", "1", "GPUs", [](const SweepPoint& p) { return p.gpus; });
-  add_estimate(out, "step_time", "s", "of one step", &SweepPoint::step_time);
-  add_number(out, "tokens_per_second", "1/s", "of all GPUs",
-             [](const SweepPoint& p) { return p.tokens_per_second; });
-  add_estimate(out, "tokens_per_second_per_gpu", "1/s", "of one GPU",
-               &SweepPoint::tokens_per_second_per_gpu);
-  add_estimate(out, "model_flops_per_gpu", "FLOP/s", "the model's operations a second, of one GPU",
-               &SweepPoint::model_flops_per_gpu);
-  add_estimate(out, "mfu", "1", "model FLOPs utilization", &SweepPoint::mfu);
-  add_estimate(out, "hfu", "1", "hardware FLOPs utilization", &SweepPoint::hfu);
-  out.push_back({"scaling_efficiency", "float64", "1",
-                 "tokens/s/GPU over that of the fewest GPUs, other axes alike",
-                 [](const SweepPoint& p) { return p.efficiency ? Cell(*p.efficiency) : Cell(); }});
-  add_estimate(out, "peak_memory", "byte", "of the fullest GPU", &SweepPoint::peak);
-  add_integer(out, "memory_capacity", "byte", "usable, of a GPU",
-              [](const SweepPoint& p) { return p.capacity.count(); });
-  add_number(out, "bubble_fraction", "1", "pipeline bubble, of the step",
-             [](const SweepPoint& p) { return p.bubble_fraction; });
-  add_number(out, "exposed_communication", "s", "that nothing hides, mean over stages, of a step",
-             [](const SweepPoint& p) { return p.exposed; });
-  add_number(out, "gpu_seconds", "s", "GPUs x step time",
-             [](const SweepPoint& p) { return p.gpu_seconds; });
-  add_number(out, "gpu_hours_per_gigatoken", "h", "GPU-hours for 1e9 tokens",
-             [](const SweepPoint& p) { return p.gpu_hours_per_gigatoken; });
+  const auto add = [&](const std::string& name, const Figure& f, const char* what, auto part) {
+    const bool whole = std::holds_alternative<std::int64_t>(f.of(SweepPoint()).kind());
+    out.push_back({name, whole ? "int64" : "float64", f.unit, what,
+                   [of = f.of, part](const SweepPoint& p) -> Value {
+                     const Value value = p.ran ? part(of(p)) : Value();
+                     const auto number = number_of(value);
+                     return number && std::isfinite(*number) ? value : Value();
+                   }});
+  };
+  const auto end = [](double Estimate::*which) {
+    return [which](const Value& v) { return Value(std::get<Interval>(v.kind()).estimate.*which); };
+  };
+  for (const Figure& f : sweep_figure_columns()) {
+    if (!std::holds_alternative<Interval>(f.of(SweepPoint()).kind())) {
+      add(f.name, f, f.what, [](const Value& v) { return v; });
+      continue;
+    }
+    const std::string name = f.name;
+    add(name, f, f.what, end(&Estimate::value));
+    add(name + "_low", f, "low end of its 90 % interval", end(&Estimate::low));
+    add(name + "_high", f, "high end of its 90 % interval", end(&Estimate::high));
+  }
   out.push_back({"on_pareto_front", "boolean", "",
-                 "no other is as fast and as cheap, and better in one",
-                 [](const SweepPoint& p) { return Cell(p.on_front); }});
+                 "no other is as fast and as cheap, and better in one", &SweepPoint::on_front});
 }
 
 }  // namespace
@@ -165,14 +159,17 @@ std::vector<SweepColumn> sweep_columns(const Sweep& sweep) {
            number = number * static_cast<std::int64_t>(sweep.axes[i].values.size()) +
                     static_cast<std::int64_t>(p.at[i]);
          }
-         return Cell(number);
+         return Value(number);
        }});
   add_axes(out, sweep);
-  out.push_back({"state", "string", "", "fits | does_not_fit | impossible",
-                 [](const SweepPoint& p) { return Cell(state(p)); }});
-  add_text(out, "fault", "what is at fault: a key, a place in a file, memory", &SweepPoint::key);
-  add_text(out, "reason", "why there is no forecast, or by how much it does not fit",
-           &SweepPoint::reason);
+  out.push_back(
+      {"state", "string", "", "fits | does_not_fit | impossible", [](const SweepPoint& p) -> Value {
+         return !p.ran ? "impossible" : p.fits ? "fits" : "does_not_fit";
+       }});
+  out.push_back({"fault", "string", "", "what is at fault: a key, a place in a file, memory",
+                 [](const SweepPoint& p) { return text_or_null(p.key); }});
+  out.push_back({"reason", "string", "", "why there is no forecast, or by how much it does not fit",
+                 [](const SweepPoint& p) { return text_or_null(p.reason); }});
   add_figures(out);
   add_strategies(out, sweep);
   return out;

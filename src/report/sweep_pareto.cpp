@@ -16,7 +16,8 @@ using result::Sweep;
 using result::SweepPoint;
 
 // Pixels.
-constexpr double kLeft = 74, kTop = 76, kWidth = 780, kHeight = 420, kBelow = 64;
+constexpr double kParetoLeft = 74, kParetoTop = 76, kParetoWidth = 780, kParetoHeight = 420,
+                 kParetoBelow = 64;
 
 // Of a step where all steps have as many tokens, else of 1e9 tokens.
 struct Measure {
@@ -67,9 +68,9 @@ std::string front(const std::vector<const SweepPoint*>& points, const PlotFrame&
         line.empty() ? fmt::format("{:.1f},{:.1f}", x, y) : fmt::format(" H{:.1f} V{:.1f}", x, y);
     if (std::abs(y - last) >= kApart) {
       const bool right = x < f.left + 0.6 * f.width;
-      labels += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"{}\">{}</text>\n",
-                            x + (right ? 8 : -8), y - 7, right ? "start" : "end",
-                            xml_text(place(*p, all, sweep)));
+      labels +=
+          svg_text(x + (right ? 8 : -8), y - 7, place(*p, all, sweep), right ? "start" : "end") +
+          "\n";
       last = y;
     }
   }
@@ -91,13 +92,15 @@ std::string pareto_svg(const Sweep& sweep) {
     times.push_back(m.time(*p));
     costs.push_back(m.cost(*p));
   }
-  const PlotFrame f{kLeft, kTop, kWidth, kHeight, scale_of(costs, false), scale_of(times, false)};
+  const PlotFrame f{
+      kParetoLeft,           kParetoTop, kParetoWidth, kParetoHeight, scale_of(costs, false),
+      scale_of(times, false)};
   std::vector<std::size_t> axes = other_axes(sweep, {});
   axes.erase(axes.begin(), axes.empty() ? axes.end() : axes.end() - 1);
   const auto groups = groups_of(sweep, axes);
-  const double below = kTop + kHeight + kBelow;
-  std::string out = plot_head(kLeft + kWidth + 40, below + legend_height(groups.size()));
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
+  const double below = kParetoTop + kParetoHeight + kParetoBelow;
+  std::string out = plot_head(kParetoLeft + kParetoWidth + 40, below + legend_height(groups.size()),
+                              sweep.title, 28);
   const std::string of = m.step ? "a step" : "1e9 tokens";
   out += grid(f, labelled(ticks(f.x)), labelled(ticks(f.y)), "GPU-seconds of " + of,
               "seconds of " + of);
@@ -110,8 +113,7 @@ std::string pareto_svg(const Sweep& sweep) {
   }
   out += front(points, f, m, sweep);
   if (points.empty()) {
-    out += fmt::format("<text x=\"{:.0f}\" y=\"{:.0f}\">no point fits</text>\n", kLeft + 20,
-                       kTop + 30);
+    out += svg_text(whole(kParetoLeft + 20), whole(kParetoTop + 30), "no point fits") + "\n";
   }
   return out + legend(groups, 20, below, false) + "</svg>\n";
 }

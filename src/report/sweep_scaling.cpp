@@ -13,17 +13,18 @@ namespace {
 
 using result::Sweep;
 using result::SweepPoint;
-using Figure = std::function<std::optional<double>(const SweepPoint&)>;
+using PointFigure = std::function<std::optional<double>(const SweepPoint&)>;
 
 // Pixels.
-constexpr double kLeft = 66, kTop = 76, kWidth = 384, kHeight = 330, kBetween = 84, kBelow = 64;
+constexpr double kScalingLeft = 66, kScalingTop = 76, kScalingWidth = 384, kScalingHeight = 330,
+                 kScalingBetween = 84, kScalingBelow = 64;
 
 struct Along {
   std::size_t axis = 0;
   std::vector<double> numbers;
 };
 
-std::vector<double> all_of(const Sweep& sweep, const Figure& figure) {
+std::vector<double> all_of(const Sweep& sweep, const PointFigure& figure) {
   std::vector<double> out;
   for (const SweepPoint& p : sweep.points) {
     if (const auto value = figure(p)) {
@@ -34,7 +35,7 @@ std::vector<double> all_of(const Sweep& sweep, const Figure& figure) {
 }
 
 std::string curve(const PlotGroup& group, const PlotFrame& f, const Along& along,
-                  const Figure& figure, const Sweep& sweep) {
+                  const PointFigure& figure, const Sweep& sweep) {
   std::vector<const SweepPoint*> points = group.points;
   std::stable_sort(points.begin(), points.end(), [&](const auto* a, const auto* b) {
     return along.numbers[a->at[along.axis]] < along.numbers[b->at[along.axis]];
@@ -65,11 +66,11 @@ std::vector<PlotTick> positions(const Sweep& sweep, const Along& along) {
 }
 
 std::string panel(const Sweep& sweep, const std::vector<PlotGroup>& groups, const Along& along,
-                  double left, bool from_zero, const std::string& name, const Figure& figure) {
+                  double left, bool from_zero, const std::string& name, const PointFigure& figure) {
   PlotFrame f{left,
-              kTop,
-              kWidth,
-              kHeight,
+              kScalingTop,
+              kScalingWidth,
+              kScalingHeight,
               scale_of(along.numbers, false),
               scale_of(all_of(sweep, figure), from_zero)};
   std::string out = grid(f, positions(sweep, along), labelled(ticks(f.y)),
@@ -87,14 +88,14 @@ std::string scaling_svg(const Sweep& sweep) {
   const Along along{axis, axis_numbers(sweep.axes[axis])};
   const auto groups = groups_of(sweep, other_axes(sweep, {axis}));
   const bool efficiency = sweep.scaling_axis == axis;
-  const double below = kTop + kHeight + kBelow;
-  const double width = kLeft + 2 * kWidth + kBetween + 24;
-  std::string out = plot_head(width, below + legend_height(groups.size()));
-  out += fmt::format("<text class=\"title\" x=\"16\" y=\"28\">{}</text>\n", xml_text(sweep.title));
-  out += panel(sweep, groups, along, kLeft, true, "tokens/s, all GPUs", [](const SweepPoint& p) {
-    return p.ran ? std::optional(p.tokens_per_second) : std::nullopt;
-  });
-  out += panel(sweep, groups, along, kLeft + kWidth + kBetween, true,
+  const double below = kScalingTop + kScalingHeight + kScalingBelow;
+  const double width = kScalingLeft + 2 * kScalingWidth + kScalingBetween + 24;
+  std::string out = plot_head(width, below + legend_height(groups.size()), sweep.title, 28);
+  out += panel(sweep, groups, along, kScalingLeft, true, "tokens/s, all GPUs",
+               [](const SweepPoint& p) {
+                 return p.ran ? std::optional(p.tokens_per_second) : std::nullopt;
+               });
+  out += panel(sweep, groups, along, kScalingLeft + kScalingWidth + kScalingBetween, true,
                efficiency ? "scaling efficiency, of the fewest GPUs" : "tokens/s of each GPU",
                [=](const SweepPoint& p) -> std::optional<double> {
                  return efficiency ? p.efficiency

@@ -1,91 +1,37 @@
 // A sweep as CSV, JSON and a table in the terminal.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include "format.h"
-#include "json_writer.h"
 #include "stepcast/report/sweep.h"
 #include "sweep_axes.h"
 #include "sweep_columns.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
 
-using result::Estimate;
 using result::Sweep;
 using result::SweepAxis;
 using result::SweepPoint;
 
-// A cell as RFC 4180 wants it.
-std::string quoted(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) {
-    return text;
-  }
-  std::string out = "\"";
-  for (const char c : text) {
-    out += c == '"' ? "\"\"" : std::string(1, c);
-  }
-  return out + "\"";
+Record axis_fields(const SweepAxis& axis) {
+  const auto position = [](const std::vector<std::string>& values) { return Value(values); };
+  return {{"keys", axis.keys}, {"values", list(axis.values, position, false)}};
 }
 
-struct Written {
-  std::string operator()(std::monostate) const { return ""; }
-  std::string operator()(std::int64_t v) const { return fmt::format("{}", v); }
-  std::string operator()(double v) const { return fmt::format("{}", v); }
-  std::string operator()(bool v) const { return v ? "true" : "false"; }
-  std::string operator()(const std::string& v) const { return quoted(v); }
-};
-
-void write(JsonWriter& json, const char* key, const std::vector<std::string>& texts) {
-  json.key(key).array(true);
-  for (const std::string& text : texts) {
-    json.text(text);
-  }
-  json.close();
-}
-
-void write(JsonWriter& json, const char* key, const Estimate& e) {
-  json.key(key).object(true);
-  json.key("value").number(e.value).key("low").number(e.low).key("high").number(e.high).close();
-}
-
-void write_figures(JsonWriter& json, const SweepPoint& p) {
-  json.key("nodes").integer(p.nodes).key("gpus").integer(p.gpus);
-  const Estimate& t = p.step_time;
-  json.key("step_time").object(true).key("value").fixed_seconds(t.value);
-  json.key("low").fixed_seconds(t.low).key("high").fixed_seconds(t.high).close();
-  json.key("tokens_per_second").number(p.tokens_per_second);
-  write(json, "tokens_per_second_per_gpu", p.tokens_per_second_per_gpu);
-  write(json, "model_flops_per_gpu", p.model_flops_per_gpu);
-  write(json, "mfu", p.mfu);
-  write(json, "hfu", p.hfu);
-  json.key("efficiency");
-  p.efficiency ? json.number(*p.efficiency) : json.null();
-  write(json, "peak", p.peak);
-  json.key("capacity").bytes(p.capacity);
-  json.key("bubble_fraction").number(p.bubble_fraction).key("exposed").number(p.exposed);
-  json.key("gpu_seconds").number(p.gpu_seconds);
-  json.key("gpu_hours_per_gigatoken").number(p.gpu_hours_per_gigatoken);
-  json.key("on_front").boolean(p.on_front);
-}
-
-void write(JsonWriter& json, const SweepPoint& p) {
-  json.object();
-  write(json, "overrides", p.overrides);
-  json.key("ran").boolean(p.ran).key("fits").boolean(p.fits);
+Record point_fields(const SweepPoint& p) {
+  Record out = {{"overrides", p.overrides}, {"ran", p.ran}, {"fits", p.fits}};
   if (!p.reason.empty()) {
-    json.key("fault").text(p.key).key("reason").text(p.reason);
+    append(out, {{"fault", p.key}, {"reason", p.reason}});
   }
   if (!p.strategy.empty()) {
-    write(json, "strategy", p.strategy);
+    out.push_back({"strategy", p.strategy});
   }
   if (p.ran) {
-    write_figures(json, p);
+    append(out, sweep_figures(p));
   }
-  json.close();
+  return out;
 }
 
 std::vector<std::string> cells_of(const Sweep& sweep, const SweepPoint& p) {
@@ -132,20 +78,26 @@ class Notes {
   std::vector<std::pair<std::string, int>> reasons_;
 };
 
+const Captions& terminal_columns() {
+  static const Captions columns = {"GPUs",
+                                   {"step time", "step"},
+                                   {"tokens/s/GPU", "tok/s/GPU"},
+                                   "MFU",
+                                   {"tokens/s", "tok/s"},
+                                   {"efficiency", "effic."},
+                                   "peak GiB",
+                                   "fits",
+                                   "exposed",
+                                   "bubble",
+                                   "GPU-h/1e9"};
+  return columns;
+}
+
 void add_row(TextTable& table, Notes& notes, const Sweep& sweep, const SweepPoint& p) {
   std::vector<std::string> cells = cells_of(sweep, p);
-  constexpr std::size_t kFigures = 11;
-  if (p.ran) {
-    cells.insert(cells.end(),
-                 {thousands(p.gpus), duration(p.step_time.value),
-                  significant(p.tokens_per_second_per_gpu.value), percent(p.mfu.value),
-                  significant(p.tokens_per_second), p.efficiency ? percent(*p.efficiency) : "",
-                  gibibytes(p.peak.value), p.fits ? "yes" : "NO",
-                  percent(p.exposed / p.step_time.value), percent(p.bubble_fraction),
-                  significant(p.gpu_hours_per_gigatoken) + (p.on_front ? " *" : "  ")});
-  } else {
-    cells.resize(cells.size() + kFigures, "-");
-  }
+  const auto figures = p.ran ? text_row(sweep_figures(p), terminal_columns())
+                             : std::vector<std::string>(terminal_columns().size(), "-");
+  cells.insert(cells.end(), figures.begin(), figures.end());
   cells.push_back(notes.of(p));
   table.row(std::move(cells));
 }
@@ -155,9 +107,8 @@ TextTable table_of(const Sweep& sweep) {
   for (const SweepAxis& axis : sweep.axes) {
     columns.push_back({short_name(axis, sweep)});
   }
-  for (const char* name : {"GPUs", "step", "tok/s/GPU", "MFU", "tok/s", "effic.", "peak GiB",
-                           "fits", "exposed", "bubble", "GPU-h/1e9"}) {
-    columns.push_back({name});
+  for (const Pick& pick : terminal_columns()) {
+    columns.push_back({std::string(pick.heading)});
   }
   columns.push_back({sweep.objective.empty() ? "" : "strategy", TextTable::Align::left});
   return TextTable(std::move(columns));
@@ -178,58 +129,64 @@ std::string counts(const Sweep& sweep) {
 
 }  // namespace
 
+Record sweep_figures(const SweepPoint& p) {
+  const std::string hours = significant(p.gpu_hours_per_gigatoken) + (p.on_front ? " *" : "  ");
+  return {
+      {"nodes", p.nodes},
+      {"gpus", p.gpus, "GPUs", Show::count},
+      {"step_time", Interval{p.step_time, true}, "step time", Show::duration},
+      {"tokens_per_second", p.tokens_per_second, "tokens/s", Show::four},
+      {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu, "tokens/s/GPU", Show::four},
+      {"model_flops_per_gpu", p.model_flops_per_gpu},
+      {"mfu", p.mfu, "MFU", Show::percent},
+      {"hfu", p.hfu},
+      {"efficiency", p.efficiency, "efficiency", Show::percent},
+      {"peak", p.peak, "peak GiB", Show::gib},
+      {"capacity", p.capacity},
+      {"bubble_fraction", p.bubble_fraction, "bubble", Show::percent},
+      {"exposed", p.exposed},
+      {"", p.exposed / p.step_time.value, "exposed", Show::percent},
+      {"gpu_seconds", p.gpu_seconds},
+      {"gpu_hours_per_gigatoken", p.gpu_hours_per_gigatoken, "GPU-h / 1e9 tokens", Show::four},
+      {"", hours, "GPU-h/1e9", Show::number},
+      {"", p.fits ? "yes" : "NO", "fits", Show::number},
+      {"on_front", p.on_front},
+  };
+}
+
 std::string csv(const Sweep& sweep) {
   const auto columns = sweep_columns(sweep);
   std::string out;
-  for (const SweepColumn& c : columns) {
-    out += (out.empty() ? "" : ",") + quoted(c.name);
+  for (const SweepColumn& column : columns) {
+    out += (out.empty() ? "" : ",") + csv_cell(column.name);
   }
   out += "\n";
   for (const SweepPoint& p : sweep.points) {
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      out += (i == 0 ? "" : ",") + std::visit(Written{}, columns[i].of(p));
+    Record record;
+    for (const SweepColumn& column : columns) {
+      record.push_back({column.name, column.of(p)});
     }
-    out += "\n";
+    out += csv_line(record);
   }
   return out;
 }
 
 std::string csv_columns(const Sweep& sweep) {
-  std::string out = "name,type,unit,what\n";
-  for (const SweepColumn& c : sweep_columns(sweep)) {
-    out += fmt::format("{},{},{},{}\n", quoted(c.name), c.type, c.unit, quoted(c.what));
-  }
-  return out;
+  const auto column = [](const SweepColumn& c) -> Record {
+    return {{"name", c.name}, {"type", c.type}, {"unit", c.unit}, {"what", c.what}};
+  };
+  return csv_of(column({}), records(sweep_columns(sweep), column));
 }
 
 std::string json(const Sweep& sweep) {
-  JsonWriter json;
-  json.object();
-  json.key("schema").integer(1).key("title").text(sweep.title);
-  json.key("fidelity").text(sweep.fidelity).key("objective").text(sweep.objective);
-  write(json, "overrides", sweep.overrides);
-  json.key("scaling_axis");
-  sweep.scaling_axis ? json.integer(static_cast<std::int64_t>(*sweep.scaling_axis)) : json.null();
-  json.key("axes").array();
-  for (const SweepAxis& axis : sweep.axes) {
-    json.object();
-    write(json, "keys", axis.keys);
-    json.key("values").array();
-    for (const auto& values : axis.values) {
-      json.array(true);
-      for (const std::string& value : values) {
-        json.text(value);
-      }
-      json.close();
-    }
-    json.close().close();
-  }
-  json.close().key("points").array();
-  for (const SweepPoint& p : sweep.points) {
-    write(json, p);
-  }
-  json.close().close();
-  return std::move(json).finish();
+  return json_of({{"schema", 1},
+                  {"title", sweep.title},
+                  {"fidelity", sweep.fidelity},
+                  {"objective", sweep.objective},
+                  {"overrides", sweep.overrides},
+                  {"scaling_axis", sweep.scaling_axis},
+                  {"axes", blocks(sweep.axes, axis_fields)},
+                  {"points", blocks(sweep.points, point_fields)}});
 }
 
 std::string terminal(const Sweep& sweep, bool colour, int width) {

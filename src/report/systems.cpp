@@ -4,11 +4,9 @@
 
 #include <algorithm>
 
-#include "format.h"
-#include "json_writer.h"
 #include "stepcast/report/report.h"
 #include "system_kind.h"
-#include "text_table.h"
+#include "tables.h"
 
 namespace stepcast::report {
 namespace {
@@ -57,26 +55,31 @@ std::string table_of(const std::vector<SystemSummary>& systems, bool surveyed, c
   return table.text(paint, width);
 }
 
-void marks(JsonWriter& json, const SystemSummary& s) {
-  json.key("strategies").array();
-  for (const SurveyMark& mark : s.marks) {
-    json.object(true).key("strategy").text(mark.strategy);
-    json.key("simulated").boolean(mark.simulated).key("survey");
-    mark.survey ? json.boolean(*mark.survey) : json.null();
-    json.key("differs").boolean(mark.survey && *mark.survey != mark.simulated);
-    if (!mark.reason.empty()) {
-      json.key("reason").text(mark.reason);
-    }
-    json.close();
+Record mark_fields(const SurveyMark& mark) {
+  Record out = {{"strategy", mark.strategy},
+                {"simulated", mark.simulated},
+                {"survey", mark.survey},
+                {"differs", mark.survey && *mark.survey != mark.simulated}};
+  if (!mark.reason.empty()) {
+    out.push_back({"reason", mark.reason});
   }
-  json.close();
+  return out;
 }
 
-void head(JsonWriter& json, const SystemSummary& s) {
-  json.key("name").text(s.name).key("generation").text(s.generation);
-  json.key("kind").text(name_of(s.kind)).key("alias_of");
-  s.alias_of.empty() ? json.null() : json.text(s.alias_of);
-  marks(json, s);
+Record summary_fields(const SystemSummary& s) {
+  return {{"name", s.name},
+          {"generation", s.generation},
+          {"kind", name_of(s.kind)},
+          {"alias_of", text_or_null(s.alias_of)},
+          {"strategies", rows(s.marks, mark_fields)}};
+}
+
+Record default_fields(const SystemDetails::Default& d) {
+  return {{"key", d.key}, {"value", d.value}, {"source", d.source}, {"where", d.where}};
+}
+
+Record limit_fields(const std::pair<std::string, std::string>& limit) {
+  return {{"feature", limit.first}, {"reason", limit.second}};
 }
 
 }  // namespace
@@ -103,15 +106,7 @@ std::string terminal(const std::vector<SystemSummary>& systems, bool colour, int
 }
 
 std::string json(const std::vector<SystemSummary>& systems) {
-  JsonWriter json;
-  json.object().key("systems").array();
-  for (const SystemSummary& s : systems) {
-    json.object();
-    head(json, s);
-    json.close();
-  }
-  json.close().close();
-  return std::move(json).finish();
+  return json_of({{"systems", blocks(systems, summary_fields)}});
 }
 
 std::string terminal(const SystemDetails& details, bool colour, int width) {
@@ -154,24 +149,11 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
 }
 
 std::string json(const SystemDetails& details) {
-  JsonWriter json;
-  json.object();
-  head(json, details.summary);
-  json.key("defaults").array();
-  for (const auto& d : details.defaults) {
-    json.object(true).key("key").text(d.key).key("value").text(d.value);
-    json.key("source").text(d.source).key("where").text(d.where).close();
-  }
-  json.close().key("schedules").array(true);
-  for (const std::string& name : details.schedules) {
-    json.text(name);
-  }
-  json.close().key("refused").array();
-  for (const auto& [rule, reason] : details.limits) {
-    json.object(true).key("feature").text(rule).key("reason").text(reason).close();
-  }
-  json.close().close();
-  return std::move(json).finish();
+  Record out = summary_fields(details.summary);
+  append(out, {{"defaults", rows(details.defaults, default_fields)},
+               {"schedules", details.schedules},
+               {"refused", rows(details.limits, limit_fields)}});
+  return json_of(std::move(out));
 }
 
 }  // namespace stepcast::report

@@ -12,10 +12,11 @@
 #include "bar.h"
 #include "job_line.h"
 #include "memory_kinds.h"
+#include "report_fields.h"
 #include "run_parts.h"
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
-#include "text_table.h"
+#include "tables.h"
 #include "time_kinds.h"
 
 namespace stepcast::report {
@@ -31,7 +32,6 @@ constexpr int kMinBar = 16;
 constexpr int kMaxBar = 64;
 constexpr std::size_t kMostStages = 16;  // more than that: first, worst, last and the mean
 constexpr std::size_t kMostTraffic = 8;
-constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: not in the legend
 constexpr std::size_t kMostCurves = 6;
 constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
 
@@ -80,12 +80,6 @@ std::vector<std::size_t> picked(std::size_t stages, std::size_t worst) {
     }
   }
   return rows;
-}
-
-std::string heading(const Paint& paint, int width, std::string_view title,
-                    std::string_view remark = "") {
-  const std::string shown = shorten(remark, width - columns(title) - 2);
-  return paint("1", title) + (shown.empty() ? "" : "  " + paint("2", shown)) + "\n";
 }
 
 std::string breakdown(const Report& report, const Paint& paint, int width) {
@@ -146,9 +140,10 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
     const double share = longest > 0 ? mean[i] / longest : 0;
     values.push_back(share >= kLeastShare ? percent(share) : "");
   }
-  return heading(paint, width, "Where the step goes",
+  return heading(paint, "Where the step goes",
                  fmt::format("one column: {}; letters: exposed communication and other waits",
-                             duration(longest / bar))) +
+                             duration(longest / bar)),
+                 width) +
          table.text(paint, width, bar) + legend(kinds, values, width, paint);
 }
 
@@ -158,15 +153,13 @@ using Parts = std::array<double, kMemoryKinds.size()>;  // bytes
 
 Parts parts_of(const StageMemory& m) {
   const auto bytes = [](Bytes b) { return static_cast<double>(b.count()); };
-  return {bytes(m.parameters),
-          bytes(m.gradients),
-          bytes(m.optimizer),
-          bytes(m.activations),
-          bytes(m.communication),
-          bytes(m.workspace),
-          bytes(m.other),
-          bytes(std::max(Bytes(0), m.reserved - m.allocated)),
-          bytes(std::max(Bytes(0), m.process - std::max(m.reserved, m.allocated)))};
+  Parts out{};
+  for (std::size_t i = 0; i < result::kMemoryParts.size(); ++i) {
+    out[i] = bytes(m.*result::kMemoryParts[i]);
+  }
+  out[result::kMemoryParts.size()] = bytes(std::max(Bytes(0), m.reserved - m.allocated));
+  out.back() = bytes(std::max(Bytes(0), m.process - std::max(m.reserved, m.allocated)));
+  return out;
 }
 
 std::string memory(const Report& report, const Paint& paint, int width) {
@@ -220,11 +213,12 @@ std::string memory(const Report& report, const Paint& paint, int width) {
     values.push_back(most >= kLeastShare * whole ? gibibytes(most) : "");
   }
   return heading(
-             paint, width, "Memory per GPU at its peak",
+             paint, "Memory per GPU at its peak",
              fmt::format("GiB; bar: {}; list: stage {}",
                          whole > capacity ? fmt::format("{}, ! beyond capacity", gibibytes(whole))
                                           : fmt::format("capacity, {}", gibibytes(capacity)),
-                         report.memory[worst].stage)) +
+                         report.memory[worst].stage),
+             width) +
          table.text(paint, width, bar) +
          legend({kMemoryKinds.begin(), kMemoryKinds.end()}, values, width, paint);
 }
@@ -295,7 +289,7 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
                time > 0 ? rate(static_cast<double>(row.bytes.count()) / time) : "-"});
   }
   std::string out =
-      heading(paint, width, "Communication", "per GPU and step; exposed: on the worst stage") +
+      heading(paint, "Communication", "per GPU and step; exposed: on the worst stage", width) +
       table.text(paint, width);
   if (rows.size() > shown) {
     out += fmt::format("  and {} more\n", rows.size() - shown);
@@ -304,12 +298,6 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
 }
 
 // ---------------------------------------------------------------- headlines
-
-std::string interval(const result::Estimate& e, double scale, int digits = 4) {
-  return e.low == e.high ? std::string()
-                         : fmt::format("{} to {}", significant(e.low * scale, digits),
-                                       significant(e.high * scale, digits));
-}
 
 std::string headlines(const Report& report, const Paint& paint) {
   std::string out;
@@ -324,15 +312,15 @@ std::string headlines(const Report& report, const Paint& paint) {
   out += paint("2", std::string(48, ' ') + "90 % interval") + "\n";
   const TimeUnit unit = unit_for(report.step_time.value);
   line("Step time", significant(report.step_time.value * unit.per_second), std::string(unit.name),
-       interval(report.step_time, unit.per_second));
+       range(report.step_time, unit.per_second));
   line("Throughput", significant(report.tokens_per_second_per_gpu.value), "tokens/s/GPU",
-       interval(report.tokens_per_second_per_gpu, 1));
+       range(report.tokens_per_second_per_gpu, 1));
   constexpr double kTera = 1e-12;
   line("Model FLOPs", significant(report.model_flops_per_gpu.value * kTera), "TFLOP/s/GPU",
-       interval(report.model_flops_per_gpu, kTera));
-  line("MFU", significant(100 * report.mfu.value, 3), "%", interval(report.mfu, 100, 3));
-  line("HFU", significant(100 * report.hfu.value, 3), "%", interval(report.hfu, 100, 3));
-  constexpr double kPerGiB = 1.0 / (1 << 30);
+       range(report.model_flops_per_gpu, kTera));
+  line("MFU", significant(100 * report.mfu.value, 3), "%", range(report.mfu, 100, 3));
+  line("HFU", significant(100 * report.hfu.value, 3), "%", range(report.hfu, 100, 3));
+  constexpr double kPerGiB = 1 / kGibibyte;
   const auto capacity = static_cast<double>(report.capacity.count());
   if (report.memory.empty()) {  // a bound: no timeline and no ledger behind it
     if (capacity > 0) {
@@ -348,7 +336,7 @@ std::string headlines(const Report& report, const Paint& paint) {
   }
   line("Pipeline bubble", significant(100 * report.bubble_fraction, 3), "% of the step", "");
   line("Peak memory", significant(report.peak.value * kPerGiB),
-       fmt::format("of {} GiB", gibibytes(capacity)), interval(report.peak, kPerGiB));
+       fmt::format("of {} GiB", gibibytes(capacity)), range(report.peak, kPerGiB));
   const auto elsewhere = [&](const char* name, Bytes used, Bytes room) {
     if (used > Bytes(0)) {
       line(name, significant(static_cast<double>(used.count()) * kPerGiB),
@@ -393,54 +381,42 @@ std::string advice(const Report& report, const Paint& paint, int width) {
   if (report.advice.empty()) {
     return "";
   }
-  TextTable table({{"--set", Align::left}, {"peak"}, {"step time"}, {"against this job"}});
-  for (const result::Advice& one : report.advice) {
-    const double step = to_seconds(one.step_time);
-    table.row({one.change, gibibytes(static_cast<double>(one.peak.count())) + " GiB",
-               duration(step),
-               fmt::format("{:+.1f} %", 100 * (step / report.step_time.value - 1))});
-  }
-  return heading(paint, width, "What makes it fit, cheapest first") + table.text(paint, width);
+  const auto row = [&](const result::Advice& a) {
+    return advice_fields(a, report.step_time.value);
+  };
+  return heading(paint, "What makes it fit, cheapest first") +
+         text_table(report.advice, row, {"--set", "peak", "step time", "against this job"})
+             .text(paint, width);
 }
 
 std::string foundations(const Report& report, const Paint& paint, int width) {
   std::string out;
   if (!report.calibration.empty()) {
-    TextTable table({{"curves", Align::left},
-                     {"device", Align::left},
-                     {"residual"},
-                     {"provenance", Align::left}});
     const std::size_t shown = std::min(report.calibration.size(), kMostCurves);
-    for (std::size_t i = 0; i < shown; ++i) {
-      const result::CalibrationUse& use = report.calibration[i];
-      table.row({shorten(use.file, 40), use.device, percent(use.residual), use.provenance});
+    std::vector<result::CalibrationUse> some(
+        report.calibration.begin(),
+        report.calibration.begin() + static_cast<std::ptrdiff_t>(shown));
+    for (result::CalibrationUse& use : some) {
+      use.file = shorten(use.file, 40);
     }
-    out += heading(paint, width, "Calibration") + table.text(paint, width);
+    out += heading(paint, "Calibration") +
+           text_table(some, calibration_use_fields, {"curves", "device", "residual", "provenance"})
+               .text(paint, width);
     if (report.calibration.size() > shown) {
       out += fmt::format("  and {} more\n", report.calibration.size() - shown);
     }
     out += '\n';
   }
   if (!report.notes.empty()) {
-    out += heading(paint, width, "Notes");
+    out += heading(paint, "Notes");
     for (const std::string& note : report.notes) {
       out += "  - " + wrap(note, width, 4) + "\n";
     }
     out += '\n';
   }
-  const result::EngineFacts& engine = report.engine;
-  if (engine.events == 0) {
-    return out;
-  }
-  out += paint("2",
-               wrap(fmt::format("{} simulation of {} ranks in {} classes: {} tasks, {} events, "
-                                "{} steps{}",
-                                engine.fidelity, thousands(engine.ranks), thousands(engine.classes),
-                                thousands(engine.tasks), thousands(engine.events), engine.steps,
-                                engine.periodic ? "" : "; no steady period: their mean"),
-                    width, 0)) +
-         "\n";
-  return out;
+  return report.engine.events == 0
+             ? out
+             : out + paint("2", wrap(engine_line(report.engine), width, 0)) + "\n";
 }
 
 }  // namespace

@@ -4,51 +4,49 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 #include <map>
 
 #include "stepcast/report/report.h"
-#include "text_table.h"
+#include "tables.h"
+#include "validation_fields.h"
 
 namespace stepcast::report {
 namespace {
 
 using result::ValidationRow;
-using Align = TextTable::Align;
 
-constexpr int kWidth = 120;
 constexpr std::size_t kMostMisses = 12;
 
-std::string signed_percent(double fraction) {
-  return std::isfinite(fraction) ? fmt::format("{:+.1f} %", 100 * fraction) : "-";
+std::string summary(const result::Validation& validation, const Paint& paint) {
+  const Captions columns = {"file",
+                            {"quantity", "metric"},
+                            "rows",
+                            {"simulated", "done"},
+                            "median",
+                            "mean",
+                            "bias",
+                            "p90",
+                            "worst",
+                            "inside",
+                            {"half-width", "+-"},
+                            "score"};
+  return heading(paint, "Error against published measurements",
+                 "absolute error; inside: rows in their 90 % interval; +-: its half-width; score: "
+                 "Gneiting and Raftery's") +
+         text_table(validation.summary, validation_summary_fields, columns)
+             .text(paint, kUsualWidth);
 }
 
-std::string summary(const result::Validation& validation, const Paint& paint) {
-  TextTable table({{"file", Align::left},
-                   {"metric", Align::left},
-                   {"rows"},
-                   {"done"},
-                   {"median"},
-                   {"mean"},
-                   {"bias"},
-                   {"p90"},
-                   {"worst"},
-                   {"inside"},
-                   {"+-"},
-                   {"score"}});
-  for (const result::ValidationSummary& s : validation.summary) {
-    const std::string name = std::filesystem::path(s.file).filename().string();
-    table.row({shorten(name, 40), s.metric, thousands(s.rows), thousands(s.simulated),
-               percent(s.median), percent(s.mean), signed_percent(s.bias), percent(s.p90),
-               signed_percent(s.worst), percent(s.coverage), percent(s.half_width),
-               percent(s.interval_score)});
-  }
-  return paint("1", "Error against published measurements") + "  " +
-         paint("2",
-               "absolute error; inside: rows in their 90 % interval; +-: its half-width; score: "
-               "Gneiting and "
-               "Raftery's") +
-         "\n" + table.text(paint, kWidth);
+Record miss_fields(const ValidationRow& row) {
+  const auto number = [](double value) { return fmt::format("{:.4g}", value); };
+  const std::string stage = row.stage ? fmt::format(" stage {}", *row.stage) : "";
+  const std::string rank = row.rank ? fmt::format(" rank {}", *row.rank) : "";
+  return {{"", row.error, "error", Show::change},
+          {"", number(row.published), "published", Show::number},
+          {"", number(row.predicted), "predicted", Show::number},
+          {"", number(row.low) + " to " + number(row.high), "90 % interval", Show::number},
+          {"", row.metric + stage + rank, "metric"},
+          {"", row.id, "row"}};
 }
 
 std::string misses(const result::Validation& validation, const Paint& paint) {
@@ -58,34 +56,18 @@ std::string misses(const result::Validation& validation, const Paint& paint) {
       rows.push_back(&row);
     }
   }
-  std::stable_sort(rows.begin(), rows.end(), [](const auto* a, const auto* b) {
-    return std::abs(a->error) > std::abs(b->error);
-  });
+  sort_by_error(rows);
   if (rows.empty()) {
     return "";
   }
-  TextTable table({{"error"},
-                   {"published"},
-                   {"predicted"},
-                   {"90 % interval"},
-                   {"metric", Align::left},
-                   {"row", Align::left}});
-  const std::size_t shown = std::min(rows.size(), kMostMisses);
-  for (std::size_t i = 0; i < shown; ++i) {
-    const ValidationRow& row = *rows[i];
-    const auto number = [](double value) { return fmt::format("{:.4g}", value); };
-    std::string place;
-    if (row.stage) {
-      place += fmt::format(" stage {}", *row.stage);
-    }
-    if (row.rank) {
-      place += fmt::format(" rank {}", *row.rank);
-    }
-    table.row({signed_percent(row.error), number(row.published), number(row.predicted),
-               number(row.low) + " to " + number(row.high), row.metric + place, row.id});
+  std::vector<Record> shown;
+  for (std::size_t i = 0; i < std::min(rows.size(), kMostMisses); ++i) {
+    shown.push_back(miss_fields(*rows[i]));
   }
-  return "\n" + paint("1", fmt::format("Largest misses, {} of {}", shown, rows.size())) + "  " +
-         paint("2", "seconds, bytes, FLOP/s") + "\n" + table.text(paint, kWidth);
+  return "\n" +
+         heading(paint, fmt::format("Largest misses, {} of {}", shown.size(), rows.size()),
+                 "seconds, bytes, FLOP/s") +
+         text_table(miss_fields({}), shown).text(paint, kUsualWidth);
 }
 
 std::string skipped(const result::Validation& validation, const Paint& paint) {
@@ -105,6 +87,7 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
   if (total == 0) {
     return "";
   }
+  using Align = TextTable::Align;
   TextTable table({{"rows"}, {"", Align::left}, {"reason", Align::left}});
   const auto add = [&](const std::string& kind, const char* verdict) {
     auto list = std::move(details[kind]);
@@ -121,23 +104,24 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
   while (!details.empty()) {  // of tools that have no list of reasons
     add(details.begin()->first, "");
   }
-  return "\n" + paint("1", fmt::format("Not simulated: {} rows", total)) + "  " +
-         paint("2", "accepted: on the list of simulate validate --list") + "\n" +
-         table.text(paint, kWidth);
+  return "\n" +
+         heading(paint, fmt::format("Not simulated: {} rows", total),
+                 "accepted: on the list of simulate validate --list") +
+         table.text(paint, kUsualWidth);
 }
 
 // The mark: 95 % of the rows that are not left out for an accepted reason.
-constexpr double kLeastShare = 0.95;
+constexpr double kLeastSimulated = 0.95;
 
 std::string incomplete(const result::Validation& validation) {
   std::string out;
   for (const result::ValidationSummary& s : validation.summary) {
-    if (s.simulated_share() < kLeastShare) {
+    if (s.simulated_share() < kLeastSimulated) {
       out += fmt::format(
           "  {} {}: {} of the rows not left out for an accepted reason are simulated; with the "
           "rest at the worst error median {}, mean {}, p90 {}\n",
-          std::filesystem::path(s.file).filename().string(), s.metric, percent(s.simulated_share()),
-          percent(s.median_of_all), percent(s.mean_of_all), percent(s.p90_of_all));
+          file_name(s.file), s.metric, percent(s.simulated_share()), percent(s.median_of_all),
+          percent(s.mean_of_all), percent(s.p90_of_all));
     }
   }
   return out.empty() ? "" : "\nFewer than 95 % simulated\n" + out;

@@ -38,4 +38,7 @@ inline constexpr std::array kTimeKinds = {
 };
 static_assert(kTimeKinds.size() == program::kCategories);
 
+// Shares below it would print as 0.0 %: they have no column and no entry in a legend.
+inline constexpr double kLeastShare = 0.0005;
+
 }  // namespace stepcast::report

@@ -8,12 +8,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstdio>
 #include <map>
-#include <memory>
 #include <stdexcept>
-#include <system_error>
 
 #include "stepcast/report/report.h"
 #include "trace_packets.h"
@@ -30,68 +26,6 @@ using program::World;
 
 constexpr std::size_t kFlush = std::size_t{1} << 20;  // bytes gathered before they are written
 constexpr int kStreamsAtMost = 256;                   // StreamIndex is 8 bits
-
-// A file that appears only when it is complete. Devices and pipes cannot be renamed to, so they are
-// written directly.
-class WholeFile {
- public:
-  explicit WholeFile(const std::filesystem::path& target) : target_(target) {
-    std::error_code none;
-    const auto status = std::filesystem::status(target, none);
-    const bool plain = !std::filesystem::exists(status) || std::filesystem::is_regular_file(status);
-    written_ = target;
-    if (plain) {
-      written_ += ".part";
-    }
-    file_.reset(std::fopen(written_.c_str(), "wb"));
-    if (!file_) {
-      const int why = errno;
-      written_.clear();
-      fail(why);
-    }
-  }
-  ~WholeFile() {
-    if (!written_.empty() && written_ != target_) {
-      file_.reset();
-      std::error_code ignored;
-      std::filesystem::remove(written_, ignored);
-    }
-  }
-  WholeFile(const WholeFile&) = delete;
-  WholeFile& operator=(const WholeFile&) = delete;
-
-  void append(std::string& bytes) {
-    if (std::fwrite(bytes.data(), 1, bytes.size(), file_.get()) != bytes.size()) {
-      fail(errno);
-    }
-    bytes.clear();
-  }
-  void finish() {
-    if (std::fclose(file_.release()) != 0) {
-      fail(errno);
-    }
-    if (written_ != target_) {
-      std::error_code error;
-      std::filesystem::rename(written_, target_, error);
-      if (error) {
-        throw std::runtime_error(
-            fmt::format("cannot write the trace '{}': {}", target_.string(), error.message()));
-      }
-    }
-    written_.clear();
-  }
-
- private:
-  [[noreturn]] void fail(int why) const {
-    throw std::runtime_error(fmt::format("cannot write the trace '{}': {}", target_.string(),
-                                         std::generic_category().message(why)));
-  }
-  struct Close {
-    void operator()(std::FILE* f) const { std::fclose(f); }
-  };
-  std::filesystem::path target_, written_;
-  std::unique_ptr<std::FILE, Close> file_;
-};
 
 // Arrows by slice. Posts pair in FIFO order on a channel, so the n-th send and the n-th receive
 // share an arrow.
@@ -113,7 +47,7 @@ class Trace {
     }
   }
 
-  void write(WholeFile& file) {
+  void write(OutputFile& file) {
     order_slices();
     find_arrows();
     shift_ = 0;
@@ -139,10 +73,15 @@ class Trace {
         write_rank(rank, first, at, file);
       }
     }
-    file.append(packets_.buffer());
+    give(file);
   }
 
  private:
+  void give(OutputFile& file) {
+    file.append(packets_.buffer());
+    packets_.buffer().clear();
+  }
+
   const Slice& slice(std::size_t at) const { return timeline_.slices[order_[at]]; }
   const Program& program_of(RankId rank) const {
     return world_.programs[world_.ranks[rank].program];
@@ -251,7 +190,7 @@ class Trace {
     return name;
   }
 
-  void write_rank(RankId rank, std::size_t first, std::size_t last, WholeFile& file) {
+  void write_rank(RankId rank, std::size_t first, std::size_t last, OutputFile& file) {
     const Program& program = program_of(rank);
     const std::uint64_t group = kFirstGroup + std::uint64_t{rank} * kTracksPerRank;
     packets_.group(group, name_of(rank), static_cast<int>(rank) + 1);
@@ -265,7 +204,7 @@ class Trace {
       }
       write_slice(group + 1 + task.stream, program, at);
       if (packets_.buffer().size() > kFlush) {
-        file.append(packets_.buffer());
+        give(file);
       }
     }
     if (rank < timeline_.memory.size()) {
@@ -347,13 +286,23 @@ class Trace {
 
 }  // namespace
 
-void write_trace(const result::Report& report, const std::filesystem::path& file) {
+void write_trace(const result::Report& report, OutputFile& file) {
   if (!report.trace) {
     throw std::runtime_error("the report holds no timeline to trace");
   }
-  WholeFile out(file);
-  Trace(*report.trace, report.title).write(out);
-  out.finish();
+  try {
+    Trace(*report.trace, report.title).write(file);
+    file.flush();
+  } catch (const OutputError& error) {
+    throw std::runtime_error(
+        fmt::format("cannot write the trace '{}': {}", error.target.string(), error.why));
+  }
+}
+
+void write_trace(const result::Report& report, const std::filesystem::path& path) {
+  OutputFile file(path);
+  write_trace(report, file);
+  file.commit();
 }
 
 }  // namespace stepcast::report

@@ -12,14 +12,14 @@
 namespace stepcast::report {
 
 struct ForecastDetails {
-  result::MemoryTimeline memory;       // no stages: left out
-  result::LinkUse links;               // no classes: left out
+  result::MemoryTimeline memory;       // without stages the page leaves it out
+  result::LinkUse links;               // without classes the page leaves it out
   std::optional<result::RunCost> run;  // workload.tokens
-  std::string job;                     // as --show-job prints it: values and where each came from
+  std::string job;                     // as --show-job prints it: every value with its origin
 };
 
-// The report's trace becomes the page's timeline; without one (a bound) the page has none. All figures stand in the page's
-// text; only the timeline's zoom needs JavaScript, and a still picture of it stands in where there is none and in print.
+// The report's trace becomes the page's timeline; a report without one (a bound) gives a page without it. All figures are in
+// the page's text; only zooming in the timeline needs JavaScript. Without JavaScript, and in print, it is a still picture.
 std::string html(const result::Report& report, const ForecastDetails& details);
 
 }  // namespace stepcast::report

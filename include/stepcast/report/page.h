@@ -51,7 +51,7 @@ struct Column {
 
 struct Table {
   std::string id;       // optional
-  std::string caption;  // what it shows, for all readers
+  std::string caption;  // what the table shows
   std::vector<Column> columns;
   std::vector<std::vector<Cell>> rows;
   bool sortable = false;  // by a click on a heading, with JavaScript

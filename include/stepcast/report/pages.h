@@ -10,11 +10,11 @@
 
 namespace stepcast::report {
 
-// The best strategy and what proves it; time against memory and GPUs; the ranking with where each step goes; what the
-// runner-up loses by; what other hardware would bring; what was not possible and why.
+// The best strategy and its proof; time against memory and GPUs; the ranking with a breakdown of each step; why the
+// runner-up is slower; the effect of other hardware; what was not possible and why.
 std::string html(const result::Search& search);
 
-// Search algorithms side by side: what each forecasts of its own answer, and what the engine does.
+// Search algorithms side by side: the forecast of each answer by its own cost model and by the engine.
 std::string html(const result::Algorithms& algorithms);
 
 // A bar with its interval and its parts for each system that runs the job, memory against capacity, and why others do not.

@@ -1,4 +1,4 @@
-// Writers of a plan: which clusters train a job within its limits.
+// Writers of a plan: the clusters that train a job within its limits.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@ namespace stepcast::report {
 
 std::string terminal(const result::Plan& plan, bool colour, int width = 100);
 std::string html(const result::Plan& plan);  // a page of its own
-std::string json(const result::Plan& plan);  // SI units, currency as the catalogue's
-std::string csv(const result::Plan& plan);   // a line a cluster
+std::string json(const result::Plan& plan);  // SI units; money in the currency of the catalogue
+std::string csv(const result::Plan& plan);   // a line per cluster
 
 }  // namespace stepcast::report

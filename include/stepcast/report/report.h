@@ -1,10 +1,11 @@
-// Writers of a Report.
+// Writers of results: JSON, text for a terminal, pages and pictures.
 #pragma once
 
 #include <filesystem>
 #include <string>
 #include <vector>
 
+#include "stepcast/base/output_file.h"
 #include "stepcast/result/algorithms.h"
 #include "stepcast/result/calibration.h"
 #include "stepcast/result/collective.h"
@@ -25,30 +26,31 @@ std::string json(const result::Report& report);
 std::string json(const result::Validation& validation);
 std::string json(const schedule::Played& played);
 
-// What a capacity planner wants first, `width` columns wide; colour only when asked.
+// A report for people, what a capacity planner asks first, `width` columns wide.
 std::string terminal(const result::Report& report, bool colour, int width = 100);
 std::string terminal(const result::Validation& validation, bool colour);
 
-// Where the time goes, what is not known, and how a measured step sits with it.
+// Where the time goes, what is uncertain, and how a measured step compares.
 std::string terminal(const result::Explanation& explanation, bool colour, int width = 100);
 std::string json(const result::Explanation& explanation);
 
-// The same as one page without anything from elsewhere: a scatter of predicted against measured, a strip of
-// errors by source, the summary, what was left out, every row. As Markdown: summary, worst rows of each
-// source, what was left out. As CSV: a line a row.
+// A validation as one self-contained page: a scatter of predicted against measured, a strip of errors by
+// source, the summary, rows left out, every row. As Markdown: summary, worst rows of each source, rows left
+// out. As CSV: a line per row.
 std::string html(const result::Validation& validation);
 std::string markdown(const result::Validation& validation);
 std::string csv(const result::Validation& validation);
 
-// A predicted collective in nccl-tests' own format, both halves alike; and as JSON with NCCL's choice.
+// A predicted collective in the format of nccl-tests, with equal columns out of place and in place; and as JSON with NCCL's
+// choice.
 std::string nccl_tests(const result::CollectiveTable& table);
 std::string json(const result::CollectiveTable& table);
-// The same with the measured time, error and 90 % interval behind each row: one table per collective
-// and placement.
+// The same with measured time, error and 90 % interval in each row: one table per collective and
+// placement.
 std::string compared(const std::vector<result::CollectiveTable>& tables);
 // Every measured point beside its prediction, in microseconds.
 std::string points(const result::Validation& validation, bool colour);
-// Bus bandwidth over size: a line per table with its 90 % band, and what was measured as dots.
+// Bus bandwidth over size: a line per table with its 90 % band, and measured points as dots.
 std::string svg(const std::vector<result::CollectiveTable>& tables);
 
 // Logs, verdicts and curves of a calibration.
@@ -59,7 +61,7 @@ std::string json(const result::Calibration& calibration);
 std::string terminal(const result::KernelCalibration& calibration, bool colour);
 std::string json(const result::KernelCalibration& calibration);
 
-// What measured steps tell of a site: parameters, rows before and after, what was refused.
+// A site fitted to measured steps: parameters, rows before and after, rows left out.
 std::string terminal(const result::SiteCalibration& site, bool colour);
 std::string json(const result::SiteCalibration& site);
 
@@ -68,7 +70,7 @@ std::string terminal(const result::Comparison& comparison, bool colour, int widt
 std::string json(const result::Comparison& comparison);
 std::string svg(const result::Comparison& comparison);
 
-// The best strategy, its rivals, and what stands between them: text and JSON.
+// The best strategy and its ranking: text and JSON.
 std::string terminal(const result::Search& search, bool colour, int width = 100);
 std::string json(const result::Search& search);
 std::string terminal(const result::Algorithms& algorithms, bool colour, int width = 100);
@@ -78,13 +80,13 @@ std::string json(const result::Algorithms& algorithms);
 std::string terminal(const result::Goodput& goodput, bool colour, int width = 100);
 std::string json(const result::Goodput& goodput);
 
-// What training systems run, beside the survey's marks; and one of them with its defaults and limits.
+// The features of training systems beside the survey's marks; and one system with its defaults and limits.
 std::string terminal(const std::vector<result::SystemSummary>& systems, bool colour, int width = 100);
 std::string json(const std::vector<result::SystemSummary>& systems);
 std::string terminal(const result::SystemDetails& details, bool colour, int width = 100);
 std::string json(const result::SystemDetails& details);
 
-// Memory over the step: a chart a stage and what stands at the fullest one's peak; JSON; stacked areas.
+// Memory over the step: a chart per stage and the tensors live at the peak of the fullest; JSON; stacked areas.
 std::string terminal(const result::MemoryTimeline& memory, bool colour, int width = 100);
 std::string json(const result::MemoryTimeline& memory);
 std::string svg(const result::MemoryTimeline& memory);
@@ -95,5 +97,7 @@ std::string svg(const schedule::Played& played);
 // Perfetto TrackEvent protobuf: a track per stage and stream, flow arrows for sends, counters for memory.
 // Throws std::runtime_error when the file cannot be written; nothing half-written is left.
 void write_trace(const result::Report& report, const std::filesystem::path& file);
+// The same into a file that the caller commits.
+void write_trace(const result::Report& report, OutputFile& file);
 
 }  // namespace stepcast::report

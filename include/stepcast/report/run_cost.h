@@ -1,4 +1,4 @@
-// A forecast with what the whole run takes: the report of report.h with one section, or one key, more ("run").
+// A forecast with the resources of the whole run: the report of report.h with one more section, in JSON the key "run".
 #pragma once
 
 #include <optional>

@@ -11,16 +11,16 @@ namespace stepcast::report {
 
 std::string axis_name(const result::SweepAxis& axis);                         // "cluster.nodes", "a,b"
 std::string axis_label(const result::SweepAxis& axis, std::size_t position);  // "8", "1:2"
-// What its positions are where all are numbers (of keys that change together: the first), else nothing.
+// The values at its positions where all are numbers (of keys that change together, the first); else empty.
 std::vector<double> axis_numbers(const result::SweepAxis& axis);
 
 std::string terminal(const result::Sweep& sweep, bool colour, int width);
 std::string json(const result::Sweep& sweep);
 
-// One line a point under a line of names. A column has one type: int64, float64, boolean or string; numbers are in SI base
+// One line per point under a line of names. A column has one type: int64, float64, boolean or string; numbers are in SI base
 // units, an empty cell is null.
 std::string csv(const result::Sweep& sweep);
-// Its columns, one a line, as CSV: name, type, unit, what it is.
+// Its columns, one per line, as CSV: name, type, unit and meaning.
 std::string csv_columns(const result::Sweep& sweep);
 
 enum class SweepPlot {
@@ -28,9 +28,9 @@ enum class SweepPlot {
   heatmap,  // throughput of each GPU over two axes, a panel for each combination of the others
   pareto,   // time against cost, with the front
 };
-// The one that suits the sweep's axes.
+// The kind of picture that suits the sweep's axes.
 SweepPlot plot_of(const result::Sweep& sweep);
-// Why this sweep has no such picture, or "".
+// The reason that a sweep cannot have such a picture, or "".
 std::string lacks(const result::Sweep& sweep, SweepPlot plot);
 std::string svg(const result::Sweep& sweep, SweepPlot plot);
 

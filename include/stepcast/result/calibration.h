@@ -1,4 +1,4 @@
-// What `simulate calibrate nccl` found in logs and fitted to them.
+// Result of `simulate calibrate nccl`: the logs it read and the curves fitted to them.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace stepcast::result {
 
-// Degraded logs stay out of a fit; suspect ones are in it, with a word of warning.
+// Degraded logs are left out of the fit; suspect logs are used, with a warning.
 enum class Health { healthy, suspect, degraded };
 
 constexpr auto spellings(Health) {
@@ -17,37 +17,37 @@ constexpr auto spellings(Health) {
 
 struct CalibrationPoint {
   std::int64_t bytes = 0;  // as nccl-tests counts them
-  double measured = 0;     // seconds: median of repeats, out of place where that was run
-  double expected = 0;     // what the calibration said before: committed curves, or NCCL's model
-  double fitted = 0;       // what the new curve says; 0: not in the fit
+  double measured = 0;     // seconds: median of repeats, out of place where the log has it
+  double expected = 0;     // seconds by the calibration before the fit: committed curves, or NCCL's model
+  double fitted = 0;       // seconds by the new curve; 0: not in the fit
 };
 
-// One collective of one log on one placement.
+// One collective operation of one log on one placement of ranks.
 struct CalibrationSeries {
   std::string file;
-  std::string name;  // the log's in the calibration file: no folders, each once
+  std::string name;  // of the log in the calibration file: without folders, and unique
   int line = 0;
   std::string op;  // nccl-tests' name
   int nodes = 0, gpus_per_node = 0;
-  std::string nccl, algorithm, protocol, date;  // as the log states them; empty: it does not
+  std::string nccl, algorithm, protocol, date;  // as stated by the log; empty: not stated
   std::vector<CalibrationPoint> points;         // by size
-  int wrong = 0;                                // sizes left out: the check found wrong elements
+  int wrong = 0;                                // sizes left out because nccl-tests found wrong elements
   Health health = Health::healthy;
   std::vector<std::string> reasons;
   double ratio = 0;           // measured over expected time at large sizes
-  std::string expected_from;  // whose curve that is: a calibration file, or "datasheet"
+  std::string expected_from;  // source of the expected times: a calibration file, or "datasheet"
   bool fitted = false;
-  std::string left_out;  // why it is not in the fit
+  std::string left_out;  // reason that the log is not in the fit
   double error = 0;      // median of |fitted / measured - 1|
 };
 
 struct CalibrationResidual {
   int points = 0;
   double median = 0;    // of |fitted / measured - 1|
-  double left_out = 0;  // the same where the curve did not see the log (of a single log: the point)
+  double left_out = 0;  // the same for a curve fitted without the log (with a single log: without the point)
 };
 
-// One curve: an operation among so many ranks of a domain, or so many domains of the network.
+// One curve: an operation among a number of ranks of an NVLink domain, or of domains of the network.
 struct CalibrationCurve {
   std::string op;
   std::string scope;  // domain | network
@@ -55,7 +55,7 @@ struct CalibrationCurve {
   int points = 0;
   double latency = 0;                // seconds, at the smallest size measured
   double bus_bandwidth = 0;          // bytes per second, at the largest
-  CalibrationResidual small, large;  // below 1 MiB, and from there on
+  CalibrationResidual small, large;  // sizes below 1 MiB, and from 1 MiB on
 };
 
 struct CalibrationText {
@@ -68,7 +68,7 @@ struct Calibration {
   std::string cluster;
   std::vector<CalibrationSeries> series;
   std::vector<CalibrationCurve> curves;
-  std::vector<CalibrationText> files;  // one a scope; none: nothing was left to fit
+  std::vector<CalibrationText> files;  // one per scope; empty: no log was left to fit
 };
 
 }  // namespace stepcast::result

@@ -1,4 +1,4 @@
-// One job under several training systems, and what the systems can do.
+// One job under several training systems, and the features of the systems.
 #pragma once
 
 #include <map>
@@ -13,15 +13,15 @@
 
 namespace stepcast::result {
 
-// A system's forecast of the job, or why there is none.
+// The forecast of the job under one system, or the reason that there is none.
 struct ComparedSystem {
   std::string name, generation;
   job::System::Kind kind = job::System::Kind::none;
   bool ran = false;
-  std::string key, reason;                    // not ran: the job's key at fault and why
-  std::string sharding, schedule, recompute;  // as the job and the system resolve them
+  std::string key, reason;                    // of a system that did not run it: the key of the job at fault, and why
+  std::string sharding, schedule, recompute;  // as resolved from the job and the defaults of the system
   Estimate step_time, tokens_per_second_per_gpu, mfu, peak;
-  double exposed = 0;  // communication that nothing hides: seconds, mean over stages
+  double exposed = 0;  // exposed communication: seconds, mean over stages
   double bubble_fraction = 0;
   Bytes capacity;
   bool fits = false;
@@ -29,15 +29,15 @@ struct ComparedSystem {
 
 struct Comparison {
   std::string title;                    // of the job: "llama-3-70b on 64 x dgx-h100"
-  std::vector<ComparedSystem> systems;  // those that ran by step time, then the others by name
+  std::vector<ComparedSystem> systems;  // systems that ran, by step time; then the others, by name
 };
 
 // A strategy of the survey's Table 3: data, sharded, tensor, pipeline, sequence, automatic.
 struct SurveyMark {
   std::string strategy;
   bool simulated = false;
-  std::optional<bool> survey;  // left out: not in its table
-  std::string reason;          // not simulated: why
+  std::optional<bool> survey;  // none: the survey's table does not list the system
+  std::string reason;          // why it is not simulated
 };
 
 struct SystemSummary {
@@ -52,8 +52,9 @@ struct SystemDetails {
     std::string key, value, source, where;
   };
   std::vector<Default> defaults;
-  std::vector<std::string> schedules;                       // empty: all
-  std::vector<std::pair<std::string, std::string>> limits;  // feature (or several, joined by '+') and reason
+  std::vector<std::string> schedules;  // of pipelines; empty: all
+  std::vector<std::pair<std::string, std::string>>
+      limits;  // feature (or features joined by '+') that is refused, and the reason
 };
 
 }  // namespace stepcast::result

@@ -1,4 +1,4 @@
-// Results of `simulate explain`.
+// Result of `simulate explain`.
 #pragma once
 
 #include <optional>
@@ -9,26 +9,26 @@
 
 namespace stepcast::result {
 
-// One doubt's part in the interval, and in the gap to a measured step.
+// The part of one doubt in the interval, and in the gap to a measured step.
 struct DoubtShare {
   Doubt doubt;
-  double variance = 0;  // share of the interval's
-  // With a measured step; deviations of this factor, positive where it takes longer than forecast.
-  double alone = 0;     // that would explain the gap by themselves
-  double together = 0;  // in the likeliest explanation by all doubts
+  double variance = 0;  // share of the variance of the step time
+  // With a measured step, in standard deviations of this factor; positive where the step takes longer than forecast.
+  double alone = 0;     // deviations that would explain the gap if only this factor were off
+  double together = 0;  // deviations in the likeliest explanation by all doubts together
 };
 
-// What to measure, and what would be left of the interval.
+// A measurement to make, and the interval that would remain.
 struct ToMeasure {
   std::string what;      // the doubt's name
   std::string how;       // a command, or what to state in the job
-  double remaining = 0;  // of the interval's width, once this and all before it are known
+  double remaining = 0;  // share of the interval's width that is left once this and all before it are known
 };
 
 struct MeasuredGap {
   double seconds = 0;     // measured
   double deviations = 0;  // (measured - forecast) / standard deviation of the forecast
-  bool inside = false;    // the 90 % interval
+  bool inside = false;    // the measured step lies inside the 90 % interval
 };
 
 struct Explanation {
@@ -38,7 +38,7 @@ struct Explanation {
   std::vector<PathShare> critical_path;
   std::vector<CurveShare> curves;
   std::vector<DoubtShare> doubts;
-  std::vector<ToMeasure> halve;  // until half of the interval's width is left
+  std::vector<ToMeasure> halve;  // in this order, until half of the interval's width is left
   std::optional<MeasuredGap> measured;
   std::vector<std::string> notes;
 };

@@ -1,4 +1,4 @@
-// What `simulate calibrate gpu` found in measurements of kernels and fitted to them.
+// Result of `simulate calibrate gpu`: measurements of kernels and the curves fitted to them.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@ struct KernelInput {
   int measurements = 0;
 };
 
-// Measurements that no fit uses, and why.
+// Measurements that no fit uses, with the reason.
 struct KernelLeftOut {
   std::string file;
-  int line = 0;  // the first; 0: not of one line
+  int line = 0;  // of the first of them; 0: they have no line
   int count = 0;
   std::string why;
 };
 
-// One class of sizes of one fit; errors of |predicted / measured - 1| on points that it did not
-// see.
+// One class of sizes of one fit, with errors |predicted / measured - 1| on points that were held
+// out of the fit.
 struct KernelFitRow {
   std::string curve;  // "gemm bf16"
   std::string size;   // "from 1 GFLOP"
@@ -35,11 +35,11 @@ struct KernelFitRow {
 };
 
 struct KernelRefused {
-  std::string library;  // of GEMMs; "": all
+  std::string library;  // of the GEMMs; "": of all libraries
   std::string why;      // "gemm bf16: 12 shapes are too few..."
 };
 
-// The same points by the installed calibration and by the new one; its own points here.
+// Errors of the installed and of the new calibration on the same points.
 struct KernelComparison {
   std::string kernel;  // "gemm bf16 forward", "attention cudnn backward", "memory norm"
   int points = 0;
@@ -49,7 +49,7 @@ struct KernelComparison {
   std::string after_from;
 };
 
-// One quantity that is no curve, as measured: "kernel launch", "graph kernel", "sustained over
+// One measured quantity that is not a curve: "kernel launch", "graph kernel", "sustained over
 // burst".
 struct KernelFigure {
   std::string name;
@@ -58,13 +58,13 @@ struct KernelFigure {
   int points = 1;
 };
 
-// A whole layer: predicted by the new curves, never fitted.
+// A whole layer, predicted by the new curves and not used in any fit.
 struct KernelLayer {
   std::string name;  // "llama-3-8b bf16 forward 1x8192"
   double measured = 0;
   double predicted = 0;
-  double before = 0;  // by the installed calibration
-  std::string why;    // it could not be predicted; "": it was
+  double before = 0;  // predicted by the installed calibration
+  std::string why;    // why it could not be predicted; "": it was predicted
 };
 
 struct KernelFile {
@@ -73,7 +73,7 @@ struct KernelFile {
 };
 
 struct KernelCalibration {
-  std::string device;  // as configs name it
+  std::string device;  // name in configs/devices
   std::vector<std::string> libraries;
   std::vector<KernelInput> inputs;
   std::vector<std::string> warnings;  // "FILE:LINE: ..."
@@ -83,8 +83,8 @@ struct KernelCalibration {
   std::vector<KernelComparison> comparisons;
   std::vector<KernelFigure> figures;
   std::vector<KernelLayer> layers;
-  std::vector<std::string> collectives;  // files that hold some: for `simulate calibrate nccl`
-  std::vector<KernelFile> files;         // none: nothing could be fitted
+  std::vector<std::string> collectives;  // files with measured collectives, for `simulate calibrate nccl`
+  std::vector<KernelFile> files;         // empty: nothing could be fitted
 };
 
 }  // namespace stepcast::result

@@ -1,4 +1,4 @@
-// How much of its links a step uses. Types only.
+// Utilisation of the links during a step. Types only.
 #pragma once
 
 #include <cstdint>
@@ -7,17 +7,18 @@
 
 namespace stepcast::result {
 
-// All links of one class, such as the GPUs' NVLink ports. Utilisation: bytes that cross in a step / (capacity x step).
+// All links of one class, such as the GPUs' NVLink ports. Utilisation: bytes that cross a link in a step / (capacity x
+// step).
 struct LinkClass {
   std::string name;  // "NVLink port"
   std::int64_t links = 0;
-  double capacity = 0;                    // bytes per second, of the slowest
+  double capacity = 0;                    // bytes per second of the slowest link
   double mean_bytes = 0, most_bytes = 0;  // per link and step
   double mean = 0, most = 0;              // utilisation
 };
 
 struct NodeLinks {
-  int first_stage = 0, last_stage = 0;  // of the ranks on it
+  int first_stage = 0, last_stage = 0;  // pipeline stages of the ranks on the node
   double inside = 0, outside = 0;       // utilisation of its busiest NVLink (PCIe) port and NIC
 };
 

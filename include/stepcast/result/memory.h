@@ -1,4 +1,4 @@
-// What `simulate memory` shows: each stage's memory over one step, and what stands at its peak. Types only.
+// Result of `simulate memory`: each stage's memory over one step, and the tensors live at its peak. Types only.
 #pragma once
 
 #include <array>
@@ -13,23 +13,23 @@ namespace stepcast::result {
 
 using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
 
-// Just behind one allocation or release. Times are the GPU's: when its compute stream gets there. The host, which
-// allocates, was there before.
+// Memory just after one allocation or release. Times are those of the GPU's compute stream; the host, which allocates, runs
+// ahead of it.
 struct MemorySample {
   Time at{0};
   MemoryByCategory by_category{};  // bytes live; add up to `allocated`
   std::int64_t allocated = 0, active = 0, reserved = 0;
 };
 
-struct StandingTensor {  // tensors of one label and size, counted together
+struct StandingTensor {  // live tensors of one label and size, counted together
   std::string label;     // "FC1 input"
-  std::string part_of;   // the buffer that it is a part of, "activations"; empty: a buffer by itself
+  std::string part_of;   // the buffer it is a part of, such as "activations"; empty: it is a buffer itself
   program::MemoryCategory category = program::MemoryCategory::other;
   std::string stream;
-  std::int64_t bytes = 0;  // of one, as `allocated` counts it
+  std::int64_t bytes = 0;  // of one tensor, as `allocated` counts it
   std::int64_t count = 0;
-  Time since{0};             // when the oldest of this step was allocated
-  bool from_before = false;  // some are of a step before
+  Time since{0};             // allocation of the oldest one of this step
+  bool from_before = false;  // some were allocated in an earlier step
   std::int64_t total() const { return bytes * count; }
 };
 
@@ -60,9 +60,9 @@ struct AllocatorSnapshot {
   };
   struct Event {
     Action action = Action::alloc;
-    std::int64_t address = 0, size = 0;  // size: as requested; of segments: whole
+    std::int64_t address = 0, size = 0;  // size: as requested; of a segment: its whole size
     int stream = 0;
-    Time at{0};  // of the host
+    Time at{0};  // on the host's clock
     std::uint32_t label = kNoLabel;
   };
   struct Label {
@@ -79,19 +79,19 @@ struct StageTimeline {
   int stage = 0;
   Bytes allocated, active, reserved, process, first_step;  // peaks
   Bytes steady;                                            // allocated at the step's end
-  struct Outside {                                         // of the allocator: adds up to process - reserved
+  struct Outside {                                         // memory outside the allocator: adds up to process - reserved
     std::string what;                                      // "CUDA context", "NCCL tensor"
     Bytes bytes;
   };
   std::vector<Outside> outside;
   Bytes host, nvme;
-  int retries = 0;  // of the allocator, over the steps replayed; one that does not fit is shown without limit
-  // The peak of allocated bytes: when, and in the midst of what.
+  int retries = 0;  // of the allocator, over the replayed steps; a stage that does not fit is replayed without a limit
+  // The peak of allocated bytes: its time, and the work around it.
   Time peak_at{0};
-  std::string peak_in;                  // the next task that the host issues; empty: none is left in the step
-  int micro_batch = -1, chunk = -1;     // of that task; -1: of none
+  std::string peak_in;                  // the task that the host issues next; empty: the step has no more
+  int micro_batch = -1, chunk = -1;     // of that task; -1: it belongs to none
   MemoryByCategory peak{};              // adds up to `allocated`
-  std::vector<MemorySample> samples;    // thinned to what a picture can show; the first and last are alike
+  std::vector<MemorySample> samples;    // thinned to what a picture can show; the first and the last are equal
   std::vector<StandingTensor> at_peak;  // largest total first; add up to `allocated`
   AllocatorSnapshot snapshot;
 };

@@ -1,4 +1,4 @@
-// Which clusters of a catalogue train a job within deadline, budget and power, and what each costs.
+// Clusters of a catalogue that train a job within deadline, budget and power, and what each costs.
 #pragma once
 
 #include <cstdint>
@@ -11,14 +11,14 @@
 
 namespace stepcast::result {
 
-// Of a run. 0: not limited.
+// Limits of a run. 0: no limit.
 struct PlanLimits {
   double days = 0;    // wall clock, from --start where that is given
   double budget = 0;  // in the catalogue's currency
-  double watts = 0;   // at the meter, at its peak
+  double watts = 0;   // peak power at the meter
 };
 
-// What a cluster may miss: a limit of the run, a GPU's memory, or any strategy that runs on it.
+// What a cluster can miss: a limit of the run, a GPU's memory, or any strategy that runs on it.
 enum class PlanLimit { deadline, budget, power, memory, strategy };
 
 constexpr auto spellings(PlanLimit) {
@@ -29,14 +29,14 @@ constexpr auto spellings(PlanLimit) {
                                              {PlanLimit::strategy, "strategy"}});
 }
 
-// What a cluster lacks, and by how much.
+// A limit that a cluster misses, and by how much.
 struct Shortfall {
   PlanLimit limit = PlanLimit::strategy;
   double by = 0;     // days, currency, W or bytes; 0 of a strategy
   std::string text;  // "12.3 days over the deadline"
 };
 
-// A figure of the catalogue that was used, and where it is from.
+// A figure of the catalogue that was used, with its source.
 struct PlanFigure {
   std::string name;  // "rent"
   double value = 0;
@@ -44,25 +44,25 @@ struct PlanFigure {
   std::string source;
 };
 
-// The best that was simulated on so many nodes, to draw time against cost.
+// The best strategy simulated on a number of nodes, to draw time against cost.
 struct PlannedCount {
   int nodes = 0;
   bool fits = false;  // in memory
   bool meets = false;
-  double days = 0, cost = 0, energy = 0, peak_power = 0;  // as below
+  double days = 0, cost = 0, energy = 0, peak_power = 0;  // as in PlannedCluster
 };
 
 struct PlannedCluster {
   std::string name;     // of the offer: "aws-p5-on-demand"
   std::string cluster;  // of configs/clusters
   std::string device, site;
-  std::string available;  // "2024-12-03"; "": not said
+  std::string available;  // "2024-12-03"; "": not stated
   int nodes_offered = 0;
-  bool bought = false;  // else rented
+  bool bought = false;  // false: rented
 
-  bool meets = false;                 // all limits, within memory
-  bool simulated = false;             // false: no strategy runs at all; only `shortfalls` is filled
-  std::vector<Shortfall> shortfalls;  // of what is nearest to meeting them
+  bool meets = false;                 // all limits, and fits in memory
+  bool simulated = false;             // false: no strategy runs; then only `shortfalls` is filled
+  std::vector<Shortfall> shortfalls;  // of the strategy that comes nearest to the limits
 
   int nodes = 0, gpus = 0;
   std::vector<std::string> overrides;  // of the job: "parallelism.tensor=8", in the space's order
@@ -74,22 +74,22 @@ struct PlannedCluster {
   double busy = 0, communicating = 0;  // shares of a GPU's step: kernels; waiting in exposed communication
   Estimate effective;                  // share of the wall clock that trains; 1 where goodput is left out
   double wait_days = 0;                // from --start until it is available
-  Estimate days;                       // of wall clock, without the wait
+  Estimate days;                       // of wall clock, without waiting for availability
   Estimate gpu_hours;
   Estimate cost;                                       // the sum of these three, at their value
   double rent = 0, depreciation = 0, electricity = 0;  // in the catalogue's currency
-  double capital = 0;                                  // price of what is bought
+  double capital = 0;                                  // purchase price
   Estimate energy;                                     // joules at the meter: PUE included
   double average_power = 0, peak_power = 0;            // W at the meter
   std::optional<Estimate> carbon;                      // kg CO2e; where the site states an intensity
-  double objective = 0;                                // what it is ranked by
+  double objective = 0;                                // figure that clusters are ranked by
 
   std::vector<PlannedCount> counts;  // fewest nodes first
   std::int64_t counts_possible = 0;  // node counts on which some strategy of the space divides
-  std::int64_t bounded = 0;          // strategies whose lower bound was evaluated
+  std::int64_t bounded = 0;          // number of strategies whose lower bound was evaluated
   std::int64_t engine_runs = 0;
   bool proven = false;  // no strategy and node count of the space does better
-  double gap = 0;       // else: by what share of the objective one might
+  double gap = 0;       // where not proven: share of the objective by which one might do better
   std::vector<PlanFigure> figures;
 };
 
@@ -98,11 +98,11 @@ struct Plan {
   std::string objective;  // cost | time | energy | carbon
   std::string catalogue;  // its file's name
   std::string currency;
-  std::string operations;  // what fails (simulate goodput); "": left out
+  std::string operations;  // file of failure rates (simulate goodput); "": failures are left out
   std::string start;       // "2025-06-01", or ""
   double tokens = 0;
   PlanLimits limits;
-  std::vector<PlannedCluster> clusters;  // those that meet the limits, the best first; then by how little they miss
+  std::vector<PlannedCluster> clusters;  // clusters that meet the limits, the best first; then by how little they miss them
 };
 
 }  // namespace stepcast::result

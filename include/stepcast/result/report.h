@@ -15,7 +15,7 @@
 
 namespace stepcast::result {
 
-// A headline with its 90 % interval. SI base units.
+// A figure with its 90 % interval. SI base units.
 struct Estimate {
   double value = 0;
   double low = 0;
@@ -25,7 +25,7 @@ struct Estimate {
 struct StageBreakdown {
   int stage = 0;
   Time compute{0}, recompute{0}, slowdown{0};
-  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0}, other{0};  // exposed communication
+  Time tensor{0}, pipeline{0}, data{0}, context{0}, expert{0}, offload{0}, other{0};  // exposed communication, by kind
   Time bubble{0}, host{0}, optimizer{0}, stall{0};
 };
 
@@ -47,8 +47,8 @@ struct StageMemory {
   Bytes first_step_peak;
   Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
   Time at{0};
-  Bytes host, nvme;        // of one rank, outside its GPU
-  std::uint32_t rank = 0;  // of the simulated world: whose memory this is
+  Bytes host, nvme;        // of one rank, outside GPU memory
+  std::uint32_t rank = 0;  // of the simulated world, whose memory this is
 };
 
 // The part of a stage's memory that holds each category, in program::MemoryCategory's order.
@@ -63,7 +63,7 @@ constexpr Bytes part_of(const StageMemory& m, program::MemoryCategory category) 
 struct Traffic {
   std::string group;       // "tensor", "data"...
   std::string op;          // "all_gather ring simple"
-  std::int64_t count = 0;  // per step, all ranks of the busiest stage
+  std::int64_t count = 0;  // per step, of all ranks of the busiest stage
   Bytes bytes;             // as NCCL counts them, per rank
   Time time{0};            // transfer time per rank
 };
@@ -87,24 +87,24 @@ constexpr auto spellings(DoubtKind) {
                                              {DoubtKind::run, "run"}});
 }
 
-// What a step's interval is made of: a factor that is not known exactly. Doubts are independent of
+// A factor that is not known exactly. The doubts of a forecast make up its interval; they are independent of
 // one another.
 struct Doubt {
   std::string name;  // "gemm bf16 h100-sxm cublas"
   DoubtKind kind = DoubtKind::curve;
   std::string source;                                   // the file and provenance, or the rule
-  double seconds = 0;                                   // of the step that grow with the factor
-  double deviation = 0;                                 // of the factor, relative: a standard deviation
-  double added() const { return seconds * deviation; }  // what one deviation adds to the step, seconds
+  double seconds = 0;                                   // part of the step that grows with the factor
+  double deviation = 0;                                 // relative standard deviation of the factor
+  double added() const { return seconds * deviation; }  // seconds that one deviation adds to the step
 };
 
-// Seconds of the critical path by what its tasks do; they add up to the step.
+// Seconds of the critical path in tasks of one category; they add up to the step.
 struct PathShare {
   std::string category;  // "compute", "tensor"...
   double seconds = 0;
 };
 
-// Seconds of the critical path under one curve; the same second may lie under two (a kernel's and
+// Seconds of the critical path that are predicted by one curve. The same second may depend on two (a kernel's, and
 // that of its slow-down beside communication).
 struct CurveShare {
   std::string name, file;
@@ -138,7 +138,7 @@ struct Report {
   Bytes capacity;  // usable, per GPU
   bool fits = true;
   Bytes host_capacity, nvme_capacity;  // of a node; 0: not known
-  Bytes host_used, nvme_used;          // of the node that uses most
+  Bytes host_used, nvme_used;          // on the node that uses most
   Estimate peak;                       // process memory, bytes
   std::vector<StageMemory> memory;
   std::vector<Traffic> traffic;
@@ -147,9 +147,9 @@ struct Report {
   std::vector<CurveShare> curves;        // longest first
   std::vector<Doubt> doubts;             // of the step time, largest first
   std::vector<Advice> advice;
-  std::vector<std::string> notes;  // assumptions a reader should know
+  std::vector<std::string> notes;  // assumptions that a reader should know
   EngineFacts engine;
-  // For traces: the folded world's programs and slices, one representative rank per stage.
+  // For traces: programs and slices of the folded world, with one representative rank per stage.
   struct Trace {
     program::World world;
     program::Timeline timeline;

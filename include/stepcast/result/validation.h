@@ -19,12 +19,12 @@ struct ValidationRow {
   double published = 0, predicted = 0, low = 0, high = 0, error = 0;  // SI units; error relative
   std::optional<std::string> reason;
   bool accepted = false;            // skipped for a reason that is on the committed list
-  double step = 0;                  // forecast of the step, seconds: what rates convert by
+  double step = 0;                  // forecast of the step in seconds, by which rates are converted
   double deviations = 0;            // (published - predicted) / standard deviation of the forecast
-  std::vector<std::string> open{};  // facts that the row leaves open
-  std::vector<PathShare> path{};    // of the forecast, seconds by category
-  // Relative standard deviation of the forecast by kind of doubt, and by what the row leaves open
-  // ("row"); steps only.
+  std::vector<std::string> open{};  // facts that the row does not state
+  std::vector<PathShare> path{};    // critical path of the forecast, seconds by category
+  // Relative standard deviation of the forecast by kind of doubt, and by facts that the row does not
+  // state ("row"); steps only.
   std::vector<std::pair<std::string, double>> doubts{};
   std::string system{};  // training system of the job
   std::string why{};     // where the forecast's time goes, and its largest doubt
@@ -41,14 +41,14 @@ struct ValidationSummary {
   int unmeasured = 0;  // rows without a measured value
   // Every other skipped row counted as the worst error.
   double median_of_all = 0, mean_of_all = 0, p90_of_all = 0;
-  // Of the rows that could be: all but those skipped for an accepted reason.
+  // Simulated rows over rows that could be simulated: all but those skipped for an accepted reason.
   double simulated_share() const {
     const int possible = rows - accepted - unmeasured;
     return possible > 0 ? static_cast<double>(simulated) / possible : 1;
   }
 };
 
-// Why rows were left out: a kind from the committed list, or not accepted.
+// A reason that rows were left out: a kind from the committed list, or one that is not accepted.
 struct SkipCount {
   std::string kind, meaning;
   bool accepted = true;

@@ -1,0 +1,49 @@
+// The one way to write a file of results: it appears whole or not at all.
+#pragma once
+
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace stepcast {
+
+// Why a file could not be written, in the system's words: "No space left on device".
+class OutputError : public std::runtime_error {
+ public:
+  OutputError(std::filesystem::path target, std::string why);  // "cannot write 'TARGET': WHY"
+  std::filesystem::path target;
+  std::string why;
+};
+
+// A file that is written beside its destination under a name of its own, and renamed when it is complete. Unless it was
+// committed, nothing of it is left. A destination that exists and is no regular file (a pipe, a device) is written directly;
+// a symbolic link is followed.
+class OutputFile {
+ public:
+  // Creates the temporary file, so that a destination that cannot be written is known before any work is done. Throws
+  // OutputError.
+  explicit OutputFile(std::filesystem::path target);
+  ~OutputFile();
+  OutputFile(OutputFile&&) = delete;
+
+  // Adds to the end. What fails to reach the disk is known at `flush`, if not before. Both throw OutputError.
+  void append(std::string_view bytes);
+  void flush();
+  // Puts the file in place. Throws OutputError.
+  void commit();
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::FILE* file();
+  [[noreturn]] void fail(int error) const;
+  std::filesystem::path target_, temporary_;
+  bool direct_ = false, committed_ = false;
+  std::unique_ptr<std::FILE, Close> file_;  // of a direct one: null until something is written
+};
+
+}  // namespace stepcast
