@@ -29,7 +29,7 @@ constexpr double kContradiction = 1.5;
 // Standard deviations between the 10th and the 90th percentile of a normal distribution.
 constexpr double kDecileSpan = 2.563;
 // Never more of the memory bandwidth than this (lower/slowdown.cpp caps the same).
-constexpr double kMostMemory = 0.75;
+constexpr double kMaxMemoryShare = 0.75;
 
 // Bytes that a member's memory sees per byte of the size column: what it sends, times reads and
 // writes of each (as cost/collectives.cpp counts them).
@@ -214,7 +214,7 @@ cost::OverlapSample overlap_of(const Measured& m, const OverlapCase& c, const jo
   s.memory_bound = c.kernel != "gemm";
   s.sms = c.channels;
   const double taken = memory_bytes(c) / m.other_alone / device.memory_bandwidth.count();
-  s.memory_share = std::min(taken, kMostMemory);
+  s.memory_share = std::min(taken, kMaxMemoryShare);
   s.kernel_stretch = m.seconds / m.alone;
   s.collective_stretch = m.other_together / m.other_alone;
   return s;

@@ -28,7 +28,7 @@ constexpr double kBorrowed = 2;
 constexpr double kSlow = 4.0 / 3;
 // Wrong results at single sizes come from the fabric or the memory; at more than a quarter of them
 // the run computed something else.
-constexpr double kMostWrong = 0.25;
+constexpr double kMaxWrongShare = 0.25;
 
 constexpr std::int64_t kOneMiB = 1 << 20;
 constexpr std::int64_t kLarge = 64;  // within this factor of the largest size
@@ -161,9 +161,9 @@ void by_results(Judge& j, int wrong, std::size_t right) {
     return;
   }
   const double share = wrong / (static_cast<double>(right) + wrong);
-  j.say(share > kMostWrong ? Health::degraded : Health::suspect,
+  j.say(share > kMaxWrongShare ? Health::degraded : Health::suspect,
         fmt::format("{} {} wrong results{}", wrong, wrong == 1 ? "size has" : "sizes have",
-                    share > kMostWrong ? "" : ": left out"));
+                    share > kMaxWrongShare ? "" : ": left out"));
 }
 
 }  // namespace

@@ -25,11 +25,6 @@ std::string quoted(const std::string& text) {
   return out + "\"";
 }
 
-const char* name_of(result::Health health) {
-  constexpr const char* kNames[] = {"healthy", "suspect", "degraded"};
-  return kNames[static_cast<int>(health)];
-}
-
 std::string semicolon_separated(const std::vector<std::string>& all) {
   std::string out;
   for (const auto& one : all) {
@@ -86,7 +81,7 @@ std::string provenance(const std::vector<const result::CalibrationSeries*>& seri
     std::string& out = s->fitted ? fitted : rest;
     out += head(*s);
     if (s->fitted) {
-      out += fmt::format(", error: {:.4f}, health: {}", s->error, name_of(s->health));
+      out += fmt::format(", error: {:.4f}, health: {}", s->error, to_string(s->health));
     } else {
       out += ", why: " + quoted(s->left_out);
     }

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "stepcast/calibrate/runs.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::calibrate {
@@ -64,7 +64,7 @@ std::vector<std::string> overrides_of(const Value& row) {
 job::Job load(const std::string& config, const std::vector<std::string>& overrides,
               const Origin& row) {
   try {
-    return config::load(config, overrides).job;
+    return input::load(config, overrides).job;
   } catch (const InputError& error) {
     std::vector<Fault> faults = error.faults();
     for (Fault& f : faults) {

@@ -10,7 +10,7 @@
 #include "commands.h"
 #include "output.h"
 #include "stepcast/calibrate/nccl.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -151,7 +151,7 @@ int run(const Options& given) {
       nodes = std::max(nodes, static_cast<int>(measured.ranks_per_node.size()));
     }
   }
-  const config::Network network = config::network(given.cluster, nodes, given.set);
+  const input::Network network = input::network(given.cluster, nodes, given.set);
   if (stated > 0) {
     const int each = given.gpus_per_node.empty()
                          ? network.cluster.node.gpus

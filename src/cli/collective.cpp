@@ -15,7 +15,7 @@
 #include "command_line.h"
 #include "commands.h"
 #include "output.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/job/nccl.h"
 #include "stepcast/report/report.h"
@@ -184,7 +184,7 @@ int run(const Options& given) {
   if (nodes == 0 && !nodes_set) {
     throw option_fault("--nodes", "missing; expected the number of hosts");
   }
-  config::Network network = config::network(given.cluster, nodes, given.set);
+  input::Network network = input::network(given.cluster, nodes, given.set);
   network.nccl.algo = algorithm ? algorithm : network.nccl.algo;
   network.nccl.proto = protocol ? protocol : network.nccl.proto;
   if (!given.version.empty()) {

@@ -16,6 +16,7 @@
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/forecast/link_use.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
 #include "stepcast/report/forecast_page.h"
 #include "stepcast/report/report.h"
@@ -79,7 +80,7 @@ std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options
     if (given.strict || !given.variables.empty()) {
       throw option_fault(given.strict ? "--strict" : "--define", "goes with --from; expected both");
     }
-    return {config::load(given.config, given.overrides), std::nullopt};
+    return {input::load(given.config, given.overrides), std::nullopt};
   }
   interop::LaunchRequest request;
   request.system = given.from.front();
@@ -98,7 +99,7 @@ std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options
   for (const std::string& line : interop::warnings(launch)) {
     write_stderr(quiet ? "" : line + "\n");
   }
-  return {config::parse(launch.job, given.overrides), std::move(launch)};
+  return {input::parse(launch.job, given.overrides), std::move(launch)};
 }
 
 // Beside each place of the job, the launch option that stands there.

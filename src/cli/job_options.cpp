@@ -1,6 +1,7 @@
 #include "job_options.h"
 
 #include "command_line.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::cli {
 
@@ -21,7 +22,7 @@ void require_config(const JobOptions& given) {
 
 config::Loaded load(const JobOptions& given) {
   require_config(given);
-  return config::load(given.config, given.overrides);
+  return input::load(given.config, given.overrides);
 }
 
 }  // namespace stepcast::cli

@@ -52,16 +52,11 @@ double above_zero(const char* option, const std::string& text, const char* examp
 }
 
 planner::PlanObjective objective_of(const std::string& name) {
-  using planner::PlanObjective;
-  std::vector<std::string> names;
-  for (const auto o :
-       {PlanObjective::cost, PlanObjective::time, PlanObjective::energy, PlanObjective::carbon}) {
-    if (name == planner::to_string(o)) {
-      return o;
-    }
-    names.emplace_back(planner::to_string(o));
+  if (const auto objective = parse<planner::PlanObjective>(name)) {
+    return *objective;
   }
-  const std::string near = nearest(name, names);
+  const auto words = words_of<planner::PlanObjective>();
+  const std::string near = nearest(name, {words.begin(), words.end()});
   throw option_fault("--objective",
                      fmt::format("'{}'; expected cost, time, energy or carbon{}", name,
                                  near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));

@@ -19,6 +19,7 @@
 #include "search_options.h"
 #include "search_progress.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/jobs.h"
@@ -77,7 +78,7 @@ void write_exports(const Options& given, const std::vector<std::string>& found,
   overrides.insert(overrides.end(), found.begin(), found.end());
   std::string notes;
   for (const Export& one : exports) {
-    const Exported exported = export_job(config::load(given.config, overrides), one.format);
+    const Exported exported = export_job(input::load(given.config, overrides), one.format);
     one.file->write(exported.text);
     notes += exported.note(one.target);
   }

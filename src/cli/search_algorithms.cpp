@@ -13,8 +13,8 @@ namespace stepcast::cli {
 
 namespace {
 
-search::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
-  using Degrees = search::AlgorithmRequest::Degrees;
+automatic::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
+  using Degrees = automatic::AlgorithmRequest::Degrees;
   if (text.empty() || text == "auto") {
     return Degrees::automatic;
   }
@@ -36,9 +36,9 @@ search::AlgorithmRequest::Degrees degrees_of(const std::string& text) {
 std::optional<std::vector<std::string>> compare_algorithms(
     const AlgorithmOptions& given, const search::Request& request, const job::Job& base,
     const search::JobLoader& loader, const std::string& title, Outputs& outputs) {
-  search::AlgorithmRequest asked;
+  automatic::AlgorithmRequest asked;
   const bool all = std::find(given.names.begin(), given.names.end(), "all") != given.names.end();
-  asked.names = all ? search::algorithm_names() : given.names;
+  asked.names = all ? automatic::algorithm_names() : given.names;
   if (!given.seed.empty()) {
     asked.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
   }
@@ -67,7 +67,7 @@ std::optional<std::vector<std::string>> compare_algorithms(
   }
   asked.constraints = given.constraints;
   result::Algorithms answers =
-      search::run_algorithms(request, asked, base, loader, text::data_directory());
+      automatic::run_algorithms(request, asked, base, loader, text::data_directory());
   answers.title = title;
   outputs.give("--json", [&] { return report::json(answers); });
   outputs.give("--html", [&] { return report::html(answers); });

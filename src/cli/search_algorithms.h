@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "outputs.h"
-#include "stepcast/search/algorithms.h"
+#include "stepcast/automatic/algorithms.h"
 
 namespace stepcast::cli {
 

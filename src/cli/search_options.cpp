@@ -8,14 +8,8 @@
 namespace stepcast::cli {
 
 forecast::Fidelity fidelity_of(const std::string& name) {
-  if (name == "bound") {
-    return forecast::Fidelity::bound;
-  }
-  if (name == "folded") {
-    return forecast::Fidelity::folded;
-  }
-  if (name == "full") {
-    return forecast::Fidelity::full;
+  if (const auto fidelity = parse<forecast::Fidelity>(name)) {
+    return *fidelity;
   }
   const std::string near = nearest(name, {"bound", "folded", "full"});
   throw option_fault("--fidelity",
@@ -24,14 +18,8 @@ forecast::Fidelity fidelity_of(const std::string& name) {
 }
 
 search::Objective objective_of(const std::string& name) {
-  if (name == "time") {
-    return search::Objective::time;
-  }
-  if (name == "cost") {
-    return search::Objective::cost;
-  }
-  if (name == "energy") {
-    return search::Objective::energy;
+  if (const auto objective = parse<search::Objective>(name)) {
+    return *objective;
   }
   throw option_fault("--objective",
                      fmt::format("unknown objective '{}'; expected time, cost or energy", name));

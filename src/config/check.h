@@ -1,4 +1,5 @@
-// What values cannot show alone: derived defaults, and plans that cannot be.
+// What values cannot show alone: derived defaults, and keys that are missing. What is feasible is
+// judged in strategy.
 #pragma once
 
 #include <vector>
@@ -12,13 +13,9 @@ void derive(job::Model& model);
 // `set` tells whether a key was written anywhere.
 void derive(Loaded& loaded);
 
-// Every impossibility that shows without building the plan.
-std::vector<Infeasible> check(const Loaded& loaded);
-// Those of the model alone (check_model.cpp).
-std::vector<Infeasible> check_model(const job::Model& model);
-// An offload target that the node lacks, or says too little of.
-std::vector<Infeasible> check_offload(const job::Job& job);
-// Those of the cluster alone.
-std::vector<Infeasible> check_cluster(const Loaded& loaded);
+// The keys that a job must state, and does not. Judged when defaults are derived.
+std::vector<Infeasible> missing(const Loaded& loaded);
+// Those of a cluster without a job.
+std::vector<Infeasible> missing(const job::Cluster& cluster);
 
 }  // namespace stepcast::config

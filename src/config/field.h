@@ -15,6 +15,7 @@
 
 #include "reader.h"
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "tree.h"
 
 namespace stepcast::config {
@@ -282,6 +283,25 @@ std::optional<std::size_t> read_word(Reader& reader, const Value& value,
                                      const std::vector<std::string>& names,
                                      const std::vector<std::string>& later);
 
+// The words of an enum as its table of spellings has them: all, or some in the order given.
+template <Spelled E>
+Words<E> all_words() {
+  Words<E> out;
+  for (const Spelling<E>& s : spellings(E{})) {
+    out.words.emplace_back(s.word, s.value);
+  }
+  return out;
+}
+
+template <Spelled E>
+Words<E> some_words(std::initializer_list<E> values) {
+  Words<E> out;
+  for (const E value : values) {
+    out.words.emplace_back(to_string(value), value);
+  }
+  return out;
+}
+
 template <class E>
 std::optional<E> read_word(Reader& reader, const Value& value, const Words<E>& words) {
   if (const auto i = read_word(reader, value, words.names(), words.later)) {
@@ -301,6 +321,11 @@ Field<S> choice(std::string key, E S::*member, Words<E> words, std::string descr
   };
   f.write = [=](const S& s) { return tree::string(words.name(s.*member)); };
   return f;
+}
+
+template <class S, Spelled E>
+Field<S> choice(std::string key, E S::*member, std::string description) {
+  return choice(std::move(key), member, all_words<E>(), std::move(description));
 }
 
 template <class S, class E>

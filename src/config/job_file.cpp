@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "merge.h"
+#include "stepcast/schedule/schedule.h"
 #include "tables.h"
 
 namespace stepcast::config {
@@ -24,7 +25,7 @@ job::Job normal(job::Job job) {
   }
   if (!p.schedule) {
     p.schedule.emplace();
-    p.schedule->name = p.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
+    p.schedule->name = schedule::implied(p.virtual_pipeline);
   }
   if (p.shard_size == p.data) {
     p.shard_size = std::nullopt;

@@ -224,7 +224,8 @@ Loaded finish(Reader& reader, Value doc, const Origin& start,
     if (!by_user(loaded, "memory.dtypes.reduce")) {
       reduce_whole_gradients(loaded.job);
     }
-    for (const Infeasible& why : check(loaded)) {
+    loaded.files = reader.files();
+    for (const Infeasible& why : missing(loaded)) {
       const Fault fault = fault_of(loaded, why);
       reader.fault(fault.where, fault.message);
     }
@@ -281,8 +282,8 @@ Loaded parse(const Value& document, const std::vector<std::string>& overrides) {
   return finish(reader, document, document.origin, overrides);
 }
 
-Network network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides,
-                const std::string& option) {
+Loaded network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides,
+               const std::string& option) {
   Reader reader;
   const Origin where{option + " " + cluster, 0, 0};
   Value use = tree::string(cluster);
@@ -308,7 +309,8 @@ Network network(const std::string& cluster, int nodes, const std::vector<std::st
   if (reader.clean()) {
     reader.record(where);
     loaded.origins = std::move(reader.origins());
-    for (const Infeasible& why : check_cluster(loaded)) {
+    loaded.files = reader.files();
+    for (const Infeasible& why : missing(loaded.job.cluster)) {
       const Fault fault = fault_of(loaded, why);
       reader.fault(fault.where, fault.message);
     }
@@ -316,7 +318,7 @@ Network network(const std::string& cluster, int nodes, const std::vector<std::st
   if (!reader.clean()) {
     throw InputError(reader.faults());
   }
-  return {std::move(loaded.job.cluster), std::move(loaded.job.nccl)};
+  return loaded;
 }
 
 namespace {
@@ -374,6 +376,18 @@ Fault fault_of(const Loaded& loaded, const Infeasible& why) {
     const std::size_t dot = key.rfind('.');
     key = dot == std::string::npos ? "" : key.substr(0, dot);
   }
+}
+
+std::vector<Fault> faults_of(const Loaded& loaded, const std::vector<Infeasible>& reasons) {
+  Reader reader;
+  for (const std::string& file : loaded.files) {
+    reader.begin(file);
+  }
+  for (const Infeasible& why : reasons) {
+    const Fault fault = fault_of(loaded, why);
+    reader.fault(fault.where, fault.message);
+  }
+  return reader.faults();
 }
 
 }  // namespace stepcast::config

@@ -43,6 +43,8 @@ class Reader {
   // The origin of a key below the present path.
   std::string join(const std::string& key) const;
 
+  // As first met.
+  const std::vector<std::string>& files() const { return files_; }
   const std::string& path() const { return path_; }
   bool clean() const { return faults_.empty(); }
   // In the order of the files as first met, then by line and column; options last.

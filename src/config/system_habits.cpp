@@ -5,11 +5,11 @@
 namespace stepcast::config {
 namespace {
 
-using Family = job::System::Family;
+using SystemFamily = job::System::Family;
 
 // One row a family, every habit in the order of job/habits.h.
-const std::pair<Family, job::Habits> kRows[] = {
-    {Family::megatron,
+const std::pair<SystemFamily, job::Habits> kRows[] = {
+    {SystemFamily::megatron,
      {
          .packs_projections = true,
          .adds_linear_bias_apart = true,
@@ -45,7 +45,7 @@ const std::pair<Family, job::Habits> kRows[] = {
          .keeps_scores_buffer = true,
          .memory_spread = 0.06,
      }},
-    {Family::ddp,
+    {SystemFamily::ddp,
      {
          .packs_projections = false,
          .adds_linear_bias_apart = false,
@@ -81,7 +81,7 @@ const std::pair<Family, job::Habits> kRows[] = {
          .keeps_scores_buffer = false,
          .memory_spread = 0.35,
      }},
-    {Family::fsdp2,
+    {SystemFamily::fsdp2,
      {
          .packs_projections = false,
          .adds_linear_bias_apart = false,
@@ -117,7 +117,7 @@ const std::pair<Family, job::Habits> kRows[] = {
          .keeps_scores_buffer = false,
          .memory_spread = 0.35,
      }},
-    {Family::deepspeed,
+    {SystemFamily::deepspeed,
      {
          .packs_projections = false,
          .adds_linear_bias_apart = false,
@@ -157,7 +157,7 @@ const std::pair<Family, job::Habits> kRows[] = {
 
 }  // namespace
 
-job::Habits habits_of(Family family) {
+job::Habits habits_of(SystemFamily family) {
   for (const auto& [name, habits] : kRows) {
     if (name == family) {
       return habits;

@@ -12,20 +12,6 @@ using job::Fabric;
 using job::LinkFault;
 using job::Node;
 
-const Words<DType>& dtype_words() {
-  static const Words<DType> words = {{{"fp32", DType::fp32},
-                                      {"tf32", DType::tf32},
-                                      {"bf16", DType::bf16},
-                                      {"fp16", DType::fp16},
-                                      {"fp8", DType::fp8},
-                                      {"fp8_block", DType::fp8_block},
-                                      {"mxfp8", DType::mxfp8},
-                                      {"nvfp4", DType::nvfp4},
-                                      {"int8", DType::int8}},
-                                     {}};
-  return words;
-}
-
 bool is_rank_order(const std::string& order) {
   const std::set<std::string> wanted = {"tp", "cp", "ep", "dp", "pp"};
   std::set<std::string> seen;
@@ -48,9 +34,13 @@ namespace {
 Field<Device> peak() {
   Field<Device> f;
   std::vector<Spec> children;
-  for (const auto& name : dtype_words().names()) {
-    children.push_back(
-        {name, "Peak at this number format.", quantity_schema("FLOP/s"), false, false, {}});
+  for (const std::string_view name : words_of<DType>()) {
+    children.push_back({std::string(name),
+                        "Peak at this number format.",
+                        quantity_schema("FLOP/s"),
+                        false,
+                        false,
+                        {}});
   }
   f.spec = {"peak", "Dense peak rates by number format (no sparsity); fp32 without tensor cores.",
             {},     true,
@@ -61,12 +51,10 @@ Field<Device> peak() {
       return;
     }
     for (const auto& entry : v.entries) {
-      const auto& words = dtype_words().words;
-      const auto at = std::find_if(words.begin(), words.end(),
-                                   [&](const auto& w) { return w.first == entry.key; });
+      const auto type = parse<DType>(entry.key);
       Reader::Scope scope(r, entry.key);
-      if (at == words.end()) {
-        r.unknown(entry, dtype_words().names());
+      if (!type) {
+        r.unknown(entry, all_words<DType>().names());
         continue;
       }
       r.record(entry.value.origin);
@@ -74,7 +62,7 @@ Field<Device> peak() {
         if (rate->count() <= 0) {
           r.expected(entry.value, "a rate above zero");
         } else {
-          d.peak[at->second] = *rate;
+          d.peak[*type] = *rate;
         }
       }
     }
@@ -82,7 +70,7 @@ Field<Device> peak() {
   f.write = [](const Device& d) -> std::optional<Value> {
     Value v = tree::map();
     for (const auto& [type, rate] : d.peak) {
-      tree::put(v, job::to_string(type), write_quantity(rate));
+      tree::put(v, to_string(type), write_quantity(rate));
     }
     return v;
   };
@@ -445,12 +433,7 @@ const Table<Node>& node_table() {
   static const Table<Node> table = {
       string("name", &Node::name, "Shown in reports."),
       integer("gpus", &Node::gpus, 1, 1024, "GPUs of one host."),
-      choice("intra", &Node::intra,
-             Words<Node::Intra>{{{"nvswitch", Node::Intra::nvswitch},
-                                 {"nvlink_mesh", Node::Intra::nvlink_mesh},
-                                 {"pcie", Node::Intra::pcie}},
-                                {}},
-             "How its GPUs are linked."),
+      choice("intra", &Node::intra, "How its GPUs are linked."),
       boolean("nvls", &Node::nvls, "The NVLink switches reduce (NVLink SHARP)."),
       integer("nics", &Node::nics, 0, 1024, "Network adapters of one host."),
       quantity("nic", &Node::nic, false, "Line rate of one adapter per direction."),
@@ -486,13 +469,6 @@ const Table<Fabric>& fabric_table() {
   static const Table<Fabric> table = {
       string("name", &Fabric::name, "Shown in reports."),
       choice("kind", &Fabric::kind,
-             Words<Fabric::Kind>{{{"rail_optimized", Fabric::Kind::rail_optimized},
-                                  {"fat_tree", Fabric::Kind::fat_tree},
-                                  {"nvl72", Fabric::Kind::nvl72},
-                                  {"none", Fabric::Kind::none},
-                                  {"dragonfly", Fabric::Kind::dragonfly},
-                                  {"torus", Fabric::Kind::torus}},
-                                 {}},
              "The network's shape; dragonfly: dragonfly+ (groups of leaves and spines)."),
       number("oversubscription", &Fabric::oversubscription, 1, 1000,
              "Capacity below a leaf over capacity above it."),
@@ -517,8 +493,6 @@ const Table<Fabric>& fabric_table() {
               "GPUs that share NVLink; 0: those of one node."),
       number("efficiency", &Fabric::efficiency, 0.001, 1, "Reachable share of the line rate."),
       choice("routing", &Fabric::routing,
-             Words<Fabric::Routing>{
-                 {{"adaptive", Fabric::Routing::adaptive}, {"ecmp", Fabric::Routing::ecmp}}, {}},
              "How switches spread flows: adaptively, or by a hash whose collisions are drawn from "
              "the seed."),
       boolean("sharp", &Fabric::sharp, "Switches reduce (SHARP), and NCCL uses it (CollNet)."),

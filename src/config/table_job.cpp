@@ -18,18 +18,6 @@ using job::MoeRuntime;
 using job::Nccl;
 using job::Workload;
 
-Words<job::DType> formats(const std::vector<std::string>& names) {
-  Words<job::DType> out;
-  for (const auto& name : names) {
-    for (const auto& word : dtype_words().words) {
-      if (word.first == name) {
-        out.words.push_back(word);
-      }
-    }
-  }
-  return out;
-}
-
 namespace {
 
 using job::Finetune;
@@ -107,12 +95,11 @@ const Table<Finetune>& finetune_table() {
 // none, or {lora: {rank: 16, targets: [q, v]}}.
 Field<Workload> finetune() {
   using Kind = Finetune::Kind;
-  static const std::vector<std::pair<std::string, Kind>> kinds = {
-      {"lora", Kind::lora}, {"qlora", Kind::qlora}, {"adapter", Kind::adapter}};
+  static const Words<Kind> kinds = some_words({Kind::lora, Kind::qlora, Kind::adapter});
   Field<Workload> f;
   Value map = type_schema("object");
   Value properties = tree::map();
-  for (const auto& [name, kind] : kinds) {
+  for (const auto& [name, kind] : kinds.words) {
     tree::put(properties, name, object_schema(specs(finetune_table())));
   }
   tree::put(map, "properties", std::move(properties));
@@ -136,13 +123,13 @@ Field<Workload> finetune() {
       return;
     }
     const auto& entry = v.entries.front();
-    for (const auto& [name, kind] : kinds) {
+    for (const auto& [name, kind] : kinds.words) {
       if (entry.key == name) {
         w.finetune.kind = kind;
       }
     }
     if (w.finetune.kind == Kind::none) {
-      r.unknown(entry, {"lora", "qlora", "adapter"});
+      r.unknown(entry, kinds.names());
       return;
     }
     Reader::Scope scope(r, entry.key);
@@ -151,7 +138,7 @@ Field<Workload> finetune() {
     }
   };
   f.write = [](const Workload& w) -> std::optional<Value> {
-    for (const auto& [name, kind] : kinds) {
+    for (const auto& [name, kind] : kinds.words) {
       if (w.finetune.kind == kind) {
         Value v = tree::map();
         tree::put(v, name, write_table(finetune_table(), w.finetune));
@@ -217,7 +204,8 @@ const Table<Workload>& workload_table() {
               "Sequences per micro-batch of a data-parallel rank."),
       micro_batches(),
       choice("precision", &Workload::precision,
-             formats({"bf16", "fp16", "fp32", "tf32", "fp8", "fp8_block", "mxfp8", "nvfp4"}),
+             some_words({DType::bf16, DType::fp16, DType::fp32, DType::tf32, DType::fp8,
+                         DType::fp8_block, DType::mxfp8, DType::nvfp4}),
              "Number format of the matrix products."),
       documents(),
       finetune(),
@@ -230,21 +218,22 @@ const Table<Workload>& workload_table() {
 const Table<MoeRuntime>& moe_runtime_table() {
   static const Table<MoeRuntime> table = [] {
     using Kind = job::ExpertBalance::Kind;
+    static const Words<Kind> loads = some_words({Kind::balanced, Kind::forced});
     Field<MoeRuntime> balance;
     Value spread = type_schema("object");
     balance.spec = {"balance",
                     "Load of the experts: balanced, forced (the same load), {spread: 1.3} (the "
                     "fullest over the mean) or {shares: "
                     "[...]} of each expert.",
-                    any_of({enum_schema({"balanced", "forced"}), std::move(spread)}),
+                    any_of({enum_schema(loads.names()), std::move(spread)}),
                     false,
                     false,
                     {}};
     balance.read = [](Reader& r, const Value& v, MoeRuntime& m) {
       m.balance = {};
       if (v.kind == Value::Kind::scalar) {
-        if (read_word(r, v, {"balanced", "forced"}, {}) && v.scalar == "forced") {
-          m.balance.kind = Kind::forced;
+        if (const auto load = read_word(r, v, loads)) {
+          m.balance.kind = *load;
         }
         return;
       }
@@ -278,9 +267,8 @@ const Table<MoeRuntime>& moe_runtime_table() {
       Value v = tree::map();
       switch (m.balance.kind) {
         case Kind::balanced:
-          return tree::string("balanced");
         case Kind::forced:
-          return tree::string("forced");
+          return tree::string(to_string(m.balance.kind));
         case Kind::spread:
           tree::put(v, "spread", tree::number(m.balance.spread));
           return v;
@@ -295,13 +283,7 @@ const Table<MoeRuntime>& moe_runtime_table() {
       return v;
     };
     return Table<MoeRuntime>{
-        choice("dispatcher", &MoeRuntime::dispatcher,
-               Words<MoeRuntime::Dispatcher>{{{"allgather", MoeRuntime::Dispatcher::allgather},
-                                              {"alltoall", MoeRuntime::Dispatcher::alltoall},
-                                              {"deepep", MoeRuntime::Dispatcher::deepep},
-                                              {"hybridep", MoeRuntime::Dispatcher::hybridep}},
-                                             {}},
-               "How tokens reach their experts."),
+        choice("dispatcher", &MoeRuntime::dispatcher, "How tokens reach their experts."),
         optional_number("capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
                         "Expert capacity over the balanced load; null: no token is dropped."),
         std::move(balance),
@@ -314,22 +296,8 @@ const Table<MoeRuntime>& moe_runtime_table() {
 
 const Table<Kernels>& kernels_table() {
   static const Table<Kernels> table = {
-      choice("attention", &Kernels::attention,
-             Words<AttentionKernel>{{{"unfused", AttentionKernel::unfused},
-                                     {"flash1", AttentionKernel::flash1},
-                                     {"flash2", AttentionKernel::flash2},
-                                     {"flash3", AttentionKernel::flash3},
-                                     {"cudnn", AttentionKernel::cudnn}},
-                                    {}},
-             "The attention kernel."),
-      choice("loss", &Kernels::loss,
-             Words<LossKernel>{{{"eager", LossKernel::eager},
-                                {"fused", LossKernel::fused},
-                                {"chunked", LossKernel::chunked},
-                                {"chunk_list", LossKernel::chunk_list},
-                                {"vocab_parallel", LossKernel::vocab_parallel}},
-                               {}},
-             "The cross-entropy."),
+      choice("attention", &Kernels::attention, "The attention kernel."),
+      choice("loss", &Kernels::loss, "The cross-entropy."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
       string("library", &Kernels::library, "Whose measured GEMM table prices matrix products."),

@@ -12,15 +12,23 @@ using job::StateDTypes;
 
 namespace {
 
-const Words<job::DType>& state_formats() {
-  static const Words<job::DType> words = formats({"fp32", "bf16", "fp16", "fp8", "int8"});
+const Words<DType>& state_formats() {
+  static const Words<DType> words =
+      some_words({DType::fp32, DType::bf16, DType::fp16, DType::fp8, DType::int8});
   return words;
 }
 
-const std::vector<std::pair<std::string, Recompute::Kind>> kCounted = {
-    {"every", Recompute::Kind::every},
-    {"uniform", Recompute::Kind::uniform},
-    {"block", Recompute::Kind::block}};
+// Kinds that a word alone states, and those that state a number of layers.
+const Words<RecomputeKind>& plain_kinds() {
+  static const Words<RecomputeKind> words =
+      some_words({RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full});
+  return words;
+}
+const Words<RecomputeKind>& counted_kinds() {
+  static const Words<RecomputeKind> words =
+      some_words({RecomputeKind::every, RecomputeKind::uniform, RecomputeKind::block});
+  return words;
+}
 
 // Megatron-LM's --recompute-modules, and the norms and activations that its forks name.
 const std::vector<std::string> kModules = {"core_attn", "layernorm", "mla_up_proj",    "mlp",
@@ -75,12 +83,8 @@ void read_recompute(Reader& r, const Value& v, Recompute& out) {
       "none | selective | full | {every: n} | {uniform: n} | {block: n} | {modules: [...]} | "
       "{per_op: sac} | {optimal: {budget: ...}}";
   if (v.kind == Value::Kind::scalar) {
-    const std::vector<std::pair<std::string, Recompute::Kind>> words = {
-        {"none", Recompute::Kind::none},
-        {"selective", Recompute::Kind::selective},
-        {"full", Recompute::Kind::full}};
-    if (const auto i = read_word(r, v, {"none", "selective", "full"}, {})) {
-      out = {words[*i].second, 1};
+    if (const auto kind = read_word(r, v, plain_kinds())) {
+      out = {*kind, 1};
     }
     return;
   }
@@ -89,7 +93,7 @@ void read_recompute(Reader& r, const Value& v, Recompute& out) {
     return;
   }
   const auto& entry = v.entries.front();
-  for (const auto& [key, kind] : kCounted) {
+  for (const auto& [key, kind] : counted_kinds().words) {
     if (entry.key == key) {
       Reader::Scope scope(r, key);
       r.record(entry.value.origin);
@@ -131,8 +135,8 @@ Value one_key(const std::string& key, Value value) {
 
 Field<Memory> recompute() {
   Field<Memory> f;
-  std::vector<Value> alternatives = {enum_schema({"none", "selective", "full"})};
-  for (const auto& [key, kind] : kCounted) {
+  std::vector<Value> alternatives = {enum_schema(plain_kinds().names())};
+  for (const auto& [key, kind] : counted_kinds().words) {
     Value n = type_schema("integer");
     tree::put(n, "minimum", tree::number(std::int64_t{1}));
     alternatives.push_back(only_key(key, std::move(n)));
@@ -155,7 +159,7 @@ Field<Memory> recompute() {
   f.spec.one_of = true;
   f.read = [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); };
   f.write = [](const Memory& m) -> std::optional<Value> {
-    for (const auto& [key, kind] : kCounted) {
+    for (const auto& [key, kind] : counted_kinds().words) {
       if (m.recompute.kind == kind) {
         return one_key(key, tree::number(std::int64_t{m.recompute.layers}));
       }
@@ -175,9 +179,7 @@ Field<Memory> recompute() {
       default:
         break;
     }
-    return tree::string(m.recompute.kind == Recompute::Kind::none        ? "none"
-                        : m.recompute.kind == Recompute::Kind::selective ? "selective"
-                                                                         : "full");
+    return tree::string(to_string(m.recompute.kind));
   };
   return f;
 }
@@ -205,24 +207,10 @@ const Table<Memory>& memory_table() {
               "Of the micro-batches in flight on a stage, so many keep all that the others "
               "recompute (Korthikanti et al., 2205.05198, appendix C)."),
       offload(),
-      choice("optimizer", &Memory::optimizer,
-             Words<Optimizer>{{{"adamw", Optimizer::adamw},
-                               {"sgd", Optimizer::sgd},
-                               {"adamw_8bit", Optimizer::adamw_8bit},
-                               {"adamw_bf16", Optimizer::adamw_bf16},
-                               {"adafactor", Optimizer::adafactor},
-                               {"lion", Optimizer::lion},
-                               {"muon", Optimizer::muon}},
-                              {}},
-             "The optimizer."),
+      choice("optimizer", &Memory::optimizer, "The optimizer."),
       number("momentum", &Memory::momentum, 0, 1, "Of sgd; 0: it keeps no state."),
       section("dtypes", &Memory::dtypes, state_table(), "Number formats of the training state."),
-      choice("allocator", &Memory::allocator,
-             Words<Memory::Allocator>{
-                 {{"default", Memory::Allocator::caching},
-                  {"expandable_segments", Memory::Allocator::expandable_segments}},
-                 {}},
-             "The framework's memory allocator."),
+      choice("allocator", &Memory::allocator, "The framework's memory allocator."),
   };
   return table;
 }

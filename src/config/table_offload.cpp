@@ -10,15 +10,9 @@ using job::OffloadTarget;
 
 namespace {
 
-Words<OffloadTarget> offload_targets() {
-  return {
-      {{"none", OffloadTarget::none}, {"cpu", OffloadTarget::cpu}, {"nvme", OffloadTarget::nvme}},
-      {}};
-}
-
 const Table<OffloadPart>& part_table() {
   static const Table<OffloadPart> table = {
-      choice("to", &OffloadPart::to, offload_targets(), "Where it lives."),
+      choice("to", &OffloadPart::to, "Where it lives."),
       number("ratio", &OffloadPart::ratio, 0, 1, "The share that is offloaded."),
   };
   return table;
@@ -27,7 +21,7 @@ const Table<OffloadPart>& part_table() {
 // "cpu", or {to: cpu, ratio: 0.5}. A ratio of 0 is none.
 Field<Offload> part(std::string key, OffloadPart Offload::*member, std::string description) {
   Field<Offload> f;
-  const Words<OffloadTarget> words = offload_targets();
+  const Words<OffloadTarget> words = all_words<OffloadTarget>();
   f.spec = {std::move(key),
             std::move(description),
             any_of({enum_schema(words.names()), object_schema(specs(part_table()))}),

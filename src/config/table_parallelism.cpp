@@ -1,5 +1,6 @@
 // How the work is divided: process grid, sharding, schedule, overlap.
 #include "named.h"
+#include "stepcast/schedule/schedule.h"
 #include "stepcast/text/document.h"
 #include "tables.h"
 
@@ -15,13 +16,12 @@ namespace {
 // false and true are the two ends; the kinds between have names.
 Field<Overlap> tensor_overlap() {
   using job::TensorOverlap;
-  static const Words<TensorOverlap> words = {{{"false", TensorOverlap::none},
-                                              {"none", TensorOverlap::none},
-                                              {"true", TensorOverlap::ring},
-                                              {"bulk", TensorOverlap::bulk},
-                                              {"ring", TensorOverlap::ring},
-                                              {"async", TensorOverlap::async}},
-                                             {}};
+  static const Words<TensorOverlap> words = [] {
+    Words<TensorOverlap> out = all_words<TensorOverlap>();
+    out.words.insert(out.words.begin(), {"false", TensorOverlap::none});
+    out.words.insert(out.words.begin() + 2, {"true", TensorOverlap::ring});
+    return out;
+  }();
   Field<Overlap> f =
       choice("tensor", &Overlap::tensor, words,
              "Tensor-parallel collectives beside products: bulk, ring (true; products cut into "
@@ -47,12 +47,8 @@ const Table<Overlap>& overlap_table() {
   return table;
 }
 
-// schedule::table() and what composes with it (job::Schedule).
 const std::vector<std::string>& schedule_names() {
-  static const std::vector<std::string> names = {
-      "gpipe",      "1f1b",    "1f1b_overlap", "interleaved_1f1b", "looped_bfs",    "zb_h1",
-      "zb_h2",      "zb_v",    "zb_auto",      "v_half",           "v_min",         "dualpipe",
-      "dualpipe_v", "chimera", "circular",     "interlaced",       "interleaved_zb"};
+  static const std::vector<std::string> names(schedule::names().begin(), schedule::names().end());
   return names;
 }
 
@@ -163,11 +159,6 @@ const Table<Context>& context_table() {
   static const Table<Context> table = {
       integer("size", &Context::size, 1, kManyRanks, "Context-parallel size."),
       choice("kind", &Context::kind,
-             Words<ContextKind>{{{"p2p", ContextKind::p2p},
-                                 {"all_gather", ContextKind::all_gather},
-                                 {"a2a", ContextKind::a2a},
-                                 {"hierarchical", ContextKind::hierarchical}},
-                                {}},
              "How ranks see the other keys and values: a ring (p2p), an all-gather, all-to-all "
              "over heads (Ulysses), or "
              "all-to-all inside and a ring outside (hierarchical)."),
@@ -273,14 +264,14 @@ const Table<job::ZeroPlusPlus>& zeropp_table() {
   return table;
 }
 
+// The stages of ZeRO, and two names of the third: PyTorch's, whole and within groups.
 const Words<Sharding>& sharding_words() {
-  static const Words<Sharding> words = {{{"none", Sharding::none},
-                                         {"zero1", Sharding::zero1},
-                                         {"zero2", Sharding::zero2},
-                                         {"zero3", Sharding::zero3},
-                                         {"fsdp", Sharding::zero3},
-                                         {"hsdp", Sharding::zero3}},
-                                        {}};
+  static const Words<Sharding> words = [] {
+    Words<Sharding> out = all_words<Sharding>();
+    out.words.emplace_back("fsdp", Sharding::zero3);
+    out.words.emplace_back("hsdp", Sharding::zero3);
+    return out;
+  }();
   return words;
 }
 
@@ -405,11 +396,6 @@ const Table<Parallelism>& parallelism_table() {
       integer("virtual_pipeline", &Parallelism::virtual_pipeline, 1, kManyLayers,
               "Model chunks of each stage (interleaving)."),
       choice("tensor_kind", &Parallelism::tensor_kind,
-             Words<job::TensorKind>{{{"1d", job::TensorKind::one_d},
-                                     {"2d", job::TensorKind::two_d},
-                                     {"2.5d", job::TensorKind::two_half_d},
-                                     {"3d", job::TensorKind::three_d}},
-                                    {}},
              "How tensor ranks cut a linear layer: 1d by columns and rows (Megatron-LM), or over a "
              "grid (Colossal-AI)."),
       integer("tensor_depth", &Parallelism::tensor_depth, 1, kManyRanks,

@@ -167,14 +167,6 @@ Field<System> family() {
   return f;
 }
 
-const Words<System::Prefetch>& prefetch_words() {
-  static const Words<System::Prefetch> words = {{{"none", System::Prefetch::none},
-                                                 {"implicit", System::Prefetch::implicit_},
-                                                 {"explicit", System::Prefetch::explicit_}},
-                                                {}};
-  return words;
-}
-
 }  // namespace
 
 const Table<System>& system_table() {
@@ -235,10 +227,10 @@ const Table<System>& system_table() {
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
               "Layers that zero3 gathers together."),
       choice(
-          "forward_prefetch", &System::forward_prefetch, prefetch_words(),
+          "forward_prefetch", &System::forward_prefetch,
           "When zero3 gathers the next unit in forward: none (at its turn), implicit (as soon as "
           "the host gets there), explicit (before this unit computes)."),
-      choice("backward_prefetch", &System::backward_prefetch, prefetch_words(),
+      choice("backward_prefetch", &System::backward_prefetch,
              "The same in backward (FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: implicit)."),
       boolean("limit_all_gathers", &System::limit_all_gathers,
               "At most two parameter gathers are in flight."),
@@ -307,10 +299,6 @@ const Table<System>& system_table() {
       quantity("gemm_workspace", &System::gemm_workspace, false,
                "Workspace of one cuBLAS handle, inside the allocator; 0: by device."),
       choice("activation_offload", &System::activation_offload,
-             Words<System::ActivationOffload>{{{"units", System::ActivationOffload::units},
-                                               {"spread", System::ActivationOffload::spread},
-                                               {"pairs", System::ActivationOffload::pairs}},
-                                              {}},
              "How offloaded activations travel: unit by unit, spread over all layers (Transformer "
              "Engine's cpu_offload), or beside forward-backward pairs (Yuan et al.)."),
       schedules(),

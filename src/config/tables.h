@@ -25,9 +25,4 @@ const Spec& job_spec();
 // Whether it is a permutation of tp-cp-ep-dp-pp.
 bool is_rank_order(const std::string& order);
 
-const Words<job::DType>& dtype_words();
-// Some of them, in this order; the interface's formats without a kernel table are "not modelled
-// yet".
-Words<job::DType> formats(const std::vector<std::string>& names);
-
 }  // namespace stepcast::config

@@ -119,6 +119,7 @@ struct Account {
 };
 
 class History;
+class WaitingChain;
 
 // Two steps are the least that can show a period.
 inline std::uint32_t step_limit(const Options& options) {
@@ -259,6 +260,7 @@ class Machine {
   void charge_busy(Account& a, const StreamState& s, const CompiledTask& t, std::int64_t now);
   void charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to, std::uint8_t bound);
   friend class History;
+  friend class WaitingChain;
 };
 
 }  // namespace stepcast::engine

@@ -8,10 +8,12 @@
 namespace stepcast::forecast {
 namespace {
 
-const char* kind_of(const cost::Curve& curve) {
-  return curve.file == "overlap" || curve.name.starts_with("kernels beside")  ? "overlap"
-         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens") ? "network"
-                                                                              : "curve";
+result::DoubtKind kind_of(const cost::Curve& curve) {
+  return curve.file == "overlap" || curve.name.starts_with("kernels beside")
+             ? result::DoubtKind::overlap
+         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens")
+             ? result::DoubtKind::network
+             : result::DoubtKind::curve;
 }
 
 constexpr cost::Part part_of(program::Category c) {
@@ -55,7 +57,8 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
     const bool run = part == Part::run;
     out.push_back({run ? "from one run to the next"
                        : fmt::format("{} that the simulation leaves out", to_string(part)),
-                   run ? "run" : "model", "structure.yaml: " + s.structure->source, seconds[i],
+                   run ? result::DoubtKind::run : result::DoubtKind::model,
+                   "structure.yaml: " + s.structure->source, seconds[i],
                    s.structure->deviation[static_cast<std::size_t>(i)]});
   }
 }
@@ -85,7 +88,7 @@ std::vector<result::Doubt> doubts_of(const Source& s) {
   if (s.site != nullptr && s.site->site != nullptr) {
     const double step = static_cast<double>(s.timeline->period) * 1e-12;
     const double of_site = deviation(*s.site, s.site_seconds, s.site_scatter);
-    out.push_back({"the site's factors and the scatter of its steps", "site",
+    out.push_back({"the site's factors and the scatter of its steps", result::DoubtKind::site,
                    s.site->site->file + ": " + s.site->site->provenance, step,
                    step > 0 ? of_site / step : 0});
   }

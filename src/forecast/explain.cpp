@@ -9,18 +9,19 @@ namespace {
 
 // What tells more of a doubt, by its kind.
 struct Remedy {
-  std::string_view kind, how;
+  result::DoubtKind kind;
+  std::string_view how;
 };
 constexpr Remedy kRemedies[] = {
-    {"curve", "calibrate-gpu on this device, then simulate calibrate gpu"},
-    {"overlap", "calibrate-gpu on this device, then simulate calibrate gpu"},
-    {"network", "nccl-tests on this fabric, then simulate calibrate nccl"},
-    {"site", "more steps of other sizes, then simulate calibrate runs"},
-    {"run", "several runs of this job: their scatter stays"},
-    {"model", "a few steps of this training system, then simulate calibrate runs"},
+    {result::DoubtKind::curve, "calibrate-gpu on this device, then simulate calibrate gpu"},
+    {result::DoubtKind::overlap, "calibrate-gpu on this device, then simulate calibrate gpu"},
+    {result::DoubtKind::network, "nccl-tests on this fabric, then simulate calibrate nccl"},
+    {result::DoubtKind::site, "more steps of other sizes, then simulate calibrate runs"},
+    {result::DoubtKind::run, "several runs of this job: their scatter stays"},
+    {result::DoubtKind::model, "a few steps of this training system, then simulate calibrate runs"},
 };
 
-std::string how_to_measure(const std::string& kind) {
+std::string how_to_measure(result::DoubtKind kind) {
   for (const Remedy& remedy : kRemedies) {
     if (remedy.kind == kind) {
       return std::string(remedy.how);

@@ -423,7 +423,8 @@ std::variant<result::Report, Infeasible> Forecaster::forecast(const job::Job& jo
     // What no curve carries is nearly linear in the step: its part is drawn as one.
     double beside = 0;
     for (const result::Doubt& d : report.doubts) {
-      beside = d.kind == "site" || d.kind == "model" || d.kind == "run"
+      beside = d.kind == result::DoubtKind::site || d.kind == result::DoubtKind::model ||
+                       d.kind == result::DoubtKind::run
                    ? std::hypot(beside, d.added())
                    : beside;
     }

@@ -28,20 +28,9 @@ std::int64_t busy(const program::RankResult& r) {
 result::StageBreakdown breakdown(int stage, const program::RankResult& r) {
   result::StageBreakdown b;
   b.stage = stage;
-  b.compute = of(r, Category::compute);
-  b.recompute = of(r, Category::recompute);
-  b.slowdown = of(r, Category::slowdown);
-  b.tensor = of(r, Category::tensor);
-  b.pipeline = of(r, Category::pipeline);
-  b.data = of(r, Category::data);
-  b.context = of(r, Category::context);
-  b.expert = of(r, Category::expert);
-  b.offload = of(r, Category::offload);
-  b.other = of(r, Category::other);
-  b.bubble = of(r, Category::bubble);
-  b.host = of(r, Category::host);
-  b.optimizer = of(r, Category::optimizer);
-  b.stall = of(r, Category::stall);
+  for (std::size_t c = 0; c < result::kTimeParts.size(); ++c) {
+    b.*result::kTimeParts[c] = of(r, static_cast<Category>(c));
+  }
   return b;
 }
 
@@ -55,15 +44,9 @@ result::StageMemory stage_memory(int stage, const RankMemory& r,
   m.process = r.process;
   m.steady = r.steady;
   m.first_step_peak = r.first;
-  using M = program::MemoryCategory;
-  auto at = [&](M c) { return Bytes(r.by_category[static_cast<std::size_t>(c)]); };
-  m.parameters = at(M::parameters);
-  m.gradients = at(M::gradients);
-  m.optimizer = at(M::optimizer);
-  m.activations = at(M::activations);
-  m.communication = at(M::communication);
-  m.workspace = at(M::workspace);
-  m.other = at(M::other);
+  for (std::size_t c = 0; c < result::kMemoryParts.size(); ++c) {
+    m.*result::kMemoryParts[c] = Bytes(r.by_category[c]);
+  }
   m.at = r.at;
   m.host = Bytes(ledger.host_peak);
   m.nvme = Bytes(ledger.nvme_peak);

@@ -274,7 +274,7 @@ class TableReader {
       return;
     }
     AttentionCase c;
-    c.kernel = kAttentionNames[static_cast<std::size_t>(*kernel)];
+    c.kernel = to_string(*kernel);
     c.dtype = *type;
     c.sequences = whole(batch);
     c.length = whole(length);

@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "stepcast/job/job.h"
+#include "stepcast/terms/kernels.h"
 
 namespace stepcast::interop {
 
@@ -32,12 +32,6 @@ inline constexpr std::array kLaunchNames{
     std::string_view{"event_record"}, std::string_view{"stream_wait"},
     std::string_view{"synchronize"}};
 
-inline constexpr std::array kAttentionNames{std::string_view{"unfused"}, std::string_view{"flash1"},
-                                            std::string_view{"flash2"}, std::string_view{"flash3"},
-                                            std::string_view{"cudnn"}};
-
-inline constexpr std::array kDTypes{job::DType::fp32,  job::DType::tf32,  job::DType::bf16,
-                                    job::DType::fp16,  job::DType::fp8,   job::DType::fp8_block,
-                                    job::DType::mxfp8, job::DType::nvfp4, job::DType::int8};
+inline constexpr auto kAttentionNames = words_of<AttentionKernel>();
 
 }  // namespace stepcast::interop

@@ -35,20 +35,19 @@ std::string Record::text(const char* key, bool may_be_empty) {
   return v->scalar;
 }
 
-job::DType Record::dtype() {
+DType Record::dtype() {
   const Value* v = get("dtype");
   if (v == nullptr) {
-    return job::DType::bf16;
+    return DType::bf16;
   }
-  std::vector<std::string> names;
-  for (const job::DType t : kDTypes) {
-    if (v->kind == Value::Kind::scalar && v->scalar == job::to_string(t)) {
-      return t;
+  if (v->kind == Value::Kind::scalar) {
+    if (const auto type = parse<DType>(v->scalar)) {
+      return *type;
     }
-    names.emplace_back(job::to_string(t));
   }
-  fault(v->origin, fmt::format("dtype is '{}'; expected one of {}", v->scalar, listed(names)));
-  return job::DType::bf16;
+  fault(v->origin,
+        fmt::format("dtype is '{}'; expected one of {}", v->scalar, listed(words_of<DType>())));
+  return DType::bf16;
 }
 
 std::int64_t Record::whole(const char* key, std::int64_t least, std::int64_t most) {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
-#include "stepcast/job/job.h"
+#include "stepcast/terms/number_format.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::interop {
@@ -50,7 +50,7 @@ class Record {
     }
     return static_cast<std::size_t>(at - words.begin());
   }
-  job::DType dtype();
+  DType dtype();
   std::int64_t whole(const char* key, std::int64_t least, std::int64_t most);
   std::int64_t whole_or(const char* key, std::int64_t otherwise, std::int64_t most);
   int count(const char* key, std::int64_t most) { return static_cast<int>(whole(key, 1, most)); }

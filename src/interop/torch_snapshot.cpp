@@ -111,8 +111,7 @@ void write_event(PickleWriter& out, const AllocatorSnapshot::Event& e, Time begi
   out.text("frames");
   frames.write(e.label);
   if (e.label != AllocatorSnapshot::kNoLabel) {
-    const auto category = static_cast<std::size_t>(snapshot.labels[e.label].category);
-    out.text("category").text(result::kMemoryCategoryNames[category]);
+    out.text("category").text(to_string(snapshot.labels[e.label].category));
   }
   out.close_dict();
 }

@@ -5,7 +5,7 @@
 namespace stepcast::lower {
 namespace {
 
-constexpr std::array kPassFeatures = {
+constexpr auto kPassFeatures = std::to_array<MakeFeature*>({
     make_expert_exchange,   // outermost: tokens arrive before anything reads them
     make_casts,             // shards are cast before tensor ranks gather them
     make_tensor,            //
@@ -14,7 +14,7 @@ constexpr std::array kPassFeatures = {
     make_context_exchange,  // from here on in place of operators
     make_tiles,             //
     make_tensor_chunks,     //
-};
+});
 
 }  // namespace
 

@@ -189,7 +189,8 @@ class OperandCasts : public PassFeature {
 }  // namespace
 
 std::unique_ptr<PassFeature> make_casts(PassState& state) {
-  return bytes_per_element(state.operands) < state.width ? std::make_unique<OperandCasts>(state) : nullptr;
+  return bytes_per_element(state.operands) < state.width ? std::make_unique<OperandCasts>(state)
+                                                         : nullptr;
 }
 
 }  // namespace stepcast::lower

@@ -78,7 +78,7 @@ struct Turns {
 };
 
 struct UnitPasses {
-  std::deque<Passes> priced;  // owned, merged; units point here
+  std::deque<Passes> priced;                         // owned, merged; units point here
   std::vector<std::vector<std::vector<Kept>>> kept;  // [chunk][unit][micro-batch]
   std::vector<Turns> turns;                          // by chunk
   bool splits = false;                               // this rank runs I and W

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "stepcast/measured/kernels.h"
+#include "stepcast/strategy/rules.h"
 
 namespace stepcast::measured {
 namespace {
@@ -129,7 +130,7 @@ std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Mode
   if (what.sequences < 1 || what.length < 1 || what.tensor < 1) {
     return Infeasible{"layer", "a layer of no tokens, or on no rank"};
   }
-  if (const auto why = model::check_shard(model, shard)) {
+  if (const auto why = strategy::shard_fault(model, shard)) {
     return *why;
   }
   model::Style style;

@@ -9,6 +9,7 @@
 
 #include "file_reader.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 namespace {
@@ -180,7 +181,7 @@ class CatalogueReader {
     }
     std::string device;
     try {
-      device = config::network(o.cluster, 1, {}, o.name).cluster.device.name;
+      device = input::network(o.cluster, 1, {}, o.name).cluster.device.name;
     } catch (const InputError& error) {
       r_.fault(o.origin, error.faults().front().message);
       return;

@@ -9,6 +9,7 @@
 
 #include "exposed.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 
@@ -17,17 +18,7 @@ using result::ComparedSystem;
 namespace {
 
 const char* sharding_name(const job::Parallelism& p) {
-  switch (p.sharding) {
-    case job::Sharding::none:
-      return "none";
-    case job::Sharding::zero1:
-      return "zero1";
-    case job::Sharding::zero2:
-      return "zero2";
-    case job::Sharding::zero3:
-      return p.shard_size ? "hsdp" : "zero3";
-  }
-  return "";
+  return p.sharding == Sharding::zero3 && p.shard_size ? "hsdp" : to_string(p.sharding);
 }
 
 std::string schedule_name(const job::Parallelism& p) {
@@ -44,26 +35,21 @@ std::string schedule_name(const job::Parallelism& p) {
 std::string recompute_name(const job::Recompute& r) {
   using Kind = job::Recompute::Kind;
   switch (r.kind) {
-    case Kind::none:
-      return "none";
-    case Kind::selective:
-      return "selective";
-    case Kind::full:
-      return "full";
     case Kind::every:
-      return fmt::format("every {}", r.layers);
     case Kind::uniform:
-      return fmt::format("uniform {}", r.layers);
     case Kind::block:
-      return fmt::format("block {}", r.layers);
+      return fmt::format("{} {}", to_string(r.kind), r.layers);
     case Kind::modules:
       return fmt::format("{}", fmt::join(r.modules, " "));
     case Kind::per_op:
       return r.policy;
+    case Kind::none:
+    case Kind::selective:
+    case Kind::full:
     case Kind::optimal:
-      return "optimal";
+      break;
   }
-  return "";
+  return to_string(r.kind);
 }
 
 void fill_row(ComparedSystem& row, const result::Report& report) {
@@ -88,7 +74,7 @@ ComparedSystem under(const std::string& system, const CompareRequest& request,
   try {
     std::vector<std::string> overrides = request.overrides;
     overrides.push_back("system.use=" + system);
-    const config::Loaded loaded = config::load(request.config, overrides);
+    const config::Loaded loaded = input::load(request.config, overrides);
     row.sharding = sharding_name(loaded.job.parallelism);
     row.schedule = schedule_name(loaded.job.parallelism);
     row.recompute = recompute_name(loaded.job.memory.recompute);
@@ -121,7 +107,7 @@ std::vector<std::string> systems(bool aliases) {
 
 result::Comparison compare(const CompareRequest& request, forecast::Forecaster& forecaster,
                            const std::function<void(const ComparedSystem&)>& progress) {
-  const config::Loaded own = config::load(request.config, request.overrides);
+  const config::Loaded own = input::load(request.config, request.overrides);
   result::Comparison out;
   out.title =
       fmt::format("{} on {} x {}", own.job.model.name, own.job.cluster.nodes, own.job.cluster.name);

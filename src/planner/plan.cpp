@@ -13,12 +13,28 @@
 #include "plan_cluster.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 namespace {
 
 using result::PlannedCluster;
+
+// What a shortfall is measured against: the limit itself, or what a GPU has of memory.
+double size_of(result::PlanLimit limit, const result::PlanLimits& limits, const PlannedCluster& c) {
+  switch (limit) {
+    case result::PlanLimit::deadline:
+      return limits.days;
+    case result::PlanLimit::budget:
+      return limits.budget;
+    case result::PlanLimit::power:
+      return limits.watts;
+    case result::PlanLimit::memory:
+    case result::PlanLimit::strategy:
+      break;
+  }
+  return static_cast<double>(c.capacity.count());
+}
 
 // Those that meet the limits, the best first; then by how little they miss them; then what does
 // not run.
@@ -26,10 +42,7 @@ bool before(const PlannedCluster& a, const PlannedCluster& b, const result::Plan
   const auto misses = [&](const PlannedCluster& c) {
     double out = 0;
     for (const result::Shortfall& s : c.shortfalls) {
-      const double limit = s.limit == "deadline" ? limits.days
-                           : s.limit == "budget" ? limits.budget
-                           : s.limit == "power"  ? limits.watts
-                                                 : static_cast<double>(c.capacity.count());
+      const double limit = size_of(s.limit, limits, c);
       out = std::max(out, limit > 0 ? s.by / limit : 0);
     }
     return out;
@@ -42,20 +55,6 @@ bool before(const PlannedCluster& a, const PlannedCluster& b, const result::Plan
 }
 
 }  // namespace
-
-const char* to_string(PlanObjective objective) {
-  switch (objective) {
-    case PlanObjective::cost:
-      return "cost";
-    case PlanObjective::time:
-      return "time";
-    case PlanObjective::energy:
-      return "energy";
-    case PlanObjective::carbon:
-      return "carbon";
-  }
-  return "";
-}
 
 Seconds parse_duration(const std::string& text) {
   const std::size_t length = number_length(text);
@@ -72,7 +71,7 @@ Seconds parse_duration(const std::string& text) {
 }
 
 result::Plan plan(const PlanRequest& request, const std::filesystem::path& data_directory) {
-  const job::Job job = config::load(request.config, request.overrides).job;
+  const job::Job job = input::load(request.config, request.overrides).job;
   search::read_space(request.space, job);  // its faults belong to the user, not to a cluster
   const std::vector<Offer>& offers = request.catalogue.offers;
   result::Plan out;

@@ -51,7 +51,8 @@ class ClusterSearch {
   PlannedCluster run() {
     if (request_.objective == PlanObjective::carbon && !ranking_.rates().site.carbon) {
       out_.shortfalls.push_back(
-          {"strategy", 0, fmt::format("the site {} states no carbon intensity", offer_.site)});
+          {result::PlanLimit::strategy, 0,
+           fmt::format("the site {} states no carbon intensity", offer_.site)});
       return std::move(out_);
     }
     open_counts();
@@ -183,7 +184,8 @@ class ClusterSearch {
       out_.counts.push_back(one.second);
     }
     if (!best_) {
-      out_.shortfalls.push_back({"strategy", 0, why_.empty() ? "no strategy runs" : why_});
+      out_.shortfalls.push_back(
+          {result::PlanLimit::strategy, 0, why_.empty() ? "no strategy runs" : why_});
       return std::move(out_);
     }
     const Found& f = *best_;

@@ -15,7 +15,7 @@ std::vector<std::int64_t> values_of(const search::Space& space, const char* key,
   }
   std::vector<std::int64_t> out;
   for (const std::string& text : d->values) {
-    out.push_back(text::to_integer({text::Value::Kind::scalar, d->origin, text, false, {}, {}}));
+    out.push_back(search::integer_of(*d, text));
   }
   return out;
 }

@@ -7,6 +7,7 @@
 #include <exception>
 
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/search/search.h"
 #include "stepcast/strategy/plan.h"
 
@@ -42,8 +43,8 @@ std::vector<std::string> stages_anew(const PlanRequest& request, const job::Job&
 }  // namespace
 
 job::Job on_one_node(const PlanRequest& request, const Offer& offer) {
-  job::Job out = config::load(request.config, request.overrides).job;
-  out.cluster = config::network(offer.cluster, 1, {}, offer.name).cluster;
+  job::Job out = input::load(request.config, request.overrides).job;
+  out.cluster = input::network(offer.cluster, 1, {}, offer.name).cluster;
   return out;
 }
 
@@ -93,7 +94,7 @@ std::vector<std::string> Strategies::overrides(int nodes,
 }
 
 job::Job Strategies::job_of(int nodes, std::size_t index) {
-  return config::load(request_.config, overrides(nodes, on(nodes).overrides[index])).job;
+  return input::load(request_.config, overrides(nodes, on(nodes).overrides[index])).job;
 }
 
 const Strategies::Listed& Strategies::on(int nodes) {
@@ -108,7 +109,7 @@ const Strategies::Listed& Strategies::on(int nodes) {
   const auto loader =
       [&](const std::vector<std::string>& more) -> std::variant<job::Job, Infeasible> {
     try {
-      return config::load(request_.config, overrides(nodes, more)).job;
+      return input::load(request_.config, overrides(nodes, more)).job;
     } catch (const InputError& error) {
       const Fault& first = error.faults().front();
       return Infeasible{to_string(first.where), first.message};

@@ -40,7 +40,7 @@ std::vector<result::Shortfall> shortfalls(const result::PlannedCluster& c,
                                           const result::PlanLimits& limits,
                                           const std::string& currency) {
   std::vector<result::Shortfall> out;
-  const auto add = [&](const char* limit, double by, std::string text) {
+  const auto add = [&](result::PlanLimit limit, double by, std::string text) {
     if (by > 0) {
       out.push_back({limit, by, std::move(text)});
     }
@@ -48,18 +48,18 @@ std::vector<result::Shortfall> shortfalls(const result::PlannedCluster& c,
   if (!c.fits) {
     const auto capacity = static_cast<double>(c.capacity.count());
     const double by = c.peak_memory.value - capacity;
-    add("memory", by,
+    add(result::PlanLimit::memory, by,
         fmt::format("does not fit: {:.1f} GiB too much on a GPU of {:.1f} GiB", by / 0x1p30,
                     capacity / 0x1p30));
   }
   const double late = limits.days > 0 ? c.days.value + c.wait_days - limits.days : 0;
-  add("deadline", late,
+  add(result::PlanLimit::deadline, late,
       fmt::format("{:.1f} days over{}", late,
                   c.wait_days > 0 ? fmt::format(": there after {:.0f}", c.wait_days) : ""));
   const double dear = limits.budget > 0 ? c.cost.value - limits.budget : 0;
-  add("budget", dear, fmt::format("{:.3g} M {} over", dear * 1e-6, currency));
+  add(result::PlanLimit::budget, dear, fmt::format("{:.3g} M {} over", dear * 1e-6, currency));
   const double hot = limits.watts > 0 ? c.peak_power - limits.watts : 0;
-  add("power", hot, fmt::format("{:.3g} MW over", hot * 1e-6));
+  add(result::PlanLimit::power, hot, fmt::format("{:.3g} MW over", hot * 1e-6));
   return out;
 }
 

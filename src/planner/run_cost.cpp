@@ -7,7 +7,7 @@
 
 #include "plan_words.h"
 #include "stepcast/base/calendar.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::planner {
 namespace {
@@ -16,7 +16,7 @@ using result::Estimate;
 
 // Whether the offer's nodes are made of the GPUs that all nodes of the job have.
 bool same_nodes(const job::Cluster& cluster, const Offer& offer) {
-  const job::Cluster offered = config::network(offer.cluster, 1, {}, offer.name).cluster;
+  const job::Cluster offered = input::network(offer.cluster, 1, {}, offer.name).cluster;
   return offered.device.name == cluster.device.name && offered.node.gpus == cluster.node.gpus &&
          std::all_of(
              cluster.overrides.begin(), cluster.overrides.end(),

@@ -11,7 +11,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/search/workers.h"
 #include "sweep_finish.h"
 #include "sweep_keys.h"
@@ -61,7 +61,7 @@ std::vector<Fault> faults_of(const SweepRequest& request, const std::vector<std:
   std::vector<std::string> overrides = request.overrides;
   overrides.insert(overrides.end(), more.begin(), more.end());
   try {
-    config::load(request.config, overrides);
+    input::load(request.config, overrides);
   } catch (const InputError& error) {
     return error.faults();
   }
@@ -207,26 +207,14 @@ std::string title_of(const SweepRequest& request) {
                      fmt::join(keys, " x "));
 }
 
-const char* name_of(forecast::Fidelity fidelity) {
-  switch (fidelity) {
-    case forecast::Fidelity::bound:
-      return "bound";
-    case forecast::Fidelity::folded:
-      return "folded";
-    case forecast::Fidelity::full:
-      return "full";
-  }
-  return "";
-}
-
 }  // namespace
 
 Sweep sweep(const SweepRequest& request, const std::filesystem::path& data_directory) {
   check(request);
   Sweep out;
   out.title = title_of(request);
-  out.fidelity = name_of(request.fidelity);
-  out.objective = request.optimize ? search::to_string(request.optimize->objective) : "";
+  out.fidelity = to_string(request.fidelity);
+  out.objective = request.optimize ? to_string(request.optimize->objective) : "";
   out.overrides = request.overrides;
   out.axes = request.axes;
   out.points = Loop(request, data_directory).run();

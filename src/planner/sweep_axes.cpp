@@ -16,7 +16,7 @@ namespace {
 using result::SweepAxis;
 
 // Beyond it a sweep's rows would not fit in memory.
-constexpr std::size_t kMostPoints = 1'000'000;
+constexpr std::size_t kMaxPoints = 1'000'000;
 
 [[noreturn]] void refuse(const Origin& where, const std::string& why) {
   throw InputError(Fault{where, why});
@@ -120,8 +120,8 @@ void add_range(std::vector<std::string>& out, const Range& r, const Origin& wher
     if (value > last) {
       return;
     }
-    if (out.size() >= kMostPoints) {
-      refuse(where, fmt::format("is more than {} values; expected fewer", kMostPoints));
+    if (out.size() >= kMaxPoints) {
+      refuse(where, fmt::format("is more than {} values; expected fewer", kMaxPoints));
     }
     out.push_back(short_decimal(value));
   }
@@ -200,8 +200,8 @@ std::vector<SweepAxis> sweep_axes(const std::string& option,
       keys.push_back(key);
     }
     points *= out.back().values.size();
-    if (points > kMostPoints) {
-      refuse(where, fmt::format("makes more than {} combinations; expected fewer", kMostPoints));
+    if (points > kMaxPoints) {
+      refuse(where, fmt::format("makes more than {} combinations; expected fewer", kMaxPoints));
     }
   }
   return out;

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/store/payload.h"
 
 namespace stepcast::planner {
@@ -21,7 +21,7 @@ bool plain(const std::string& value) {
 // job.
 std::string meaning(const std::string& config, const Overrides& overrides) {
   try {
-    return store::job_key(config::load(config, overrides));
+    return store::job_key(input::load(config, overrides));
   } catch (const InputError& error) {
     std::string all;
     for (const Fault& fault : error.faults()) {

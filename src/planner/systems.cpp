@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/planner/compare.h"
 #include "stepcast/strategy/plan.h"
 
@@ -45,7 +46,7 @@ std::string refusal(const std::string& system, const TinyJob& trial) {
   std::vector<std::string> overrides = {"system.use=" + system};
   overrides.insert(overrides.end(), trial.overrides.begin(), trial.overrides.end());
   try {
-    const auto plan = strategy::resolve(config::parse(kSmallJob, "a small job", overrides).job);
+    const auto plan = strategy::resolve(input::parse(kSmallJob, "a small job", overrides).job);
     const auto* why = std::get_if<Infeasible>(&plan);
     return why != nullptr ? why->reason : "";
   } catch (const InputError& error) {

@@ -23,13 +23,11 @@ namespace {
 
 forecast::Options options_of(const std::string& fidelity) {
   forecast::Options options;
-  if (fidelity == "bound") {
-    options.fidelity = forecast::Fidelity::bound;
-  } else if (fidelity == "full") {
-    options.fidelity = forecast::Fidelity::full;
-  } else if (fidelity != "folded") {
+  const auto known = parse<forecast::Fidelity>(fidelity);
+  if (!known) {
     option_fault("fidelity", fmt::format("is '{}'; expected bound, folded or full", fidelity));
   }
+  options.fidelity = *known;
   return options;
 }
 
@@ -106,16 +104,11 @@ py::array_t<Row> forecast_many(const py::object& job, const py::dict& overrides,
 }
 
 search::Objective objective_of(const std::string& name) {
-  if (name == "cost") {
-    return search::Objective::cost;
-  }
-  if (name == "energy") {
-    return search::Objective::energy;
-  }
-  if (name != "time") {
+  const auto objective = parse<search::Objective>(name);
+  if (!objective) {
     option_fault("objective", fmt::format("is '{}'; expected time, cost or energy", name));
   }
-  return search::Objective::time;
+  return *objective;
 }
 
 text::Value space_of(const py::object& space) {

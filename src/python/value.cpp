@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "stepcast/input/input.h"
+
 namespace stepcast::python {
 
 namespace py = pybind11;
@@ -80,7 +82,7 @@ Source::Source(const py::object& job) {
 }
 
 config::Loaded Source::load(const std::vector<std::string>& overrides) const {
-  return file_.empty() ? config::parse(document_, overrides) : config::load(file_, overrides);
+  return file_.empty() ? input::parse(document_, overrides) : input::load(file_, overrides);
 }
 
 py::object from_json(const std::string& json) {

@@ -5,14 +5,14 @@
 
 namespace stepcast::report {
 
-std::string stacked_bar(const std::vector<Kind>& kinds, const std::vector<double>& parts,
-                        double whole, int cells, const Kind& free, const Paint& paint,
+std::string stacked_bar(const std::vector<BarKind>& kinds, const std::vector<double>& parts,
+                        double whole, int cells, const BarKind& free, const Paint& paint,
                         double limit) {
   const auto edge = [&](double at) {
     return whole > 0 ? std::clamp(static_cast<int>(std::lround(at / whole * cells)), 0, cells) : 0;
   };
   const int last_fitting = limit > 0 ? edge(limit) : cells;
-  const auto fill = [&](const Kind& kind, int from, int to) {
+  const auto fill = [&](const BarKind& kind, int from, int to) {
     std::string inside, beyond;
     for (int cell = from; cell < to; ++cell) {
       (cell < last_fitting ? inside : beyond) += cell < last_fitting ? kind.glyph : "!";
@@ -39,7 +39,7 @@ std::string stacked_bar(const std::vector<Kind>& kinds, const std::vector<double
   return out;
 }
 
-std::string legend(const std::vector<Kind>& kinds, const std::vector<std::string>& values,
+std::string legend(const std::vector<BarKind>& kinds, const std::vector<std::string>& values,
                    int width, const Paint& paint) {
   constexpr std::string_view kIndent = "  ";
   constexpr int kGap = 3;

@@ -18,14 +18,9 @@ using Align = TextTable::Align;
 
 constexpr int kWidth = 120;
 
-const char* name_of(Health health) {
-  constexpr const char* kNames[] = {"healthy", "suspect", "degraded"};
-  return kNames[static_cast<int>(health)];
-}
-
 std::string painted(const Paint& paint, Health health) {
   constexpr const char* kColours[] = {"32", "33", "31"};
-  return paint(kColours[static_cast<int>(health)], name_of(health));
+  return paint(kColours[static_cast<int>(health)], to_string(health));
 }
 
 std::string log_of(const CalibrationSeries& s) {
@@ -47,7 +42,7 @@ std::string logs(const result::Calibration& c, const Paint& paint) {
                    {"log", Align::left}});
   for (const CalibrationSeries& s : c.series) {
     const bool some = !s.points.empty();
-    table.row({name_of(s.health), s.op, placement(s),
+    table.row({to_string(s.health), s.op, placement(s),
                thousands(static_cast<std::int64_t>(s.points.size())),
                some ? data_size(static_cast<double>(s.points.front().bytes)) + " to " +
                           data_size(static_cast<double>(s.points.back().bytes))
@@ -138,7 +133,7 @@ std::string json(const result::Calibration& calibration) {
     out.key("gpus_per_node").integer(s.gpus_per_node);
     out.key("nccl");
     s.nccl.empty() ? out.null() : out.text(s.nccl);
-    out.key("health").text(name_of(s.health));
+    out.key("health").text(to_string(s.health));
     out.key("reasons").array(true);
     for (const std::string& reason : s.reasons) {
       out.text(reason);

@@ -153,7 +153,7 @@ void write_doubts(JsonWriter& out, const Explanation& e) {
   out.key("doubts").array();
   for (const DoubtShare& s : e.doubts) {
     out.object(true);
-    out.key("name").text(s.doubt.name).key("kind").text(s.doubt.kind);
+    out.key("name").text(s.doubt.name).key("kind").text(to_string(s.doubt.kind));
     out.key("source").text(s.doubt.source);
     out.key("seconds").number(s.doubt.seconds).key("deviation").number(s.doubt.deviation);
     out.key("added").number(s.doubt.added()).key("variance").number(s.variance);

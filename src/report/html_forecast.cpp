@@ -119,7 +119,7 @@ std::string doubts(const Report& r) {
     }
     Cell drawn = bar({{"s-0", std::abs(d.added()), duration(d.added())}}, most);
     drawn.markup = true;
-    table.rows.push_back({d.name, d.kind, drawn, Cell(duration(d.added()), d.added()),
+    table.rows.push_back({d.name, to_string(d.kind), drawn, Cell(duration(d.added()), d.added()),
                           Cell(percent(d.deviation), d.deviation), d.source});
   }
   return table.rows.empty() ? "" : "<h3>What the interval is made of</h3>\n" + to_html(table);

@@ -143,8 +143,7 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
     const auto total = static_cast<double>(t.total());
     table.rows.push_back({Cell(data_size(total), total),
                           Cell(thousands(t.count), static_cast<double>(t.count)),
-                          data_size(static_cast<double>(t.bytes)),
-                          result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)],
+                          data_size(static_cast<double>(t.bytes)), to_string(t.category),
                           t.part_of.empty() ? t.label : t.label + " (" + t.part_of + ")"});
   }
   page.add(details(fmt::format("Largest tensors at the peak of stage {}", fullest->stage),
@@ -161,28 +160,18 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   page.section("memory", "Memory",
                fmt::format("GiB per GPU at each stage's peak; the rule is what a GPU has, {}.",
                            gibibytes(capacity)));
-  struct MemoryPart {
-    const char* name;
-    Bytes StageMemory::*part;
-  };
-  constexpr std::array kParts = {MemoryPart{"parameters", &StageMemory::parameters},
-                                 MemoryPart{"gradients", &StageMemory::gradients},
-                                 MemoryPart{"optimizer", &StageMemory::optimizer},
-                                 MemoryPart{"activations", &StageMemory::activations},
-                                 MemoryPart{"communication", &StageMemory::communication},
-                                 MemoryPart{"workspace", &StageMemory::workspace},
-                                 MemoryPart{"other", &StageMemory::other}};
+  constexpr auto kParts = spellings(program::MemoryCategory{});
   double whole = capacity;
   std::vector<Mark> marks;
   std::vector<std::size_t> shown;
   for (std::size_t i = 0; i < kParts.size(); ++i) {
     Bytes most(0);
     for (const StageMemory& m : report.memory) {
-      most = std::max(most, m.*kParts[i].part);
+      most = std::max(most, result::part_of(m, kParts[i].value));
     }
     if (most > Bytes(0)) {
       shown.push_back(i);
-      marks.push_back({fmt::format("m-{}", kParts[i].name), kParts[i].name, ""});
+      marks.push_back({fmt::format("m-{}", kParts[i].word), kParts[i].word, ""});
     }
   }
   marks.push_back({"m-cached", "cached", ""});
@@ -195,7 +184,7 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   table.id = "memory-table";
   table.columns = {{"stage", Is::number, ""}, {"", Is::bar, ""}};
   for (const std::size_t i : shown) {
-    table.columns.push_back({kParts[i].name, Is::number, ""});
+    table.columns.push_back({kParts[i].word, Is::number, ""});
   }
   for (const char* name : {"allocated", "reserved", "process", "used"}) {
     table.columns.push_back({name, Is::number, ""});
@@ -204,9 +193,9 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
   for (const StageMemory& m : report.memory) {
     std::vector<Part> parts;
     for (const std::size_t i : shown) {
-      const double bytes = of(m.*kParts[i].part);
-      parts.push_back({fmt::format("m-{}", kParts[i].name), bytes,
-                       fmt::format("{} {} GiB", kParts[i].name, gibibytes(bytes))});
+      const double bytes = of(result::part_of(m, kParts[i].value));
+      parts.push_back({fmt::format("m-{}", kParts[i].word), bytes,
+                       fmt::format("{} {} GiB", kParts[i].word, gibibytes(bytes))});
     }
     const double cached = std::max(0.0, of(m.reserved) - of(m.allocated));
     parts.push_back({"m-cached", cached, fmt::format("cached {} GiB", gibibytes(cached))});
@@ -217,7 +206,7 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
     drawn.markup = true;
     std::vector<Cell> row = {Cell(std::to_string(m.stage), m.stage), drawn};
     for (const std::size_t i : shown) {
-      row.push_back(gib(m.*kParts[i].part));
+      row.push_back(gib(result::part_of(m, kParts[i].value)));
     }
     row.push_back(gib(m.allocated));
     row.push_back(gib(m.reserved));

@@ -7,6 +7,7 @@
 
 #include "format.h"
 #include "html_parts.h"
+#include "time_kinds.h"
 #include "timeline_data.h"
 
 namespace stepcast::report {
@@ -15,25 +16,6 @@ namespace {
 using result::StageBreakdown;
 using Kind = Column::Kind;
 
-struct TimePart {
-  const char* name;  // of the category, the colour and JSON's key
-  Time StageBreakdown::*part;
-  bool exposed = false;
-};
-constexpr std::array kParts = {TimePart{"compute", &StageBreakdown::compute},
-                               TimePart{"recompute", &StageBreakdown::recompute},
-                               TimePart{"slowdown", &StageBreakdown::slowdown},
-                               TimePart{"tensor", &StageBreakdown::tensor, true},
-                               TimePart{"context", &StageBreakdown::context, true},
-                               TimePart{"expert", &StageBreakdown::expert, true},
-                               TimePart{"pipeline", &StageBreakdown::pipeline, true},
-                               TimePart{"data", &StageBreakdown::data, true},
-                               TimePart{"offload", &StageBreakdown::offload, true},
-                               TimePart{"other", &StageBreakdown::other, true},
-                               TimePart{"optimizer", &StageBreakdown::optimizer},
-                               TimePart{"host", &StageBreakdown::host},
-                               TimePart{"stall", &StageBreakdown::stall},
-                               TimePart{"bubble", &StageBreakdown::bubble}};
 constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no column of their own
 
 }  // namespace
@@ -46,11 +28,11 @@ void add_time(Page& page, const result::Report& report) {
       "time", "Where the step goes",
       "Time of each pipeline stage's compute stream. Communication counts where it is exposed; "
       "slowdown: kernels beside communication; stall: waiting for peers or memory.");
-  std::array<double, kParts.size()> mean{};
+  std::array<double, kTimeKinds.size()> mean{};
   double whole = 0;
   for (const StageBreakdown& b : report.breakdown) {
-    for (std::size_t i = 0; i < kParts.size(); ++i) {
-      mean[i] += to_seconds(b.*kParts[i].part);
+    for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
+      mean[i] += to_seconds(result::part_of(b, kTimeKinds[i].category));
     }
   }
   for (const double m : mean) {
@@ -58,9 +40,10 @@ void add_time(Page& page, const result::Report& report) {
   }
   std::vector<Mark> marks;
   std::vector<std::size_t> shown;
-  for (std::size_t i = 0; i < kParts.size() && whole > 0; ++i) {
+  for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
     if (mean[i] / whole >= kLeastShare) {
-      marks.push_back({kParts[i].name, kParts[i].name, percent(mean[i] / whole)});
+      const std::string name(kTimeKinds[i].kind.name);
+      marks.push_back({name, name, percent(mean[i] / whole)});
       shown.push_back(i);
     }
   }
@@ -70,23 +53,24 @@ void add_time(Page& page, const result::Report& report) {
   table.columns = {{"stage", Kind::number, ""}, {"", Kind::bar, ""}};
   for (const std::size_t i : shown) {
     table.columns.push_back(
-        {kParts[i].name, Kind::number, kParts[i].exposed ? "exposed communication" : ""});
+        {std::string(kTimeKinds[i].kind.name), Kind::number,
+         kTimeKinds[i].sum == TimeKind::Sum::exposed ? "exposed communication" : ""});
   }
   for (const StageBreakdown& b : report.breakdown) {
     std::vector<Part> parts;
     double sum = 0;
-    for (const TimePart& p : kParts) {
-      const double s = to_seconds(b.*p.part);
+    for (const TimeKind& p : kTimeKinds) {
+      const double s = to_seconds(result::part_of(b, p.category));
       sum += s;
       if (s > 0) {
-        parts.push_back({p.name, s, fmt::format("{} {}", p.name, duration(s))});
+        parts.push_back({std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
       }
     }
     Cell drawn = bar(parts, sum);
     drawn.markup = true;
     std::vector<Cell> row = {Cell(std::to_string(b.stage), b.stage), drawn};
     for (const std::size_t i : shown) {
-      const double s = to_seconds(b.*kParts[i].part);
+      const double s = to_seconds(result::part_of(b, kTimeKinds[i].category));
       Cell cell(percent(sum > 0 ? s / sum : 0), s);
       cell.hint = duration(s);
       row.push_back(cell);

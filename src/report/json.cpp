@@ -68,13 +68,9 @@ void write_memory(JsonWriter& out, const result::Report& report) {
     out.close();
     out.key("steady").bytes(stage.steady);
     out.key("first_step_peak").bytes(stage.first_step_peak);
-    out.key("parameters").bytes(stage.parameters);
-    out.key("gradients").bytes(stage.gradients);
-    out.key("optimizer").bytes(stage.optimizer);
-    out.key("activations").bytes(stage.activations);
-    out.key("communication").bytes(stage.communication);
-    out.key("workspace").bytes(stage.workspace);
-    out.key("other").bytes(stage.other);
+    for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+      out.key(word).bytes(result::part_of(stage, category));
+    }
     out.key("at").time(stage.at);
     out.close();
   }

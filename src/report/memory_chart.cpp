@@ -22,7 +22,7 @@ constexpr std::array kOrder = {
 };
 static_assert(kOrder.size() == program::kMemoryCategories);
 
-constexpr Kind kWaiting{"waiting for a stream", "~", "38;5;130"};
+constexpr BarKind kWaiting{"waiting for a stream", "~", "38;5;130"};
 
 // Of each column the sample that fills it most; one without any goes on as the one before ended.
 std::vector<const MemorySample*> columns_of(const result::StageTimeline& stage, int columns) {
@@ -65,8 +65,8 @@ std::vector<int> cells(const MemorySample& sample, const ChartScale& scale) {
 
 }  // namespace
 
-std::vector<Kind> chart_kinds() {
-  std::vector<Kind> out;
+std::vector<BarKind> chart_kinds() {
+  std::vector<BarKind> out;
   for (const MemoryCategory c : kOrder) {
     out.push_back(kMemoryKinds[static_cast<std::size_t>(c)]);
   }
@@ -91,7 +91,7 @@ std::string memory_chart(const result::StageTimeline& stage, const ChartScale& s
   if (stage.samples.empty() || scale.top <= 0) {
     return "";
   }
-  const std::vector<Kind> kinds = chart_kinds();
+  const std::vector<BarKind> kinds = chart_kinds();
   const auto filled = columns_of(stage, scale.columns);
   std::vector<std::vector<int>> plot;
   std::size_t peak = 0;

@@ -26,7 +26,7 @@ std::string memory_chart(const result::StageTimeline& stage, const ChartScale& s
 constexpr int kChartMargin = 11;
 
 // The kinds in the chart's order, with bytes that wait for another stream and cached ones above.
-std::vector<Kind> chart_kinds();
+std::vector<BarKind> chart_kinds();
 // Bytes of each of them in a sample.
 std::vector<double> chart_parts(const result::MemorySample& sample);
 

@@ -39,8 +39,8 @@ using result::MemorySample;
 using result::StageTimeline;
 
 void write_categories(JsonWriter& out, const result::MemoryByCategory& bytes) {
-  for (std::size_t c = 0; c < bytes.size(); ++c) {
-    out.key(result::kMemoryCategoryNames[c]).integer(bytes[c]);
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    out.key(word).integer(bytes[static_cast<std::size_t>(category)]);
   }
 }
 
@@ -59,9 +59,9 @@ void write_timeline(JsonWriter& out, const std::vector<MemorySample>& samples) {
     }
     out.close();
   };
-  for (std::size_t c = 0; c < result::kMemoryCategoryNames.size(); ++c) {
-    column(result::kMemoryCategoryNames[c],
-           [c](const MemorySample& s) { return s.by_category[c]; });
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    const auto c = static_cast<std::size_t>(category);
+    column(word, [c](const MemorySample& s) { return s.by_category[c]; });
   }
   column("allocated", [](const MemorySample& s) { return s.allocated; });
   column("active", [](const MemorySample& s) { return s.active; });
@@ -88,7 +88,7 @@ void write_standing(JsonWriter& out, const std::vector<result::StandingTensor>& 
     out.key("label").text(t.label);
     out.key("part_of");
     t.part_of.empty() ? out.null() : out.text(t.part_of);
-    out.key("category").text(result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)]);
+    out.key("category").text(to_string(t.category));
     out.key("stream").text(t.stream);
     out.key("bytes").integer(t.bytes);
     out.key("count").integer(t.count);

@@ -10,15 +10,15 @@
 namespace stepcast::report {
 
 inline constexpr std::array kMemoryKinds = {
-    Kind{"parameters", "█", "38;5;33"},
-    Kind{"gradients", "▓", "38;5;75"},
-    Kind{"optimizer", "▒", "38;5;35"},
-    Kind{"activations", "░", "38;5;208"},
-    Kind{"communication", "C", "38;5;170"},
-    Kind{"workspace", "w", "38;5;178"},
-    Kind{"other", "o", "38;5;138"},
-    Kind{"cached", "+", "38;5;101"},
-    Kind{"outside the allocator", "x", "38;5;245"},
+    BarKind{to_string(program::MemoryCategory::parameters), "█", "38;5;33"},
+    BarKind{to_string(program::MemoryCategory::gradients), "▓", "38;5;75"},
+    BarKind{to_string(program::MemoryCategory::optimizer), "▒", "38;5;35"},
+    BarKind{to_string(program::MemoryCategory::activations), "░", "38;5;208"},
+    BarKind{to_string(program::MemoryCategory::communication), "C", "38;5;170"},
+    BarKind{to_string(program::MemoryCategory::workspace), "w", "38;5;178"},
+    BarKind{to_string(program::MemoryCategory::other), "o", "38;5;138"},
+    BarKind{"cached", "+", "38;5;101"},
+    BarKind{"outside the allocator", "x", "38;5;245"},
 };
 static_assert(kMemoryKinds.size() == program::kMemoryCategories + 2);
 

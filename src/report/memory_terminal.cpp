@@ -189,10 +189,10 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
     listed += t.total();
     const std::string label =
         t.part_of.empty() ? t.label : fmt::format("{} ({})", t.label, t.part_of);
-    table.row(
-        {data_size(of(t.total())), percent(of(t.total()) / of(s.allocated)), thousands(t.count),
-         data_size(of(t.bytes)), t.from_before ? "before" : duration(to_seconds(t.since)),
-         result::kMemoryCategoryNames[static_cast<std::size_t>(t.category)], t.stream, label});
+    table.row({data_size(of(t.total())), percent(of(t.total()) / of(s.allocated)),
+               thousands(t.count), data_size(of(t.bytes)),
+               t.from_before ? "before" : duration(to_seconds(t.since)), to_string(t.category),
+               t.stream, label});
   }
   std::string out =
       heading(paint, width, fmt::format("What stands at the peak of stage {}", s.stage),

@@ -61,7 +61,7 @@ void write(JsonWriter& json, const PlannedCluster& c) {
   json.key("meets").boolean(c.meets).key("simulated").boolean(c.simulated);
   json.key("shortfalls").array();
   for (const result::Shortfall& s : c.shortfalls) {
-    json.object(true).key("limit").text(s.limit).key("by").number(s.by);
+    json.object(true).key("limit").text(to_string(s.limit)).key("by").number(s.by);
     json.key("text").text(s.text).close();
   }
   json.close();

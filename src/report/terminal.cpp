@@ -16,6 +16,7 @@
 #include "stepcast/report/report.h"
 #include "stepcast/report/run_cost.h"
 #include "text_table.h"
+#include "time_kinds.h"
 
 namespace stepcast::report {
 namespace {
@@ -34,39 +35,16 @@ constexpr double kLeastShare = 0.0005;  // smaller ones would print as 0.0 %: no
 constexpr std::size_t kMostCurves = 6;
 constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
 
-constexpr Kind kFree{"free", "·", "2"};
+constexpr BarKind kFree{"free", "·", "2"};
 
 // ---------------------------------------------------------------- time per stage
 
-struct TimeKind {
-  Kind kind;
-  Time StageBreakdown::*part;
-  enum class Sum { compute, exposed, bubble, rest } sum;
-};
-
-constexpr std::array kTimes = {
-    TimeKind{{"compute", "█", "38;5;33"}, &StageBreakdown::compute, TimeKind::Sum::compute},
-    TimeKind{{"recompute", "▓", "38;5;75"}, &StageBreakdown::recompute, TimeKind::Sum::compute},
-    TimeKind{{"slowdown", "▒", "38;5;111"}, &StageBreakdown::slowdown, TimeKind::Sum::compute},
-    TimeKind{{"tensor", "T", "38;5;208"}, &StageBreakdown::tensor, TimeKind::Sum::exposed},
-    TimeKind{{"context", "C", "38;5;214"}, &StageBreakdown::context, TimeKind::Sum::exposed},
-    TimeKind{{"expert", "E", "38;5;178"}, &StageBreakdown::expert, TimeKind::Sum::exposed},
-    TimeKind{{"pipeline", "P", "38;5;170"}, &StageBreakdown::pipeline, TimeKind::Sum::exposed},
-    TimeKind{{"data", "D", "38;5;160"}, &StageBreakdown::data, TimeKind::Sum::exposed},
-    TimeKind{{"offload", "F", "38;5;130"}, &StageBreakdown::offload, TimeKind::Sum::exposed},
-    TimeKind{{"other", "o", "38;5;138"}, &StageBreakdown::other, TimeKind::Sum::exposed},
-    TimeKind{{"optimizer", "U", "38;5;35"}, &StageBreakdown::optimizer, TimeKind::Sum::rest},
-    TimeKind{{"host", "H", "38;5;101"}, &StageBreakdown::host, TimeKind::Sum::rest},
-    TimeKind{{"stall", "s", "38;5;245"}, &StageBreakdown::stall, TimeKind::Sum::rest},
-    TimeKind{{"bubble", "·", "38;5;240"}, &StageBreakdown::bubble, TimeKind::Sum::bubble},
-};
-
-using Shares = std::array<double, kTimes.size()>;  // seconds
+using Shares = std::array<double, kTimeKinds.size()>;  // seconds
 
 Shares shares_of(const StageBreakdown& stage) {
   Shares shares{};
-  for (std::size_t i = 0; i < kTimes.size(); ++i) {
-    shares[i] = to_seconds(stage.*kTimes[i].part);
+  for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
+    shares[i] = to_seconds(result::part_of(stage, kTimeKinds[i].category));
   }
   return shares;
 }
@@ -75,8 +53,8 @@ double total(const Shares& shares) { return std::accumulate(shares.begin(), shar
 
 double sum_of(const Shares& shares, TimeKind::Sum sum) {
   double seconds = 0;
-  for (std::size_t i = 0; i < kTimes.size(); ++i) {
-    seconds += kTimes[i].sum == sum ? shares[i] : 0;
+  for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
+    seconds += kTimeKinds[i].sum == sum ? shares[i] : 0;
   }
   return seconds;
 }
@@ -143,8 +121,8 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   if (all.size() > kMostStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
   }
-  std::vector<Kind> kinds(kTimes.size());
-  std::transform(kTimes.begin(), kTimes.end(), kinds.begin(),
+  std::vector<BarKind> kinds(kTimeKinds.size());
+  std::transform(kTimeKinds.begin(), kTimeKinds.end(), kinds.begin(),
                  [](const TimeKind& kind) { return kind.kind; });
   const auto fill = [&](TextTable& into, int bar) {
     for (const auto& row : rows) {
@@ -164,7 +142,7 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   const int bar = std::clamp(width - measure.width_without_bar(), kMinBar, kMaxBar);
   fill(table, bar);
   std::vector<std::string> values;
-  for (std::size_t i = 0; i < kTimes.size(); ++i) {
+  for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
     const double share = longest > 0 ? mean[i] / longest : 0;
     values.push_back(share >= kLeastShare ? percent(share) : "");
   }
@@ -266,10 +244,10 @@ std::string_view category_of(std::string_view group) {
 Time exposed(const Report& report, std::string_view group) {
   const std::string_view category = category_of(group);
   Time most{-1};
-  for (const TimeKind& kind : kTimes) {
+  for (const TimeKind& kind : kTimeKinds) {
     if (kind.sum == TimeKind::Sum::exposed && kind.kind.name == category) {
       for (const StageBreakdown& stage : report.breakdown) {
-        most = std::max(most, stage.*kind.part);
+        most = std::max(most, result::part_of(stage, kind.category));
       }
     }
   }

@@ -12,12 +12,17 @@ constexpr Placement kLoop = Placement::loop, kVee = Placement::vee,
                     kBoth = Placement::bidirectional;
 
 constexpr std::array kTable = {
-    Entry{"gpipe", "all forwards, then all backwards (GPipe; torchgpipe)", make_gpipe, kLoop, 1},
+    Entry{.name = "gpipe",
+          .summary = "all forwards, then all backwards (GPipe; torchgpipe)",
+          .make = make_gpipe,
+          .chunks = 1,
+          .plain_loop = true},
     Entry{.name = "1f1b",
           .summary = "one forward, one backward after the warm-up (PipeDream-flush; Megatron-LM); "
                      "also +vocab_1, +vocab_2",
           .make = make_one_f_one_b,
           .chunks = 1,
+          .plain_loop = true,
           .takes_warmup = true,
           .takes_vocabulary = true},
     Entry{"1f1b_overlap", "1f1b with twice the warm-up, so that messages overlap passes (Alpa)",
@@ -25,6 +30,8 @@ constexpr std::array kTable = {
     Entry{.name = "interleaved_1f1b",
           .summary = "1f1b over several model chunks per rank (Megatron-LM)",
           .make = make_interleaved,
+          .plain_loop = true,
+          .can_pair = true,
           .takes_group = true,
           .takes_warmup = true},
     Entry{"looped_bfs", "all micro-batches through each chunk in turn (PyTorch ScheduleLoopedBFS)",
@@ -49,6 +56,7 @@ constexpr std::array kTable = {
         .make = make_zb_auto,
         .chunks = 1,
         .splits_backward = true,
+        .orders_by_times = true,
         .takes_memory_limit = true},
     Entry{"zb_v",
           "zero bubble in 1f1b's memory: two chunks in a V (2405.15362; PyTorch "
@@ -64,18 +72,43 @@ constexpr std::array kTable = {
           .takes_vocabulary = true},
     Entry{"v_min", "two chunks in a V, a third of 1f1b's activations (2405.15362)", make_v_min,
           kVee, 2, true},
-    Entry{"dualpipe", "two directions, forward and backward side by side (DeepSeek DualPipe)",
-          make_dualpipe, kBoth, 2, true},
-    Entry{"dualpipe_v",
-          "DualPipe cut in half: two chunks in a V (DeepSeek; PyTorch ScheduleDualPipeV)",
-          make_dualpipe_v, kVee, 2, true},
+    Entry{.name = "dualpipe",
+          .summary = "two directions, forward and backward side by side (DeepSeek DualPipe)",
+          .make = make_dualpipe,
+          .placement = kBoth,
+          .chunks = 2,
+          .splits_backward = true,
+          .has_pairs = true},
+    Entry{
+        .name = "dualpipe_v",
+        .summary = "DualPipe cut in half: two chunks in a V (DeepSeek; PyTorch ScheduleDualPipeV)",
+        .make = make_dualpipe_v,
+        .placement = kVee,
+        .chunks = 2,
+        .splits_backward = true,
+        .has_pairs = true},
     Entry{"chimera",
           "two directions, units of as many micro-batches as stages (Li and Hoefler 2107.06925)",
           make_chimera, kBoth, 2},
-    Entry{"interlaced",
-          "1f1b with the vocabulary tensor-parallel over all ranks at once (2411.05288, baseline)",
-          make_interlaced, kLoop, 1},
+    Entry{.name = "interlaced",
+          .summary = "1f1b with the vocabulary tensor-parallel over all ranks at once (2411.05288, "
+                     "baseline)",
+          .make = make_interlaced,
+          .chunks = 1,
+          .splits_vocabulary = true},
 };
+
+// The table's names in the order in which they came to it: messages have always listed them so.
+constexpr std::array<std::size_t, kTable.size()> kAsListed = {0,  1,  2,  3,  4,  6, 7,  10, 9,
+                                                              11, 12, 13, 14, 15, 5, 16, 8};
+
+constexpr auto kNames = [] {
+  std::array<std::string_view, kTable.size()> out;
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = kTable[kAsListed[i]].name;
+  }
+  return out;
+}();
 
 std::string_view base_of(std::string_view name) { return name.substr(0, name.find('+')); }
 
@@ -124,6 +157,10 @@ Infeasible unknown(std::string_view name) {
 }  // namespace
 
 std::span<const Entry> table() { return kTable; }
+
+std::span<const std::string_view> names() { return kNames; }
+
+std::string_view implied(int chunks) { return chunks > 1 ? "interleaved_1f1b" : "1f1b"; }
 
 const Entry* find(std::string_view name) {
   for (const Entry& entry : kTable) {

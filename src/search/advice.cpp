@@ -108,7 +108,7 @@ std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::
                    [](const Tried& a, const Tried& b) { return a.step < b.step; });
   std::vector<result::Advice> out;
   for (const Tried& t : level) {
-    if (static_cast<int>(out.size()) == options.most) {
+    if (static_cast<int>(out.size()) == options.count) {
       break;
     }
     // The report's times are picoseconds.

@@ -1,6 +1,7 @@
 // The job behind a space, valid or not as it stands.
 #include <algorithm>
 
+#include "stepcast/input/input.h"
 #include "stepcast/search/jobs.h"
 
 namespace stepcast::search {
@@ -20,7 +21,7 @@ job::Job single() {
 
 // One choice, then two of different dimensions, at most so many of them.
 std::vector<Texts> repairs(const Space& space) {
-  constexpr std::size_t kMost = 400;
+  constexpr std::size_t kMaxRepairs = 400;
   std::vector<Texts> out;
   std::vector<std::pair<std::size_t, std::string>> choices;  // with the dimension's number
   for (std::size_t d = 0; d < space.dimensions.size(); ++d) {
@@ -31,7 +32,7 @@ std::vector<Texts> repairs(const Space& space) {
   }
   for (const auto& [d, one] : choices) {
     for (const auto& [other, two] : choices) {
-      if (other > d && out.size() < kMost) {
+      if (other > d && out.size() < kMaxRepairs) {
         out.push_back({one, two});
       }
     }
@@ -44,13 +45,13 @@ std::vector<Texts> repairs(const Space& space) {
 config::Loaded base_of(const std::string& config, const std::vector<std::string>& overrides,
                        const std::function<Space(const job::Job&)>& space) {
   try {
-    return config::load(config, overrides);
+    return input::load(config, overrides);
   } catch (const InputError&) {
     for (const Texts& repair : repairs(space(single()))) {
       Texts all = overrides;
       all.insert(all.end(), repair.begin(), repair.end());
       try {
-        return config::load(config, all);
+        return input::load(config, all);
       } catch (const InputError&) {  // the next one
       }
     }

@@ -1,37 +1,24 @@
-// The best strategy by lower bounds alone: what a space of millions is searched with before any of
-// it is simulated.
+// The best strategy by lower bounds alone: a search of millions of combinations without simulation.
 #include <algorithm>
 #include <limits>
 
+#include "enumerate.h"
 #include "explain.h"
-#include "families.h"
-#include "objective.h"
+#include "stepcast/search/objective.h"
 #include "stepcast/search/search.h"
 
 namespace stepcast::search {
 namespace {
 
-struct Found {
-  double bound = 0;
-  double memory = 0;
-  std::uint32_t family = 0;
-  std::uint64_t index = 0;
-  bool operator<(const Found& o) const {
-    return bound != o.bound     ? bound < o.bound
-           : family != o.family ? family < o.family
-                                : index < o.index;
-  }
-};
-
-// The best few: the same whatever the order in which they come.
+// The best few items. They do not depend on the order in which items are added.
 class Best {
  public:
   explicit Best(std::size_t size) : size_(std::max<std::size_t>(1, size)) {}
-  // What a candidate must not exceed to get in.
+  // The largest bound with which an item may still be among the best.
   double limit() const {
     return found_.size() < size_ ? std::numeric_limits<double>::infinity() : found_.front().bound;
   }
-  void add(const Found& one) {
+  void add(const Item& one) {
     if (found_.size() == size_) {
       if (!(one < found_.front())) {
         return;
@@ -42,7 +29,7 @@ class Best {
     found_.push_back(one);
     std::push_heap(found_.begin(), found_.end());
   }
-  std::vector<Found> sorted() const {
+  std::vector<Item> sorted() const {
     auto out = found_;
     std::sort(out.begin(), out.end());
     return out;
@@ -50,11 +37,11 @@ class Best {
 
  private:
   std::size_t size_;
-  std::vector<Found> found_;  // a heap, the worst in front
+  std::vector<Item> found_;  // a heap, the worst in front
 };
 
-// One family's candidates. Exhaustively, in order; else layouts by their least step, until it is
-// above the best few.
+// The candidates of one family: either all of them in order, or layouts in the order of their
+// smallest possible step until that exceeds the best few.
 class FamilySearch {
  public:
   FamilySearch(const Family& family, std::uint32_t number, bound::Bound& bound,
@@ -68,15 +55,8 @@ class FamilySearch {
         best_(best) {}
 
   void exhaustive() {
-    each_layout(family_.inner, static_cast<int>(family_.gpus),
-                [&](std::uint64_t index, const bound::Candidate& c) {
-                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
-                  if (layout == nullptr) {
-                    counts_.impossible += static_cast<std::int64_t>(free_.size());
-                    return;
-                  }
-                  evaluate(*layout, index);
-                });
+    each_possible(
+        [&](std::uint64_t index, const bound::Bound::Layout& layout) { evaluate(layout, index); });
   }
 
   void pruned() {
@@ -85,20 +65,14 @@ class FamilySearch {
       std::uint64_t index;
     };
     std::vector<Open> open;
-    each_layout(family_.inner, static_cast<int>(family_.gpus),
-                [&](std::uint64_t index, const bound::Candidate& c) {
-                  const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr;
-                  if (layout == nullptr) {
-                    counts_.impossible += static_cast<std::int64_t>(free_.size());
-                    return;
-                  }
-                  const double least = to_seconds(bound::Bound::least(*layout)) * family_.rate;
-                  if (least > best_.limit()) {
-                    counts_.time_pruned += static_cast<std::int64_t>(free_.size());
-                    return;
-                  }
-                  open.push_back({least, index});
-                });
+    each_possible([&](std::uint64_t index, const bound::Bound::Layout& layout) {
+      const double least = to_seconds(bound::Bound::least(layout)) * family_.rate;
+      if (least > best_.limit()) {
+        counts_.time_pruned += static_cast<std::int64_t>(free_.size());
+      } else {
+        open.push_back({least, index});
+      }
+    });
     std::stable_sort(open.begin(), open.end(),
                      [](const Open& a, const Open& b) { return a.least < b.least; });
     for (const Open& one : open) {
@@ -112,6 +86,19 @@ class FamilySearch {
   }
 
  private:
+  // Calls `visit` with every layout that there is, and counts the others as impossible.
+  template <class Visit>
+  void each_possible(const Visit& visit) {
+    each_layout(family_.inner, static_cast<int>(family_.gpus),
+                [&](std::uint64_t index, const bound::Candidate& c) {
+                  if (const auto* layout = c.data > 0 ? bound_.layout(c) : nullptr) {
+                    visit(index, *layout);
+                  } else {
+                    counts_.impossible += static_cast<std::int64_t>(free_.size());
+                  }
+                });
+  }
+
   void evaluate(const bound::Bound::Layout& layout, std::uint64_t index) {
     bound::Candidate c;
     const double capacity = family_.capacity;
@@ -165,7 +152,7 @@ result::Search search_bounds(const Request& request, const JobLoader& loader,
     }
   };
   each_family(request, loader, forecaster, out.counts, refusals, look);
-  for (const Found& f : best.sorted()) {
+  for (const Item& f : best.sorted()) {
     const Family& family = families[f.family];
     result::Strategy s;
     s.overrides = overrides_of(family, f.index);

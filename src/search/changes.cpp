@@ -49,12 +49,9 @@ void recomputation(const job::Job& job, const result::Report& misfit, Changes& o
 }
 
 void sharding(const job::Job& job, Changes& out) {
-  using job::Sharding;
-  constexpr std::pair<Sharding, const char*> kLevels[] = {
-      {Sharding::zero1, "zero1"}, {Sharding::zero2, "zero2"}, {Sharding::zero3, "zero3"}};
-  for (const auto& [level, name] : kLevels) {
+  for (const Sharding level : {Sharding::zero1, Sharding::zero2, Sharding::zero3}) {
     if (job.parallelism.sharding < level) {
-      out.push_back({fmt::format("parallelism.sharding={}", name)});
+      out.push_back({fmt::format("parallelism.sharding={}", to_string(level))});
     }
   }
 }

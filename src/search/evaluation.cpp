@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "explain.h"
+#include "stepcast/search/strategy.h"
 #include "stepcast/store/payload.h"
 #include "stepcast/text/document.h"
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "objective.h"
+#include "stepcast/search/objective.h"
 
 namespace stepcast::search {
 namespace {
@@ -36,43 +36,6 @@ constexpr Part kParts[] = {{"compute", &Strategy::compute},
                            {"host, optimizer and stalls", &Strategy::other}};
 
 }  // namespace
-
-Strategy strategy_of(const result::Report& report, const job::Job& job,
-                     const std::vector<std::string>& overrides, Objective objective,
-                     bool exact_memory) {
-  Strategy out;
-  out.overrides = overrides;
-  out.step_time = report.step_time;
-  out.peak = report.peak;
-  if (!exact_memory) {  // tensors without the allocator's waste: what every peak is above
-    double tensors = 0;
-    for (const auto& stage : report.memory) {
-      tensors = std::max(tensors, static_cast<double>(stage.allocated.count()));
-    }
-    out.peak.low = tensors;
-  }
-  out.capacity = report.capacity;
-  out.mfu = report.mfu.value;
-  out.gpus = job.cluster.ranks();
-  out.bubble_fraction = report.bubble_fraction;
-  out.fits = report.fits;
-  out.objective = report.step_time.value * per_second(objective, job.cluster);
-  const auto stages = static_cast<std::int64_t>(report.breakdown.size());
-  for (const auto& s : report.breakdown) {
-    out.compute += s.compute + s.slowdown;
-    out.recompute += s.recompute;
-    out.exposed += s.tensor + s.pipeline + s.data + s.context + s.expert + s.offload;
-    out.bubble += s.bubble;
-  }
-  if (stages > 0) {
-    for (Time* t : {&out.compute, &out.recompute, &out.exposed, &out.bubble}) {
-      *t /= stages;
-    }
-  }
-  out.other =
-      seconds(report.step_time.value) - out.compute - out.recompute - out.exposed - out.bubble;
-  return out;
-}
 
 std::string nothing_fits(const result::SearchCounts& counts,
                          const std::vector<std::pair<std::string, std::int64_t>>& refusals,
@@ -178,7 +141,7 @@ void ask_network(result::Search& search, const JobLoader& loader, forecast::Fore
       faster.cluster.device.nvlink = faster.cluster.device.nvlink * kFaster;
       ask("twice NVLink's bandwidth, the same strategy", faster);
     }
-  } catch (const Stopped&) {  // what is asked by then is told
+  } catch (const Stopped&) {  // what was answered until then is kept
   }
 }
 

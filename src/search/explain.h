@@ -8,10 +8,6 @@
 
 namespace stepcast::search {
 
-result::Strategy strategy_of(const result::Report& report, const job::Job& job,
-                             const std::vector<std::string>& overrides, Objective objective,
-                             bool exact_memory);
-
 // What no strategy keeps to, and by how much. `least_memory`: bytes of each GPU, of the smallest
 // that divides.
 std::string nothing_fits(const result::SearchCounts& counts,

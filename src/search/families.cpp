@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "objective.h"
+#include "stepcast/search/objective.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::search {
@@ -57,7 +57,7 @@ Texts joined(Texts a, const Texts& b) {
 // The inner values with which a family's job may be read at all: first of one rank a model, then
 // with stages. Their own values are the candidates'.
 std::vector<Texts> probes(const Space& space) {
-  constexpr std::size_t kMost = 64;
+  constexpr std::size_t kMaxProbes = 64;
   std::vector<Texts> out = {{}};
   for (const char* key : {"parallelism.pipeline", "parallelism.virtual_pipeline",
                           "parallelism.tensor", "workload.micro_batch", "parallelism.context"}) {
@@ -68,7 +68,7 @@ std::vector<Texts> probes(const Space& space) {
     std::vector<Texts> more;
     for (const Texts& one : out) {
       for (const std::string& value : d->values) {
-        if (more.size() < kMost) {
+        if (more.size() < kMaxProbes) {
           more.push_back(joined(one, {fmt::format("{}={}", key, value)}));
         }
       }
@@ -159,8 +159,7 @@ class Reader {
     if (const Dimension* d = find_inner(space_, key)) {
       for (const std::string& text : d->values) {
         out.texts.push_back(text);
-        out.values.push_back(static_cast<T>(text::to_integer(
-            text::Value{text::Value::Kind::scalar, d->origin, text, false, {}, {}})));
+        out.values.push_back(static_cast<T>(integer_of(*d, text)));
       }
     } else {
       out.values.push_back(static_cast<T>(now));
@@ -248,10 +247,10 @@ std::vector<std::pair<std::string, std::int64_t>> Refusals::sorted() const {
 }
 
 void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals) {
-  constexpr int kMost = 10'000;
+  constexpr int kMaxAsked = 10'000;
   each_layout(family.inner, static_cast<int>(family.gpus),
               [&](std::uint64_t, const bound::Candidate& c) {
-                if (asked++ < kMost) {
+                if (asked++ < kMaxAsked) {
                   if (const auto why = bound.refine(c).refused) {
                     refusals.add(*why, 1);
                   }

@@ -1,6 +1,6 @@
 #include "stepcast/search/jobs.h"
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 namespace stepcast::search {
 
@@ -9,7 +9,7 @@ JobLoader jobs_of(const std::string& config, const std::vector<std::string>& ove
     std::vector<std::string> all = overrides;
     all.insert(all.end(), more.begin(), more.end());
     try {
-      return config::load(config, all).job;
+      return input::load(config, all).job;
     } catch (const InputError& error) {
       const Fault& first = error.faults().front();
       return Infeasible{to_string(first.where), first.message};

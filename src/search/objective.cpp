@@ -1,4 +1,4 @@
-#include "objective.h"
+#include "stepcast/search/objective.h"
 
 namespace stepcast::search {
 
@@ -17,10 +17,6 @@ double per_second(Objective objective, const job::Cluster& cluster) {
     }
   }
   return 1;
-}
-
-const char* to_string(Objective objective) {
-  return objective == Objective::cost ? "cost" : objective == Objective::energy ? "energy" : "time";
 }
 
 }  // namespace stepcast::search

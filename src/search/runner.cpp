@@ -7,8 +7,8 @@
 #include <limits>
 #include <stdexcept>
 
-#include "objective.h"
 #include "stated.h"
+#include "stepcast/search/objective.h"
 
 namespace stepcast::search {
 namespace {

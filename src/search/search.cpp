@@ -6,8 +6,8 @@
 #include <map>
 
 #include "explain.h"
-#include "objective.h"
 #include "runner.h"
+#include "stepcast/search/objective.h"
 
 namespace stepcast::search {
 namespace {

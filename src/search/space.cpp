@@ -219,4 +219,8 @@ void fix(Space& space, const std::vector<std::string>& overrides) {
   }
 }
 
+std::int64_t integer_of(const Dimension& dimension, const std::string& value) {
+  return text::to_integer({Value::Kind::scalar, dimension.origin, value, false, {}, {}});
+}
+
 }  // namespace stepcast::search

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/advice.h"
 
@@ -96,7 +97,7 @@ void Remembered::keep(const std::string& key, std::shared_ptr<const Answer> answ
   }
   entries_.emplace_front(key, std::move(answer));
   places_[key] = entries_.begin();
-  if (entries_.size() > most_) {
+  if (entries_.size() > capacity_) {
     places_.erase(entries_.back().first);
     entries_.pop_back();
   }
@@ -112,7 +113,7 @@ Answers::Answers(const Options& options)
       folded_(options.data, at_once()),
       quick_(options.data, kQuick),
       remembered_(kRemembered) {
-  const config::Loaded loaded = config::load(config_, overrides_);
+  const config::Loaded loaded = input::load(config_, overrides_);
   const auto outcome = (*Forecasters::Loan(folded_)).forecast(loaded.job);
   if (const auto* why = std::get_if<Infeasible>(&outcome)) {
     throw InputError(config::fault_of(loaded, *why));
@@ -150,7 +151,7 @@ Answers::Asked Answers::asked_by(Request::Detail detail) {
 }
 
 Answer Answers::compute(const Request& request, Asked asked) {
-  const config::Loaded loaded = config::load(config_, with(request.overrides));
+  const config::Loaded loaded = input::load(config_, with(request.overrides));
   const bool quick = asked == Asked::bound || asked == Asked::headline;
   Forecasters::Loan forecaster(quick ? quick_ : folded_);
   forecast::Options options;
@@ -172,7 +173,7 @@ Answer Answers::compute(const Request& request, Asked asked) {
                          std::vector<std::string> all = with(request.overrides);
                          all.insert(all.end(), more.begin(), more.end());
                          try {
-                           return config::load(config_, all).job;
+                           return input::load(config_, all).job;
                          } catch (const InputError&) {
                            return std::nullopt;
                          }

@@ -47,17 +47,17 @@ class Forecasters {
   std::vector<std::unique_ptr<forecast::Forecaster>> free_;
 };
 
-// The answers asked for last.
+// The most recent answers, at most `capacity` of them.
 class Remembered {
  public:
-  explicit Remembered(std::size_t most) : most_(most) {}
+  explicit Remembered(std::size_t capacity) : capacity_(capacity) {}
   std::shared_ptr<const Answer> find(const std::string& key);
   void keep(const std::string& key, std::shared_ptr<const Answer> answer);
 
  private:
   using Entry = std::pair<std::string, std::shared_ptr<const Answer>>;
   std::mutex mutex_;
-  std::size_t most_;
+  std::size_t capacity_;
   std::list<Entry> entries_;  // the last asked for first
   std::unordered_map<std::string, std::list<Entry>::iterator> places_;
 };

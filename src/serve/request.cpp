@@ -13,7 +13,7 @@ namespace {
 
 using text::Value;
 
-constexpr std::size_t kMostOverrides = 64;
+constexpr std::size_t kMaxOverrides = 64;
 constexpr std::size_t kLongestOverride = 512;  // bytes
 
 [[noreturn]] void refuse(const std::string& where, const std::string& message) {
@@ -87,8 +87,8 @@ Request read_request(const std::string& body) {
     } else if (entry.key != "set") {
       refuse("request", fmt::format("unknown key '{}'; expected set or fidelity", entry.key));
     } else if (entry.value.kind != Value::Kind::sequence ||
-               entry.value.items.size() > kMostOverrides) {
-      refuse("set", fmt::format("expected a list of at most {} overrides", kMostOverrides));
+               entry.value.items.size() > kMaxOverrides) {
+      refuse("set", fmt::format("expected a list of at most {} overrides", kMaxOverrides));
     } else {
       for (const Value& item : entry.value.items) {
         if (item.kind != Value::Kind::scalar || !item.quoted) {

@@ -105,9 +105,11 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
     case job::MicroBatches::Kind::even: {
       const std::int64_t per_step = w.micro_batch * grid.data;
       if (w.global_batch % per_step != 0) {
-        return Infeasible{"workload.global_batch",
-                          fmt::format("{} sequences are no multiple of micro-batch {} x data {}",
-                                      w.global_batch, w.micro_batch, grid.data)};
+        return Infeasible{
+            "workload.global_batch",
+            fmt::format("global_batch {} is not a multiple of data {} x micro_batch {}; expected a "
+                        "multiple of {}",
+                        w.global_batch, grid.data, w.micro_batch, per_step)};
       }
       return std::vector<int>(data, static_cast<int>(w.global_batch / per_step));
     }
@@ -140,31 +142,32 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
   return out;
 }
 
-std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each) {
+std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid& grid,
+                                       const std::vector<int>& each) {
   const auto no = [&](const char* what) {
     return infeasible_batches(
         fmt::format("{}, so all data-parallel ranks run as many; expected even", what));
   };
-  if (plan.data_comm == DataComm::shard_all) {
+  if (job.parallelism.sharding == job::Sharding::zero3) {
     return no("zero3 gathers parameters from all ranks in every micro-batch");
   }
-  if (plan.data_comm == DataComm::shard_grads) {
+  if (job.parallelism.sharding == job::Sharding::zero2) {
     return no("zero2 reduces gradients or gathers parameters in every micro-batch");
   }
-  if (plan.job.system.cycle_time.count() > 0) {
+  if (job.system.cycle_time.count() > 0) {
     return no("gradients leave at ticks of each rank's own background thread");
   }
-  if (plan.job.parallelism.reduce_each) {
+  if (job.parallelism.reduce_each) {
     return no("gradients are reduced after every micro-batch");
   }
-  const int block = plan.shard.expert * plan.shard.expert_tensor;
-  if (!plan.job.model.moe || block == 1) {
+  const int block = job.parallelism.expert * job.parallelism.expert_tensor;
+  if (!job.model.moe || block == 1) {
     return std::nullopt;
   }
   // Experts lie on neighbouring ranks of a stage, `block` of them (lower/groups.cpp).
-  std::vector<std::vector<int>> last(static_cast<std::size_t>(plan.grid.pipeline));
-  for (int r = 0; r < plan.grid.ranks(); ++r) {
-    const auto at = cluster::coordinates(plan.grid, r);
+  std::vector<std::vector<int>> last(static_cast<std::size_t>(grid.pipeline));
+  for (int r = 0; r < grid.ranks(); ++r) {
+    const auto at = cluster::coordinates(grid, r);
     auto& stage = last[static_cast<std::size_t>(at.pipeline)];
     stage.push_back(each[static_cast<std::size_t>(at.data)]);
     if (stage.front() != stage.back()) {

@@ -9,9 +9,10 @@
 
 namespace stepcast::strategy {
 
-// Why data-parallel ranks of this plan have to run as many micro-batches as each other, given
-// `each`; nothing where they need not. Reads all of the plan but its batches.
-std::optional<Infeasible> must_be_even(const Plan& plan, const std::vector<int>& each);
+// Why data-parallel ranks have to run as many micro-batches as each other, given unlike numbers in
+// `each`; nothing where they need not.
+std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid& grid,
+                                       const std::vector<int>& each);
 
 // Whether all batches of the plan finish the chunks of each rank in one order: gradients are
 // reduced in it.

@@ -1,10 +1,5 @@
 // What a job asks of its training system.
-#include "features.h"
-
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
-#include <algorithm>
+#include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
 
@@ -48,49 +43,6 @@ std::vector<Feature> features(const job::Job& job) {
   add(zeropp.weights || zeropp.gradients || zeropp.partition > 0, "zeropp", "parallelism.zeropp");
   add(job.workload.finetune.kind != job::Finetune::Kind::none, "finetune", "workload.finetune");
   return out;
-}
-
-std::optional<Infeasible> refused(const job::Job& job) {
-  const std::vector<Feature> asked = features(job);
-  const auto find = [&](std::string_view name) {
-    return std::find_if(asked.begin(), asked.end(),
-                        [&](const Feature& f) { return f.name == name; });
-  };
-  for (const auto& [rule, reason] : job.system.cannot) {
-    std::string_view rest = rule;
-    auto blamed = asked.end();
-    bool all = true;
-    while (all && !rest.empty()) {
-      const auto plus = rest.find('+');
-      const auto at = find(rest.substr(0, plus));
-      all = at != asked.end();
-      if (blamed == asked.end()) {
-        blamed = at;  // the rule's first feature is the one that gives way
-      }
-      rest = plus == std::string_view::npos ? std::string_view() : rest.substr(plus + 1);
-    }
-    if (all && blamed != asked.end()) {
-      return Infeasible{
-          blamed->key,
-          fmt::format("{} does not run {}: {}; expected a job without it, or another system",
-                      job.system.name, rule, reason)};
-    }
-  }
-  if (const auto& run = job.system.schedules; !run.empty() && job.parallelism.pipeline > 1) {
-    const auto& given = job.parallelism.schedule;
-    const std::string name = given                                  ? given->name
-                             : job.parallelism.virtual_pipeline > 1 ? "interleaved_1f1b"
-                                                                    : "1f1b";
-    const std::string word = name.ends_with(".csv") ? "csv" : name;
-    if (std::find(run.begin(), run.end(), word) == run.end()) {
-      const char* key = given                                  ? "parallelism.schedule"
-                        : job.parallelism.virtual_pipeline > 1 ? "parallelism.virtual_pipeline"
-                                                               : "parallelism.pipeline";
-      return Infeasible{key, fmt::format("{} does not run the schedule {}; expected {}",
-                                         job.system.name, word, fmt::join(run, " | "))};
-    }
-  }
-  return std::nullopt;
 }
 
 }  // namespace stepcast::strategy

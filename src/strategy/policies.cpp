@@ -249,10 +249,8 @@ Offload offload_of(const job::Offload& stated, const job::System& system) {
 
 // Megatron-LM's own loops: their messages hold the compute stream up.
 bool messages_hold_compute(const job::Job& job, const Plan& plan) {
-  const auto& stated = job.parallelism.schedule;
-  const std::string name = stated ? stated->name : plan.interleaved ? "interleaved_1f1b" : "1f1b";
-  return plan.order.barriers == 0 && !pairs_passes(job) &&
-         (name == "1f1b" || name == "gpipe" || name == "interleaved_1f1b");
+  const schedule::Entry* entry = schedule_of(job);
+  return plan.order.barriers == 0 && !pairs_passes(job) && entry != nullptr && entry->plain_loop;
 }
 
 StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {

@@ -9,36 +9,13 @@
 #include <set>
 
 #include "batches.h"
-#include "cut.h"
-#include "features.h"
 #include "infeasible.h"
+#include "rules.h"
 #include "stepcast/strategy/plan.h"
+#include "stepcast/strategy/rules.h"
 
 namespace stepcast::strategy {
 namespace {
-
-std::optional<Infeasible> check_features(const job::Job& job) {
-  if (auto why = refused(job)) {
-    return why;
-  }
-  // FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their
-  // READMEs).
-  using job::AttentionKernel;
-  const AttentionKernel attention = job.kernels.attention;
-  const double needed = attention == AttentionKernel::unfused  ? 0
-                        : attention == AttentionKernel::flash1 ? 7.5
-                        : attention == AttentionKernel::flash3 ? 9.0
-                                                               : 8.0;
-  const double have = job.cluster.device.compute_capability;
-  if (have > 0 && have < needed) {
-    return infeasible(
-        "kernels.attention",
-        fmt::format(
-            "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
-            needed, job.cluster.device.name, have));
-  }
-  return std::nullopt;
-}
 
 schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
   const auto& par = plan.job.parallelism;
@@ -132,43 +109,16 @@ void pair_passes(schedule::Order& order) {
 std::optional<Infeasible> place_and_order(Plan& plan) {
   const job::Job& job = plan.job;
   const auto& par = job.parallelism;
-  const int p = par.pipeline;
-  job::Schedule schedule = par.schedule.value_or(job::Schedule{});
-  const bool table = schedule.name.ends_with(".csv");
-  if (table && p > 1) {
-    return follow_table(plan, schedule.table);
+  if (has_table(job) && par.pipeline > 1) {
+    return follow_table(plan, par.schedule->table);
   }
-  const schedule::Entry* entry = table ? schedule::find("1f1b") : schedule_of(job);
-  if (entry == nullptr) {
-    return infeasible("parallelism.schedule", fmt::format("unknown schedule '{}'", schedule.name));
-  }
-  schedule.name = entry->name;
-  plan.schedule.name = entry->name;
-  plan.schedule.by_times = p > 1 && entry->name == "zb_auto";
-  const bool one_chunk = schedule.name == "gpipe" || schedule.name == "1f1b";
-  if (par.virtual_pipeline > 1 &&
-      (one_chunk || (entry->chunks > 0 && entry->chunks != par.virtual_pipeline))) {
-    return infeasible(
-        "parallelism.schedule",
-        fmt::format(
-            "{} runs {} per rank; virtual_pipeline is {}", schedule.name,
-            one_chunk || entry->chunks == 1 ? "one chunk" : fmt::format("{} chunks", entry->chunks),
-            par.virtual_pipeline));
-  }
-  if (par.overlap.expert && par.expert > 1 && p > 1 && !pairs_passes(job) &&
-      !schedule.name.starts_with("dualpipe")) {
-    // A forward that leaves with its pair reaches the last stage late: without chunks too few
-    // micro-batches are under way (Megatron-LM asks for a virtual pipeline).
-    return infeasible(
-        "parallelism.overlap.expert",
-        fmt::format(
-            "{} has no pairs of passes; expected interleaved_1f1b, dualpipe, dualpipe_v, or no "
-            "pipeline",
-            schedule.name));
-  }
-  const schedule::Request request = request_of(plan, *entry);
+  const schedule::Entry& entry = *entry_of(job);
+  const bool stages = par.pipeline > 1;
+  const schedule::Request request = request_of(plan, entry);
+  plan.schedule.name = entry.name;
+  plan.schedule.by_times = stages && entry.orders_by_times;
   plan.schedule.request = request;
-  auto order = p == 1 ? schedule::make("1f1b", request) : schedule::make(schedule.name, request);
+  auto order = schedule::make(stages ? entry.name : schedule::implied(1), request);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
@@ -190,9 +140,6 @@ std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each)
   if (numbers.size() == 1) {
     return std::nullopt;
   }
-  if (auto why = must_be_even(plan, each)) {
-    return why;
-  }
   for (const int n : numbers) {
     Plan one = plan;
     one.micro_batches = n;
@@ -210,73 +157,30 @@ std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each)
 }  // namespace
 
 std::variant<Plan, Infeasible> resolve(const job::Job& job) {
-  if (auto why = check_features(job)) {
+  if (auto why = first_fault(job)) {
     return *why;
   }
   Plan plan;
   plan.job = job;
   const auto& par = job.parallelism;
-  const int ranks = job.cluster.ranks();
-  const int model_ranks = par.tensor * par.context * par.pipeline;
-  if (model_ranks > ranks || ranks % model_ranks != 0) {
-    return infeasible(
-        "parallelism.tensor",
-        fmt::format("tensor {} x context {} x pipeline {} = {} does not divide {} ranks",
-                    par.tensor, par.context, par.pipeline, model_ranks, ranks));
-  }
-  const int data = par.data.value_or(ranks / model_ranks);
-  if (data * model_ranks != ranks) {
-    return infeasible(
-        "parallelism.data",
-        fmt::format("data {} x tensor {} x context {} x pipeline {} = {}, not {} ranks", data,
-                    par.tensor, par.context, par.pipeline, data * model_ranks, ranks));
-  }
-  plan.grid = {par.tensor, par.context, data, par.pipeline, par.expert, job.cluster.order};
+  plan.grid = grid_of(job);
 
-  auto each = micro_batches_of(job.workload, job.cluster, plan.grid);
-  if (auto* why = std::get_if<Infeasible>(&each)) {
-    return *why;
-  }
-  const auto& micro_batches = std::get<std::vector<int>>(each);
+  const auto micro_batches =
+      std::get<std::vector<int>>(micro_batches_of(job.workload, job.cluster, plan.grid));
   plan.micro_batches = *std::max_element(micro_batches.begin(), micro_batches.end());
 
-  plan.shard.sequences = job.workload.micro_batch;
-  plan.shard.sequence_length = job.workload.sequence_length;
-  plan.shard.context = par.context;
-  plan.shard.tensor = par.tensor;
-  plan.shard.sequence_parallel = par.sequence_parallel && par.tensor > 1;
-  plan.shard.expert = par.expert;
-  plan.shard.expert_tensor = job.model.moe ? par.expert_tensor : 1;
-  const int stage_ranks = par.tensor * par.context * data;
-  const int expert_ranks = plan.shard.expert * plan.shard.expert_tensor;
-  if (stage_ranks % expert_ranks != 0) {
-    return infeasible(
-        par.expert > 1 ? "parallelism.expert" : "parallelism.expert_tensor",
-        fmt::format("expert {} x expert_tensor {} does not divide the {} ranks of a stage",
-                    par.expert, plan.shard.expert_tensor, stage_ranks));
-  }
-  plan.expert_data = stage_ranks / expert_ranks;
+  plan.shard = shard_of(job);
+  plan.expert_data =
+      par.tensor * par.context * plan.grid.data / (plan.shard.expert * plan.shard.expert_tensor);
   plan.style = model::style_of(job);
   // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
   plan.vocab = padded_vocab(job, par.tensor);
   plan.job.model.vocab = plan.vocab;
-  if (auto why = cut(plan)) {
-    return *why;
-  }
-  if (auto why = model::check_shard(plan.job.model, plan.shard)) {
-    return *why;
-  }
-
   if (auto why = place_and_order(plan)) {
     return *why;
   }
 
   plan.shard_ranks = par.shard_size.value_or(plan.data_ranks());
-  if (plan.shard_ranks < 1 || plan.data_ranks() % plan.shard_ranks != 0) {
-    return infeasible("parallelism.shard_size",
-                      fmt::format("{} does not divide {} data-parallel ranks", plan.shard_ranks,
-                                  plan.data_ranks()));
-  }
   if (par.sharding == job::Sharding::none) {
     plan.shard_ranks = 1;
   }
@@ -311,8 +215,8 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
 
 const schedule::Entry* schedule_of(const job::Job& job) {
   const auto& par = job.parallelism;
-  const std::string_view implied = par.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
-  return schedule::find(par.schedule ? std::string_view(par.schedule->name) : implied);
+  return schedule::find(par.schedule ? std::string_view(par.schedule->name)
+                                     : schedule::implied(par.virtual_pipeline));
 }
 
 bool orders_by_times(const Plan& plan) { return plan.schedule.by_times; }
@@ -358,7 +262,7 @@ bool pairs_passes(const job::Job& job) {
     return false;
   }
   const schedule::Entry* entry = schedule_of(job);
-  return par.pipeline == 1 || (entry != nullptr && entry->name == "interleaved_1f1b");
+  return par.pipeline == 1 || (entry != nullptr && entry->can_pair);
 }
 
 int expert_shards(const Plan& plan) { return std::gcd(plan.expert_data, plan.shard_ranks); }

@@ -136,8 +136,8 @@ Placed Variants::place(const Candidate& c) const {
       placement = entry->placement;
       out.chunks = entry->chunks > 0 ? entry->chunks : c.virtual_pipeline;
     }
-    out.pairs = entry->name.starts_with("dualpipe") || pairs_passes(job);
-    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->name == "interlaced";
+    out.pairs = entry->has_pairs || pairs_passes(job);
+    out.splits_vocabulary = (stated && !stated->vocabulary.empty()) || entry->splits_vocabulary;
     out.ramps = entry->placement == schedule::Placement::loop && !entry->splits_backward &&
                 !out.splits_vocabulary && !base_.system.optimizer_post_validation;
   } else if (stated && c.pipeline > 1) {

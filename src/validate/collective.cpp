@@ -72,7 +72,7 @@ struct CollectiveModel::State {
   cost::Collectives collectives;
   std::map<std::vector<int>, cluster::GroupShape> shapes;
 
-  State(const config::Network& network, cluster::Topology&& built,
+  State(const input::Network& network, cluster::Topology&& built,
         const std::filesystem::path& calibration, const std::vector<std::string>& only)
       : cluster(network.cluster),
         topology(std::move(built)),
@@ -122,7 +122,7 @@ struct CollectiveModel::State {
   }
 };
 
-CollectiveModel::CollectiveModel(const config::Network& network,
+CollectiveModel::CollectiveModel(const input::Network& network,
                                  const std::filesystem::path& data_directory,
                                  const std::vector<std::string>& calibration) {
   auto topology = cluster::Topology::build(network.cluster);

@@ -7,7 +7,7 @@
 
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/validate/published.h"
 
 namespace stepcast::validate {
@@ -25,7 +25,7 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
   RowForecast out;
   out.row = row;
   try {
-    out.job = config::parse(row.yaml, "row", overrides).job;
+    out.job = input::parse(row.yaml, "row", overrides).job;
   } catch (const InputError& error) {
     return Skipped{"not possible", error.faults().front().message};
   }
@@ -100,13 +100,10 @@ std::string what_fills(const result::Report& report) {
   const auto& m =
       *std::max_element(report.memory.begin(), report.memory.end(),
                         [](const auto& a, const auto& b) { return a.allocated < b.allocated; });
-  std::vector<std::pair<const char*, Bytes>> parts{{"parameters", m.parameters},
-                                                   {"gradients", m.gradients},
-                                                   {"optimizer", m.optimizer},
-                                                   {"activations", m.activations},
-                                                   {"communication", m.communication},
-                                                   {"workspace", m.workspace},
-                                                   {"other", m.other}};
+  std::vector<std::pair<const char*, Bytes>> parts;
+  for (const auto& [category, word] : spellings(program::MemoryCategory{})) {
+    parts.emplace_back(word, result::part_of(m, category));
+  }
   std::stable_sort(parts.begin(), parts.end(),
                    [](const auto& a, const auto& b) { return a.second > b.second; });
   constexpr std::size_t kParts = 3;
@@ -125,8 +122,8 @@ std::vector<std::pair<std::string, double>> by_kind(const RowForecast& forecast)
   const double step = forecast.report.step_time.value;
   for (const result::Doubt& d : forecast.report.doubts) {
     auto at = std::find_if(out.begin(), out.end(),
-                           [&](const auto& entry) { return entry.first == d.kind; });
-    at = at == out.end() ? out.insert(out.end(), {d.kind, 0}) : at;
+                           [&](const auto& entry) { return entry.first == to_string(d.kind); });
+    at = at == out.end() ? out.insert(out.end(), {to_string(d.kind), 0}) : at;
     at->second = std::hypot(at->second, d.added() / step);
   }
   out.emplace_back("row", forecast.row.half_width() / kDeviations90);

@@ -77,13 +77,13 @@ result::Validation Rows::finish() {
   }
   choose_bursts();
   out_.summary = summarize(out_.rows);
-  std::vector<std::vector<std::size_t>> told;
+  std::vector<std::vector<std::size_t>> reported;
   for (std::size_t i = 0; i < classes_.size(); ++i) {
     if (members_[i].size() == out_.rows.size() ||
-        std::find(told.begin(), told.end(), members_[i]) != told.end()) {
+        std::find(reported.begin(), reported.end(), members_[i]) != reported.end()) {
       continue;
     }
-    told.push_back(members_[i]);
+    reported.push_back(members_[i]);
     std::vector<ValidationRow> named;
     for (const std::size_t row : members_[i]) {
       named.push_back(out_.rows[row]);

@@ -19,12 +19,7 @@ namespace stepcast::validate {
 namespace {
 
 constexpr double kLongestMicroseconds = 1e9;
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-
-const char* attention_name(job::AttentionKernel kernel) {
-  constexpr const char* kNames[] = {"unfused", "flash1", "flash2", "flash3", "cudnn"};
-  return kNames[static_cast<int>(kernel)];
-}
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 
 // Inference frameworks' tables time short bursts; their `kernel` column names whose kernels. Other
 // tables are of the library asked for, in bursts or long runs.
@@ -131,10 +126,11 @@ class TableComparison {
 
   void memory_row(text::Cells& cells) {
     const double seconds = cells.positive("time_us", kLongestMicroseconds) * 1e-6;
-    const bool told = cells.has("bytes_moved");
+    const bool stated = cells.has("bytes_moved");
     const std::int64_t elements =
-        told ? 0 : std::min(cells.size("tokens"), text::Cells::kLargestSize) * cells.size("hidden");
-    std::int64_t bytes = told ? cells.size("bytes_moved", kMostBytes) : 0;
+        stated ? 0
+               : std::min(cells.size("tokens"), text::Cells::kLargestSize) * cells.size("hidden");
+    std::int64_t bytes = stated ? cells.size("bytes_moved", kMaxBytes) : 0;
     if (!cells.good()) {
       return;
     }
@@ -144,7 +140,7 @@ class TableComparison {
     if (why.empty() && !measured::memory_op_named(op)) {
       why = fmt::format("the operator {} is not modelled", cells.text("op"));
     }
-    if (why.empty() && !told) {
+    if (why.empty() && !stated) {
       // Read and written; an addition reads two.
       const int tensors = op == "norm" ? 2 : op == "add" ? 3 : 0;
       bytes = static_cast<std::int64_t>(static_cast<double>(tensors * elements) *
@@ -277,8 +273,8 @@ class TableComparison {
                       shape.qk_dim, shape.causal ? " causal" : "");
       constexpr std::int64_t kLong = 4096;
       out_.add({id,
-                {fmt::format("{} {} {} {} tokens", job::to_string(*dtype), attention_name(*kernel),
-                             way, shape.query_length < kLong ? "below 4096" : "from 4096")}},
+                {fmt::format("{} {} {} {} tokens", to_string(*dtype), to_string(*kernel), way,
+                             shape.query_length < kLong ? "below 4096" : "from 4096")}},
                seconds,
                // vLLM's rows hold writing its paged cache.
                prices_.attention({.shape = shape,

@@ -8,7 +8,7 @@
 #include <span>
 
 #include "ask_topology.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 
@@ -181,7 +181,7 @@ std::string describe(std::span<const std::uint8_t> data) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   fuzz::read([&] {
     const std::string file = fuzz::file_with(describe({data, size}), ".yaml");
-    const config::Network network = config::network(file, 0);
+    const input::Network network = input::network(file, 0);
     const auto built = cluster::Topology::build(network.cluster);
     if (const auto* topology = std::get_if<cluster::Topology>(&built)) {
       fuzz::ask(*topology);

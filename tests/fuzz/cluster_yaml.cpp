@@ -1,6 +1,6 @@
 // The reader of a cluster description, from its text to the topology and what is asked of it.
 #include "ask_topology.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const std::string file = fuzz::file_with(text, ".yaml");
     // Files of configs/clusters leave the number of nodes to the job.
     const int nodes = text.find("nodes:") == std::string_view::npos ? 16 : 0;
-    const config::Network network = config::network(file, nodes);
+    const input::Network network = input::network(file, nodes);
     const auto built = cluster::Topology::build(network.cluster);
     if (const auto* topology = std::get_if<cluster::Topology>(&built)) {
       fuzz::ask(*topology);

@@ -8,6 +8,7 @@
 #include "stepcast/cluster/topology.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/collectives.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -22,7 +23,7 @@ constexpr Collective kAll[] = {Collective::all_reduce,     Collective::all_gathe
 constexpr std::int64_t kMiB = 1 << 20;
 
 job::Cluster cluster_of(const std::string& name, int nodes) {
-  return config::network(name, nodes).cluster;
+  return input::network(name, nodes).cluster;
 }
 
 cluster::Topology built(const job::Cluster& c) {

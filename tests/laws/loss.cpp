@@ -31,8 +31,7 @@ PerLogit loss_of(const std::string& system, const std::string& precision, int te
   const auto resolved = strategy::resolve(config::parse(text, "job").job);
   REQUIRE(std::holds_alternative<strategy::Plan>(resolved));
   const auto& plan = std::get<strategy::Plan>(resolved);
-  const auto head =
-      lower::with_loss(model::build_head(plan.model, plan.shard, plan.style), plan);
+  const auto head = lower::with_loss(model::build_head(plan.model, plan.shard, plan.style), plan);
   const auto& op = head.operators.back();
   REQUIRE(op.kind == model::OpKind::cross_entropy);
   const double logits = kTokens * kVocab;

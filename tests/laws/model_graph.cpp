@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/rules.h"
 
 using namespace stepcast;
 using model::LayerKind;
@@ -112,7 +113,7 @@ TEST_CASE("Every graph is acyclic, in topological order, and every result is rea
         if (m.moe) {
           r.expert_tensor = t;
         }
-        REQUIRE_FALSE(model::check_shard(m, r));
+        REQUIRE_FALSE(strategy::shard_fault(m, r));
         for (const auto kind : {LayerKind::dense, LayerKind::moe}) {
           if (kind == LayerKind::moe && !m.moe) {
             continue;
@@ -380,7 +381,7 @@ TEST_CASE("Context parallelism divides tokens, not keys") {
 
 TEST_CASE("Impossible cuts are named") {
   const auto key = [](const job::Model& m, const Shard& r) {
-    const auto fault = model::check_shard(m, r);
+    const auto fault = strategy::shard_fault(m, r);
     return fault ? fault->key : std::string();
   };
   const auto llama = test::llama3_70b();

@@ -8,6 +8,7 @@
 #include "catch.hpp"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/rules.h"
 
 using namespace stepcast;
 using model::OperatorGraph;
@@ -99,7 +100,7 @@ TEST_CASE("Every kind of layer makes a sound graph under every kernel, cut or no
           style.finetune = {kind, 8, {"q", "k", "v", "o", "gate", "up", "down"}};
           for (const int t : {1, 2, 8}) {
             const Shard cut = shard(1024, t, t > 1);
-            REQUIRE_FALSE(model::check_shard(m, cut));
+            REQUIRE_FALSE(strategy::shard_fault(m, cut));
             for (const auto& g : graphs(m, cut, style)) {
               CHECK_FALSE(model::graph_fault(g));
               for (const auto& op : g.operators) {

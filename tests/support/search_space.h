@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/search/search.h"
 #include "stepcast/search/space.h"
 #include "stepcast/text/document.h"
@@ -20,7 +20,7 @@ namespace stepcast::test {
 inline search::JobLoader loader_of(const std::string& job) {
   return [job](const std::vector<std::string>& overrides) -> std::variant<job::Job, Infeasible> {
     try {
-      return config::parse(job, "job", overrides).job;
+      return input::parse(job, "job", overrides).job;
     } catch (const InputError& error) {
       const Fault& first = error.faults().front();
       return Infeasible{to_string(first.where), first.message};
@@ -29,7 +29,7 @@ inline search::JobLoader loader_of(const std::string& job) {
 }
 
 inline search::Space space_of(const std::string& yaml, const std::string& job) {
-  return search::read_space(text::parse_yaml(yaml, "space"), config::parse(job, "job").job);
+  return search::read_space(text::parse_yaml(yaml, "space"), input::parse(job, "job").job);
 }
 
 // The overrides of each combination, in any order.

@@ -1,5 +1,4 @@
-// Calibration from measured kernels of one device: files of calibrate-gpu, or tables others
-// published.
+// Calibration from measured kernels of one device: files of calibrate-gpu, or published tables.
 #pragma once
 
 #include <filesystem>
@@ -15,15 +14,16 @@ namespace stepcast::calibrate {
 
 using KernelFile = std::variant<interop::GpuMeasurements, interop::KernelTable>;
 
-// JSON lines or CSV, told apart by their first character. Throws InputError with all files' faults.
+// Reads files of JSON lines or CSV, which their first character distinguishes. Throws InputError with the faults of all
+// files.
 std::vector<KernelFile> read_kernel_files(const std::vector<std::string>& files);
 
 struct GpuOptions {
-  std::string device;   // as configs name it; "": by what the files name
-  std::string library;  // of every GEMM; "": cublas of calibrate-gpu, what a table's kernels are
+  std::string device;   // its name in configs; "": the device that the files name
+  std::string library;  // of every GEMM; "": cublas for files of calibrate-gpu, the library of its kernels for a table
 };
 
-// Throws InputError: files of several devices, or of none that configs know.
+// Throws InputError where the files are of several devices, or of one that configs lack.
 result::KernelCalibration calibrate_gpu(const std::vector<KernelFile>& files, const GpuOptions& options,
                                         const std::filesystem::path& calibration_dir);
 

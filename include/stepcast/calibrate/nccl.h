@@ -1,4 +1,4 @@
-// Calibration from nccl-tests logs: which of them a fit may believe, the fit, and the file.
+// Calibration from nccl-tests logs: which runs are healthy enough for a fit, the fit, and the calibration file.
 #pragma once
 
 #include <filesystem>
@@ -15,14 +15,14 @@ namespace stepcast::calibrate {
 
 struct NcclOptions {
   std::string system;                    // name of the calibration
-  std::optional<cost::NcclScope> scope;  // nullopt: a file for each that the logs have
-  std::vector<int> ranks_per_node;       // of runs that do not state theirs
-  std::string op;                        // of runs that do not name their collective
+  std::optional<cost::NcclScope> scope;  // nullopt: one file for each scope in the logs
+  std::vector<int> ranks_per_node;       // for runs that do not state theirs
+  std::string op;                        // for runs that do not name their collective
   bool keep_degraded = false;
 };
 
-// `cluster` is the machine that the logs come from; health is judged by what `calibration_dir`
-// expects of it. Throws InputError: a placement that is not stated or does not fit the cluster.
+// `cluster` is the machine that the logs come from. A run is healthy if it is about as fast as the calibration in
+// `calibration_dir` expects. Throws InputError where a run's placement is not stated or does not fit the cluster.
 result::Calibration calibrate_nccl(const job::Cluster& cluster, const std::vector<interop::CollectiveLog>& logs,
                                    const NcclOptions& options, const std::filesystem::path& calibration_dir);
 

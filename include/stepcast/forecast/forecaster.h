@@ -19,6 +19,11 @@ namespace stepcast::forecast {
 
 enum class Fidelity { bound, folded, full };
 
+constexpr auto spellings(Fidelity) {
+  return std::to_array<Spelling<Fidelity>>(
+      {{Fidelity::bound, "bound"}, {Fidelity::folded, "folded"}, {Fidelity::full, "full"}});
+}
+
 // Reserved memory: by replaying the allocator, or by a rule of thumb, which costs nothing (searches).
 enum class Allocator { replay, rule };
 

@@ -190,9 +190,6 @@ OperatorGraph build_head(const job::Model& model, const Shard& shard, const Styl
 // themselves.
 std::optional<std::string> graph_fault(const OperatorGraph& graph);
 
-// Why the model cannot be cut so (heads % tensor, vocab, experts % expert...); nullopt when it can.
-std::optional<Infeasible> check_shard(const job::Model& model, const Shard& shard);
-
 // Vocabulary padded as Megatron does (--make-vocab-size-divisible-by times tensor size); divisor 1:
 // not padded.
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t divisor, int tensor);

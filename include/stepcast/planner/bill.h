@@ -10,21 +10,21 @@
 
 namespace stepcast::planner {
 
-// What a cluster does in a run.
+// How a cluster spends the time of a run.
 struct Duty {
-  Seconds training{0};       // of steps alone
-  double effective = 1;      // share of the wall clock that these are
-  double active = 1;         // share in which the GPUs work: with what is done again after failures
-  double busy = 1;           // of a GPU's step: in kernels
-  double communicating = 0;  // in collectives that nothing hides; else idle
+  Seconds training{0};       // the sum of the steps alone
+  double effective = 1;      // share of the wall clock that these steps are
+  double active = 1;         // share of the wall clock in which GPUs work, work repeated after failures included
+  double busy = 1;           // share of a GPU's step spent in kernels
+  double communicating = 0;  // share spent in collectives that no kernel hides; a GPU is idle in the rest
 };
 
 struct Bill {
   Seconds wall{0};
   double gpu_hours = 0;
   double rent = 0, depreciation = 0, electricity = 0, capital = 0;  // currency
-  double average_power = 0, peak_power = 0;                         // W at the meter
-  double energy = 0;                                                // J at the meter
+  double average_power = 0, peak_power = 0;                         // W at the electricity meter
+  double energy = 0;                                                // J at the electricity meter
   double carbon = 0;                                                // kg
   double cost() const { return rent + depreciation + electricity; }
 };
@@ -41,27 +41,30 @@ struct Rates {
 };
 Bill bill(const Rates& rates, int nodes, int gpus_per_node, const Duty& duty);
 
-// What a strategy does to the clock.
+// How fast a strategy trains.
 struct Pace {
   result::Estimate step;                           // seconds
-  result::Estimate effective{1, 1, 1};             // share of the wall clock
+  result::Estimate effective{1, 1, 1};             // share of the wall clock that trains
   double active = 1, busy = 1, communicating = 0;  // as in Duty
 };
 
-// Of a forecast job; shares of a step are means over its stages. operations: nullptr: nothing fails.
+// The pace of a forecast job. Shares of a step are means over its stages. `operations`: null if nothing fails.
 Pace pace_of(const job::Job& job, const result::Report& report, const Operations* operations);
 
-// A run of so many tokens, where a step takes `step` seconds and `effective` of the wall clock trains.
+// The bill of a run over `tokens` tokens in which a step takes `step` seconds and the share `effective` of the wall clock
+// trains.
 Bill bill(const Rates& rates, const job::Job& job, int nodes, double tokens, const Pace& pace, double step,
           double effective);
 
-// Share of the wall clock that any job of this model trains at most on so many nodes, by the same simulated runs as
-// pace_of. These know of a step its wait for data (left out here) and that checkpoints are no closer than steps (so that
-// longer steps train no larger share). LAW  where steps do not wait for data and are shorter than the best interval
-// between checkpoints, pace_of's share is this one, to the rounding of that interval.
+// An upper bound on the share of the wall clock that any job of this model trains on a number of nodes, from the same
+// simulated runs as pace_of. Those runs depend on the step in two ways: it may wait for data, which is left out here, and
+// checkpoints are no closer than a step, so that longer steps never train a larger share.
+// LAW  where steps do not wait for data and are shorter than the best interval between checkpoints, the share of pace_of
+//      equals this bound, to the rounding of that interval.
 class MostEffective {
  public:
-  MostEffective(const Operations* operations, const job::Job& job);  // `job` outlives it; nullptr: nothing fails
+  // `operations`: null if nothing fails. `job` must outlive this.
+  MostEffective(const Operations* operations, const job::Job& job);
   double on(int nodes);
 
  private:

@@ -1,4 +1,4 @@
-// A catalogue: clusters that can be rented or bought, with prices, power and places.
+// A catalogue of clusters that can be rented or bought: their prices, their power, and the sites where they are.
 #pragma once
 
 #include <filesystem>
@@ -12,42 +12,42 @@
 
 namespace stepcast::planner {
 
-// A number with where it is from. No figure is read without a source.
+// A number with its source, without which no figure is accepted.
 struct Figure {
   double value = 0;
   std::string source;
 };
 
 struct Site {
-  Figure pue;                         // energy at the meter over energy of the machines, at least 1
-  std::optional<Figure> carbon;       // g CO2e a kWh
-  std::optional<Figure> electricity;  // currency a kWh: needed where machines are bought
+  Figure pue;                    // power usage effectiveness: energy at the meter over energy of the machines, at least 1
+  std::optional<Figure> carbon;  // g CO2e per kWh
+  std::optional<Figure> electricity;  // currency per kWh; required where machines are bought
 };
 
-// W of one GPU.
+// Power of one GPU in W.
 struct DevicePower {
   Figure idle;
-  Figure communicating;  // in collectives that nothing hides
+  Figure communicating;  // in collectives that no kernel hides
   Figure load;           // in kernels
 };
 
-// W of one node without its GPUs.
+// Power in W of one node without its GPUs.
 struct HostPower {
   Figure idle, load;
-  Figure peak;     // of its data sheet: what the building must be able to give
-  Figure network;  // switches and optics, a node's share
+  Figure peak;     // by its data sheet: what the building must be able to supply
+  Figure network;  // of switches and optics, the share of one node
 };
 
 struct Offer {
   std::string name;
-  std::string cluster;  // of configs/clusters
+  std::string cluster;  // a name in configs/clusters
   std::string site, host;
-  Figure nodes;                    // that can be had at most
-  std::string available;           // since when: "2024-12-03"; "": not said
-  std::optional<Figure> rent;      // currency a GPU-hour; else bought:
-  std::optional<Figure> purchase;  // currency a node
-  std::optional<Figure> fabric;    // currency a node, for its share of the network
-  std::optional<Figure> lifetime;  // years of straight-line depreciation
+  Figure nodes;                    // the number of nodes on offer
+  std::string available;           // first day on which it is available, "2024-12-03"; "": not stated
+  std::optional<Figure> rent;      // currency per GPU-hour; nullopt: the cluster is bought, for
+  std::optional<Figure> purchase;  // currency per node,
+  std::optional<Figure> fabric;    // currency per node for its share of the network,
+  std::optional<Figure> lifetime;  // and depreciated linearly over so many years
   Origin origin;
 };
 
@@ -60,11 +60,11 @@ struct Catalogue {
   std::vector<Offer> offers;
 };
 
-// configs/catalogue/NAME.yaml, or a path. Throws InputError with all faults: figures without a source, names that nothing
-// has, clusters that configs/clusters lacks, offers neither rented nor bought.
+// Reads configs/catalogue/NAME.yaml, or a path. Throws InputError with all faults: figures without a source, names that are
+// not defined, clusters that configs/clusters lacks, offers that can be neither rented nor bought.
 Catalogue read_catalogue(const std::filesystem::path& file);
 
-// Days since 1970-01-01 of "2025-06-01" or "2025-06" (its first). Throws std::invalid_argument.
+// Days from 1970-01-01 to "2025-06-01", or to the first day of "2025-06". Throws std::invalid_argument.
 long parse_date(const std::string& text);
 
 }  // namespace stepcast::planner

@@ -1,4 +1,4 @@
-// Loops over forecasts: one job under many training systems.
+// One job forecast under several training systems.
 #pragma once
 
 #include <functional>
@@ -10,23 +10,23 @@
 
 namespace stepcast::planner {
 
-// All training systems by name; `aliases`: second names of the same system too.
+// The names of all training systems. `aliases`: include second names of the same system.
 std::vector<std::string> systems(bool aliases);
 
 struct CompareRequest {
-  std::string config;                  // as simulate --config
-  std::vector<std::string> overrides;  // as --set
+  std::string config;                  // as `simulate --config` takes it
+  std::vector<std::string> overrides;  // as --set takes them
   std::vector<std::string> systems;
   forecast::Options options;
 };
 
-// Keys that the job states stay; those that a system sets change with it, and nothing of the job's own system is left but
-// what it states. A system that refuses the job, or fails, is a row with the reason. `progress` hears of each row as it
-// comes. Throws InputError when the job itself is faulty.
+// Keys that the job states keep their values; keys that a system sets take that system's values. A system that refuses the
+// job, or fails on it, becomes a row with the reason. `progress` is called with each row when it is ready. Throws InputError
+// where the job itself is faulty.
 result::Comparison compare(const CompareRequest& request, forecast::Forecaster& forecaster,
                            const std::function<void(const result::ComparedSystem&)>& progress = {});
 
-// What a system runs, found by asking it for each strategy on a small job.
+// The strategies that a system supports, found by resolving a small job with each of them.
 result::SystemSummary summary(const std::string& system);
 result::SystemDetails details(const std::string& system);
 

@@ -1,4 +1,4 @@
-// Time to train, energy, cost and carbon of one job that states workload.tokens.
+// Training time, energy, cost and carbon of one job that states workload.tokens.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,18 @@ namespace stepcast::planner {
 
 struct RunRequest {
   Catalogue catalogue;
-  // What is paid for, of the catalogue. "": nothing; power and PUE are then those of its first offer of the job's
-  // cluster, else of nodes with as many of the same GPUs, else not known.
+  // The offer of the catalogue that is paid for. "": none; power and PUE are then those of the first offer of the job's
+  // cluster, or else of nodes with as many GPUs of the same kind, or else unknown.
   std::string offer;
-  std::optional<double> price;             // currency a GPU-hour, instead of the offer's
-  const Operations* operations = nullptr;  // nullptr: nothing fails
+  std::optional<double> price;             // currency per GPU-hour, in place of the offer's
+  const Operations* operations = nullptr;  // null: nothing fails
 };
 
-// Throws std::invalid_argument where the catalogue lacks the offer, or has it with other GPUs.
+// The prices and the power of a job. nullopt: nothing is known of them. Throws std::invalid_argument where the catalogue
+// lacks the offer, or offers it with other GPUs.
 std::optional<Rates> rates_of(const job::Job& job, const RunRequest& request);
 
-// `report`: of the job. nullopt: it states no tokens.
+// The cost of training the job, whose forecast is `report`. nullopt: the job states no tokens.
 std::optional<result::RunCost> run_cost(const job::Job& job, const result::Report& report, const RunRequest& request);
 
 }  // namespace stepcast::planner

@@ -15,8 +15,11 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 
 namespace stepcast::program {
+
+using stepcast::to_string;
 
 using RankId = std::uint32_t;
 using ProgramId = std::uint32_t;
@@ -46,7 +49,23 @@ enum class Category : std::uint8_t {
   slowdown,  // a kernel's extra time beside communication
 };
 constexpr int kCategories = 14;
-const char* to_string(Category c);
+
+constexpr auto spellings(Category) {
+  return std::to_array<Spelling<Category>>({{Category::compute, "compute"},
+                                            {Category::recompute, "recompute"},
+                                            {Category::optimizer, "optimizer"},
+                                            {Category::tensor, "tensor"},
+                                            {Category::pipeline, "pipeline"},
+                                            {Category::data, "data"},
+                                            {Category::context, "context"},
+                                            {Category::expert, "expert"},
+                                            {Category::offload, "offload"},
+                                            {Category::other, "other"},
+                                            {Category::bubble, "bubble"},
+                                            {Category::host, "host"},
+                                            {Category::stall, "stall"},
+                                            {Category::slowdown, "slowdown"}});
+}
 
 enum class TaskKind : std::uint8_t { kernel, collective, exchange, copy };
 
@@ -106,6 +125,16 @@ struct HostOp {
 
 enum class MemoryCategory : std::uint8_t { parameters, gradients, optimizer, activations, communication, workspace, other };
 constexpr int kMemoryCategories = 7;
+
+constexpr auto spellings(MemoryCategory) {
+  return std::to_array<Spelling<MemoryCategory>>({{MemoryCategory::parameters, "parameters"},
+                                                  {MemoryCategory::gradients, "gradients"},
+                                                  {MemoryCategory::optimizer, "optimizer"},
+                                                  {MemoryCategory::activations, "activations"},
+                                                  {MemoryCategory::communication, "communication"},
+                                                  {MemoryCategory::workspace, "workspace"},
+                                                  {MemoryCategory::other, "other"}});
+}
 
 // Where a buffer lives. What is not on the device is counted against the node's host memory or NVMe, and is no part of an
 // allocator trace.

@@ -10,6 +10,11 @@ namespace stepcast::result {
 // Degraded logs stay out of a fit; suspect ones are in it, with a word of warning.
 enum class Health { healthy, suspect, degraded };
 
+constexpr auto spellings(Health) {
+  return std::to_array<Spelling<Health>>(
+      {{Health::healthy, "healthy"}, {Health::suspect, "suspect"}, {Health::degraded, "degraded"}});
+}
+
 struct CalibrationPoint {
   std::int64_t bytes = 0;  // as nccl-tests counts them
   double measured = 0;     // seconds: median of repeats, out of place where that was run

@@ -11,10 +11,6 @@
 
 namespace stepcast::result {
 
-// In MemoryCategory's order; keys of JSON too.
-inline constexpr std::array<const char*, program::kMemoryCategories> kMemoryCategoryNames = {
-    "parameters", "gradients", "optimizer", "activations", "communication", "workspace", "other"};
-
 using MemoryByCategory = std::array<std::int64_t, program::kMemoryCategories>;
 
 // Just behind one allocation or release. Times are the GPU's: when its compute stream gets there. The host, which

@@ -18,11 +18,22 @@ struct PlanLimits {
   double watts = 0;   // at the meter, at its peak
 };
 
+// What a cluster may miss: a limit of the run, a GPU's memory, or any strategy that runs on it.
+enum class PlanLimit { deadline, budget, power, memory, strategy };
+
+constexpr auto spellings(PlanLimit) {
+  return std::to_array<Spelling<PlanLimit>>({{PlanLimit::deadline, "deadline"},
+                                             {PlanLimit::budget, "budget"},
+                                             {PlanLimit::power, "power"},
+                                             {PlanLimit::memory, "memory"},
+                                             {PlanLimit::strategy, "strategy"}});
+}
+
 // What a cluster lacks, and by how much.
 struct Shortfall {
-  std::string limit;  // deadline | budget | power | memory | strategy
-  double by = 0;      // days, currency, W or bytes; 0 of a strategy
-  std::string text;   // "12.3 days over the deadline"
+  PlanLimit limit = PlanLimit::strategy;
+  double by = 0;     // days, currency, W or bytes; 0 of a strategy
+  std::string text;  // "12.3 days over the deadline"
 };
 
 // A figure of the catalogue that was used, and where it is from.

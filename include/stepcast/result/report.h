@@ -1,12 +1,14 @@
 // The forecast of one job as a plain struct: what `report` writes and tests read. Fields follow the JSON report's keys.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/job/job.h"
 #include "stepcast/program/program.h"
 #include "stepcast/program/timeline.h"
@@ -27,6 +29,17 @@ struct StageBreakdown {
   Time bubble{0}, host{0}, optimizer{0}, stall{0};
 };
 
+// The part of a breakdown that holds each category of time, in program::Category's order.
+inline constexpr std::array<Time StageBreakdown::*, program::kCategories> kTimeParts = {
+    &StageBreakdown::compute,  &StageBreakdown::recompute, &StageBreakdown::optimizer, &StageBreakdown::tensor,
+    &StageBreakdown::pipeline, &StageBreakdown::data,      &StageBreakdown::context,   &StageBreakdown::expert,
+    &StageBreakdown::offload,  &StageBreakdown::other,     &StageBreakdown::bubble,    &StageBreakdown::host,
+    &StageBreakdown::stall,    &StageBreakdown::slowdown};
+
+constexpr Time part_of(const StageBreakdown& b, program::Category category) {
+  return b.*kTimeParts[static_cast<std::size_t>(category)];
+}
+
 struct StageMemory {
   int stage = 0;
   Bytes allocated, active, reserved, process;  // peaks
@@ -38,6 +51,15 @@ struct StageMemory {
   std::uint32_t rank = 0;  // of the simulated world: whose memory this is
 };
 
+// The part of a stage's memory that holds each category, in program::MemoryCategory's order.
+inline constexpr std::array<Bytes StageMemory::*, program::kMemoryCategories> kMemoryParts = {
+    &StageMemory::parameters,    &StageMemory::gradients, &StageMemory::optimizer, &StageMemory::activations,
+    &StageMemory::communication, &StageMemory::workspace, &StageMemory::other};
+
+constexpr Bytes part_of(const StageMemory& m, program::MemoryCategory category) {
+  return m.*kMemoryParts[static_cast<std::size_t>(category)];
+}
+
 struct Traffic {
   std::string group;       // "tensor", "data"...
   std::string op;          // "all_gather ring simple"
@@ -46,14 +68,33 @@ struct Traffic {
   Time time{0};            // transfer time per rank
 };
 
+// What a doubt is about.
+enum class DoubtKind {
+  curve,    // time of kernels and copies alone
+  overlap,  // time that kernels lose beside communication
+  network,  // time of communication
+  site,     // the site's own factors, from measured steps
+  model,    // what the simulation leaves out
+  run,      // from one run of a job to the next
+};
+
+constexpr auto spellings(DoubtKind) {
+  return std::to_array<Spelling<DoubtKind>>({{DoubtKind::curve, "curve"},
+                                             {DoubtKind::overlap, "overlap"},
+                                             {DoubtKind::network, "network"},
+                                             {DoubtKind::site, "site"},
+                                             {DoubtKind::model, "model"},
+                                             {DoubtKind::run, "run"}});
+}
+
 // What a step's interval is made of: a factor that is not known exactly. Doubts are independent of
 // one another.
 struct Doubt {
-  std::string name;      // "gemm bf16 h100-sxm cublas"
-  std::string kind;      // curve | overlap | network | site | model (left out of the simulation) | run
-  std::string source;    // the file and provenance, or the rule
-  double seconds = 0;    // of the step that grow with the factor
-  double deviation = 0;  // of the factor, relative: a standard deviation
+  std::string name;  // "gemm bf16 h100-sxm cublas"
+  DoubtKind kind = DoubtKind::curve;
+  std::string source;                                   // the file and provenance, or the rule
+  double seconds = 0;                                   // of the step that grow with the factor
+  double deviation = 0;                                 // of the factor, relative: a standard deviation
   double added() const { return seconds * deviation; }  // what one deviation adds to the step, seconds
 };
 

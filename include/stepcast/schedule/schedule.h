@@ -73,7 +73,14 @@ struct Entry {
   Placement placement = Placement::loop;
   int chunks = 0;                // chunks per rank that the schedule has; 0: as requested
   bool splits_backward = false;  // has passes I and W
-  bool takes_group = false;      // what else of a request it reads; make() refuses what it does not
+  // Chunks follow each other in the model's order, backwards are whole, and a rank's messages wait for nothing but its own
+  // passes: the loops that Megatron-LM runs.
+  bool plain_loop = false;
+  bool has_pairs = false;          // its order runs forwards and backwards side by side (Slot::with_next)
+  bool can_pair = false;           // one more forward in its warm-up lets them run side by side
+  bool orders_by_times = false;    // its order follows from the times of passes
+  bool splits_vocabulary = false;  // embedding and output layer lie on all ranks in any case
+  bool takes_group = false;        // what else of a request it reads; make() refuses what it does not
   bool takes_warmup = false;
   bool takes_memory_limit = false;
   bool takes_vocabulary = false;
@@ -81,6 +88,12 @@ struct Entry {
 
 // All schedules in reading order (what --list prints).
 std::span<const Entry> table();
+
+// Their names as messages list them.
+std::span<const std::string_view> names();
+
+// The name of the schedule that a job has which names none: by its model chunks per rank.
+std::string_view implied(int chunks);
 
 // The entry of a name, with or without "+vocab_1" or "+vocab_2"; null when there is none.
 const Entry* find(std::string_view name);

@@ -12,25 +12,27 @@
 
 namespace stepcast::search {
 
-// The job with more overrides ("memory.recompute=full"), as if the user had typed them; nullopt: it is refused.
+// Loads the job with more overrides ("memory.recompute=full"), as if the user had typed them. nullopt: the job is then
+// refused.
 using Loader = std::function<std::optional<job::Job>(const std::vector<std::string>& overrides)>;
 
 struct AdviceOptions {
-  int most = 5;   // pieces of advice
+  int count = 5;  // pieces of advice at most
   int depth = 3;  // changes made together at most, where fewer do not help
 };
 
-// Changes under which `job` fits, the cheapest in step time first. Where single ones do it no pair is tried, and so on: of
-// several changes, the keys are separated by spaces. Empty: none of those tried is enough. `misfit` is the job's own report.
-// None of them changes what is trained: neither the global batch, nor number formats, nor the optimizer.
+// Changes with which `job` fits into memory, the shortest step time first. Pairs are tried only where no single change is
+// enough, and triples only where no pair is; the keys of changes made together are separated by spaces. Empty: none of the
+// changes tried is enough. `misfit` is the report of the job as it stands. No change alters what is trained: the global
+// batch, number formats and the optimizer stay.
 std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const job::Job& job, const result::Report& misfit,
                                    const Loader& loader, const AdviceOptions& options = {});
 
-// What a report notes where there is none.
+// What a report notes where there is no advice.
 inline constexpr const char* kNoAdvice =
     "no recomputation, offloading, sharding, smaller micro-batch or larger grid that was tried makes it fit";
 
-// The single changes that may be tried of a job, as overrides: what advise() draws on.
+// The single changes that advise() may try on a job, as overrides.
 std::vector<std::vector<std::string>> changes(const job::Job& job, const result::Report& misfit);
 
 }  // namespace stepcast::search

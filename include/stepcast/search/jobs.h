@@ -1,4 +1,4 @@
-// Jobs from a job file and overrides, for those who load thousands of them.
+// Loading a job file many times with different overrides.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace stepcast::search {
 
-// Loads `config` (a path, or a name in configs/) with `overrides` and those that it is asked for behind them.
+// A loader of `config` (a path, or a name in configs/). It applies `overrides` first and then those of each call.
 JobLoader jobs_of(const std::string& config, const std::vector<std::string>& overrides);
 
-// The job that a space is read for: as `config::load` reads it; where that refuses it, with the first of the space's
-// choices, the fewest first, that repair it. `space`: the space as read for a job. Throws the job's own faults where none
-// does.
+// The job for which a space is read: `config` as input::load reads it. If that is refused, choices of the space are added,
+// as few as possible, until the job is valid. `space` reads the space for a job. Throws the job's own faults where no
+// choices repair it.
 config::Loaded base_of(const std::string& config, const std::vector<std::string>& overrides,
                        const std::function<Space(const job::Job&)>& space);
 

@@ -1,5 +1,5 @@
-// The best strategy of a space, with proof: branch and bound over closed-form lower bounds, the engine for what they
-// leave over.
+// The best strategy of a space, with proof: branch and bound over closed-form lower bounds; the engine simulates the
+// candidates that the bounds cannot rule out.
 #pragma once
 
 #include <filesystem>
@@ -16,58 +16,62 @@
 
 namespace stepcast::search {
 
-// The job with these overrides, as if the user had typed them; the first fault where it is refused. Called from several
-// threads at once.
+// Loads the job with these overrides, as if the user had typed them; where it is refused, returns its first fault. Called
+// from several threads at once.
 using JobLoader = std::function<std::variant<job::Job, Infeasible>(const std::vector<std::string>& overrides)>;
 
 enum class Objective {
   time,    // seconds of a step
-  cost,    // GPU-seconds of a step: clusters of unlike sizes compare by what they burn
-  energy,  // joules of a step: all GPUs at their devices' rated power, busy or not
+  cost,    // GPU-seconds of a step, so that clusters of different sizes can be compared
+  energy,  // joules of a step, with all GPUs at their rated power, busy or not
 };
 
-const char* to_string(Objective objective);
+constexpr auto spellings(Objective) {
+  return std::to_array<Spelling<Objective>>(
+      {{Objective::time, "time"}, {Objective::cost, "cost"}, {Objective::energy, "energy"}});
+}
 
 class World;
 
 struct Progress {
   result::SearchCounts counts;
-  std::string stage;          // what is asked now
-  double best = 0;            // of the objective; 0: nothing yet
-  double gap = 1;             // to the least bound that is left
-  std::int64_t open = -1;     // candidates that are left to run at most; below 0: nothing fits yet
+  std::string stage;          // the question that is being answered
+  double best = 0;            // best value of the objective so far; 0: none yet
+  double gap = 1;             // relative distance from the best to the smallest lower bound that remains
+  std::int64_t open = -1;     // candidates left to simulate at most; negative: nothing fits yet
   double seconds = 0;         // since the search began
-  double seconds_left = -1;   // until this stage ends at most; below 0: not known
-  std::int64_t computed = 0;  // evaluations of this run, and those that the store had
-  std::int64_t reused = 0;
+  double seconds_left = -1;   // until this stage ends at most; negative: not known
+  std::int64_t computed = 0;  // evaluations made by this run
+  std::int64_t reused = 0;    // evaluations found in the store
   bool finished = false;
-  bool stopped = false;  // by the time limit
+  bool stopped = false;  // ended by the time limit
 };
 
 struct Request {
   Space space;
   Objective objective = Objective::time;
-  // Seconds; 0: none. What is best by then is returned with the gap that is left: the job as given, if nothing better is
-  // known. Evaluations that run are given up.
+  // Seconds; 0: no limit. At the limit, running evaluations are abandoned, and the best strategy so far is returned with
+  // the gap that remains; it is the job as given if nothing better is known.
   double time_limit = 0;
-  int threads = 0;                                // of each process; 0: its share of the host's CPUs
-  World* world = nullptr;                         // those who evaluate as well; null: this process alone
-  store::Store* store = nullptr;                  // keeps what is evaluated, and what it holds is not evaluated again
-  std::string store_key;                          // of the job and all that its overrides may depend on
-  int ranking = 10;                               // strategies listed
-  std::vector<double> front = {0.25, 0.5, 0.75};  // shares of the GPU's memory of which the fastest is asked as well
-  bool best_only = false;                         // neither the front nor what other hardware would bring is asked
+  int threads = 0;                // of each process; 0: its share of the host's CPUs
+  World* world = nullptr;         // processes that evaluate too; null: this process alone
+  store::Store* store = nullptr;  // keeps every evaluation; candidates that it holds are not evaluated again
+  std::string store_key;          // identifies the job and everything that its overrides may depend on
+  int ranking = 10;               // number of strategies listed
+  // Shares of a GPU's memory for which the fastest strategy is found as well.
+  std::vector<double> front = {0.25, 0.5, 0.75};
+  bool best_only = false;  // find the best strategy alone: no front, no questions about other hardware
   std::function<void(const Progress&)> progress;
 };
 
-// The same answer for every number of threads and processes, with a store or without, unless the time limit ends it. Without
-// a strategy that fits, `found` is false and `nearest` says what is short. Throws InputError where the space names what no
-// job has.
+// The answer is the same for every number of threads and processes, with a store or without, unless the time limit ends the
+// search. If no strategy fits, `found` is false and `nearest` says what is missing. Throws InputError where the space names
+// a key that no job has.
 result::Search search(const Request& request, const JobLoader& loader, const std::filesystem::path& data_directory);
 
-// The strategy with the least lower bound of those whose least memory fits, of all combinations: what none of them can beat.
-// Exhaustively: every combination that divides is evaluated; else whole layouts are left out by their least step. Both give
-// the same answer. Single-threaded; takes neither time limit nor front.
+// The strategy with the smallest lower bound among those whose least memory fits: no combination of the space can be
+// faster. `exhaustive`: every combination whose sizes divide is evaluated; otherwise whole layouts are skipped by a lower
+// bound on their step. Both give the same answer. Uses one thread and ignores time limit and front.
 result::Search search_bounds(const Request& request, const JobLoader& loader, const std::filesystem::path& data_directory,
                              bool exhaustive);
 

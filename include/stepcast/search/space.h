@@ -1,6 +1,7 @@
-// What a search may choose: keys of the job, and for each the values that it may take.
+// What a search may choose: keys of the job, each with the values that it may take.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,24 +22,27 @@ struct Dimension {
 
 struct Space {
   std::vector<Dimension> dimensions;
-  const Dimension* find(const std::string& key) const;
+  const Dimension* find(const std::string& key) const;  // null: the space does not vary that key
 };
 
-// A space file is a map from keys to lists of values. Keys of `parallelism`, `workload`, `memory` may be written without
-// their section where that is unique ("tensor"); sizes may be rules instead of lists:
-//   divisors, {divisors: N}: all that divide what the dimension splits (ranks for tensor, context and pipeline, layers for
-//   virtual_pipeline, experts for expert, the global batch for micro_batch), to N;
-//   powers, {powers: N}: those of them that are powers of two.
-// Throws InputError, a fault for each wrong key.
+// A space file is a map from keys to lists of values. Keys of `parallelism`, `workload` and `memory` may be written without
+// their section where the name is unique ("tensor"). Sizes may be given by a rule instead of a list:
+//   divisors, {divisors: N}: all divisors, up to N, of what the dimension splits (ranks for tensor, context and pipeline,
+//   layers for virtual_pipeline, experts for expert, the global batch for micro_batch);
+//   powers, {powers: N}: the powers of two among them.
+// Throws InputError with a fault for each wrong key.
 Space read_space(const text::Value& document, const job::Job& job);
 
-// One more dimension as typed, "parallelism.tensor=1,2,4" or "tensor=divisors": it takes the place of one of that key.
+// Adds a dimension as typed, "parallelism.tensor=1,2,4" or "tensor=divisors", in place of one of the same key.
 void vary(Space& space, const std::string& option, const std::string& text, const job::Job& job);
 
-// Whether one key lies inside the other ("memory", "memory.recompute"), or both are one.
+// Whether one key lies inside the other ("memory", "memory.recompute") or both are the same.
 bool overlap(std::string_view a, std::string_view b);
 
-// Drops dimensions whose key, or a key around or inside it, is among `overrides`: what the user sets is fixed.
+// Removes the dimensions whose key overlaps a key of `overrides`: what the user sets is not searched.
 void fix(Space& space, const std::vector<std::string>& overrides);
+
+// A value of a dimension of whole numbers. Throws InputError where it is none.
+std::int64_t integer_of(const Dimension& dimension, const std::string& value);
 
 }  // namespace stepcast::search

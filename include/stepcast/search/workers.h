@@ -1,5 +1,5 @@
-// Everyone who works for rank 0: its own threads, and those of the other processes of a world. An order and its answer are
-// texts, so that it is the same who gets it.
+// The workers of rank 0: its own threads and those of the other processes of a world. Orders and answers are texts, so that
+// it makes no difference which worker gets an order.
 #pragma once
 
 #include <chrono>
@@ -13,32 +13,32 @@
 
 namespace stepcast::search {
 
-// From an order to its answer: a pure function. What it throws becomes Answer::error.
+// Computes the answer to an order. It must be a pure function; the text of an exception becomes Answer::error.
 using Work = std::function<std::string(const std::string& order)>;
-// Called once on each thread that works. `start`: what rank 0 says to all.
+// Called once on each worker thread. `start`: the text that rank 0 sends to all workers first.
 using MakeWork = std::function<Work(const std::string& start)>;
 
 struct Answer {
   std::uint64_t id = 0;
   std::string text;
-  std::string error;  // our bug: what was thrown
+  std::string error;  // text of an exception, which is a bug of this program; empty: none
 };
 
 class Workers {
  public:
-  // `threads` of this process. `world` may be null: this process alone.
+  // `threads`: of this process. `world`: null for this process alone.
   Workers(World* world, int threads, const std::string& start, const MakeWork& make);
-  // Waits for the orders that its own threads have begun, and drops the others.
+  // Waits for the orders that its own threads have begun and drops the others.
   ~Workers();
   Workers(const Workers&) = delete;
   Workers& operator=(const Workers&) = delete;
 
-  // Orders that keep all busy.
+  // Number of orders that keeps all workers busy.
   int capacity() const;
   int in_flight() const;
-  // To whoever has least to do.
+  // Gives an order to the worker with the fewest orders.
   void submit(std::uint64_t id, std::string order);
-  // One answer; nullopt when none comes so soon.
+  // The next answer; nullopt where none comes within `patience`.
   std::optional<Answer> take(std::chrono::microseconds patience = std::chrono::milliseconds(200));
 
  private:
@@ -46,8 +46,8 @@ class Workers {
   std::unique_ptr<State> state_;
 };
 
-// What every rank above 0 does: works on what rank 0's Workers hand out, until the world ends. What is unfinished then runs
-// on until the process ends.
+// What every rank above 0 does: it works on the orders of rank 0's Workers until the world ends. Unfinished orders run on
+// until the process ends.
 void serve(World& world, int threads, const MakeWork& make);
 
 }  // namespace stepcast::search

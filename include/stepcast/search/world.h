@@ -1,4 +1,4 @@
-// Processes that search together, as mpirun starts them.
+// The processes that search together when mpirun starts several.
 #pragma once
 
 #include <filesystem>
@@ -7,15 +7,16 @@
 
 namespace stepcast::search {
 
-// The rank that a launcher's environment gives this process; 0 where there is none.
+// The rank that the launcher's environment variables give this process; 0 without a launcher.
 int launched_rank();
 
-// Whether a launcher started this process. Open MPI's gives it a terminal of its own for standard output, which is not the
-// user's.
+// Whether a launcher started this process. Open MPI's launcher connects standard output to a terminal of its own, which is
+// not the user's.
 bool launched();
 
-// Joins MPI where a launcher started this process, and leaves it at the end; rank 0 then lets the others go. One at a time
-// in a process. Without a launcher, or in a build without MPI, it is a world of one.
+// Initialises MPI where a launcher started this process and finalises it at the end, when rank 0 also releases the other
+// ranks. At most one exists in a process at a time. Without a launcher, or in a build without MPI, the world has one
+// process.
 class World {
  public:
   World();
@@ -25,9 +26,9 @@ class World {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  // Of those on this host, how many started here.
+  // Number of the world's processes on this host.
   int local_size() const { return local_size_; }
-  // Started beside others that this build cannot talk to.
+  // Whether a launcher started several processes, but this build lacks MPI and cannot reach the others.
   bool without_mpi() const { return without_mpi_; }
 
  private:
@@ -38,11 +39,12 @@ class World {
   bool without_mpi_ = false;
 };
 
-// CPUs that this process may use for itself: its share of the host's where others were started beside it. null: alone.
+// Number of CPUs that this process may use: its share of the host's where several processes run there. `world` may be null.
 int threads_of(const World* world);
 
-// What every rank above 0 does: evaluates what rank 0 hands out, until that ends. `loader` must load rank 0's job.
-// `threads`: 0: its share of the host's CPUs. What is unfinished at the end runs on until the process ends.
+// What every rank above 0 does: it evaluates the candidates that rank 0 hands out until the search ends. `loader` must load
+// the same job as rank 0's. `threads`: 0 for the process's share of the host's CPUs. Unfinished evaluations run on until the
+// process ends.
 void follow(World& world, int threads, const JobLoader& loader, const std::filesystem::path& data_directory);
 
 }  // namespace stepcast::search

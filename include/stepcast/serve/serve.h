@@ -1,4 +1,4 @@
-// `simulate serve`: the what-if as a page of the reader's own machine.
+// `simulate serve`: a page on the user's own machine that forecasts variations of a job.
 #pragma once
 
 #include <filesystem>
@@ -8,28 +8,28 @@
 
 namespace stepcast::serve {
 
-// Whether this build found cpp-httplib.
+// Whether this build can serve, which needs cpp-httplib.
 bool available();
 
 struct Options {
   std::string config;                  // as --config takes it
-  std::vector<std::string> overrides;  // below those of the page
-  std::filesystem::path data;          // configs/ and calibration/
+  std::vector<std::string> overrides;  // applied before those of the page
+  std::filesystem::path data;          // the folder with configs/ and calibration/
   std::string address = "127.0.0.1";
-  int port = 0;  // 0: any that is free
+  int port = 0;  // 0: any free port
 };
 
-// GET / is the page. POST /forecast with {"set": ["parallelism.tensor=4"], "fidelity": "folded" | "bound"} answers as
-// `simulate --json` writes; POST /advice the same with what would make the job fit. 400: a request or override that
-// cannot be read; 422: a job that cannot run; both with {"faults": [{"key", "message"}]}. Equal requests have equal
-// bytes, however many come at once; the last few hundred answers are remembered.
+// GET / returns the page. POST /forecast with {"set": ["parallelism.tensor=4"], "fidelity": "folded" | "bound"} returns what
+// `simulate --json` writes; POST /advice returns the same with changes that would make the job fit. Status 400: a request or
+// an override cannot be read; 422: the job cannot run; both return {"faults": [{"key", "message"}]}. Equal requests get
+// equal bytes, however many arrive at once; the last few hundred answers are cached.
 //
-// Whoever reaches the address may ask, so what a page of another site could do through a reader's browser is refused:
-// a Host that is a name other than localhost, another site's Origin, a body that is not declared as JSON, bodies above
-// 64 KiB, and overrides that name files instead of entries of configs/.
+// Everyone who reaches the address may send requests, so requests that a page of another site could send through a user's
+// browser are refused: a Host that is a name other than localhost, the Origin of another site, a body that is not declared
+// as JSON, a body above 64 KiB, and overrides that name files instead of entries of configs/.
 class Server {
  public:
-  // Reads and forecasts the job and listens; throws InputError for a job or an address that does not do.
+  // Reads the job, forecasts it and listens. Throws InputError where the job is faulty or the address cannot be used.
   explicit Server(const Options& options);
   ~Server();
   Server(const Server&) = delete;
@@ -37,7 +37,7 @@ class Server {
 
   int port() const;
   std::string url() const;  // "http://127.0.0.1:8421/"
-  void run();               // answers until stop(), which any thread may call
+  void run();               // answers requests until stop(), which any thread may call
   void stop();
 
  private:

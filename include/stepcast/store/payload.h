@@ -1,4 +1,4 @@
-// Payloads of points: values as JSON and back, to the last bit; and keys of jobs.
+// Payloads of stored points: values written as JSON and read back to the last bit; and the keys of jobs.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,17 @@
 
 namespace stepcast::store {
 
-// Infinities have no JSON: every number that is none stands as text.
+// A number as JSON. JSON has no infinities: they are written as text.
 std::string json_number(double value);
 std::string json_text(std::string_view text);
 
-// Throws InputError where the map lacks `key`.
+// The value of `key`. Throws InputError where the map lacks it.
 const text::Value& field(const text::Value& map, const char* key);
 double number_of(const text::Value& v);
 std::int64_t count_of(const text::Value& v);
 
-// What a stored result is of: the job as resolved, which of its keys were written where, since overrides may act
-// differently on a default, and the calibration files that it names.
+// Identifies the job that a stored result belongs to: the resolved job, which of its keys were stated (an override may act
+// differently on a default), and the calibration files that it names.
 std::string job_key(const config::Loaded& job);
 
 }  // namespace stepcast::store

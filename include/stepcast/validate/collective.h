@@ -1,4 +1,4 @@
-// Predicted collectives, alone and beside measured ones.
+// Predicted times of collectives, alone and compared with measured ones.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/result/collective.h"
 #include "stepcast/result/validation.h"
@@ -18,17 +18,17 @@ namespace stepcast::validate {
 // Collectives of a cluster among the first ranks of its first nodes.
 class CollectiveModel {
  public:
-  // Throws InputError when the cluster cannot be built. `calibration`: files to price by, as a
-  // job's key of that name; empty: chosen by device and fabric.
-  CollectiveModel(const config::Network& network, const std::filesystem::path& data_directory,
+  // `calibration`: the files to use, as in a job's key of that name; empty: chosen by device and fabric. Throws InputError
+  // where the cluster cannot be built.
+  CollectiveModel(const input::Network& network, const std::filesystem::path& data_directory,
                   const std::vector<std::string>& calibration = {});
   ~CollectiveModel();
 
-  // What is wrong with a placement: more nodes or GPUs than there are. nullopt: nothing.
+  // Why the cluster has no such placement: it has too few nodes or GPUs. nullopt: it has.
   std::optional<std::string> misplaced(const std::vector<int>& ranks_per_node) const;
 
-  // `op` and `bytes` as nccl-tests has them. nullopt: an operation that is not modelled
-  // (hypercube), or fewer than two ranks.
+  // `op` and `bytes` as nccl-tests states them. nullopt: the operation is not modelled (hypercube), or there are fewer than
+  // two ranks.
   std::optional<result::CollectivePoint> price(const std::string& op, std::int64_t bytes,
                                                const std::vector<int>& ranks_per_node);
 
@@ -39,25 +39,24 @@ class CollectiveModel {
   std::unique_ptr<State> state_;
 };
 
-// Sizes min, min * factor, ... max as nccl-tests rounds them: sharded operations to 16 bytes a
-// rank.
+// Sizes min, min * factor, ... max, rounded as nccl-tests does: for sharded operations to 16 bytes per rank.
 std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes, std::int64_t max_bytes,
                                      int factor);
 
-// A log beside the model: one row per collective, placement and size, and the same as tables, one
-// per collective and placement.
+// A log compared with the model: one row for each collective, placement and size; and the same as tables, one for each
+// collective and placement.
 struct Comparison {
   result::Validation validation;
   std::vector<result::CollectiveTable> tables;
 };
 
-// Measured is the median of a size's repeats, out of place where that was run. Summaries: all rows,
-// then per collective below and from 1 MiB. A run that does not state its ranks takes
-// `ranks_per_node`; `op` names the collective where the log does not.
+// The measured value of a size is the median of its repeats, out of place where that was run. Summaries: over all rows, then
+// over each collective below 1 MiB and from 1 MiB on. `ranks_per_node` holds for runs that do not state their ranks, and
+// `op` for logs that do not name their collective.
 Comparison compare_log(CollectiveModel& model, const interop::CollectiveLog& log, const std::vector<int>& ranks_per_node,
                        const std::string& op = "");
 
-// The rows and summaries alone.
+// The same without the tables.
 result::Validation compare_collectives(CollectiveModel& model, const interop::CollectiveLog& log,
                                        const std::vector<int>& ranks_per_node, const std::string& op = "");
 

@@ -1,4 +1,4 @@
-// A published row as a measured step: what `simulate calibrate runs` fits to.
+// A published row as a measured step, to which `simulate calibrate runs` fits.
 #pragma once
 
 #include <variant>
@@ -9,8 +9,8 @@
 
 namespace stepcast::validate {
 
-// The row's job and its step time, converted from whatever it printed (throughput, MFU). A row
-// without a time of a whole step has none.
+// The job of a row and its step time, converted from the quantity that the row states (throughput, MFU). A row that gives no
+// time of a whole step is skipped.
 std::variant<result::MeasuredStep, interop::Skipped> measured_step(forecast::Forecaster& forecaster,
                                                                    const interop::PublishedRow& row);
 

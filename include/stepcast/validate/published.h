@@ -1,4 +1,4 @@
-// Forecasts against published measurements.
+// Forecasts compared with published measurements.
 #pragma once
 
 #include <functional>
@@ -12,35 +12,35 @@
 
 namespace stepcast::validate {
 
-// The forecast of a row, made from its configuration alone.
+// The forecast of a row, which depends on its configuration only.
 struct RowForecast {
   interop::RowJob row;
   job::Job job;
   result::Report report;
-  std::optional<forecast::Forecaster::LayerTime> layer;  // filled when asked for
+  std::optional<forecast::Forecaster::LayerTime> layer;  // set where it was asked for
 };
 
 std::variant<RowForecast, interop::Skipped> forecast_row(forecast::Forecaster& forecaster,
                                                          const interop::RowConfiguration& configuration,
                                                          bool with_layer = false);
 
-// What the forecast says about a measured quantity, in its unit and convention; nothing when it
-// does not say. Memory read on one rank is that rank's; else the largest of all pipeline ranks.
+// The predicted value of a measured quantity, in its unit and convention; nullopt where the forecast does not give it.
+// Memory measured on one rank is compared with that rank, and otherwise with the largest of all pipeline ranks.
 std::optional<result::Estimate> predict(const RowForecast& forecast, const interop::Measurement& measured,
                                         const interop::RowOutput& output);
 
 struct Options {
-  bool distinct = false;  // of rows with the same model, parallelism and implementation only the first
+  bool distinct = false;  // use only the first of the rows with the same model, parallelism and implementation
   std::function<void(std::size_t done, std::size_t all)> progress;
 };
 
-// One result per quantity that a row measured and the forecast gives; summaries per file and
-// quantity, and over all.
+// One result for each quantity that a row measured and the forecast gives; summaries for each file and quantity, and over
+// all.
 result::Validation compare(forecast::Forecaster& forecaster, std::span<const interop::PublishedRow> rows,
                            const Options& options = {});
 
-// Summaries of results whose `published` is a measurement: per file and metric in order of
-// appearance, then per metric over all files (file "all") when there are several.
+// Summaries of the results whose `published` is a measurement: one for each file and metric in their order of appearance,
+// then, if there are several files, one for each metric over all files (file "all").
 std::vector<result::ValidationSummary> summarize(std::span<const result::ValidationRow> rows);
 
 }  // namespace stepcast::validate

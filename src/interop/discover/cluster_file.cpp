@@ -6,6 +6,7 @@
 #include <map>
 
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/discover.h"
 
 namespace stepcast::interop {
@@ -183,7 +184,7 @@ class Writer {
     }
     double best = -1;
     for (const std::string& name : config::list("clusters")) {
-      const job::Cluster c = config::network(name, 1).cluster;
+      const job::Cluster c = input::network(name, 1).cluster;
       if (c.name != name) {
         continue;  // another name of one
       }

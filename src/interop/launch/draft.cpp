@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/cells.h"
 
 namespace stepcast::interop::launch {
@@ -286,7 +286,7 @@ std::int64_t Draft::ranks() {
   const auto nodes = request_.nodes > 0 ? std::int64_t{request_.nodes} : size("cluster.nodes", 0);
   constexpr std::int64_t kMany = 10'000'000;
   auto network =
-      config::network(cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMany)), overrides);
+      input::network(cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMany)), overrides);
   // A number of processes says the nodes.
   if (nodes == 0 && !overridden("cluster.nodes")) {
     if (const Value* given = get(job_, "processes")) {

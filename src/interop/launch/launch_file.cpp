@@ -10,6 +10,7 @@
 
 #include "draft.h"
 #include "stepcast/config/job_file.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
 #include "writer.h"
 
@@ -133,7 +134,7 @@ config::Loaded read(const LaunchRequest& request, const Value& resolved) {
   for (const char* key : {"cluster", "nccl", "calibration", "seed"}) {
     replace(job, machine, key);
   }
-  return config::parse(job, request.overrides);
+  return input::parse(job, request.overrides);
 }
 
 [[noreturn]] void refuse(const config::Loaded& loaded, const Writer& writer,

@@ -11,7 +11,7 @@
 
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 namespace {
@@ -52,7 +52,7 @@ result::Calibration calibrate_(const std::string& cluster, int nodes,
                                calibrate::NcclOptions options = {},
                                const fs::path& calibration = kCalibration) {
   options.system = "test";
-  return calibrate::calibrate_nccl(config::network(cluster, nodes).cluster, logs(names), options,
+  return calibrate::calibrate_nccl(input::network(cluster, nodes).cluster, logs(names), options,
                                    calibration);
 }
 
@@ -185,7 +185,7 @@ TEST_CASE("what NCCL was forced to run: an algorithm is fitted as that, a protoc
   };
   calibrate::NcclOptions options;
   options.system = "test";
-  const auto cluster = config::network("alps", 2).cluster;
+  const auto cluster = input::network("alps", 2).cluster;
   const auto ring = calibrate::calibrate_nccl(
       cluster, {log("srun -x NCCL_ALGO=Ring all_reduce_perf")}, options, kCalibration);
   REQUIRE(ring.series.size() == 1);
@@ -198,7 +198,7 @@ TEST_CASE("what NCCL was forced to run: an algorithm is fitted as that, a protoc
 }
 
 TEST_CASE("several logs of one name are told apart; the order of logs changes no curve") {
-  const auto cluster = config::network("polaris", 2).cluster;
+  const auto cluster = input::network("polaris", 2).cluster;
   auto one = interop::read_collectives(kLogs / "polaris-plugin.csv");
   auto two = interop::read_collectives(kLogs / "polaris-plugin-again.csv");
   one.file = "a/run.csv";

@@ -12,9 +12,9 @@
 
 #include "calibrate/runs_fit.h"
 #include "catch.hpp"
-#include "stepcast/config/config.h"
 #include "stepcast/cost/site.h"
 #include "stepcast/forecast/forecaster.h"
+#include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
 #include "support/folder.h"
@@ -42,7 +42,7 @@ result::MeasuredStep measured(int line, double seconds, int nodes = 1, int micro
   s.id = fmt::format("row {}", line);
   s.file = "rows.jsonl";
   s.line = line;
-  s.job = config::parse(job_text(nodes, micro_batch, more, cluster), "job").job;
+  s.job = input::parse(job_text(nodes, micro_batch, more, cluster), "job").job;
   s.seconds = {seconds};
   return s;
 }

@@ -9,6 +9,7 @@
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/strategy/plan.h"
 
 using namespace stepcast;
@@ -52,7 +53,7 @@ std::vector<std::string> faults_of(const fs::path& file) {
   std::vector<std::string> lines;
   try {
     // What is wrong with the plan itself is found where it is made.
-    const config::Loaded loaded = config::load(file.string(), lines_of(file, ".options"));
+    const config::Loaded loaded = input::load(file.string(), lines_of(file, ".options"));
     const auto plan = strategy::resolve(loaded.job);
     if (const auto* why = std::get_if<Infeasible>(&plan)) {
       lines.push_back(without_folder(to_string(config::fault_of(loaded, *why))));
@@ -98,7 +99,7 @@ TEST_CASE("every line has a place, an error and an expectation") {
 
 TEST_CASE("a job that does not exist is a fault of the option, with a suggestion") {
   try {
-    config::load("llama70c.yaml");
+    input::load("llama70c.yaml");
     FAIL("loaded a job that does not exist");
   } catch (const InputError& error) {
     REQUIRE(error.faults().size() == 1);

@@ -4,6 +4,7 @@
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 
@@ -19,12 +20,12 @@ parallelism:
 
 config::Loaded parse(const std::string& extra = "",
                      const std::vector<std::string>& overrides = {}) {
-  return config::parse(kJob + extra, "job.yaml", overrides);
+  return input::parse(kJob + extra, "job.yaml", overrides);
 }
 
 std::vector<Fault> faults(const std::string& yaml, const std::vector<std::string>& overrides = {}) {
   try {
-    config::parse(yaml, "job.yaml", overrides);
+    input::parse(yaml, "job.yaml", overrides);
   } catch (const InputError& error) {
     return error.faults();
   }
@@ -34,7 +35,7 @@ std::vector<Fault> faults(const std::string& yaml, const std::vector<std::string
 }  // namespace
 
 TEST_CASE("llama70b.yaml is Llama-3 70B on 64 H100 nodes") {
-  const job::Job j = config::load("llama70b.yaml").job;
+  const job::Job j = input::load("llama70b.yaml").job;
   CHECK(j.model.name == "llama-3-70b");
   CHECK(j.model.layers == 80);
   CHECK(j.model.hidden == 8192);
@@ -55,7 +56,7 @@ TEST_CASE("every ready job loads") {
   CHECK(jobs.size() >= 5);
   for (const auto& name : jobs) {
     INFO(name);
-    CHECK_NOTHROW(config::load(name));
+    CHECK_NOTHROW(input::load(name));
   }
 }
 
@@ -151,7 +152,7 @@ TEST_CASE("a job may start from another") {
   std::filesystem::create_directories(folder);
   std::ofstream(folder / "base.yaml") << kJob;
   std::ofstream(folder / "job.yaml") << "use: ./base.yaml\nworkload: {global_batch: 64}\n";
-  const auto loaded = config::load((folder / "job.yaml").string());
+  const auto loaded = input::load((folder / "job.yaml").string());
   CHECK(loaded.job.workload.global_batch == 64);
   CHECK(loaded.job.workload.sequence_length == 8192);
   CHECK(loaded.origins.at("workload.sequence_length").file == (folder / "base.yaml").string());

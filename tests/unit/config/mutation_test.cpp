@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 
@@ -57,7 +58,7 @@ TEST_CASE("a damaged job loads or throws InputError, never anything else") {
       const std::string bad = damaged(text, random);
       INFO(bad);
       try {
-        config::parse(bad, "damaged.yaml");
+        input::parse(bad, "damaged.yaml");
       } catch (const InputError& error) {
         ++faulty;
         REQUIRE_FALSE(error.faults().empty());
@@ -78,7 +79,7 @@ TEST_CASE("a huge value is a short fault") {
        {"model: " + huge + "\n", huge + ": 1\n", "workload: {precision: " + huge + "}\n",
         "parallelism: {tensor: " + huge + "}\n"}) {
     try {
-      config::parse(job, "huge.yaml");
+      input::parse(job, "huge.yaml");
       FAIL("loaded nonsense");
     } catch (const InputError& error) {
       for (const Fault& fault : error.faults()) {

@@ -14,7 +14,8 @@ namespace {
 // 10 s; one deviation of the doubts adds 0.4, 0.3 and 0 s: together 0.5 s.
 result::Report report() {
   result::Report r;
-  r.doubts = {{"gemm", "curve", "g.yaml", 8, 0.05}, {"network", "network", "n.yaml", 1, 0.3}};
+  r.doubts = {{"gemm", result::DoubtKind::curve, "g.yaml", 8, 0.05},
+              {"network", result::DoubtKind::network, "n.yaml", 1, 0.3}};
   r.step_time = {10, 10 - kDeviations90 * 0.5, 10 + kDeviations90 * 0.5};
   return r;
 }

@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/xml.h"
 #include "support/folder.h"
 
@@ -18,7 +19,7 @@ const std::string kFiles = STEPCAST_DISCOVER_FILES "/";
 job::Cluster read_back(const ClusterFile& file) {
   const auto path = std::filesystem::temp_directory_path() / "stepcast_discover_test.yaml";
   std::ofstream(path) << file.yaml;
-  job::Cluster out = config::network(path.string(), 0).cluster;
+  job::Cluster out = input::network(path.string(), 0).cluster;
   std::filesystem::remove(path);
   return out;
 }

@@ -7,6 +7,7 @@
 #include "stepcast/config/config.h"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/rules.h"
 
 using namespace stepcast;
 
@@ -112,7 +113,7 @@ TEST_CASE("Models of configs/models count what was published") {
     model::Shard one;
     one.sequence_length = 128;
     const model::Style style;
-    REQUIRE_FALSE(model::check_shard(m, one));
+    REQUIRE_FALSE(strategy::shard_fault(m, one));
     std::int64_t sum = parameters(model::build_embedding(m, one, style)) +
                        parameters(model::build_head(m, one, style));
     for (int i = 0; i < model::layer_count(m); ++i) {

@@ -7,6 +7,7 @@
 #include "models.h"
 #include "stepcast/model/count.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/strategy/rules.h"
 
 using namespace stepcast;
 using model::LayerKind;
@@ -220,13 +221,13 @@ TEST_CASE("Heads of other layers are cut by tensor ranks as well") {
   job::Model m = test::llama3_8b();
   model::Shard shard = whole(4096);
   shard.tensor = 8;
-  CHECK_FALSE(model::check_shard(m, shard));
+  CHECK_FALSE(strategy::shard_fault(m, shard));
   m.mamba = job::Mamba{128, 64, 128, 4, 4, 256};
-  REQUIRE(model::check_shard(m, shard));
-  CHECK(model::check_shard(m, shard)->reason ==
+  REQUIRE(strategy::shard_fault(m, shard));
+  CHECK(strategy::shard_fault(m, shard)->reason ==
         "the number of Mamba groups (4) is not divisible by 8");
   m.mamba.reset();
   m.linear = job::LinearAttention{4, 32, 128, 128, 4, 64, false};
-  REQUIRE(model::check_shard(m, shard));
-  CHECK(model::check_shard(m, shard)->key == "parallelism.tensor");
+  REQUIRE(strategy::shard_fault(m, shard));
+  CHECK(strategy::shard_fault(m, shard)->key == "parallelism.tensor");
 }

@@ -3,7 +3,7 @@
 
 #include "../../support/folder.h"
 #include "catch.hpp"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -67,7 +67,7 @@ TEST_CASE("the catalogue that we ship is whole") {
   for (const planner::Offer& o : c.offers) {
     INFO(o.name);
     (o.rent ? rented : bought) = true;
-    const auto cluster = config::network(o.cluster, 1).cluster;
+    const auto cluster = input::network(o.cluster, 1).cluster;
     const planner::DevicePower& d = c.devices.at(cluster.device.name);
     CHECK(d.load.value == cluster.device.power.count());  // the rated power in configs/devices
     CHECK(d.idle.value > 0);

@@ -180,7 +180,7 @@ TEST_CASE("what misses the limits says by how much, in what limits") {
   for (const auto& c : job.plan().clusters) {
     CHECK_FALSE(c.meets);
     REQUIRE(c.shortfalls.size() == 3);
-    CHECK(c.shortfalls[0].limit == "deadline");
+    CHECK(c.shortfalls[0].limit == result::PlanLimit::deadline);
     CHECK(c.shortfalls[0].by == Approx(c.days.value - 0.001));
     CHECK(c.shortfalls[1].by == Approx(c.cost.value - 1));
     CHECK(c.shortfalls[2].by == Approx(c.peak_power - 1000));

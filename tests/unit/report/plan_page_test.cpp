@@ -38,9 +38,9 @@ result::Plan sample() {
       c.figures = {{"rent", 2.5, "USD/GPU-hour", "a <list>"}};
     }
     if (n == 1) {
-      c.shortfalls = {{"deadline", 10, "10.0 days over"}};
+      c.shortfalls = {{result::PlanLimit::deadline, 10, "10.0 days over"}};
     } else if (n == 2) {
-      c.shortfalls = {{"strategy", 0, "no strategy runs: a & b"}};
+      c.shortfalls = {{result::PlanLimit::strategy, 0, "no strategy runs: a & b"}};
     }
     p.clusters.push_back(c);
   }

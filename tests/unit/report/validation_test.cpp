@@ -89,8 +89,8 @@ TEST_CASE("an explanation says which doubt a measured step is hard to reconcile 
   e.step_time = {10, 9.2, 10.8};
   e.critical_path = {{"compute", 8}, {"tensor", 2}};
   e.curves = {{"gemm", "g.yaml", 8}};
-  e.doubts = {{{"gemm", "curve", "g.yaml", 8, 0.05}, 0.64, 5, 3.2},
-              {{"network", "network", "n.yaml", 1, 0.3}, 0.36, 6.7, 2.4}};
+  e.doubts = {{{"gemm", result::DoubtKind::curve, "g.yaml", 8, 0.05}, 0.64, 5, 3.2},
+              {{"network", result::DoubtKind::network, "n.yaml", 1, 0.3}, 0.36, 6.7, 2.4}};
   e.halve = {{"gemm", "measure it", 0.6}};
   e.measured = result::MeasuredGap{12, 4, false};
   const std::string text = report::terminal(e, false);

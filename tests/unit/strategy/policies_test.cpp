@@ -1,4 +1,5 @@
-// Every key of a training system is a field of one policy, and every word of `family` a set of habits.
+// Every key of a training system is a field of one policy, and every word of `family` a set of
+// habits.
 #include <functional>
 #include <string>
 #include <variant>
@@ -81,7 +82,8 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
        [](const Plan& p) { return p.gradient_sync.bucket_before_overflow; }},
       {{"system.gradient_bucket_view=true"},
        [](const Plan& p) { return p.gradient_sync.live_in_buckets; }},
-      {{"system.zero3_buckets=true"}, [](const Plan& p) { return p.gradient_sync.units_in_buckets; }},
+      {{"system.zero3_buckets=true"},
+       [](const Plan& p) { return p.gradient_sync.units_in_buckets; }},
       {{"system.zero3_overlaps=true"},
        [](const Plan& p) { return p.gradient_sync.overlaps && p.parameter_gather.overlaps; },
        {"parallelism.sharding=zero3", "parallelism.overlap.grad_reduce=false",
@@ -138,7 +140,8 @@ TEST_CASE("Gradients' sum is made in the product or beside it", "[strategy]") {
 TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
   check({
       {{"system.flat_parameters=true"}, [](const Plan& p) { return p.parameter_gather.flat; }},
-      {{"system.wraps_ends=true"}, [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
+      {{"system.wraps_ends=true"},
+       [](const Plan& p) { return !p.parameter_gather.ends_join_root; }},
       {{"system.unit_layers=3"}, [](const Plan& p) { return p.parameter_gather.unit_layers == 3; }},
       {{"system.forward_prefetch=none"},
        [](const Plan& p) { return p.parameter_gather.forward_prefetch == Prefetch::none; },
@@ -146,14 +149,16 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.backward_prefetch=none"},
        [](const Plan& p) { return p.parameter_gather.backward_prefetch == Prefetch::none; },
        {"system.backward_prefetch=explicit"}},
-      {{"system.limit_all_gathers=false"}, [](const Plan& p) { return !p.parameter_gather.limited; }},
+      {{"system.limit_all_gathers=false"},
+       [](const Plan& p) { return !p.parameter_gather.limited; }},
       {{"system.prefetch_elements=5"},
        [](const Plan& p) { return p.parameter_gather.prefetch_elements == 5; }},
       {{"system.persistent_elements=6"},
        [](const Plan& p) { return p.parameter_gather.persistent_elements == 6; }},
       {{"system.reuse_elements=7"},
        [](const Plan& p) { return p.parameter_gather.reuse_elements == 7; }},
-      {{"system.align_param_gather=true"}, [](const Plan& p) { return p.parameter_gather.aligned; }},
+      {{"system.align_param_gather=true"},
+       [](const Plan& p) { return p.parameter_gather.aligned; }},
       {{"system.reshard_with_pipeline=false"},
        [](const Plan& p) { return !p.parameter_gather.reshard_after_forward; },
        kPipeline},
@@ -244,9 +249,11 @@ TEST_CASE("Keys of memory are fields of DeviceMemory", "[strategy]") {
 
 TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
   check({
-      {{"system.fused_norm=false"}, [](const Plan& p) { return !p.style.fused_norm; },
+      {{"system.fused_norm=false"},
+       [](const Plan& p) { return !p.style.fused_norm; },
        {"system.fused_norm=true"}},
-      {{"system.fused_softmax=false"}, [](const Plan& p) { return !p.style.fused_softmax; },
+      {{"system.fused_softmax=false"},
+       [](const Plan& p) { return !p.style.fused_softmax; },
        {"system.fused_softmax=true"}},
       {{"system.fused_bias_activation=false"},
        [](const Plan& p) { return !p.style.fused_bias_activation; },
@@ -254,10 +261,12 @@ TEST_CASE("Keys of operators are fields of the style", "[strategy]") {
       {{"system.fused_bias_dropout_add=false"},
        [](const Plan& p) { return !p.style.fused_bias_dropout_add; },
        {"system.fused_bias_dropout_add=true"}},
-      {{"system.fused_rotary=false"}, [](const Plan& p) { return !p.style.fused_rotary; },
+      {{"system.fused_rotary=false"},
+       [](const Plan& p) { return !p.style.fused_rotary; },
        {"system.fused_rotary=true"}},
       {{"system.complex_rotary=true"}, [](const Plan& p) { return p.style.complex_rotary; }},
-      {{"system.packed_qkv=true"}, [](const Plan& p) { return p.style.fused_qkv; },
+      {{"system.packed_qkv=true"},
+       [](const Plan& p) { return p.style.fused_qkv; },
        of_family("ddp")},
       {{"system.quantized_inputs=true"}, [](const Plan& p) { return p.style.quantized_inputs; }},
       {{"system.loss_metrics=2"}, [](const Plan& p) { return p.style.loss_metrics == 2; }},

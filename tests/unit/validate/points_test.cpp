@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/gpu_measurements.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 validate::CollectiveModel model(const std::string& cluster, int nodes,
                                 const std::vector<std::string>& set = {}) {
-  return {config::network(cluster, nodes, set), text::data_directory()};
+  return {input::network(cluster, nodes, set), text::data_directory()};
 }
 
 fs::path log_file(const std::string& name) {
@@ -132,13 +133,13 @@ TEST_CASE("a log that does not fit the cluster is refused at its table") {
 }
 
 TEST_CASE("a network's cluster: names, overrides and what is wrong with them") {
-  CHECK(config::network("dgx_h100", 3).cluster.nodes == 3);
-  CHECK(config::network("polaris", 2, {"nccl.algo=ring"}).nccl.algo == "ring");
-  CHECK(config::network("dgx-h100", 0, {"cluster.nodes=4"}).cluster.nodes == 4);
-  CHECK_THROWS_AS(config::network("dgx-h10", 1), InputError);
-  CHECK_THROWS_AS(config::network("dgx-h100", 0), InputError);
-  CHECK_THROWS_AS(config::network("dgx-h100", 1, {"memory.optimizer=sgd"}), InputError);
-  CHECK_THROWS_AS(config::network("dgx-h100", 2, {"cluster.node.nics=0"}), InputError);
+  CHECK(input::network("dgx_h100", 3).cluster.nodes == 3);
+  CHECK(input::network("polaris", 2, {"nccl.algo=ring"}).nccl.algo == "ring");
+  CHECK(input::network("dgx-h100", 0, {"cluster.nodes=4"}).cluster.nodes == 4);
+  CHECK_THROWS_AS(input::network("dgx-h10", 1), InputError);
+  CHECK_THROWS_AS(input::network("dgx-h100", 0), InputError);
+  CHECK_THROWS_AS(input::network("dgx-h100", 1, {"memory.optimizer=sgd"}), InputError);
+  CHECK_THROWS_AS(input::network("dgx-h100", 2, {"cluster.node.nics=0"}), InputError);
 }
 
 TEST_CASE("GEMM points: one row each, other devices and formats left out with the reason") {

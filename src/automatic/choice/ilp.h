@@ -1,0 +1,42 @@
+// Integer linear programs behind one function. The only user of a solver's headers is ilp_cbc.cpp.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "../infinity.h"
+
+namespace stepcast::automatic {
+
+// Least sum of cost * x with lower <= row * x <= upper and 0 <= x <= 1.
+struct Ilp {
+  struct Variable {
+    double cost = 0;
+    bool integer = true;
+  };
+  struct Row {
+    std::vector<std::pair<int, double>> terms;  // variable, coefficient
+    double lower = -kInfinity;
+    double upper = kInfinity;
+  };
+  std::vector<Variable> variables;
+  std::vector<Row> rows;
+
+  int add(double cost, bool integer) {
+    variables.push_back({cost, integer});
+    return static_cast<int>(variables.size()) - 1;
+  }
+};
+
+struct IlpSolution {
+  enum class Status { optimal, infeasible, stopped } status = Status::stopped;
+  std::vector<double> values;  // empty unless a solution is known
+};
+
+// Whether a solver was built in: without one, solve() must not be called.
+bool have_ilp_solver();
+
+// Deterministic: one thread. `seconds`: after which it stops with the best it knows.
+IlpSolution solve(const Ilp& program, double seconds = 600);
+
+}  // namespace stepcast::automatic

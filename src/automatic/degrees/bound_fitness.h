@@ -1,0 +1,43 @@
+// What a point of a space is worth by its closed-form bound, without a forecast.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../inputs.h"
+#include "degrees.h"
+
+namespace stepcast::automatic {
+
+class BoundFitness {
+ public:
+  explicit BoundFitness(const Inputs& in);
+  // Values of each dimension.
+  std::vector<int> sizes() const;
+  // The objective's least value; infinity where sizes do not divide, memory does not do, or the
+  // system refuses the job.
+  double operator()(const Genome& genome);
+  std::vector<std::string> overrides(const Genome& genome) const;
+
+ private:
+  struct Family {
+    std::optional<forecast::Forecaster::Bounds> bounds;
+    job::Job job;
+  };
+  Family& family_of(const Genome& genome);
+  // Whether the point, as a job, is one that can be lowered.
+  bool runs(const job::Job& family, const bound::Candidate& c) const;
+  bool inner(std::size_t dimension) const;
+
+  const search::Request& request_;
+  const job::Job& base_;
+  const search::JobLoader& loader_;
+  forecast::Forecaster& forecaster_;
+  std::map<Genome, Family> families_;  // by the values of what a bound does not vary
+  std::map<std::string, std::optional<job::Recompute>> recomputes_;
+};
+
+}  // namespace stepcast::automatic

@@ -1,0 +1,301 @@
+#include "operator_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/cost/site.h"
+
+namespace stepcast::automatic {
+namespace {
+
+using cost::Collective;
+using model::Operator;
+using model::OpKind;
+
+Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) { return {of(splits[0]), of(splits[1])}; }
+
+// Its result and its input's gradient stand beside what it works in.
+double transient_of(const Operator& op) {
+  const auto result = static_cast<double>(op.forward_output.count());
+  const double forward = result + static_cast<double>(op.forward_temporary.count());
+  const double input = op.input_gradient ? static_cast<double>(op.input_gradient->count()) : result;
+  const double own = op.gradient == Operator::Gradient::own ? input : 0;
+  return std::max(forward, result + own + static_cast<double>(op.backward_temporary.count()));
+}
+
+}  // namespace
+
+OperatorCost::OperatorCost(const job::Job& job, const std::filesystem::path& data_directory)
+    : job_(job), style_(model::style_of(job)) {
+  const auto calibration = data_directory / "calibration";
+  auto files = job.calibration;
+  const auto site = cost::take_site(files, calibration);
+  if (site && files == std::vector<std::string>{"auto"}) {
+    files.clear();
+  }
+  mesh_ = std::make_unique<MeshCost>(job, calibration, files, curves_);
+  kernels_ = std::make_unique<cost::Kernels>(job.cluster.device, job.kernels.library, calibration,
+                                             files, curves_);
+}
+
+Bytes OperatorCost::capacity() const {
+  const auto usable = [](const job::Device& d) {
+    return d.usable_memory.count() > 0 ? d.usable_memory : d.memory;
+  };
+  Bytes out = usable(job_.cluster.device);
+  for (const auto& o : job_.cluster.overrides) {
+    out = std::min(out, usable(o.device));
+  }
+  return out;
+}
+
+OperatorCost::Timed OperatorCost::kernels(const Operator& op, const View& view,
+                                          const Splits& splits) {
+  double work = 1;
+  for (std::size_t a = 0; a < 2; ++a) {
+    work /= divides_work(splits[a]) ? view.ranks[a] : 1;
+  }
+  const auto cut = [&](auto which) {
+    std::int64_t out = 1;
+    for (std::size_t a = 0; a < 2; ++a) {
+      out *= which(splits[a]) ? view.ranks[a] : 1;
+    }
+    return out;
+  };
+  const auto batch = [&] { return cut([](Split s) { return s == Split::batch; }); };
+  const auto sequence = [&] { return cut([](Split s) { return s == Split::sequence; }); };
+  const auto feature = [&] { return cut([](Split s) { return s == Split::feature; }); };
+  const auto up = [](std::int64_t a, std::int64_t b) {
+    return std::max<std::int64_t>(1, (a + b - 1) / b);
+  };
+  Timed out;
+  if (op.gemm) {
+    model::Gemm g = *op.gemm;
+    g.n = up(g.n, cut([](Split s) { return s == Split::column || s == Split::column_gather; }));
+    g.k = up(g.k, cut([](Split s) { return s == Split::row || s == Split::row_scatter; }));
+    if (op.kind == OpKind::batched_gemm) {
+      g.batch = up(g.batch, batch() * feature());
+    } else {
+      g.m = up(g.m, batch() * sequence());
+      g.batch = up(g.batch, cut([](Split s) { return s == Split::expert; }));
+    }
+    const bool grouped = op.kind == OpKind::grouped_gemm;
+    const auto type = op.kind == OpKind::batched_gemm ? style_.dtype : job_.workload.precision;
+    const auto time = [&](std::int64_t m, std::int64_t n, std::int64_t k, cost::Layout layout) {
+      const cost::GemmQuery query{.shape = {m, n, k, grouped ? 1 : g.batch},
+                                  .dtype = type,
+                                  .layout = layout,
+                                  .operands_cast = true,
+                                  .pace = cost::Pace::training};
+      return to_seconds((grouped ? kernels_->grouped_gemm(query, static_cast<int>(g.batch))
+                                 : kernels_->gemm(query))
+                            .time);
+    };
+    out.forward = time(g.m, g.n, g.k, cost::Layout::forward);
+    out.backward = time(g.m, g.k, g.n, cost::Layout::input_grad) +
+                   time(g.k, g.n, g.m, cost::Layout::weight_grad);
+  } else if (op.attention) {
+    model::AttentionShape shape = *op.attention;
+    shape.sequences = up(shape.sequences, batch());
+    const auto heads = static_cast<int>(feature());
+    shape.heads = std::max(1, shape.heads / heads);
+    shape.kv_heads = std::max(1, shape.kv_heads / heads);
+    shape.query_length = up(shape.query_length, sequence());
+    out.forward =
+        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, false}).time);
+    out.backward =
+        to_seconds(kernels_->attention({shape, style_.attention, style_.dtype, true}).time);
+  } else {
+    const auto type = cost::memory_op(op.kind);
+    const auto moved = [&](Bytes b) {
+      return b.count() == 0
+                 ? 0.0
+                 : to_seconds(
+                       kernels_->memory(type, bytes_of(work * static_cast<double>(b.count())))
+                           .time);
+    };
+    out.forward = moved(op.forward_moved);
+    out.backward = moved(op.backward_moved);
+  }
+  return out;
+}
+
+OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
+                                         const Splits& splits) {
+  Timed out;
+  const double element = job::bytes_per_element(style_.dtype);
+  const auto result = static_cast<double>(op.forward_output.count());
+  const double input = op.gemm ? element * static_cast<double>(op.gemm->m) *
+                                     static_cast<double>(op.gemm->k) *
+                                     static_cast<double>(op.gemm->batch)
+                               : result;
+  const Cuts before = cuts_of(splits, input_of);
+  const Cuts after = cuts_of(splits, output_of);
+  for (std::size_t a = 0; a < 2; ++a) {
+    const int axis = 1 << a;
+    // Of the whole along this axis: what the other axis leaves.
+    const double x = input * share_beside(view, before, a);
+    const double y = result * share_beside(view, after, a);
+    switch (splits[a]) {
+      case Split::column:
+        out.backward += mesh_->collective(view, axis, Collective::all_reduce, x);
+        break;
+      case Split::column_gather:  // gathered again for the weight gradient
+        out.forward += mesh_->collective(view, axis, Collective::all_gather, x);
+        out.backward += mesh_->collective(view, axis, Collective::all_gather, x) +
+                        mesh_->collective(view, axis, Collective::reduce_scatter, x);
+        break;
+      case Split::row:
+        out.forward += mesh_->collective(view, axis, Collective::all_reduce, y);
+        break;
+      case Split::row_scatter:
+        out.forward += mesh_->collective(view, axis, Collective::reduce_scatter, y);
+        out.backward += mesh_->collective(view, axis, Collective::all_gather, y);
+        break;
+      case Split::sequence:
+        if (op.attention) {  // keys and values of all tokens, and the sum of their gradients
+          const model::AttentionShape& s = *op.attention;
+          const double kv = element * static_cast<double>(s.sequences * s.key_length) *
+                            static_cast<double>(s.kv_heads) *
+                            static_cast<double>(s.qk_dim + s.v_dim) * share_beside(view, before, a);
+          out.forward += mesh_->collective(view, axis, Collective::all_gather, kv);
+          out.backward += mesh_->collective(view, axis, Collective::all_gather, kv) +
+                          mesh_->collective(view, axis, Collective::reduce_scatter, kv);
+        }
+        break;
+      case Split::feature:
+        if (op.kind == OpKind::cross_entropy) {
+          // Largest logit, sum and target of each token, in fp32 as the loss itself.
+          out.forward += 3 * mesh_->collective(view, axis, Collective::all_reduce, y);
+        }
+        break;
+      case Split::dispatch_batch:
+      case Split::dispatch_sequence: {
+        const double mine = y / view.ranks[a];
+        out.forward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        out.backward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        break;
+      }
+      case Split::combine_batch:
+      case Split::combine_sequence: {
+        // Copies of tokens come back, before they are summed.
+        const double copies = job_.model.moe ? job_.model.moe->topk : 1;
+        const double mine = copies * result * share_beside(view, before, a) / view.ranks[a];
+        out.forward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        out.backward += mesh_->collective(view, axis, Collective::all_to_all, mine);
+        break;
+      }
+      case Split::replicate:
+      case Split::batch:
+      case Split::expert:
+        break;
+    }
+  }
+  return out;
+}
+
+PricedGraph OperatorCost::price(const model::OperatorGraph& graph, const View& view,
+                                std::int64_t samples, const Allowed& allowed) {
+  PricedGraph out;
+  const std::int64_t tokens = job_.workload.sequence_length;
+  out.stream_bytes = job::bytes_per_element(style_.dtype) * static_cast<double>(samples * tokens) *
+                     static_cast<double>(job_.model.hidden);
+  Operator stream;
+  stream.kind = OpKind::norm;  // any operator that cuts tokens only
+  const auto each = [&](const Operator& op, auto&& visit) {
+    const std::vector<Split> ways = splits_of(op);
+    for (const Split a : ways) {
+      for (const Split b : ways) {
+        const Splits splits = {a, b};
+        if (can_split(op, splits, view.ranks, samples, tokens)) {
+          visit(splits);
+        }
+      }
+    }
+  };
+  each(stream, [&](const Splits& s) {
+    out.streams.push_back(
+        {s, share_of(view, cuts_of(s, input_of)), {roles_of_stream(s[0]), roles_of_stream(s[1])}});
+  });
+  std::set<std::uint32_t> stored;
+  for (const Operator& op : graph.operators) {
+    PricedOperator p{op.name,
+                     op.kind,
+                     op.module == model::Module::core_attention,
+                     op.forward.count(),
+                     static_cast<double>(op.parameters),
+                     transient_of(op),
+                     {}};
+    double saved = 0;  // of tensors that no operator before it lists
+    for (const auto& t : op.saved) {
+      saved += stored.insert(t.storage).second ? static_cast<double>(t.bytes.count()) : 0;
+    }
+    each(op, [&](const Splits& splits) {
+      if (allowed && !allowed(op, splits, view)) {
+        return;
+      }
+      PricedOption o;
+      o.splits = splits;
+      const Timed k = kernels(op, view, splits);
+      const Timed c = inside(op, view, splits);
+      o.forward = k.forward + c.forward;
+      o.backward = k.backward + c.backward;
+      o.kernels_forward = k.forward;
+      o.kernels_backward = k.backward;
+      o.roles = {roles_of(op, splits[0]), roles_of(op, splits[1])};
+      o.parameters = p.parameters;
+      for (std::size_t a = 0; a < 2; ++a) {
+        o.parameters /= divides_parameters(splits[a]) ||
+                                (op.kind != OpKind::gemm && splits[a] == Split::feature)
+                            ? view.ranks[a]
+                            : 1;
+        if (sums_gradients(splits[a]) && view.ranks[a] > 1) {
+          o.sync_axes |= 1 << a;
+          o.sync_ranks *= view.ranks[a];
+        }
+      }
+      o.saved = saved * share_of(view, cuts_of(splits, input_of));
+      p.options.push_back(o);
+    });
+    out.operators.push_back(std::move(p));
+  }
+  std::vector<int> inputs(graph.operators.size(), 0);
+  for (const auto& [from, to] : graph.edges) {
+    const auto bytes =
+        static_cast<double>(graph.operators[static_cast<std::size_t>(from)].forward_output.count());
+    out.edges.push_back({from, to, inputs[static_cast<std::size_t>(to)]++ > 0, bytes});
+  }
+  for (std::size_t i = 0; i < graph.operators.size(); ++i) {
+    // What reads nothing else, and a sum with one other term, read the stream.
+    const int expected = graph.operators[i].kind == OpKind::residual ? 2 : 1;
+    if (inputs[i] < expected) {
+      out.edges.push_back({-1, static_cast<int>(i), inputs[i] > 0, out.stream_bytes});
+    }
+  }
+  return out;
+}
+
+double OperatorCost::gradient_sum(const View& view, const PricedOption& option,
+                                  job::Sharding sharding, int micro_batches) {
+  const double gradients = option.parameters * job::bytes_per_element(job_.memory.dtypes.reduce);
+  const double parameters =
+      option.parameters * job::bytes_per_element(job_.memory.dtypes.parameters);
+  const int axes = option.sync_axes;
+  switch (sharding) {
+    case job::Sharding::none:
+      return mesh_->collective(view, axes, Collective::all_reduce, gradients) / micro_batches;
+    case job::Sharding::zero1:
+    case job::Sharding::zero2:
+      return (mesh_->collective(view, axes, Collective::reduce_scatter, gradients) +
+              mesh_->collective(view, axes, Collective::all_gather, parameters)) /
+             micro_batches;
+    case job::Sharding::zero3:
+      return mesh_->collective(view, axes, Collective::reduce_scatter, gradients) +
+             2 * mesh_->collective(view, axes, Collective::all_gather, parameters);
+  }
+  return 0;
+}
+
+}  // namespace stepcast::automatic

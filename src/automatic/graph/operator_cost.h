@@ -1,0 +1,84 @@
+// Prices of operators cut over a mesh: kernels, and what travels within each.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "graph_model.h"
+#include "mesh_cost.h"
+#include "stepcast/cost/kernels.h"
+
+namespace stepcast::automatic {
+
+struct PricedOption {
+  Splits splits{};
+  double forward = 0;  // seconds a micro-batch, collectives included
+  double backward = 0;
+  double parameters = 0;       // elements on each rank
+  int sync_ranks = 1;          // that sum its gradients
+  int sync_axes = 0;           // bit k: axis k is among them
+  double saved = 0;            // bytes from forward to backward
+  double kernels_forward = 0;  // of `forward`, without collectives
+  double kernels_backward = 0;
+  std::array<RoleSet, 2> roles{};  // that each axis may have
+};
+
+struct PricedOperator {
+  std::string name;
+  model::OpKind kind = model::OpKind::elementwise;
+  bool core = false;  // of core attention: what selective recomputation redoes
+  double flops = 0;
+  double parameters = 0;
+  double transient = 0;  // bytes, of all ranks, that live while it runs at most
+  std::vector<PricedOption> options;
+};
+
+struct PricedEdge {
+  int from = -1;  // -1: the stream that enters the graph
+  int to = 0;
+  bool other_input = false;
+  double bytes = 0;
+};
+
+struct PricedGraph {
+  std::vector<PricedOperator> operators;
+  std::vector<PricedEdge> edges;
+  // Ways to cut the stream that enters, and the share that a rank holds.
+  struct Stream {
+    Splits splits{};
+    double share = 1;
+    std::array<RoleSet, 2> roles{};
+  };
+  std::vector<Stream> streams;
+  double stream_bytes = 0;
+};
+
+class OperatorCost {
+ public:
+  OperatorCost(const job::Job& job, const std::filesystem::path& data_directory);
+
+  PricedGraph price(const model::OperatorGraph& graph, const View& view, std::int64_t samples,
+                    const Allowed& allowed);
+  MeshCost& mesh() { return *mesh_; }
+  // Seconds a micro-batch of summing an operator's gradients, and of gathering what is sharded.
+  double gradient_sum(const View& view, const PricedOption& option, job::Sharding sharding,
+                      int micro_batches);
+  Bytes capacity() const;  // of the smallest device
+
+ private:
+  struct Timed {
+    double forward = 0, backward = 0;
+  };
+  Timed kernels(const model::Operator& op, const View& view, const Splits& splits);
+  Timed inside(const model::Operator& op, const View& view, const Splits& splits);
+
+  job::Job job_;
+  model::Style style_;
+  cost::CurveTable curves_;
+  std::unique_ptr<MeshCost> mesh_;
+  std::unique_ptr<cost::Kernels> kernels_;
+};
+
+}  // namespace stepcast::automatic

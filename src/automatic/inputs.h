@@ -1,0 +1,28 @@
+// What every algorithm is given, and how its answers are forecast.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stepcast/automatic/algorithms.h"
+#include "stepcast/forecast/forecaster.h"
+
+namespace stepcast::automatic {
+
+struct Inputs {
+  const search::Request& request;
+  const AlgorithmRequest& algorithms;
+  const job::Job& base;  // the job without the space's choices
+  const search::JobLoader& loader;
+  const std::filesystem::path& data;  // the folder that holds the calibration
+  forecast::Forecaster& forecaster;
+};
+
+// The job of these overrides by the engine; nullopt, with the reason in `why`, where it is refused.
+std::optional<result::Strategy> forecast(const Inputs& in,
+                                         const std::vector<std::string>& overrides,
+                                         std::string& why);
+
+}  // namespace stepcast::automatic

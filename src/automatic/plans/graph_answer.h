@@ -1,0 +1,21 @@
+// What the algorithms on graphs answer: a plan, the job that says it, the engine's forecast of
+// that.
+#pragma once
+
+#include <filesystem>
+
+#include "../inputs.h"
+#include "stepcast/result/algorithms.h"
+
+namespace stepcast::automatic {
+
+// `out.name`: alpa, nnscaler or flexflow. The algorithm plans twice: free, and held to forms that a
+// job can say (forms.h); the second is forecast, and planned again with more memory left free while
+// the engine finds that it does not fit. Where no form is possible, the job nearest to the first.
+void answer_on_graph(const Inputs& in, result::AlgorithmAnswer& out);
+
+// Throws InputError where the file that `algorithms` names is none of user_rules.h.
+void check_constraints(const AlgorithmRequest& algorithms, const job::Job& base,
+                       const std::filesystem::path& data_directory);
+
+}  // namespace stepcast::automatic

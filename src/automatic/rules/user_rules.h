@@ -1,0 +1,55 @@
+// A user's constraints on plans, by nnScaler's three primitives (Lin et al., OSDI 2024): how
+// operators are cut (op-trans), which stage layers are of (op-assign), in which order micro-batches
+// run (op-order).
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../graph/graph_model.h"
+#include "../plans/plans.h"
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/text/document.h"
+
+namespace stepcast::automatic {
+
+struct UserRules {
+  struct Cut {
+    Origin origin;
+    std::string op;                   // "attention.qkv", "qkv", or a whole module: "attention"
+    std::vector<std::string> splits;  // any of them
+    int axis = -1;  // 0: data, the outer one; 1: tensor, the nearest ranks; -1: both
+  };
+  struct Assign {
+    Origin origin;
+    LayersAt layers;
+  };
+  struct Order {
+    Origin origin;
+    std::string schedule = "1f1b";  // gpipe, interleaved_1f1b
+    int virtual_stages = 1;
+    int micro_batches = 0;  // 0: any number
+  };
+  std::vector<Cut> cuts;
+  std::vector<Assign> assigns;
+  std::optional<Order> order;
+
+  std::size_t size() const { return cuts.size() + assigns.size() + (order ? 1 : 0); }
+  UserRules without(std::size_t rule) const;
+  std::string text(std::size_t rule) const;  // "FILE:3:5: op_trans attention.qkv"
+};
+
+// Strict: unknown keys, operators and cuts, layers that the model lacks, and rules that contradict
+// each other are faults, one line each.
+UserRules read_rules(const text::Value& document, const job::Job& job,
+                     const std::vector<Analysed>& operators);
+
+bool allows(const UserRules& rules, const model::Operator& op, const Splits& splits,
+            const View& view);
+void apply(const UserRules& rules, Frame& frame);
+// Of the job: its schedule.
+std::vector<std::string> overrides_of(const UserRules& rules);
+
+}  // namespace stepcast::automatic

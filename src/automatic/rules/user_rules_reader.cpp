@@ -1,0 +1,318 @@
+// A file of rules, strictly read.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "rule_match.h"
+#include "stepcast/model/operators.h"
+
+namespace stepcast::automatic {
+namespace {
+
+using text::Value;
+
+std::vector<std::string> known_splits() {
+  std::vector<std::string> out = {"none", "batch", "sequence", "hidden", "experts"};
+  for (const std::string& name : split_names()) {
+    if (std::find(out.begin(), out.end(), name) == out.end()) {
+      out.push_back(name);
+    }
+  }
+  return out;
+}
+
+class RuleReader {
+ public:
+  RuleReader(const job::Job& job, const std::vector<Analysed>& operators)
+      : layers_(model::layer_count(job.model)), operators_(operators) {}
+
+  UserRules read(const Value& document) {
+    each_key(document, {"op_trans", "op_assign", "op_order"}, [&](const Value::Entry& e) {
+      if (e.key == "op_order") {
+        read_order(e.value);
+        return;
+      }
+      if (e.value.kind != Value::Kind::sequence) {
+        fault(e.value.origin, fmt::format("{} is no list; expected a list of rules", e.key));
+        return;
+      }
+      for (const Value& item : e.value.items) {
+        e.key == "op_trans" ? read_cut(item) : read_assign(item);
+      }
+    });
+    contradictions();
+    if (!faults_.empty()) {
+      throw InputError(faults_);
+    }
+    return std::move(rules_);
+  }
+
+ private:
+  void fault(const Origin& at, const std::string& message) { faults_.push_back({at, message}); }
+
+  static std::string hint(const std::string& word, const std::vector<std::string>& known) {
+    const std::string near = stepcast::nearest(word, known);
+    return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
+  }
+
+  // A value that is wrong is a fault, and the others are read all the same.
+  template <class Read>
+  void guarded(Read&& read) {
+    try {
+      read();
+    } catch (const InputError& error) {
+      faults_.insert(faults_.end(), error.faults().begin(), error.faults().end());
+    }
+  }
+
+  template <class Visit>
+  void each_key(const Value& map, const std::vector<std::string>& known, Visit&& visit) {
+    if (map.kind != Value::Kind::map) {
+      fault(map.origin, fmt::format("expected a map with {}", fmt::join(known, ", ")));
+      return;
+    }
+    for (const Value::Entry& e : map.entries) {
+      if (std::find(known.begin(), known.end(), e.key) == known.end()) {
+        fault(e.origin, fmt::format("unknown key '{}'; expected {}{}", e.key,
+                                    fmt::join(known, ", "), hint(e.key, known)));
+        continue;
+      }
+      guarded([&] { visit(e); });
+    }
+  }
+
+  bool needs(const Value& map, std::initializer_list<const char*> keys) {
+    bool all = map.kind == Value::Kind::map;
+    for (const char* key : keys) {
+      if (map.kind == Value::Kind::map && map.find(key) == nullptr) {
+        fault(map.origin, fmt::format("missing {}", key));
+        all = false;
+      }
+    }
+    return all;
+  }
+
+  void read_cut(const Value& v) {
+    UserRules::Cut out;
+    out.origin = v.origin;
+    const std::size_t before = faults_.size();
+    each_key(v, {"op", "split", "axis"}, [&](const Value::Entry& e) {
+      if (e.key == "op") {
+        out.op = text::to_string(e.value);
+      } else if (e.key == "axis") {
+        const std::string& axis = text::to_string(e.value);
+        const std::vector<std::string> known = {"data", "tensor"};
+        const auto at = std::find(known.begin(), known.end(), axis);
+        if (at == known.end()) {
+          fault(e.value.origin, fmt::format("unknown axis '{}'; expected data (the outer ranks) or "
+                                            "tensor (the nearest), or none for both{}",
+                                            axis, hint(axis, known)));
+          return;
+        }
+        out.axis = static_cast<int>(at - known.begin());
+      } else {
+        const auto known = known_splits();
+        const auto take = [&](const Value& one) {
+          const std::string& name = text::to_string(one);
+          if (std::find(known.begin(), known.end(), name) == known.end()) {
+            fault(one.origin, fmt::format("unknown split '{}'; expected {}{}", name,
+                                          fmt::join(known, ", "), hint(name, known)));
+            return;
+          }
+          out.splits.push_back(name);
+        };
+        if (e.value.kind == Value::Kind::sequence) {
+          std::for_each(e.value.items.begin(), e.value.items.end(), take);
+        } else {
+          take(e.value);
+        }
+      }
+    });
+    if (!needs(v, {"op", "split"}) || faults_.size() != before) {
+      return;
+    }
+    check_operator(v, out);
+    rules_.cuts.push_back(std::move(out));
+  }
+
+  void check_operator(const Value& v, const UserRules::Cut& cut) {
+    bool found = false, possible = false;
+    std::vector<std::string> names, ways;
+    for (const Analysed& a : operators_) {
+      names.push_back(module_of(a.op) + "." + a.op.name);
+      if (!matches(cut.op, a.op)) {
+        continue;
+      }
+      found = true;
+      for (const Split s : splits_of(a.op)) {
+        ways.emplace_back(to_string(s));
+        possible = possible || std::any_of(cut.splits.begin(), cut.splits.end(),
+                                           [&](const auto& name) { return is_split(name, s); });
+      }
+    }
+    names.erase(std::unique(names.begin(), names.end()), names.end());
+    std::sort(ways.begin(), ways.end());
+    ways.erase(std::unique(ways.begin(), ways.end()), ways.end());
+    if (!found) {
+      fault(v.find("op")->origin,
+            fmt::format("the model has no operator '{}'; expected one of {}{}", cut.op,
+                        fmt::join(names, ", "), hint(cut.op, names)));
+    } else if (!possible) {
+      fault(v.find("split")->origin,
+            fmt::format("{} is never split so; expected {}", cut.op, fmt::join(ways, ", ")));
+    }
+  }
+
+  // "0..11", or one layer.
+  bool read_layers(const Value& v, LayersAt& out) {
+    const std::string& text = text::to_string(v);
+    const std::size_t dots = text.find("..");
+    const auto number = [](std::string_view s, int& to) {
+      const auto end = s.data() + s.size();
+      const auto [at, error] = std::from_chars(s.data(), end, to);
+      return error == std::errc() && at == end && to >= 0;
+    };
+    const std::string_view all = text;
+    const bool read = dots == std::string::npos ? number(all, out.first) && number(all, out.last)
+                                                : number(all.substr(0, dots), out.first) &&
+                                                      number(all.substr(dots + 2), out.last);
+    if (!read || out.last < out.first) {
+      fault(v.origin, fmt::format("is '{}'; expected layers as FIRST..LAST, from 0", text));
+      return false;
+    }
+    if (out.last >= layers_) {
+      fault(v.origin, fmt::format("layer {} is beyond the model's {} layers, which count from 0",
+                                  out.last, layers_));
+      return false;
+    }
+    return true;
+  }
+
+  void read_assign(const Value& v) {
+    UserRules::Assign out{v.origin, {}};
+    const std::size_t before = faults_.size();
+    each_key(v, {"layers", "stage"}, [&](const Value::Entry& e) {
+      if (e.key == "layers") {
+        read_layers(e.value, out.layers);
+        return;
+      }
+      const std::int64_t stage = text::to_integer(e.value);
+      if (stage < 0 || stage >= layers_) {
+        fault(e.value.origin, fmt::format("stage {} cannot be; expected 0 to {}: a stage holds a "
+                                          "layer at least",
+                                          stage, layers_ - 1));
+        return;
+      }
+      out.layers.stage = static_cast<int>(stage);
+    });
+    if (needs(v, {"layers", "stage"}) && faults_.size() == before) {
+      rules_.assigns.push_back(out);
+    }
+  }
+
+  int positive(const Value& v) {
+    const std::int64_t n = text::to_integer(v);
+    if (n < 1 || n > 1'000'000) {
+      fault(v.origin, fmt::format("is {}; expected at least 1", n));
+      return 1;
+    }
+    return static_cast<int>(n);
+  }
+
+  void read_order(const Value& v) {
+    UserRules::Order out;
+    out.origin = v.origin;
+    each_key(v, {"schedule", "virtual_pipeline", "micro_batches"}, [&](const Value::Entry& e) {
+      if (e.key == "virtual_pipeline") {
+        out.virtual_stages = positive(e.value);
+      } else if (e.key == "micro_batches") {
+        out.micro_batches = positive(e.value);
+      } else {
+        const std::vector<std::string> known = {"1f1b", "gpipe", "interleaved_1f1b"};
+        out.schedule = text::to_string(e.value);
+        if (std::find(known.begin(), known.end(), out.schedule) == known.end()) {
+          fault(e.value.origin, fmt::format("unknown schedule '{}'; expected {}{}", out.schedule,
+                                            fmt::join(known, ", "), hint(out.schedule, known)));
+        }
+      }
+    });
+    if ((out.schedule == "interleaved_1f1b") != (out.virtual_stages > 1)) {
+      fault(v.origin, out.virtual_stages > 1
+                          ? fmt::format("virtual_pipeline {} contradicts schedule {}; expected "
+                                        "interleaved_1f1b, or no virtual stages",
+                                        out.virtual_stages, out.schedule)
+                          : "interleaved_1f1b needs virtual stages; expected virtual_pipeline of 2 "
+                            "or more");
+    }
+    rules_.order = out;
+  }
+
+  void contradictions() {
+    const auto& cuts = rules_.cuts;
+    for (std::size_t b = 0; b < cuts.size(); ++b) {
+      for (std::size_t a = 0; a < b; ++a) {
+        if (cuts[a].axis >= 0 && cuts[b].axis >= 0 && cuts[a].axis != cuts[b].axis) {
+          continue;
+        }
+        if (const Analysed* op = torn_between(cuts[a], cuts[b])) {
+          fault(cuts[b].origin,
+                fmt::format("contradicts line {}: no split of {} is both {} and {}",
+                            cuts[a].origin.line, op->op.name, fmt::join(cuts[a].splits, " or "),
+                            fmt::join(cuts[b].splits, " or ")));
+        }
+      }
+    }
+    const auto& all = rules_.assigns;
+    for (std::size_t b = 0; b < all.size(); ++b) {
+      for (std::size_t a = 0; a < b; ++a) {
+        const LayersAt& x = all[a].layers;
+        const LayersAt& y = all[b].layers;
+        const bool overlap = x.first <= y.last && y.first <= x.last;
+        const bool before = x.last < y.first;
+        if (x.stage != y.stage && (overlap || before != (x.stage < y.stage))) {
+          fault(all[b].origin,
+                fmt::format("contradicts line {}: {}", all[a].origin.line,
+                            overlap ? fmt::format("layer {} is of stage {} and of stage {}",
+                                                  std::max(x.first, y.first), x.stage, y.stage)
+                                    : "stages hold layers in the model's order"));
+        }
+      }
+    }
+  }
+
+  // An operator of both rules that neither's splits can satisfy together.
+  const Analysed* torn_between(const UserRules::Cut& a, const UserRules::Cut& b) const {
+    for (const Analysed& one : operators_) {
+      if (!concerns(a, one.op) || !concerns(b, one.op)) {
+        continue;
+      }
+      const auto ways = splits_of(one.op);
+      const auto is_any = [](const UserRules::Cut& c, Split s) {
+        return std::any_of(c.splits.begin(), c.splits.end(),
+                           [&](const auto& name) { return is_split(name, s); });
+      };
+      const bool together = std::any_of(ways.begin(), ways.end(),
+                                        [&](Split s) { return is_any(a, s) && is_any(b, s); });
+      if (!together) {
+        return &one;
+      }
+    }
+    return nullptr;
+  }
+
+  int layers_;
+  const std::vector<Analysed>& operators_;
+  std::vector<Fault> faults_;
+  UserRules rules_;
+};
+
+}  // namespace
+
+UserRules read_rules(const Value& document, const job::Job& job,
+                     const std::vector<Analysed>& operators) {
+  return RuleReader(job, operators).read(document);
+}
+
+}  // namespace stepcast::automatic

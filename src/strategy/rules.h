@@ -1,0 +1,104 @@
+// One rule of the book: what it says, when it is told, and the function that judges it. Rules stand
+// in files by subject, and in one table in rules.cpp.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stepcast/base/diagnostics.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/job/job.h"
+#include "stepcast/model/operators.h"
+#include "stepcast/schedule/schedule.h"
+
+namespace stepcast::strategy {
+
+// Where a rule puts what it finds: one fault, or one for each entry of a list.
+class Faults {
+ public:
+  // `key`: the job's key at fault. Of a key that nobody wrote, the enclosing one is blamed.
+  template <class... Args>
+  void add(std::string key, fmt::format_string<Args...> text, Args&&... args) {
+    found_.push_back({std::move(key), fmt::format(text, std::forward<Args>(args)...)});
+  }
+  void add(Infeasible why) { found_.push_back(std::move(why)); }
+
+  const std::vector<Infeasible>& found() const { return found_; }
+
+ private:
+  std::vector<Infeasible> found_;
+};
+
+using Judge = void(const job::Job&, Faults&);
+
+struct Rule {
+  // reading: told when a job is read, with all other faults. planning: told when the job is
+  // planned, if nothing before it in the table is at fault: a search or a plan may still choose the
+  // system, the kernel or the schedule that refuses it, and most of these rules divide by sizes
+  // that the rules before have found to divide.
+  enum class When { reading, planning };
+  // What has to hold for the rule to mean anything.
+  enum class Needs { nothing, enough_ranks, whole_grid };
+
+  std::string_view says;
+  When when;
+  Needs needs;
+  Judge* judge;
+};
+
+// ---------------------------------------------------------------- sizes that several rules use
+std::int64_t cluster_ranks(const job::Job& job);
+// Ranks of one replica of the model: tensor x context x pipeline. Beyond the cluster's ranks it may
+// leave out the pipeline, whose product might not fit the integer.
+std::int64_t model_ranks(const job::Job& job);
+// Data-parallel ranks; nothing where the sizes do not multiply to the cluster's ranks.
+std::optional<std::int64_t> data_ranks(const job::Job& job);
+// The process grid of a job whose sizes multiply to the cluster's ranks.
+cluster::Grid grid_of(const job::Job& job);
+// What one rank holds of a layer. Where tensor ranks make a grid that the job's sizes do not fill,
+// the shard is that of 1D tensor parallelism.
+model::Shard shard_of(const job::Job& job);
+// Whether the job's schedule is a CSV file's.
+bool has_table(const job::Job& job);
+// The schedule whose order the job's ranks follow: a table counts for nothing without stages.
+// nullptr: a table's order with them, or no such name.
+const schedule::Entry* entry_of(const job::Job& job);
+
+// ---------------------------------------------------------------- rules_model.cpp
+Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,
+    model_letters, model_empty_layers, model_encoder, model_predictions, model_chunked_window,
+    model_heads, model_experts, model_dense_layers, model_positions;
+
+// ---------------------------------------------------------------- rules_cluster.cpp
+Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, fabric_groups,
+    fabric_pods, fabric_torus, device_overrides, link_faults, nccl_channels;
+
+// ---------------------------------------------------------------- rules_recompute.cpp
+Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_offload;
+
+// ---------------------------------------------------------------- rules_grid.cpp
+Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_batches,
+    grid_experts, grid_even_batches;
+
+// ---------------------------------------------------------------- rules_shard.cpp
+Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance, shard_shared_width,
+    shard_no_experts, shard_sequence, shard_context, shard_tensor_grid, shard_tensor_overlap,
+    shard_layers;
+
+// ---------------------------------------------------------------- rules_stages.cpp
+Judge stages_layers, stages_chunks, stages_virtual, stages_groups, schedule_known, schedule_chunks,
+    schedule_pairs;
+
+// ---------------------------------------------------------------- rules_offload.cpp
+Judge offload_parameters, offload_tiles, offload_facts, offload_activations;
+
+// ---------------------------------------------------------------- rules_system.cpp
+Judge system_refusals, system_schedules, kernel_attention, optimizer_momentum;
+
+}  // namespace stepcast::strategy

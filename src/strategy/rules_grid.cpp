@@ -1,0 +1,141 @@
+// Sizes that multiply to the cluster's ranks, and how the batch falls on data-parallel ranks.
+#include <algorithm>
+
+#include "batches.h"
+#include "rules.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::strategy {
+namespace {
+
+// The size to change where tensor x context x pipeline does not fit.
+const char* size_to_change(const job::Parallelism& p) {
+  return p.pipeline > 1 ? "parallelism.pipeline" : "parallelism.tensor";
+}
+
+bool is_even(const job::Job& job) {
+  return job.workload.micro_batches.kind == job::MicroBatches::Kind::even;
+}
+
+// The fault of the numbers that the workload states.
+void stated_batches(const job::Job& job, Faults& out) {
+  const auto each = micro_batches_of(job.workload, job.cluster, grid_of(job));
+  if (const auto* why = std::get_if<Infeasible>(&each)) {
+    out.add(*why);
+  }
+}
+
+}  // namespace
+
+std::int64_t cluster_ranks(const job::Job& job) {
+  return std::int64_t{job.cluster.nodes} * job.cluster.node.gpus;
+}
+
+std::int64_t model_ranks(const job::Job& job) {
+  // Sizes are at most 10^7: two of them fit, a third is multiplied in only below the ranks.
+  const job::Parallelism& p = job.parallelism;
+  const std::int64_t two = std::int64_t{p.tensor} * p.context;
+  return two > cluster_ranks(job) ? two : two * p.pipeline;
+}
+
+std::optional<std::int64_t> data_ranks(const job::Job& job) {
+  const std::int64_t ranks = cluster_ranks(job);
+  const std::int64_t of_model = model_ranks(job);
+  if (of_model < 1 || of_model > ranks || ranks % of_model != 0) {
+    return std::nullopt;
+  }
+  const std::int64_t data = ranks / of_model;
+  return job.parallelism.data.value_or(data) == data ? std::optional(data) : std::nullopt;
+}
+
+cluster::Grid grid_of(const job::Job& job) {
+  const job::Parallelism& p = job.parallelism;
+  return {p.tensor,   p.context, static_cast<int>(data_ranks(job).value()),
+          p.pipeline, p.expert,  job.cluster.order};
+}
+
+void grid_fits(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  if (model_ranks(job) > cluster_ranks(job)) {
+    out.add(size_to_change(p),
+            "tensor {} x context {} x pipeline {} is more than the cluster's {} ranks; expected at "
+            "most that",
+            p.tensor, p.context, p.pipeline, cluster_ranks(job));
+  }
+}
+
+void grid_data(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  const std::int64_t ranks = cluster_ranks(job);
+  const std::int64_t of_model = model_ranks(job);
+  if (p.data && of_model * *p.data != ranks) {
+    out.add("parallelism.data",
+            "tensor {} x context {} x pipeline {} x data {} is not the cluster's {} ranks; "
+            "expected {}",
+            p.tensor, p.context, p.pipeline, *p.data, ranks,
+            ranks % of_model == 0 ? fmt::format("data {}", ranks / of_model)
+                                  : "sizes that multiply to it");
+  } else if (!p.data && ranks % of_model != 0) {
+    out.add(size_to_change(p),
+            "tensor {} x context {} x pipeline {} = {} does not divide the cluster's {} ranks; "
+            "expected a divisor",
+            p.tensor, p.context, p.pipeline, of_model, ranks);
+  }
+}
+
+void grid_batch(const job::Job& job, Faults& out) {
+  if (is_even(job)) {
+    stated_batches(job, out);
+  }
+}
+
+void grid_shard_size(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  const std::int64_t data = data_ranks(job).value() * p.context;
+  if (p.shard_size && data % *p.shard_size != 0) {
+    out.add("parallelism.shard_size", "shard_size {} does not divide data {}; expected a divisor",
+            *p.shard_size, data);
+  }
+}
+
+void grid_shard_size_of(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  if (p.shard_size && p.sharding == job::Sharding::none) {
+    out.add("parallelism.shard_size",
+            "shard_size {} without sharding; expected sharding zero1, zero2 or zero3",
+            *p.shard_size);
+  }
+}
+
+void grid_batches(const job::Job& job, Faults& out) {
+  if (!is_even(job)) {
+    stated_batches(job, out);
+  }
+}
+
+void grid_experts(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  const model::Shard shard = shard_of(job);
+  const std::int64_t stage_ranks = p.tensor * p.context * data_ranks(job).value();
+  if (stage_ranks % (std::int64_t{shard.expert} * shard.expert_tensor) != 0) {
+    out.add(p.expert > 1 ? "parallelism.expert" : "parallelism.expert_tensor",
+            "expert {} x expert_tensor {} does not divide the {} ranks of a stage", p.expert,
+            shard.expert_tensor, stage_ranks);
+  }
+}
+
+void grid_even_batches(const job::Job& job, Faults& out) {
+  if (is_even(job)) {
+    return;
+  }
+  const cluster::Grid grid = grid_of(job);
+  const auto each = std::get<std::vector<int>>(micro_batches_of(job.workload, job.cluster, grid));
+  if (std::all_of(each.begin(), each.end(), [&](int n) { return n == each.front(); })) {
+    return;
+  }
+  if (const auto why = must_be_even(job, grid, each)) {
+    out.add(*why);
+  }
+}
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,174 @@
+// What of a model cannot be together, beside the ranges of its keys.
+#include <algorithm>
+
+#include "rules.h"
+
+namespace stepcast::strategy {
+namespace {
+
+void need_size(bool there, const char* key, Faults& out) {
+  if (!there) {
+    out.add(fmt::format("model.{}", key), "'model.{}' is missing; expected an integer", key);
+  }
+}
+
+bool names_letter(const std::string& letters, char letter) {
+  return letters.find(letter) != std::string::npos;
+}
+
+}  // namespace
+
+void model_linear(const job::Job& job, Faults& out) {
+  if (!job.model.linear) {
+    return;
+  }
+  const job::LinearAttention& linear = *job.model.linear;
+  need_size(linear.key_heads > 0, "linear.key_heads", out);
+  need_size(linear.value_heads > 0, "linear.value_heads", out);
+  need_size(linear.key_dim > 0, "linear.key_dim", out);
+  need_size(linear.value_dim > 0, "linear.value_dim", out);
+  if (linear.key_heads > 0 && linear.value_heads % linear.key_heads != 0) {
+    out.add("model.linear.value_heads",
+            "value_heads {} is not a multiple of key_heads {}; expected one", linear.value_heads,
+            linear.key_heads);
+  }
+}
+
+void model_mamba(const job::Job& job, Faults& out) {
+  if (!job.model.mamba) {
+    return;
+  }
+  const job::Mamba& mamba = *job.model.mamba;
+  need_size(mamba.heads > 0, "mamba.heads", out);
+  need_size(mamba.head_dim > 0, "mamba.head_dim", out);
+  need_size(mamba.state > 0, "mamba.state", out);
+  if (mamba.heads % mamba.groups != 0) {
+    out.add("model.mamba.groups", "groups {} does not divide heads {}; expected a divisor",
+            mamba.groups, mamba.heads);
+  }
+}
+
+void model_indexer(const job::Job& job, Faults& out) {
+  if (!job.model.indexer) {
+    return;
+  }
+  need_size(job.model.indexer->heads > 0, "indexer.heads", out);
+  need_size(job.model.indexer->dim > 0, "indexer.dim", out);
+  need_size(job.model.indexer->topk > 0, "indexer.topk", out);
+}
+
+void model_window_heads(const job::Job& job, Faults& out) {
+  if (!job.model.window_heads) {
+    return;
+  }
+  const job::WindowHeads& window = *job.model.window_heads;
+  need_size(window.heads > 0, "window_heads.heads", out);
+  need_size(window.kv_heads > 0, "window_heads.kv_heads", out);
+  need_size(window.head_dim > 0, "window_heads.head_dim", out);
+  if (window.kv_heads > 0 && window.heads % window.kv_heads != 0) {
+    out.add("model.window_heads.kv_heads",
+            "kv_heads {} does not divide heads {}; expected a divisor", window.kv_heads,
+            window.heads);
+  }
+}
+
+// Each letter needs what it names.
+void model_mixers(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (names_letter(m.mixers, 'w') && m.sliding_window <= 0) {
+    out.add("model.mixers", "mixers name window layers (w); expected a sliding_window");
+  }
+  if (names_letter(m.mixers, 'l') && !m.linear) {
+    out.add("model.mixers", "mixers name linear attention (l); expected its sizes under linear");
+  }
+  if (names_letter(m.mixers, 'm') && !m.mamba) {
+    out.add("model.mixers", "mixers name Mamba layers (m); expected their sizes under mamba");
+  }
+}
+
+void model_mlps(const job::Job& job, Faults& out) {
+  if (names_letter(job.model.mlps, 'e') && !job.model.moe) {
+    out.add("model.mlps", "mlps name experts (e); expected their sizes under moe");
+  }
+}
+
+void model_letters(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  for (const auto& [key, letters] : {std::pair{"mixers", &m.mixers}, {"mlps", &m.mlps}}) {
+    if (letters->size() > static_cast<std::size_t>(m.layers)) {
+      out.add(fmt::format("model.{}", key),
+              "{} has {} letters for {} layers; expected at most one a layer", key, letters->size(),
+              m.layers);
+    }
+  }
+}
+
+void model_empty_layers(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (!names_letter(m.mixers, '-') || !names_letter(m.mlps, '-')) {
+    return;
+  }
+  for (std::size_t i = 0; i < static_cast<std::size_t>(m.layers); ++i) {
+    if (m.mixers[i % m.mixers.size()] == '-' && m.mlps[i % m.mlps.size()] == '-') {
+      out.add("model.mlps", "layer {} has neither a mixer nor an MLP; expected one of them", i);
+      return;
+    }
+  }
+}
+
+void model_encoder(const job::Job& job, Faults& out) {
+  if (job.model.encoder_layers > job.model.layers) {
+    out.add("model.encoder_layers",
+            "encoder_layers {} is more than the {} layers; expected at most that",
+            job.model.encoder_layers, job.model.layers);
+  }
+}
+
+void model_predictions(const job::Job& job, Faults& out) {
+  if (job.model.encoder_layers > 0 && job.model.mtp_layers > 0) {
+    out.add("model.mtp_layers", "prediction layers behind an encoder; expected 0");
+  }
+}
+
+void model_chunked_window(const job::Job& job, Faults& out) {
+  if (job.model.chunked_window && job.model.sliding_window <= 0) {
+    out.add("model.chunked_window", "chunked_window without a window; expected a sliding_window");
+  }
+}
+
+void model_heads(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  if (m.heads % m.kv_heads != 0) {
+    out.add("model.kv_heads", "kv_heads {} does not divide heads {}; expected a divisor",
+            m.kv_heads, m.heads);
+  }
+}
+
+void model_experts(const job::Job& job, Faults& out) {
+  const auto& moe = job.model.moe;
+  if (moe && moe->topk > moe->experts) {
+    out.add("model.moe.topk", "topk {} is more than the {} experts; expected at most that",
+            moe->topk, moe->experts);
+  }
+}
+
+void model_dense_layers(const job::Job& job, Faults& out) {
+  const auto& moe = job.model.moe;
+  if (moe && moe->dense_layers > job.model.layers) {
+    out.add("model.moe.dense_layers",
+            "dense_layers {} is more than the {} layers; expected at most that", moe->dense_layers,
+            job.model.layers);
+  }
+}
+
+void model_positions(const job::Job& job, Faults& out) {
+  const job::Model& m = job.model;
+  const std::int64_t length = job.workload.sequence_length;
+  if (m.positions == job::Positions::learned && length > m.max_positions) {
+    out.add("workload.sequence_length",
+            "sequence_length {} is beyond the model's {} learned positions; expected at most that",
+            length, m.max_positions);
+  }
+}
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,70 @@
+// Recomputation: Megatron-LM's own checks (megatron/core/transformer/transformer_config.py,
+// recompute_modules), and what it cannot be combined with.
+#include "rules.h"
+
+namespace stepcast::strategy {
+namespace {
+
+// What the model lacks that a module recomputes; nullptr: nothing.
+const char* lacks(const std::string& module, const job::Model& model) {
+  if (module == "mla_up_proj" && !model.mla) {
+    return "multi-head latent attention";
+  }
+  if ((module == "moe" || module == "moe_act") && !model.moe) {
+    return "experts";
+  }
+  if (module == "shared_experts" && (!model.moe || model.moe->shared_experts == 0)) {
+    return "shared experts";
+  }
+  return nullptr;
+}
+
+bool offloads_activations(const job::Job& job) {
+  return job.memory.offload.activations.to != job::OffloadTarget::none;
+}
+
+}  // namespace
+
+void recompute_modules(const job::Job& job, Faults& out) {
+  for (const std::string& module : job.memory.recompute.modules) {
+    if (const char* what = lacks(module, job.model)) {
+      out.add("memory.recompute.modules",
+              "the model has no {}, which {} would recompute; expected {}", what, module,
+              "modules that it has");
+    }
+    if (module == "shared_experts" && job.parallelism.overlap.shared_expert) {
+      out.add("memory.recompute.modules",
+              "shared_experts cannot be recomputed while they overlap the dispatch; expected one "
+              "of this and parallelism.overlap.shared_expert");
+    }
+  }
+}
+
+void recompute_whole(const job::Job& job, Faults& out) {
+  using Kind = job::Recompute::Kind;
+  const Kind kind = job.memory.recompute.kind;
+  if (job.memory.whole_micro_batches > 0 && (kind == Kind::none || kind == Kind::optimal)) {
+    out.add("memory.whole_micro_batches",
+            "whole_micro_batches says which micro-batches recompute nothing; expected a recompute "
+            "other than none and optimal");
+  }
+}
+
+// What moves is sized once for all micro-batches, by what units keep between their passes.
+void whole_beside_offload(const job::Job& job, Faults& out) {
+  if (offloads_activations(job) && job.memory.whole_micro_batches > 0) {
+    out.add("memory.whole_micro_batches",
+            "micro-batches that keep all cannot stand beside offloaded activations; expected one "
+            "of whole_micro_batches and offload.activations");
+  }
+}
+
+void optimal_beside_offload(const job::Job& job, Faults& out) {
+  if (offloads_activations(job) && job.memory.recompute.kind == job::Recompute::Kind::optimal) {
+    out.add("memory.recompute.optimal",
+            "the budget counts no offloaded activations; expected one of recompute.optimal and "
+            "offload.activations");
+  }
+}
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,309 @@
+// What of a model can be cut: heads, widths, the vocabulary, experts and the sequence.
+#include <algorithm>
+
+#include "rules.h"
+#include "stepcast/strategy/rules.h"
+
+namespace stepcast::strategy {
+namespace {
+
+constexpr const char* kTensor = "parallelism.tensor";
+
+void divide(int tensor, std::int64_t count, const char* what, Faults& out) {
+  if (count % tensor != 0) {
+    out.add(kTensor, "tensor {} does not divide {} {}; expected a divisor", tensor, what, count);
+  }
+}
+
+bool has_dense_mlps(const job::Model& m) {
+  return !m.moe || m.moe->dense_layers > 0 || m.moe->every > 1;
+}
+
+void cut_heads(const job::Model& m, int tensor, Faults& out) {
+  divide(tensor, m.heads, "heads", out);
+  if (!m.mla && m.kv_heads != m.heads) {
+    divide(tensor, m.kv_heads, "kv_heads", out);
+  }
+}
+
+void cut_widths(const job::Model& m, int tensor, Faults& out) {
+  if (has_dense_mlps(m)) {
+    divide(tensor, m.ffn, "ffn", out);
+  }
+}
+
+void cut_vocabulary(const job::Model& m, int tensor, Faults& out) {
+  if (m.vocab < tensor) {
+    out.add(kTensor, "tensor {} is more than the {} rows of the vocabulary; expected at most that",
+            tensor, m.vocab);
+  }
+}
+
+void cut_experts(const job::Moe& moe, int expert, int expert_tensor, Faults& out) {
+  if (moe.ffn % expert_tensor != 0) {
+    out.add("parallelism.expert_tensor",
+            "moe.ffn {} is not divisible by expert_tensor {}; expected a divisor", moe.ffn,
+            expert_tensor);
+  }
+  if (moe.experts % expert != 0) {
+    out.add("parallelism.expert",
+            "the {} experts are not divisible by expert {}; expected a divisor", moe.experts,
+            expert);
+  }
+}
+
+void refuse_expert_sizes(int expert, int expert_tensor, Faults& out) {
+  if (expert > 1) {
+    out.add("parallelism.expert", "expert {} of a model without experts; expected 1", expert);
+  } else if (expert_tensor != 1) {
+    out.add("parallelism.expert_tensor", "expert_tensor {} of a model without experts; expected 1",
+            expert_tensor);
+  }
+}
+
+void indivisible(const char* key, const char* what, std::int64_t count, std::int64_t parts,
+                 Faults& out) {
+  if (count % parts != 0) {
+    out.add(key, "{} ({}) is not divisible by {}", what, count, parts);
+  }
+}
+
+// Heads of layers that are not the ordinary attention, which tensor parallelism cuts as well.
+void cut_mixers(const job::Model& m, int tensor, Faults& out) {
+  if (m.mamba) {
+    indivisible(kTensor, "the number of Mamba heads", m.mamba->heads, tensor, out);
+    indivisible(kTensor, "the number of Mamba groups", m.mamba->groups, tensor, out);
+  }
+  if (m.linear) {
+    indivisible(kTensor, "the number of linear attention's key heads", m.linear->key_heads, tensor,
+                out);
+    indivisible(kTensor, "the number of linear attention's value heads", m.linear->value_heads,
+                tensor, out);
+  }
+  if (m.window_heads) {
+    indivisible(kTensor, "the number of window layers' heads", m.window_heads->heads, tensor, out);
+    indivisible(kTensor, "the number of window layers' key-value heads", m.window_heads->kv_heads,
+                tensor, out);
+  }
+}
+
+void cut_sequence(const model::Shard& shard, Faults& out) {
+  indivisible("parallelism.context", "the sequence length", shard.sequence_length, shard.context,
+              out);
+  if (shard.sequence_parallel) {
+    indivisible("parallelism.sequence_parallel", "the sequence length on a context-parallel rank",
+                shard.sequence_length / shard.context, shard.tensor, out);
+  }
+}
+
+void cut_shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& out) {
+  indivisible(kTensor, "the width of the shared experts",
+              moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn), shard.tensor,
+              out);
+  if (shard.expert > 1 && shard.tensor > 1 && !shard.sequence_parallel) {
+    // Megatron refuses it: without it every tensor rank would route the same tokens.
+    out.add("parallelism.sequence_parallel",
+            "expert parallelism beside tensor parallelism needs it");
+  }
+}
+
+// The side of the grid of tensor ranks: q of q x q (x depth), l of l x l x l; 0: the ranks do not
+// make one.
+int side_of(const job::Parallelism& par) {
+  for (int side = 1; side <= par.tensor; ++side) {
+    const int depth = par.tensor_kind == job::TensorKind::two_d        ? 1
+                      : par.tensor_kind == job::TensorKind::two_half_d ? par.tensor_depth
+                                                                       : side;
+    if (side * side * depth == par.tensor) {
+      return side;
+    }
+  }
+  return 0;
+}
+
+// The batch is cut over the rows of the grid and its depth, in 3D over two sides.
+int rows_of(const job::Parallelism& par, int side) {
+  return par.tensor_kind == job::TensorKind::two_d        ? side
+         : par.tensor_kind == job::TensorKind::two_half_d ? side * par.tensor_depth
+                                                          : side * side;
+}
+
+bool makes_grid(const job::Parallelism& par) {
+  return par.tensor > 1 && par.tensor_kind != job::TensorKind::one_d;
+}
+
+}  // namespace
+
+model::Shard shard_of(const job::Job& job) {
+  const auto& par = job.parallelism;
+  model::Shard shard;
+  shard.sequences = job.workload.micro_batch;
+  shard.sequence_length = job.workload.sequence_length;
+  shard.context = par.context;
+  shard.tensor = par.tensor;
+  shard.sequence_parallel = par.sequence_parallel && par.tensor > 1;
+  shard.expert = par.expert;
+  shard.expert_tensor = job.model.moe ? par.expert_tensor : 1;
+  if (const int side = makes_grid(par) ? side_of(par) : 0; side > 1) {
+    shard.sequences /= rows_of(par, side);
+    shard.tensor = side;
+    shard.sequence_parallel = true;  // activations are cut over every rank
+  }
+  return shard;
+}
+
+void shard_heads(const job::Job& job, Faults& out) {
+  cut_heads(job.model, job.parallelism.tensor, out);
+}
+
+void shard_widths(const job::Job& job, Faults& out) {
+  cut_widths(job.model, job.parallelism.tensor, out);
+}
+
+void shard_vocabulary(const job::Job& job, Faults& out) {
+  cut_vocabulary(job.model, job.parallelism.tensor, out);
+}
+
+void shard_experts(const job::Job& job, Faults& out) {
+  if (job.model.moe) {
+    cut_experts(*job.model.moe, job.parallelism.expert, job.parallelism.expert_tensor, out);
+  }
+}
+
+void shard_balance(const job::Job& job, Faults& out) {
+  const auto& balance = job.moe.balance;
+  if (job.model.moe && balance.kind == job::ExpertBalance::Kind::shares &&
+      balance.shares.size() != static_cast<std::size_t>(job.model.moe->experts)) {
+    out.add("moe.balance", "moe.balance has {} shares for {} experts; expected one each",
+            balance.shares.size(), job.model.moe->experts);
+  }
+}
+
+void shard_shared_width(const job::Job& job, Faults& out) {
+  const auto& moe = job.model.moe;
+  if (moe && moe->shared_experts > 0 && moe->shared_ffn > 0) {
+    divide(job.parallelism.tensor, moe->shared_ffn, "moe.shared_ffn", out);
+  }
+}
+
+void shard_no_experts(const job::Job& job, Faults& out) {
+  if (!job.model.moe) {
+    refuse_expert_sizes(job.parallelism.expert, job.parallelism.expert_tensor, out);
+  }
+}
+
+void shard_sequence(const job::Job& job, Faults& out) {
+  if (job.parallelism.sequence_parallel) {
+    divide(job.parallelism.tensor, job.workload.sequence_length, "sequence_length", out);
+  }
+}
+
+void shard_context(const job::Job& job, Faults& out) {
+  using Kind = job::ContextKind;
+  constexpr const char* kContext = "parallelism.context";
+  const auto& par = job.parallelism;
+  const auto& model = job.model;
+  if (par.context == 1) {
+    return;
+  }
+  const int c = par.context;
+  const bool trades = par.context_kind == Kind::a2a || par.context_kind == Kind::hierarchical;
+  if (par.context_kind == Kind::hierarchical && par.context_inner > 0 &&
+      c % par.context_inner != 0) {
+    out.add(kContext, "an inner all-to-all of {} ranks does not divide {}", par.context_inner, c);
+  }
+  if (job.kernels.attention == job::AttentionKernel::unfused && par.context_kind != Kind::p2p) {
+    out.add("kernels.attention",
+            "this kind of context parallelism needs a fused kernel; unfused scores have the ring "
+            "of ring self-attention (p2p)");
+  }
+  if (model.mixers.find_first_of("lm") != std::string::npos) {
+    out.add(kContext,
+            "the state of linear-attention and Mamba layers, which passes along the sequence, is "
+            "not modelled across ranks");
+  }
+  if (model.encoder_layers > 0 && model.encoder_layers < model.layers) {
+    out.add(kContext, "cross-attention is not modelled across context-parallel ranks");
+  }
+  const std::int64_t s = job.workload.sequence_length;
+  const bool causal = model.encoder_layers == 0;
+  if (causal && par.context_balanced && par.context_kind != Kind::a2a && s % (2 * c) != 0) {
+    out.add(kContext, "a sequence of {} does not divide into 2 x {} chunks", s, c);
+  }
+  if (trades) {
+    // Heads on one tensor rank are dealt to the all-to-all's ranks; key-value heads may be copied,
+    // evenly.
+    const int inner = par.context_kind == Kind::a2a ? c : std::max(1, par.context_inner);
+    const int heads = model.heads / par.tensor;
+    const int kv = model.mla ? heads : std::max(1, model.kv_heads / par.tensor);
+    if (heads % inner != 0 || (kv % inner != 0 && inner % kv != 0)) {
+      out.add(kContext,
+              "{} heads and {} key-value heads of a tensor rank cannot be dealt to {} ranks", heads,
+              kv, inner);
+    }
+  }
+}
+
+void shard_tensor_grid(const job::Job& job, Faults& out) {
+  const auto& par = job.parallelism;
+  if (!makes_grid(par)) {
+    return;
+  }
+  const int side = side_of(par);
+  if (side < 2) {
+    out.add("parallelism.tensor_kind", "{} tensor ranks make no such grid", par.tensor);
+    return;
+  }
+  if (job.model.moe || job.model.mla || par.context > 1) {
+    out.add("parallelism.tensor_kind",
+            "grids of tensor ranks are modelled for dense layers, without latent attention and "
+            "context parallelism");
+  }
+  if (par.overlap.tensor != job::TensorOverlap::none) {
+    out.add("parallelism.overlap.tensor",
+            "a grid of tensor ranks overlaps its broadcasts by itself");
+  }
+  if (const int rows = rows_of(par, side); job.workload.micro_batch % rows != 0) {
+    out.add("workload.micro_batch", "{} sequences do not divide over the grid's {} rows",
+            job.workload.micro_batch, rows);
+  }
+}
+
+void shard_tensor_overlap(const job::Job& job, Faults& out) {
+  using job::TensorOverlap;
+  const auto& par = job.parallelism;
+  const bool chunks =
+      par.overlap.tensor == TensorOverlap::ring || par.overlap.tensor == TensorOverlap::async;
+  if (par.tensor > 1 && chunks && !par.sequence_parallel) {
+    out.add("parallelism.overlap.tensor",
+            "products are cut along the gathered sequence: sequence_parallel must be on");
+  }
+}
+
+void shard_layers(const job::Job& job, Faults& out) {
+  const model::Shard shard = shard_of(job);
+  cut_mixers(job.model, shard.tensor, out);
+  cut_sequence(shard, out);
+  if (job.model.moe) {
+    cut_shared_experts(*job.model.moe, shard, out);
+  }
+}
+
+std::optional<Infeasible> shard_fault(const job::Model& model, const model::Shard& shard) {
+  Faults out;
+  cut_heads(model, shard.tensor, out);
+  cut_mixers(model, shard.tensor, out);
+  cut_widths(model, shard.tensor, out);
+  cut_vocabulary(model, shard.tensor, out);
+  cut_sequence(shard, out);
+  if (model.moe) {
+    cut_experts(*model.moe, shard.expert, shard.expert_tensor, out);
+    cut_shared_experts(*model.moe, shard, out);
+  } else {
+    refuse_expert_sizes(shard.expert, shard.expert_tensor == shard.tensor ? 1 : shard.expert_tensor,
+                        out);
+  }
+  return out.found().empty() ? std::nullopt : std::optional(out.found().front());
+}
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,82 @@
+// What a training system, a kernel and an optimizer refuse.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "rules.h"
+#include "stepcast/schedule/schedule.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::strategy {
+
+// The first rule of System::cannot that the job meets, at the key of the rule's first feature.
+void system_refusals(const job::Job& job, Faults& out) {
+  const std::vector<Feature> asked = features(job);
+  const auto find = [&](std::string_view name) {
+    return std::find_if(asked.begin(), asked.end(),
+                        [&](const Feature& f) { return f.name == name; });
+  };
+  for (const auto& [rule, reason] : job.system.cannot) {
+    std::string_view rest = rule;
+    auto blamed = asked.end();
+    bool all = true;
+    while (all && !rest.empty()) {
+      const auto plus = rest.find('+');
+      const auto at = find(rest.substr(0, plus));
+      all = at != asked.end();
+      if (blamed == asked.end()) {
+        blamed = at;  // the rule's first feature is the one that gives way
+      }
+      rest = plus == std::string_view::npos ? std::string_view() : rest.substr(plus + 1);
+    }
+    if (all && blamed != asked.end()) {
+      out.add(blamed->key, "{} does not run {}: {}; expected a job without it, or another system",
+              job.system.name, rule, reason);
+      return;
+    }
+  }
+}
+
+void system_schedules(const job::Job& job, Faults& out) {
+  const auto& run = job.system.schedules;
+  if (run.empty() || job.parallelism.pipeline == 1) {
+    return;
+  }
+  const auto& given = job.parallelism.schedule;
+  const std::string name(given ? std::string_view(given->name)
+                               : schedule::implied(job.parallelism.virtual_pipeline));
+  const std::string word = name.ends_with(".csv") ? "csv" : name;
+  if (std::find(run.begin(), run.end(), word) == run.end()) {
+    const char* key = given                                  ? "parallelism.schedule"
+                      : job.parallelism.virtual_pipeline > 1 ? "parallelism.virtual_pipeline"
+                                                             : "parallelism.pipeline";
+    out.add(key, "{} does not run the schedule {}; expected {}", job.system.name, word,
+            fmt::join(run, " | "));
+  }
+}
+
+// FlashAttention-1 needs Turing, -2 and cuDNN's fused attention Ampere, -3 Hopper (their READMEs).
+void kernel_attention(const job::Job& job, Faults& out) {
+  using job::AttentionKernel;
+  const AttentionKernel attention = job.kernels.attention;
+  const double needed = attention == AttentionKernel::unfused  ? 0
+                        : attention == AttentionKernel::flash1 ? 7.5
+                        : attention == AttentionKernel::flash3 ? 9.0
+                                                               : 8.0;
+  const double have = job.cluster.device.compute_capability;
+  if (have > 0 && have < needed) {
+    out.add("kernels.attention",
+            "this kernel needs compute capability {:.1f}; {} has {:.1f}; expected 'unfused'",
+            needed, job.cluster.device.name, have);
+  }
+}
+
+void optimizer_momentum(const job::Job& job, Faults& out) {
+  const job::Memory& m = job.memory;
+  if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {
+    out.add("memory.momentum",
+            "momentum {} is no setting of this optimizer; expected optimizer: sgd", m.momentum);
+  }
+}
+
+}  // namespace stepcast::strategy

@@ -1,0 +1,112 @@
+"""The house's own rules, read from its source text: what rooms may name, how large a class or function may be.
+
+    python3 tests/house/house_test.py SOURCE_FOLDER
+
+The rules lean on the repository's clang-format: what stands at the first column opens and closes at namespace level.
+"""
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
+
+FUNCTION_LINES = 100  # a longer one holds several steps
+CLASS_METHODS = 25    # of a class in `lower`
+CLASS_MEMBERS = 15
+
+
+def sources(*folders):
+    for folder in folders:
+        yield from sorted(path for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h"))
+
+
+def lines_of(path):
+    return path.read_text().splitlines()
+
+
+def name_of(path):
+    return str(path.relative_to(ROOT))
+
+
+def without_comments(line):
+    return re.sub(r"//.*", "", line)
+
+
+def long_functions(path):
+    """(line, length) of each function at namespace level that is longer than FUNCTION_LINES."""
+    out = []
+    start = None
+    for number, line in enumerate(lines_of(path), 1):
+        if start is None:
+            opens = re.match(r"[A-Za-z].*\{$|  .*\) (const )?(-> .*)?\{$", line)
+            if opens and not re.match(r"(namespace|class|struct|enum|union|extern|const|constexpr|static const|inline const)\b", line):
+                start = number
+        elif line == "}":
+            if number - start + 1 > FUNCTION_LINES:
+                out.append((start, number - start + 1))
+            start = None
+        elif line in ("};", "}  // namespace"):
+            start = None
+    return out
+
+
+def classes(path):
+    """(name, methods, members) of each class or struct at namespace level."""
+    out = []
+    name, statement, methods, members, depth = None, "", 0, 0, 0
+    for line in lines_of(path):
+        code = without_comments(line).rstrip()
+        if name is None:
+            head = re.match(r"(class|struct) (\w+)( final)?( : .*)? ?\{$", code)
+            if head:
+                name, statement, methods, members, depth = head.group(2), "", 0, 0, 0
+            continue
+        if code == "};":
+            out.append((name, methods, members))
+            name = None
+            continue
+        if depth == 0 and not re.match(r"\s*(public|private|protected):", code):
+            statement += " " + code.strip()
+        depth += code.count("{") - code.count("}")
+        if depth == 0 and re.search(r"[;}]\s*$", code):
+            declared = statement.strip()
+            statement = ""
+            if not declared or re.match(r"(using|friend|static|enum|struct|class|template <.*> (struct|class)|STEPCAST)\b", declared):
+                continue
+            if re.search(r"\w\(|operator", declared.split("=")[0].split("{")[0]):
+                methods += 1
+            else:
+                members += declared.split("{")[0].split("=")[0].count(",") + 1 if "<" not in declared else 1
+    return out
+
+
+class House(unittest.TestCase):
+    maxDiff = None
+
+    def test_rooms_below_read_no_job(self):
+        """What `strategy` has resolved is all that these rooms know of what a user stated."""
+        named = [f"{name_of(path)}:{number}" for path in sources("src/lower", "src/bound", "src/engine")
+                 for number, line in enumerate(lines_of(path), 1) if "job::" in line]
+        self.assertEqual(named, [])
+
+    def test_no_training_system_below_config(self):
+        """Rooms act on what a system does, never on which one it is."""
+        folders = ["src/" + room for room in ("model", "cluster", "cost", "strategy", "lower", "bound", "engine", "memory", "forecast")]
+        named = [f"{name_of(path)}:{number}" for path in sources(*folders, "include/stepcast/job", "include/stepcast/strategy")
+                 for number, line in enumerate(lines_of(path), 1) if re.search(r"\bFamily\b|\.family\b", without_comments(line))]
+        self.assertEqual(named, [])
+
+    def test_classes_of_lower_are_small(self):
+        large = [f"{name_of(path)}: {name} has {methods} methods and {members} members"
+                 for path in sources("src/lower", "include/stepcast/lower") for name, methods, members in classes(path)
+                 if methods > CLASS_METHODS or members > CLASS_MEMBERS]
+        self.assertEqual(large, [])
+
+    def test_functions_are_short(self):
+        long = [f"{name_of(path)}:{line}: {length} lines" for path in sources("src") for line, length in long_functions(path)]
+        self.assertEqual(long, [])
+
+
+if __name__ == "__main__":
+    unittest.main()
