@@ -13,7 +13,7 @@ struct OffloadTimes {
   // Picoseconds a byte. LAW  Both ways share a GPU's link, and all GPUs of a node its memory.
   double round_trip = 0;         // out and back over a GPU's own link
   double round_trip_shared = 0;  // through the node's memory, where it travels alone
-  // Picoseconds an element of a rank's shard: AdamW on the CPUs, as offload_step.cpp runs it.
+  // Picoseconds an element of a rank's shard: AdamW on the CPUs, as host_step.cpp runs it.
   double step = 0;         // with a rank's share of the cores
   double step_shared = 0;  // with all the node's, where nobody else steps
 
