@@ -134,8 +134,8 @@ void step_on_host(Stage& stage, double touched) {
     }
   }
   if (stepped > 0) {
-    stage.builder.host_sync(
-        stage.builder.mark(stage.host_streams.cpu));  // the host is what computes
+    // The host is what computes.
+    stage.builder.host_sync(stage.builder.mark(stage.host_streams.cpu));
   }
   follow(stage.streams.compute, stage.host_streams.to_device);
 }

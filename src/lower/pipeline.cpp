@@ -69,9 +69,8 @@ void exchange(Stage& stage, const std::vector<Message>& messages) {
   stage.builder.exchange(stage.streams.compute, transfers, label_of(stage, label),
                          stage.host.launch);
   if (stage.plan.stage_transport.host_waits) {
-    stage.builder.host_sync(stage.builder.mark(
-        stage.streams
-            .compute));  // p2p_communication.py synchronises the device behind batch_isend_irecv
+    // Megatron-LM (p2p_communication.py) synchronises the device behind batch_isend_irecv.
+    stage.builder.host_sync(stage.builder.mark(stage.streams.compute));
   }
   after_receive(stage, messages);
 }

@@ -78,9 +78,8 @@ void reduce_wrap(Stage& stage, Wrap& w) {
     w.gradients.whole = kNone;
   }
   make_shard(stage, w);
-  stage.builder.wait(
-      stream, stage.builder.mark(
-                  stage.streams.gather));  // one communicator runs its operations in order of issue
+  // One communicator runs its operations in order of issue.
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
   std::int64_t dense = count.dense;
   if (!stage.sharded.chunks.empty()) {  // whole, once the last gradient is in
     dense = w.persistent;

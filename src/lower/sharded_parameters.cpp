@@ -78,9 +78,8 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
   std::vector<Mark> order;
   if (beside) {
     if (!stage.sharded.waited_for_step) {
-      stage.builder.wait_previous_step(
-          stage.streams.gather,
-          stage.streams.compute);  // parameters of the step before are updated
+      // Parameters of the step before are updated.
+      stage.builder.wait_previous_step(stage.streams.gather, stage.streams.compute);
       stage.sharded.waited_for_step = true;
     }
     if (ahead == Prefetch::none) {
@@ -100,10 +99,8 @@ void ShardedParameters::gather(Stage& stage, Wrap& w, bool backward) {
     stage.builder.wait(stream, mark);
   }
   if (beside && !from_partition) {
-    stage.builder.wait(
-        stage.streams.gather,
-        stage.builder.mark(
-            stage.streams.data));  // one communicator runs its operations in order of issue
+    // One communicator runs its operations in order of issue.
+    stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const bool in_chunks = !stage.sharded.chunks.empty();
   w.gather.buffer = stage.builder.allocate(

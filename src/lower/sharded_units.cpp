@@ -178,8 +178,8 @@ void send_bucket(Stage& stage, int chunk, bool expert) {
   const StreamIndex stream = reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute;
   stage.builder.wait(stream, stage.builder.mark(stage.streams.gather));
   reduce_shards(stage, chunk, filled, expert, stream);
-  stage.builder.wait(stage.streams.compute,
-                     stage.sharded.last_reduce);  // two are outstanding at most
+  // Two are outstanding at most.
+  stage.builder.wait(stage.streams.compute, stage.sharded.last_reduce);
   stage.sharded.last_reduce = stage.builder.mark(stream);
   filled = 0;
 }

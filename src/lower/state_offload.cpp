@@ -58,8 +58,8 @@ void StateOffload::make_streams(Stage& stage) {
   }
   if (o.optimizer.to != OffloadTarget::none &&
       stage.host_streams.to_device != stage.streams.compute) {
-    stage.builder.wait_previous_step(
-        stage.streams.compute, stage.host_streams.to_device);  // parameters that the CPUs updated
+    // Parameters that the CPUs updated.
+    stage.builder.wait_previous_step(stage.streams.compute, stage.host_streams.to_device);
   }
 }
 

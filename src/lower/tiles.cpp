@@ -71,10 +71,8 @@ Tile gather_tile(Stage& stage, std::int64_t elements) {
   }
   stage.builder.wait(stream, now);
   if (beside) {
-    stage.builder.wait(
-        stage.streams.gather,
-        stage.builder.mark(
-            stage.streams.data));  // one communicator runs its operations in order of issue
+    // One communicator runs its operations in order of issue.
+    stage.builder.wait(stage.streams.gather, stage.builder.mark(stage.streams.data));
   }
   const double bytes = static_cast<double>(elements) * width(stage.plan.style.dtype);
   tile.parameters =

@@ -12,7 +12,7 @@ namespace stepcast::lower {
 // Shapes of data-parallel groups, which many plans share.
 using ShapeCache = std::map<std::array<int, 7>, cluster::GroupShape>;
 
-// How gradients and parameters travel, as data_parallel.cpp, buckets.cpp and fully_sharded.cpp
+// How gradients and parameters travel, as data_parallel.cpp, buckets.cpp and sharded_units.cpp
 // issue it.
 class DataTimes {
  public:

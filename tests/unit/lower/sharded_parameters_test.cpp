@@ -1,0 +1,104 @@
+// Parameters of units that are gathered whole.
+#include "catch.hpp"
+#include "traced.h"
+
+using stepcast::lower::test::Traced;
+
+TEST_CASE("Units are gathered ahead of both passes and given up behind them", "[lower]") {
+  const Traced traced(
+      R"("system": "pytorch-fsdp2", "parallelism": {"sharding": "zero3"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 45618176
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute of the step before
++ unsharded parameters 66584576
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+- unsharded parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- gathered parameters
++ unsharded parameters 25174016
+- unsharded parameters
++ gathered parameters 65540096
+all-gather: parameters all_gather 65540096 <- compute
+- gathered parameters
++ unsharded parameters 65540096
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute
+- unsharded parameters
+- gathered parameters
++ unsharded parameters 25174016
+- gathered parameters
++ gathered parameters 25174016
+all-gather: parameters all_gather 25174016 <- compute, reduce-scatter
+- unsharded parameters
++ unsharded parameters 25174016
+- gathered parameters
+- unsharded parameters
+- unsharded parameters
+)");
+}
+
+TEST_CASE(
+    "DeepSpeed's large modules are gathered again between a forward pass that ran again and its "
+    "backward pass",
+    "[lower]") {
+  const Traced traced(
+      R"("system": {"use": "deepspeed", "reuse_elements": 0}, "parallelism": {"sharding": "zero3"}, "memory": {"recompute": "full"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 22809088
+= small parameters, whole 17920
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute of the step before
++ unsharded parameters 66584576
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute
+- unsharded parameters
+- gathered parameters
++ unsharded parameters 25165824
+- unsharded parameters
+- gathered parameters
++ unsharded parameters 25165824
+- unsharded parameters
+- gathered parameters
++ unsharded parameters 65536000
+- gathered parameters
+- unsharded parameters
++ gathered parameters 65536000
+all-gather: parameters all_gather 65536000 <- compute
++ unsharded parameters 65536000
+- gathered parameters
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ gathered parameters 66584576
+all-gather: parameters all_gather 66584576 <- compute
+- unsharded parameters
++ unsharded parameters 25165824
+- gathered parameters
+- unsharded parameters
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ unsharded parameters 25165824
+- gathered parameters
+- unsharded parameters
++ unsharded parameters 25165824
+- gathered parameters
+- unsharded parameters
++ gathered parameters 25165824
+all-gather: parameters all_gather 25165824 <- compute
++ unsharded parameters 25165824
+- gathered parameters
+- unsharded parameters
++ unsharded parameters 66584576
+- gathered parameters
+- unsharded parameters
+compute: parameters all_gather 20480
+)");
+}
