@@ -1,7 +1,6 @@
 # Warnings, sanitizers, and the two helpers that every room and test uses.
 add_library(stepcast_options INTERFACE)
 target_compile_features(stepcast_options INTERFACE cxx_std_20)
-target_include_directories(stepcast_options INTERFACE ${PROJECT_SOURCE_DIR}/include)
 target_compile_options(
   stepcast_options
   INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion
@@ -13,6 +12,17 @@ if(STEPCAST_SANITIZE)
     INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=address,undefined -fno-sanitize-recover=all
               -fno-omit-frame-pointer -Wno-maybe-uninitialized>)
   target_link_options(stepcast_options INTERFACE -fsanitize=address,undefined)
+endif()
+if(STEPCAST_SANITIZE)
+  # A hundred test programs with sanitizers are linked: mold and lld take a fraction of GNU ld's time. Neither is needed.
+  include(CheckLinkerFlag)
+  foreach(linker mold lld)
+    check_linker_flag(CXX -fuse-ld=${linker} STEPCAST_LINKS_BY_${linker})
+    if(STEPCAST_LINKS_BY_${linker})
+      target_link_options(stepcast_options INTERFACE -fuse-ld=${linker})
+      break()
+    endif()
+  endforeach()
 endif()
 if(STEPCAST_FUZZ)
   if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
@@ -80,6 +90,25 @@ function(stepcast_batches out name)
   set(${out} ${result} PARENT_SCOPE)
 endfunction()
 
+# stepcast_public_headers(NAME): the room's public headers, include/stepcast/NAME, for it and for whoever links it. Each room has a folder
+# of its own in the build tree that holds a link to them, so that a room sees headers of the rooms below it alone: an include upwards
+# does not compile (tests/compile_fail/upwards.cpp).
+function(stepcast_public_headers name)
+  set(headers ${PROJECT_SOURCE_DIR}/include/stepcast/${name})
+  if(IS_DIRECTORY ${headers})
+    set(root ${PROJECT_BINARY_DIR}/include/${name})
+    file(MAKE_DIRECTORY ${root}/stepcast)
+    file(CREATE_LINK ${headers} ${root}/stepcast/${name} SYMBOLIC)
+    get_target_property(kind stepcast_${name} TYPE)
+    if(kind STREQUAL "INTERFACE_LIBRARY")
+      target_include_directories(stepcast_${name} INTERFACE ${root})
+    else()
+      target_include_directories(stepcast_${name} PUBLIC ${root})
+    endif()
+  endif()
+  set_property(GLOBAL APPEND PROPERTY STEPCAST_ROOMS ${name})
+endfunction()
+
 # stepcast_room(NAME SOURCES a.cpp b.cpp DEPS base text PRIVATE yaml-cpp)
 # One static library per room; a room may use only what DEPS names (ARCHITECTURE: arrows downwards).
 function(stepcast_room name)
@@ -92,4 +121,5 @@ function(stepcast_room name)
   add_library(stepcast::${name} ALIAS stepcast_${name})
   target_link_libraries(stepcast_${name} PUBLIC stepcast_options fmt::fmt ${ROOM_DEPS}
                                          PRIVATE ${ROOM_PRIVATE})
+  stepcast_public_headers(${name})
 endfunction()

@@ -14,7 +14,7 @@
 #include "gemm.h"
 #include "launch_kernels.h"
 #include "memory.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::harness::cuda {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "harness/estimate.h"
+#include "stepcast/base/splitmix.h"
 
 namespace stepcast::harness {
 namespace {
@@ -13,12 +14,7 @@ namespace {
 constexpr double kOfMemory = 0.6;     // of the device that one case may hold
 constexpr double kLongestOnce = 0.5;  // s, one execution
 
-std::uint64_t mix(std::uint64_t z) {  // splitmix64 (Steele, Lea, Flood 2014)
-  z += 0x9e3779b97f4a7c15ULL;
-  z = (z ^ (z >> 30U)) * 0xbf58476d1ce4e5b9ULL;
-  z = (z ^ (z >> 27U)) * 0x94d049bb133111ebULL;
-  return z ^ (z >> 31U);
-}
+std::uint64_t mix(std::uint64_t z) { return splitmix(z + kSplitMixStep); }
 
 std::uint64_t hash(const std::string& text, std::uint64_t seed) {
   std::uint64_t h = mix(seed);

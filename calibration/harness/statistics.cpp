@@ -5,15 +5,9 @@
 #include <cstddef>
 #include <stdexcept>
 
-namespace stepcast::harness {
+#include "stepcast/base/statistics.h"
 
-double quantile(const std::vector<double>& sorted, double fraction) {
-  const double place = fraction * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
-  const std::size_t above = std::min(below + 1, sorted.size() - 1);
-  const double share = place - static_cast<double>(below);
-  return sorted[below] + share * (sorted[above] - sorted[below]);
-}
+namespace stepcast::harness {
 
 interop::Timing summarize(std::vector<double> seconds) {
   if (seconds.empty()) {
@@ -25,9 +19,9 @@ interop::Timing summarize(std::vector<double> seconds) {
     }
   }
   std::sort(seconds.begin(), seconds.end());
-  return {.median = quantile(seconds, 0.5),
-          .p10 = quantile(seconds, 0.1),
-          .p90 = quantile(seconds, 0.9),
+  return {.median = interpolated_quantile(seconds, 0.5),
+          .p10 = interpolated_quantile(seconds, 0.1),
+          .p90 = interpolated_quantile(seconds, 0.9),
           .samples = static_cast<int>(seconds.size())};
 }
 

@@ -7,10 +7,6 @@
 
 namespace stepcast::harness {
 
-// The value below which `fraction` of them lie, by linear interpolation between order statistics
-// (Hyndman and Fan's type 7). `sorted` ascending, not empty.
-double quantile(const std::vector<double>& sorted, double fraction);
-
 // Throws std::runtime_error where a sample is not a positive number, or none was taken.
 interop::Timing summarize(std::vector<double> seconds);
 

@@ -99,8 +99,8 @@ const Bound::Layout* Bound::layout(const Candidate& c) {
     lower::StateBytes states =
         lower::state_bytes(s.base(), sharing.comm, sharing.shards, r.parameters);
     if (r.expert_parameters > 0) {
-      const auto more = lower::state_bytes(s.base(), sharing.comm, sharing.expert_shards,
-                                           r.expert_parameters);
+      const auto more =
+          lower::state_bytes(s.base(), sharing.comm, sharing.expert_shards, r.expert_parameters);
       states.parameters += more.parameters;
       states.gradients += more.gradients;
       states.optimizer += more.optimizer;

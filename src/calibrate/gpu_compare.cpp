@@ -13,7 +13,7 @@
 #include <set>
 
 #include "gpu_figures.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/cost/kernels.h"
 #include "stepcast/measured/kernels.h"
 
@@ -132,7 +132,7 @@ struct Deviations {
 
 double quantile95(std::vector<double> x) {
   std::sort(x.begin(), x.end());
-  return x[static_cast<std::size_t>(std::lround(0.95 * static_cast<double>(x.size() - 1)))];
+  return nearest_quantile(x, 0.95);
 }
 
 std::string comma_separated(const std::set<std::string>& all) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::calibrate {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "stepcast/base/diagnostics.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/measured/kernels.h"
 
 namespace stepcast::calibrate {

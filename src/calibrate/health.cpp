@@ -7,7 +7,7 @@
 #include <map>
 
 #include "stepcast/base/interval.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::calibrate {
 namespace {

@@ -14,7 +14,7 @@
 #include "health.h"
 #include "provenance.h"
 #include "stepcast/base/diagnostics.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/text/document.h"
 

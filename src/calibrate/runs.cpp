@@ -14,7 +14,7 @@
 #include "runs_groups.h"
 #include "runs_prior.h"
 #include "runs_select.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::calibrate {
 namespace {

@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
+
+#include "stepcast/cost/levenberg_marquardt.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -54,6 +57,63 @@ std::vector<int> indices(const std::vector<bool>& active) {
   return out;
 }
 
+// The search for the most probable parameters; only the chosen ones move.
+class SiteSearch {
+ public:
+  SiteSearch(const FitProblem& p, const std::vector<int>& chosen, Fit& fit)
+      : p_(p), chosen_(chosen), fit_(fit), at_(p.forecasts(fit.x)) {
+    fit_.residual = at_ - p_.measured;
+    fit_.loss = loss_of(p_, fit_.residual, fit_.x);
+  }
+
+  std::pair<Matrix, Vector> linearise() {
+    const auto n = static_cast<Eigen::Index>(chosen_.size());
+    fit_.weight = weights(p_, fit_.residual);
+    Matrix j(at_.size(), n);
+    Vector x(n);
+    for (Eigen::Index c = 0; c < n; ++c) {
+      j.col(c) = column(p_, fit_.x, at_, chosen_[static_cast<std::size_t>(c)]);
+      x[c] = fit_.x[chosen_[static_cast<std::size_t>(c)]];
+    }
+    const Vector inverse = (fit_.weight.array() / p_.sigma.array().square()).matrix();
+    Matrix normal = j.transpose() * inverse.asDiagonal() * j + Matrix::Identity(n, n);
+    Vector gradient = j.transpose() * inverse.asDiagonal() * fit_.residual + x;
+    return {std::move(normal), std::move(gradient)};
+  }
+
+  cost::Attempt attempt(const Vector& move) {
+    Vector next = fit_.x;
+    for (Eigen::Index c = 0; c < move.size(); ++c) {
+      const auto k = chosen_[static_cast<std::size_t>(c)];
+      next[k] = std::clamp(fit_.x[k] - move[c], p_.low[k], p_.high[k]);
+    }
+    moved_ = (next - fit_.x).cwiseAbs().maxCoeff();
+    if (moved_ < kConverged / 10) {
+      return cost::Attempt::stuck;
+    }
+    const Vector there = p_.forecasts(next);
+    const double loss = loss_of(p_, there - p_.measured, next);
+    if (!(loss < fit_.loss)) {
+      return cost::Attempt::worse;
+    }
+    fit_.x = next;
+    at_ = there;
+    fit_.residual = at_ - p_.measured;
+    fit_.loss = loss;
+    return cost::Attempt::better;
+  }
+
+  bool converged() const { return moved_ < kConverged; }
+  const Vector& forecasts() const { return at_; }
+
+ private:
+  const FitProblem& p_;
+  const std::vector<int>& chosen_;
+  Fit& fit_;
+  Vector at_;  // ln of the forecasts at fit_.x
+  double moved_ = 0;
+};
+
 }  // namespace
 
 double loss(const FitProblem& p, const Vector& x) {
@@ -62,58 +122,17 @@ double loss(const FitProblem& p, const Vector& x) {
 
 Fit fit(const FitProblem& p, const std::vector<bool>& active, Vector start) {
   const auto chosen = indices(active);
-  const auto n = static_cast<Eigen::Index>(chosen.size());
   Fit out;
   out.x = start.cwiseMax(p.low).cwiseMin(p.high);
   for (Eigen::Index k = 0; k < out.x.size(); ++k) {
     out.x[k] = active[static_cast<std::size_t>(k)] ? out.x[k] : 0;
   }
-  Vector at = p.forecasts(out.x);
-  out.residual = at - p.measured;
-  out.loss = loss_of(p, out.residual, out.x);
-  double damping = 1e-3;
-  for (int iteration = 0; iteration < kIterations && n > 0; ++iteration) {
-    out.weight = weights(p, out.residual);
-    Matrix j(at.size(), n);
-    Vector x(n);
-    for (Eigen::Index c = 0; c < n; ++c) {
-      j.col(c) = column(p, out.x, at, chosen[static_cast<std::size_t>(c)]);
-      x[c] = out.x[chosen[static_cast<std::size_t>(c)]];
-    }
-    const Vector inverse = (out.weight.array() / p.sigma.array().square()).matrix();
-    const Matrix h = j.transpose() * inverse.asDiagonal() * j + Matrix::Identity(n, n);
-    const Vector gradient = j.transpose() * inverse.asDiagonal() * out.residual + x;
-    bool better = false;
-    double moved = 0;
-    for (int tries = 0; tries < 5 && !better; ++tries) {
-      const Matrix damped = h + damping * Matrix(h.diagonal().asDiagonal());
-      const Vector step = damped.ldlt().solve(-gradient);
-      Vector next = out.x;
-      for (Eigen::Index c = 0; c < n; ++c) {
-        const auto k = chosen[static_cast<std::size_t>(c)];
-        next[k] = std::clamp(out.x[k] + step[c], p.low[k], p.high[k]);
-      }
-      moved = (next - out.x).cwiseAbs().maxCoeff();
-      if (moved < kConverged / 10) {
-        break;
-      }
-      const Vector there = p.forecasts(next);
-      const double loss = loss_of(p, there - p.measured, next);
-      if (loss < out.loss) {
-        better = true;
-        out.x = next;
-        at = there;
-        out.residual = at - p.measured;
-        out.loss = loss;
-        damping = std::max(1e-6, damping / 5);
-      } else {
-        damping *= 8;
-      }
-    }
-    if (!better || moved < kConverged) {
-      break;
-    }
+  SiteSearch search(p, chosen, out);
+  if (!chosen.empty()) {
+    cost::levenberg_marquardt(search,
+                              {.steps = kIterations, .attempts = 5, .first = 1e-3, .growth = 8});
   }
+  const Vector& at = search.forecasts();
   out.weight = weights(p, out.residual);
   out.jacobian.resize(at.size(), out.x.size());
   for (Eigen::Index k = 0; k < out.x.size(); ++k) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "runs_select.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::calibrate {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::calibrate {
 namespace {

@@ -1,6 +1,6 @@
 // simulate calibrate WHAT: one file each for nccl, gpu and runs.
-#include <utility>
-#include <vector>
+#include <iterator>
+#include <string>
 
 #include "command_line.h"
 #include "commands.h"
@@ -11,7 +11,7 @@ namespace {
 struct Kind {
   const char* name;
   const char* summary;
-  Run (*add)(CLI::App&);
+  Run (*add)(Command&);
 };
 
 constexpr Kind kinds[] = {
@@ -23,18 +23,16 @@ constexpr Kind kinds[] = {
 
 }  // namespace
 
-Run add_calibrate(CLI::App& app) {
-  app.require_subcommand(0, 1);
-  app.footer("Example:\n  simulate calibrate nccl --help");
-  std::vector<std::pair<CLI::App*, Run>> runs;
+Run add_calibrate(Command& app) {
+  app.footer = "Example:\n  simulate calibrate nccl --help";
   for (const Kind& kind : kinds) {
-    CLI::App* sub = app.add_subcommand(kind.name, kind.summary);
-    runs.emplace_back(sub, kind.add(*sub));
+    Command& command = app.add_command(kind.name, kind.summary);
+    command.run = kind.add(command);
   }
-  return [runs] {
-    for (const auto& [sub, run] : runs) {
-      if (sub->parsed()) {
-        return run();
+  return [&app] {
+    for (const Command& command : app.commands) {
+      if (command.chosen) {
+        return command.run();
       }
     }
     std::string names;

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct CalibrateGpuOptions {
   std::vector<std::string> files;
   std::string device, library, output, json;
 };
@@ -72,7 +72,7 @@ std::string advice(const fs::path& directory, const result::KernelCalibration& f
                      directory.string(), directory.string());
 }
 
-int run(const Options& given) {
+int run_calibrate_gpu(const CalibrateGpuOptions& given) {
   if (given.files.empty()) {
     throw option_fault("calibrate gpu",
                        "missing files; expected those of calibrate-gpu, or tables of kernels");
@@ -120,29 +120,29 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_calibrate_gpu(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_calibrate_gpu(Command& app) {
+  auto given = std::make_shared<CalibrateGpuOptions>();
   app.add_option("file", given->files,
                  "files of calibrate-gpu, or CSV tables of GEMMs, experts, attention or "
                  "memory-bound kernels; all of one GPU")
-      ->type_name("FILE...");
+      .type_name("FILE...");
   app.add_option("--device", given->device,
                  "the GPU as configs/devices has it (what the files name)")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--library", given->library,
                  "of the GEMMs (cublas of calibrate-gpu; what a table's kernels belong to)")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--output", given->output,
                  "directory for the calibration files (calibration-DEVICE)")
-      ->type_name("DIR");
+      .type_name("DIR");
   app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate calibrate gpu h200.jsonl\n"
       "  simulate calibrate gpu gemm.csv attention.csv --device h100-sxm --output my-h100\n"
-      "Exit status 1: nothing could be fitted.");
-  return [given] { return run(*given); };
+      "Exit status 1: nothing could be fitted.";
+  return [given] { return run_calibrate_gpu(*given); };
 }
 
 }  // namespace stepcast::cli

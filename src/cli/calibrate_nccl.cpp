@@ -18,7 +18,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct CalibrateNcclOptions {
   std::vector<std::string> logs;
   std::string cluster, nodes, gpus_per_node, op;
   std::string name, scope = "auto", output, json;
@@ -26,7 +26,7 @@ struct Options {
   bool keep_degraded = false;
 };
 
-std::vector<interop::CollectiveLog> read(const std::vector<std::string>& files) {
+std::vector<interop::CollectiveLog> read_logs(const std::vector<std::string>& files) {
   std::vector<interop::CollectiveLog> logs;
   std::vector<Fault> faults;
   for (const std::string& file : files) {
@@ -81,7 +81,8 @@ std::filesystem::path file_for(const std::filesystem::path& output, const std::s
   return beside;
 }
 
-void write(const Options& given, const std::string& output, const result::Calibration& found) {
+void write_calibration(const CalibrateNcclOptions& given, const std::string& output,
+                       const result::Calibration& found) {
   if (output == "-" && found.files.size() > 1) {
     throw option_fault("--output",
                        "the logs are from inside domains and across them; expected a file, or "
@@ -121,7 +122,7 @@ void write(const Options& given, const std::string& output, const result::Calibr
   }
 }
 
-int run(const Options& given) {
+int run_calibrate_nccl(const CalibrateNcclOptions& given) {
   if (given.logs.empty()) {
     throw option_fault("calibrate nccl", "missing logs; expected nccl-tests output or CSV");
   }
@@ -144,7 +145,7 @@ int run(const Options& given) {
     }
   }
   const int stated = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
-  const auto logs = read(given.logs);
+  const auto logs = read_logs(given.logs);
   int nodes = std::max(1, stated);
   for (const auto& log : logs) {
     for (const auto& measured : log.runs) {
@@ -163,7 +164,7 @@ int run(const Options& given) {
   const auto found = calibrate::calibrate_nccl(network.cluster, logs, options,
                                                text::data_directory() / "calibration");
   const std::string output = given.output.empty() ? options.system + ".yaml" : given.output;
-  write(given, output, found);
+  write_calibration(given, output, found);
   if (found.files.empty()) {
     write_stderr("calibrate: nothing is left to fit; no file is written (--keep-degraded)\n");
     return cannot_run;
@@ -173,43 +174,43 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_calibrate_nccl(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_calibrate_nccl(Command& app) {
+  auto given = std::make_shared<CalibrateNcclOptions>();
   app.add_option(
          "log", given->logs,
          "nccl-tests output of any version, CSV with collective, size_bytes, time_us, or a file "
          "of calibrate-gpu")
-      ->type_name("LOG...");
+      .type_name("LOG...");
   app.add_option("--cluster", given->cluster,
                  "the machine that the logs are from, as configs/clusters lists them")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--nodes", given->nodes, "hosts, of logs that do not list their devices")
-      ->type_name("N");
+      .type_name("N");
   app.add_option("--gpus-per-node", given->gpus_per_node,
                  "ranks of each, of logs that do not list their devices (all GPUs)")
-      ->type_name("G");
-  app.add_option("--op", given->op, "the collective, of logs that do not tell")->type_name("OP");
-  app.add_option("--name", given->name, "of the calibration (CLUSTER-nccl)")->type_name("SYSTEM");
+      .type_name("G");
+  app.add_option("--op", given->op, "the collective, of logs that do not tell").type_name("OP");
+  app.add_option("--name", given->name, "of the calibration (CLUSTER-nccl)").type_name("SYSTEM");
   app.add_option("--scope", given->scope,
                  "domain (inside one NVLink or PCIe domain), network (across domains), or auto: "
                  "one file for each that the logs have")
-      ->type_name("SCOPE")
-      ->capture_default_str();
+      .type_name("SCOPE")
+      .show_default();
   app.add_option("--output", given->output,
                  "the calibration file (SYSTEM.yaml; - is standard output, without the report)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--set", given->set, "change a key below cluster")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .one_value();
   app.add_flag("--keep-degraded", given->keep_degraded, "fit degraded logs too");
-  app.footer(
+  app.footer =
       "Examples:\n"
       "  simulate calibrate nccl all_reduce.log alltoall.log --cluster dgx-a100\n"
       "  simulate calibrate nccl excerpt.txt --cluster dgx-h100 --nodes 2 --name lab --output -\n"
-      "Exit status 1: every log is degraded, nothing was fitted.");
-  return [given] { return run(*given); };
+      "Exit status 1: every log is degraded, nothing was fitted.";
+  return [given] { return run_calibrate_nccl(*given); };
 }
 
 }  // namespace stepcast::cli

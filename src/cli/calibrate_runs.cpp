@@ -19,14 +19,15 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct CalibrateRunsOptions {
   std::vector<std::string> files, check;
   std::string output, json, name, device, system;
 };
 
 // Rows as steps; what has none is listed with the reason.
-void read(const std::string& file, forecast::Forecaster& forecaster,
-          std::vector<result::MeasuredStep>& steps, std::vector<result::SiteSkipped>& skipped) {
+void read_runs(const std::string& file, forecast::Forecaster& forecaster,
+               std::vector<result::MeasuredStep>& steps,
+               std::vector<result::SiteSkipped>& skipped) {
   for (auto& row : calibrate::read_runs(file)) {
     if (auto* own = std::get_if<result::MeasuredStep>(&row)) {
       steps.push_back(std::move(*own));
@@ -43,7 +44,7 @@ void read(const std::string& file, forecast::Forecaster& forecaster,
   }
 }
 
-int run(const Options& given) {
+int run_calibrate_runs(const CalibrateRunsOptions& given) {
   if (given.files.empty()) {
     throw option_fault("calibrate runs", "missing rows; expected JSON lines of measured steps");
   }
@@ -66,10 +67,10 @@ int run(const Options& given) {
   std::vector<result::MeasuredStep> steps;
   std::vector<result::SiteSkipped> skipped;
   for (const std::string& file : given.files) {
-    read(file, forecaster, steps, skipped);
+    read_runs(file, forecaster, steps, skipped);
   }
   for (const std::string& file : given.check) {
-    read(file, forecaster, options.check, skipped);
+    read_runs(file, forecaster, options.check, skipped);
   }
   result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
   found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
@@ -104,25 +105,25 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_calibrate_runs(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_calibrate_runs(Command& app) {
+  auto given = std::make_shared<CalibrateRunsOptions>();
   app.add_option("rows", given->files,
                  "JSON lines: {\"config\": \"job.yaml\", \"step_time\": 8.5}, or rows of published "
                  "measurements")
-      ->type_name("ROWS.jsonl...");
+      .type_name("ROWS.jsonl...");
   app.add_option("--output", given->output,
                  "the site calibration (NAME-site.yaml; - is standard output, without the report)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.add_option("--name", given->name, "of the site (the first file's)")->type_name("SITE");
-  app.add_option("--device", given->device, "use only rows of this device")->type_name("NAME");
+      .type_name("FILE");
+  app.add_option("--name", given->name, "of the site (the first file's)").type_name("SITE");
+  app.add_option("--device", given->device, "use only rows of this device").type_name("NAME");
   app.add_option("--system", given->system, "use only rows of this training system")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--check", given->check,
                  "rows that the fit does not see: their error before and after, with intervals")
-      ->type_name("ROWS.jsonl...");
-  app.footer(
+      .type_name("ROWS.jsonl...");
+  app.footer =
       "A row is a job file, or a name in configs/, with what its step took:\n"
       "  {\"config\": \"job.yaml\", \"step_time\": 8.5}\n"
       "  {\"config\": \"job.yaml\", \"set\": [\"cluster.nodes=16\"], \"step_time\": [8.7, 8.8, "
@@ -134,8 +135,8 @@ Run add_calibrate_runs(CLI::App& app) {
       "tell the noise. Examples:\n"
       "  simulate calibrate runs rows.jsonl --output site.yaml\n"
       "  simulate --config big.yaml --set calibration=[auto,site.yaml]\n"
-      "Exit status 1: too few rows, or none that determines a parameter; nothing is written.");
-  return [given] { return run(*given); };
+      "Exit status 1: too few rows, or none that determines a parameter; nothing is written.";
+  return [given] { return run_calibrate_runs(*given); };
 }
 
 }  // namespace stepcast::cli

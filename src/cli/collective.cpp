@@ -24,7 +24,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct CollectiveOptions {
   std::string cluster, nodes, ranks, gpus_per_node;
   std::string op, min_bytes = "8", max_bytes = "8G", factor = "2";
   std::string type = "float";
@@ -87,7 +87,7 @@ std::string op_option(const std::string& text) {
 }
 
 // The first ranks of the cluster: nodes are filled one after another.
-std::vector<int> placement(const Options& given, const job::Cluster& cluster) {
+std::vector<int> placement(const CollectiveOptions& given, const job::Cluster& cluster) {
   const int each = given.gpus_per_node.empty()
                        ? cluster.node.gpus
                        : integer_option("--gpus-per-node", given.gpus_per_node, 1);
@@ -114,8 +114,8 @@ std::vector<int> placement(const Options& given, const job::Cluster& cluster) {
 }
 
 // Everything is prepared before anything is printed; files appear last, whole.
-void write(const Options& given, const std::string& json,
-           const std::vector<result::CollectiveTable>& tables, const std::string& text) {
+void write_table(const CollectiveOptions& given, const std::string& json,
+                 const std::vector<result::CollectiveTable>& tables, const std::string& text) {
   std::vector<std::unique_ptr<OutputFile>> files;
   const auto prepare = [&](const char* option, const std::string& target,
                            const std::string& content) {
@@ -150,7 +150,7 @@ void check_calibration(const std::vector<std::string>& files) {
   }
 }
 
-int run(const Options& given) {
+int run_collective(const CollectiveOptions& given) {
   if (given.cluster.empty()) {
     throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
   }
@@ -196,9 +196,9 @@ int run(const Options& given) {
 
   if (log) {
     const auto comparison = validate::compare_log(model, *log, ranks, op);
-    write(given, report::json(comparison.validation), comparison.tables,
-          report::compared(comparison.tables) + "\n" +
-              report::terminal(comparison.validation, terminal_colour()));
+    write_table(given, report::json(comparison.validation), comparison.tables,
+                report::compared(comparison.tables) + "\n" +
+                    report::terminal(comparison.validation, terminal_colour()));
     return done;
   }
   result::CollectiveTable table;
@@ -228,68 +228,68 @@ int run(const Options& given) {
     }
     table.points.push_back(*point);
   }
-  write(given, report::json(table), {table}, report::nccl_tests(table));
+  write_table(given, report::json(table), {table}, report::nccl_tests(table));
   return done;
 }
 
 }  // namespace
 
-Run add_collective(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_collective(Command& app) {
+  auto given = std::make_shared<CollectiveOptions>();
   app.add_option("--cluster", given->cluster, "cluster, as configs/clusters lists them")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--nodes", given->nodes, "hosts of the cluster (with --compare: those of the log)")
-      ->type_name("N");
-  app.add_option("--ranks", given->ranks, "ranks that take part (all GPUs)")->type_name("R");
+      .type_name("N");
+  app.add_option("--ranks", given->ranks, "ranks that take part (all GPUs)").type_name("R");
   app.add_option("--gpus-per-node", given->gpus_per_node, "ranks of each node (all its GPUs)")
-      ->type_name("G");
+      .type_name("G");
   app.add_option(
          "--op", given->op,
          "all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, gather, scatter, "
          "sendrecv")
-      ->type_name("OP");
+      .type_name("OP");
   app.add_option("--min-bytes,-b", given->min_bytes, "smallest size")
-      ->type_name("BYTES")
-      ->capture_default_str();
+      .type_name("BYTES")
+      .show_default();
   app.add_option("--max-bytes,-e", given->max_bytes, "largest size")
-      ->type_name("BYTES")
-      ->capture_default_str();
+      .type_name("BYTES")
+      .show_default();
   app.add_option("--factor,-f", given->factor, "from one size to the next")
-      ->type_name("F")
-      ->capture_default_str();
+      .type_name("F")
+      .show_default();
   app.add_option("--datatype,-d", given->type, "element type, as nccl-tests names it")
-      ->type_name("TYPE")
-      ->capture_default_str();
+      .type_name("TYPE")
+      .show_default();
   app.add_option("--algo", given->algorithm,
                  "force as NCCL_ALGO does: ring, tree, nvls, nvlstree, collnetdirect, "
                  "collnetchain, pat; lists and ^ too")
-      ->type_name("ALGO");
+      .type_name("ALGO");
   app.add_option("--proto", given->protocol, "force as NCCL_PROTO does: ll, ll128, simple")
-      ->type_name("PROTO");
+      .type_name("PROTO");
   app.add_option("--nccl-version", given->version, "of NCCL's tuning (the current one)")
-      ->type_name("VERSION");
+      .type_name("VERSION");
   app.add_option("--calibration", given->calibration,
                  "price by this file, as simulate calibrate writes it; may come several times")
-      ->type_name("FILE")
-      ->allow_extra_args(false);
+      .type_name("FILE")
+      .one_value();
   app.add_option("--set", given->set, "change a key below cluster or nccl")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .one_value();
   app.add_option("--compare", given->compare,
                  "nccl-tests output, or CSV with collective, size_bytes, time_us")
-      ->type_name("LOG");
+      .type_name("LOG");
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--svg", given->svg, "draw bus bandwidth over size (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate collective --cluster dgx-h100 --nodes 8 --op all_reduce\n"
       "  simulate collective --cluster dgx-h100 --nodes 2 --op alltoall --min-bytes 1M --json -\n"
       "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log\n"
       "  simulate collective --cluster dgx-a100 --nodes 2 --compare all_reduce.log --svg "
-      "busbw.svg");
-  return [given] { return run(*given); };
+      "busbw.svg";
+  return [given] { return run_collective(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -3,35 +3,31 @@
 // written.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
-#include <string>
+#include "arguments.h"
 
 namespace stepcast::cli {
 
 enum Status { done = 0, cannot_run = 1, bad_input = 2 };
 
-using Run = std::function<int()>;
-
-Run add_job(CLI::App& app);  // no subcommand: the main job
-Run add_validate(CLI::App& app);
-Run add_explain(CLI::App& app);
-Run add_export(CLI::App& app);
-Run add_collective(CLI::App& app);
-Run add_calibrate(CLI::App& app);
-Run add_calibrate_nccl(CLI::App& app);
-Run add_calibrate_gpu(CLI::App& app);
-Run add_calibrate_runs(CLI::App& app);
-Run add_goodput(CLI::App& app);
-Run add_kernels(CLI::App& app);
-Run add_memory(CLI::App& app);
-Run add_plan(CLI::App& app);
-Run add_schedule(CLI::App& app);
-Run add_schema(CLI::App& app);
-Run add_search(CLI::App& app);
-Run add_serve(CLI::App& app);
-Run add_sweep(CLI::App& app);
-Run add_systems(CLI::App& app);
-Run add_compare(CLI::App& app);
+Run add_job(Command& app);  // no subcommand: the main job
+Run add_validate(Command& app);
+Run add_explain(Command& app);
+Run add_export(Command& app);
+Run add_collective(Command& app);
+Run add_calibrate(Command& app);
+Run add_calibrate_nccl(Command& app);
+Run add_calibrate_gpu(Command& app);
+Run add_calibrate_runs(Command& app);
+Run add_goodput(Command& app);
+Run add_kernels(Command& app);
+Run add_memory(Command& app);
+Run add_plan(Command& app);
+Run add_schedule(Command& app);
+Run add_schema(Command& app);
+Run add_search(Command& app);
+Run add_serve(Command& app);
+Run add_sweep(Command& app);
+Run add_systems(Command& app);
+Run add_compare(Command& app);
 
 }  // namespace stepcast::cli

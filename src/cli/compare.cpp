@@ -18,7 +18,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct CompareOptions {
   JobOptions job;
   std::string systems = "all";
   std::string json;
@@ -52,7 +52,7 @@ std::vector<std::string> chosen_systems(const std::string& text) {
   return out;
 }
 
-int run(const Options& given) {
+int run_compare(const CompareOptions& given) {
   require_config(given.job);
   planner::CompareRequest request;
   request.config = given.job.config;
@@ -83,26 +83,26 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_compare(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_compare(Command& app) {
+  auto given = std::make_shared<CompareOptions>();
   add_job_options(app, given->job);
   app.add_option("--systems", given->systems, "all, or names parted by commas")
-      ->type_name("NAMES")
-      ->capture_default_str();
+      .type_name("NAMES")
+      .show_default();
   app.add_option("--json", given->json, "write the comparison as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--svg", given->svg, "draw step times as bars (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--html", given->html, "write the comparison as one self-contained page")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "What the job states stays; what a training system sets changes with it.\n"
       "Examples:\n"
       "  simulate compare --config llama8b-fsdp --systems all\n"
       "  simulate compare --config llama70b --systems megatron-lm,deepspeed,megascale --svg "
       "bars.svg\n"
-      "Exit status: 0 at least one system runs the job within memory; 1 none does; 2 bad input.");
-  return [given] { return run(*given); };
+      "Exit status: 0 at least one system runs the job within memory; 1 none does; 2 bad input.";
+  return [given] { return run_compare(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -15,11 +15,11 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct DiscoverOptions {
   std::string nccl, smi, slurm, nodelist, kubernetes, device, nodes, output;
 };
 
-int run(const Options& given) {
+int run_discover(const DiscoverOptions& given) {
   if (!given.nodelist.empty() && given.slurm.empty()) {
     throw option_fault("--nodelist", "names nodes of Slurm's; expected --slurm FILE beside it");
   }
@@ -90,25 +90,24 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_discover(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_discover(Command& app) {
+  auto given = std::make_shared<DiscoverOptions>();
   app.add_option("--nccl-topo", given->nccl, "a node: what NCCL_TOPO_DUMP_FILE names")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--nvidia-smi-topo", given->smi, "a node: what nvidia-smi topo -m prints")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--slurm", given->slurm, "nodes: scontrol show nodes, or sinfo -o '%N %G %t'")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--nodelist", given->nodelist, "of Slurm's nodes these alone: $SLURM_NODELIST")
-      ->type_name("LIST");
+      .type_name("LIST");
   app.add_option("--kubernetes", given->kubernetes, "nodes: kubectl get nodes -o json")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--device", given->device, "of configs/devices, where no source names the GPUs")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--nodes", given->nodes, "how many nodes, where no list counts them (1)")
-      ->type_name("N");
-  app.add_option("--output", given->output, "the cluster file (standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("N");
+  app.add_option("--output", given->output, "the cluster file (standard output)").type_name("FILE");
+  app.footer =
       "Without a topology file this host is asked: NVML or the CUDA driver for GPUs, Linux for "
       "adapters.\n"
       "Examples:\n"
@@ -117,8 +116,8 @@ Run add_discover(CLI::App& app) {
       "  scontrol show nodes > nodes.txt && simulate discover --slurm nodes.txt --output "
       "cluster.yaml\n"
       "  simulate --config llama70b --set cluster=cluster.yaml\n"
-      "Exit status: 0 done; 2 bad input, or nothing found.");
-  return [given] { return run(*given); };
+      "Exit status: 0 done; 2 bad input, or nothing found.";
+  return [given] { return run_discover(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -5,6 +5,6 @@
 
 namespace stepcast::cli {
 
-Run add_discover(CLI::App& app);
+Run add_discover(Command& app);
 
 }  // namespace stepcast::cli

@@ -19,7 +19,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct ExplainOptions {
   JobOptions job;
   std::string measured, seed, json;
 };
@@ -43,7 +43,7 @@ std::optional<double> measured_seconds(const std::string& text) {
   }
 }
 
-int run(const Options& given) {
+int run_explain(const ExplainOptions& given) {
   const auto measured = measured_seconds(given.measured);
   config::Loaded loaded = load(given.job);
   if (!given.seed.empty()) {
@@ -68,20 +68,20 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_explain(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_explain(Command& app) {
+  auto given = std::make_shared<ExplainOptions>();
   add_job_options(app, given->job);
   app.add_option("--measured", given->measured, "what a step of this job took, such as 1.23s")
-      ->type_name("TIME");
-  app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
+      .type_name("TIME");
+  app.add_option("--seed", given->seed, "seed of everything random").type_name("N");
   app.add_option("--json", given->json, "write the explanation as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate explain --config llama70b.yaml\n"
       "  simulate explain --config llama70b.yaml --measured 9.1s\n"
-      "Exit status: 0 done (whether the job fits in memory or not); 2 bad input.");
-  return [given] { return run(*given); };
+      "Exit status: 0 done (whether the job fits in memory or not); 2 bad input.";
+  return [given] { return run_explain(*given); };
 }
 
 }  // namespace stepcast::cli

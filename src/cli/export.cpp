@@ -19,13 +19,13 @@ namespace {
 
 constexpr const char* kJob = "job";  // Stepcast's own file
 
-struct Options {
+struct ExportOptions {
   JobOptions job;
   std::string to;
   std::string output = "-";
 };
 
-int run(const Options& given) {
+int run_export(const ExportOptions& given) {
   require_config(given.job);
   if (given.to.empty()) {
     throw option_fault("--to",
@@ -63,23 +63,23 @@ std::string Exported::note(const std::string& file) const {
   return fmt::format("gives the same job: {}\n", command);
 }
 
-Run add_export(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_export(Command& app) {
+  auto given = std::make_shared<ExportOptions>();
   add_job_options(app, given->job);
   app.add_option("--to", given->to, fmt::format("{}", fmt::join(export_formats(), " | ")))
-      ->type_name("FORMAT");
+      .type_name("FORMAT");
   app.add_option("--output", given->output, "where it goes (- is standard output)")
-      ->type_name("FILE")
-      ->capture_default_str();
-  app.footer(
+      .type_name("FILE")
+      .show_default();
+  app.footer =
       "What is written is read again first: a key of the job that the format cannot say is a\n"
       "fault that names it. Standard error has the command that reads the file back.\n"
       "Examples:\n"
       "  simulate export --config llama70b --to megatron --output train.sh\n"
       "  simulate export --config llama8b-fsdp --set system=torchtitan --to torchtitan\n"
       "  simulate search --config llama70b --export megatron=train.sh\n"
-      "Exit status: 0 done; 2 bad input, or a job that the format cannot say.");
-  return [given] { return run(*given); };
+      "Exit status: 0 done; 2 bad input, or a job that the format cannot say.";
+  return [given] { return run_export(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -18,7 +18,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct GoodputOptions {
   JobOptions job;
   std::string operations = "default";
   std::string duration = "30 d";
@@ -40,7 +40,7 @@ planner::Seconds time_option(const char* option, const std::string& text) {
   throw option_fault(option, fmt::format("'{}'; expected a time above zero, such as 30 d", text));
 }
 
-int run(const Options& given) {
+int run_goodput(const GoodputOptions& given) {
   const config::Loaded loaded = load(given.job);
   const planner::Operations operations =
       planner::read_operations(preset_file("operations", given.operations));
@@ -71,32 +71,30 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_goodput(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_goodput(Command& app) {
+  auto given = std::make_shared<GoodputOptions>();
   add_job_options(app, given->job);
   app.add_option("--operations", given->operations,
                  "what fails, checkpoints, repairs: a path, or a name in configs/operations")
-      ->type_name("FILE")
-      ->capture_default_str();
+      .type_name("FILE")
+      .show_default();
   app.add_option("--duration", given->duration, "wall clock of a run")
-      ->type_name("TIME")
-      ->capture_default_str();
+      .type_name("TIME")
+      .show_default();
   app.add_option("--interval", given->interval,
                  "training between two checkpoints, or auto: the best")
-      ->type_name("TIME")
-      ->capture_default_str();
-  app.add_option("--runs", given->runs, "runs that are simulated")
-      ->type_name("N")
-      ->capture_default_str();
-  app.add_option("--seed", given->seed, "of the failures")->type_name("N")->capture_default_str();
+      .type_name("TIME")
+      .show_default();
+  app.add_option("--runs", given->runs, "runs that are simulated").type_name("N").show_default();
+  app.add_option("--seed", given->seed, "of the failures").type_name("N").show_default();
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate goodput --config llama405b --duration 54d\n"
       "  simulate goodput --config llama70b --interval 30min --operations my-cluster.yaml\n"
-      "Exit status: 0 done; 1 the job does not fit in memory; 2 bad input.");
-  return [given] { return run(*given); };
+      "Exit status: 0 done; 1 the job does not fit in memory; 2 bad input.";
+  return [given] { return run_goodput(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -28,7 +28,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct MainOptions {
   std::string config;
   std::vector<std::string> from;  // a system, then its files
   std::string model, cluster, nodes;
@@ -64,7 +64,7 @@ int print_lists() {
 
 // Files of a training system: the job, and what was found for --show-job. Quiet: without warnings
 // of what the files hold.
-std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const Options& given,
+std::pair<config::Loaded, std::optional<interop::Launch>> load_job(const MainOptions& given,
                                                                    bool quiet = false) {
   if (given.from.empty()) {
     for (const auto& [option, value] : {std::pair{"--model", &given.model},
@@ -120,10 +120,10 @@ std::string show(config::Loaded loaded, const std::optional<interop::Launch>& la
 
 // What would make a job fit. The same files are read again with more overrides; what they refuse is
 // no advice.
-std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const Options& given,
+std::vector<result::Advice> advise(forecast::Forecaster& forecaster, const MainOptions& given,
                                    const job::Job& job, const result::Report& report) {
   const auto loader = [&](const std::vector<std::string>& more) -> std::optional<job::Job> {
-    Options changed = given;
+    MainOptions changed = given;
     changed.overrides.insert(changed.overrides.end(), more.begin(), more.end());
     try {
       return load_job(changed, true).first.job;
@@ -147,7 +147,7 @@ std::string html_page(const result::Report& report, const config::Loaded& loaded
   return report::html(report, details);
 }
 
-int run(const Options& given) {
+int run_job(const MainOptions& given) {
   if (given.list) {
     return print_lists();
   }
@@ -263,53 +263,52 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_job(CLI::App& app) {
-  auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
+Run add_job(Command& app) {
+  auto given = std::make_shared<MainOptions>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/").type_name("NAME");
   app.add_option(
          "--from", given->from,
          fmt::format(
              "read a training system's own files instead: one of {}; then files, and arguments "
              "NAME=VALUE above them",
              fmt::join(interop::launch_systems(), ", ")))
-      ->type_name("SYSTEM FILE ...")
-      ->expected(1, -1);
+      .type_name("SYSTEM FILE ...")
+      .at_least_one();
   app.add_option("--cluster", given->cluster,
                  "with --from: the machine, a name in configs/clusters or a path")
-      ->type_name("NAME");
-  app.add_option("--nodes", given->nodes, "with --from: its number of nodes")->type_name("N");
+      .type_name("NAME");
+  app.add_option("--nodes", given->nodes, "with --from: its number of nodes").type_name("N");
   app.add_option("--model", given->model,
                  "with --from: the model, a name in configs/models or a config.json, where the "
                  "files leave it open")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--define", given->variables,
                  "with --from: a shell variable that the script leaves open")
-      ->type_name("NAME=VALUE")
-      ->allow_extra_args(false);
+      .type_name("NAME=VALUE")
+      .one_value();
   app.add_flag("--strict", given->strict,
                "with --from: options that are unknown or not modelled are errors");
   app.add_option("--set", given->overrides,
                  "override a key, as often as needed: parallelism.tensor=4")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .one_value();
   app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--html", given->html, "write the report as one page (- is standard output)")
-      ->type_name("FILE");
-  app.add_option("--trace", given->trace, "write the step as a Perfetto trace")->type_name("FILE");
+      .type_name("FILE");
+  app.add_option("--trace", given->trace, "write the step as a Perfetto trace").type_name("FILE");
   app.add_option("--fidelity", given->fidelity, "bound | folded | full")
-      ->type_name("NAME")
-      ->capture_default_str();
-  app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
+      .type_name("NAME")
+      .show_default();
+  app.add_option("--seed", given->seed, "seed of everything random").type_name("N");
   app.add_option("--samples", given->samples,
                  "intervals from N Monte Carlo samples instead of sensitivities")
-      ->type_name("N");
+      .type_name("N");
   add_run_options(app, given->run);
   app.add_flag("--show-job", given->show_job,
                "print the resolved job with where each value came from");
   app.add_flag("--list", given->list, "print the names that --config and the job's keys accept");
-  return [given] { return run(*given); };
+  return [given] { return run_job(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -5,11 +5,11 @@
 
 namespace stepcast::cli {
 
-void add_job_options(CLI::App& app, JobOptions& given) {
-  app.add_option("--config", given.config, "job: a path, or a name in configs/")->type_name("NAME");
+void add_job_options(Command& app, JobOptions& given) {
+  app.add_option("--config", given.config, "job: a path, or a name in configs/").type_name("NAME");
   app.add_option("--set", given.overrides, "override a key, as often as needed")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .one_value();
 }
 
 void require_config(const JobOptions& given) {

@@ -1,10 +1,10 @@
 // --config and --set: the job that most subcommands are about.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::cli {
@@ -14,7 +14,7 @@ struct JobOptions {
   std::vector<std::string> overrides;  // KEY=VALUE
 };
 
-void add_job_options(CLI::App& app, JobOptions& given);
+void add_job_options(Command& app, JobOptions& given);
 
 // Throws InputError where no job is named.
 void require_config(const JobOptions& given);

@@ -17,7 +17,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct KernelsOptions {
   std::string device, library, compare, json;
   std::vector<std::string> calibration;
 };
@@ -36,7 +36,7 @@ job::Device device_option(const std::string& name) {
   }
 }
 
-int run(const Options& given) {
+int run_kernels(const KernelsOptions& given) {
   if (given.device.empty()) {
     throw option_fault("--device", "missing; expected a device such as h100-sxm");
   }
@@ -79,32 +79,32 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_kernels(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_kernels(Command& app) {
+  auto given = std::make_shared<KernelsOptions>();
   app.add_option("--device", given->device, "device, as configs/devices lists them")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option(
          "--library", given->library,
          "whose GEMM curves: cublas, trtllm, vllm; left out: what the table's kernel column "
          "names, else cublas")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--compare", given->compare,
                  "CSV with gpu, dtype, m, n, k, batch, time_us; a table of attention, of fused "
                  "experts or of memory-bound operators; JSON lines of calibrate-gpu")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--calibration", given->calibration,
                  "a file or folder that simulate calibrate gpu wrote, before the committed ones; "
                  "may come several times")
-      ->type_name("PATH")
-      ->allow_extra_args(false);
+      .type_name("PATH")
+      .one_value();
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate kernels --device h100-sxm --compare points.csv\n"
       "  simulate kernels --device h200-sxm --compare new.jsonl --calibration my-h200\n"
-      "  simulate kernels --device a100-sxm-80 --library trtllm --compare points.csv --json -");
-  return [given] { return run(*given); };
+      "  simulate kernels --device a100-sxm-80 --library trtllm --compare points.csv --json -";
+  return [given] { return run_kernels(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -5,10 +5,9 @@
 #include <cstdio>
 #include <exception>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "command_line.h"
+#include "arguments.h"
 #include "commands.h"
 #include "discover.h"
 #include "output.h"
@@ -22,7 +21,7 @@ using namespace stepcast::cli;
 struct Subcommand {
   const char* name;
   const char* summary;
-  Run (*add)(CLI::App&);
+  Run (*add)(Command&);
 };
 
 // In the order that --help prints.
@@ -48,13 +47,22 @@ constexpr Subcommand subcommands[] = {
     {"schema", "print the JSON Schema of a job file", add_schema},
 };
 
-int run(const std::vector<std::string>& arguments) {
-  CLI::App app("Forecasts one training step of a large language model on a GPU cluster.",
-               "simulate");
-  app.set_version_flag("--version", "stepcast " STEPCAST_VERSION);
-  app.set_help_flag("--help,-h", "print this help");
-  app.require_subcommand(0, 1);
-  app.footer(
+// The command below, if one was named; it looks for what is below itself.
+Command& chosen_below(Command& program) {
+  for (Command& command : program.commands) {
+    if (command.chosen) {
+      return command;
+    }
+  }
+  return program;
+}
+
+int run_program(const std::vector<std::string>& arguments) {
+  Command program;
+  program.name = "simulate";
+  program.summary = "Forecasts one training step of a large language model on a GPU cluster.";
+  program.version = "stepcast " STEPCAST_VERSION;
+  program.footer =
       "Examples:\n"
       "  simulate --config llama70b.yaml\n"
       "  simulate --config llama70b.yaml --set parallelism.pipeline=8 --json -\n"
@@ -62,41 +70,17 @@ int run(const std::vector<std::string>& arguments) {
       "  simulate --from megatron train.sh --cluster dgx-h100 --nodes 64\n"
       "  simulate memory --config llama70b.yaml --snapshot memory.pickle\n"
       "  simulate validate rows.jsonl\n"
-      "Exit status: 0 done; 1 the job cannot run (it does not fit in memory); 2 bad input.");
-
-  const Run main_job = add_job(app);
-  std::vector<std::pair<CLI::App*, Run>> runs;
+      "Exit status: 0 done; 1 the job cannot run (it does not fit in memory); 2 bad input.";
+  program.run = add_job(program);
   for (const Subcommand& subcommand : subcommands) {
-    CLI::App* sub = app.add_subcommand(subcommand.name, subcommand.summary);
-    runs.emplace_back(sub, subcommand.add(*sub));
+    Command& command = program.add_command(subcommand.name, subcommand.summary);
+    command.run = subcommand.add(command);
   }
-
-  try {
-    std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
-    app.parse(reversed);
-  } catch (const CLI::CallForHelp&) {
-    write_stdout("--help", chosen(app).help());
+  if (const auto reading = parse_arguments(program, arguments)) {
+    write_stdout(reading->option, reading->text);
     return done;
-  } catch (const CLI::CallForVersion& version) {
-    write_stdout("--version", std::string(version.what()) + "\n");
-    return done;
-  } catch (const CLI::ParseError& error) {
-    throw explain(app, error, arguments);
   }
-  for (const auto& [sub, command] : runs) {
-    if (sub->parsed()) {
-      for (const CLI::Option* option : app.get_options()) {
-        if (option->count() > 0) {
-          throw option_fault(
-              option->get_name(),
-              fmt::format("not an option of simulate {}; expected none before the command",
-                          sub->get_name()));
-        }
-      }
-      return command();
-    }
-  }
-  return main_job();
+  return chosen_below(program).run();
 }
 
 }  // namespace
@@ -104,7 +88,7 @@ int run(const std::vector<std::string>& arguments) {
 int main(int argc, char** argv) {
   const std::vector<std::string> arguments(argv + 1, argv + argc);
   try {
-    return run(arguments);
+    return run_program(arguments);
   } catch (const InputError& error) {
     const bool many = !arguments.empty() && (arguments[0] == "search" || arguments[0] == "sweep");
     if (many && search::launched_rank() > 0) {

@@ -16,7 +16,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct MemoryOptions {
   JobOptions job;
   std::string stage, seed;
   std::string json, snapshot, svg;
@@ -28,7 +28,7 @@ void choose(result::MemoryTimeline& memory, const std::string& text) {
   std::erase_if(memory.stages, [&](const auto& s) { return s.stage != stage; });
 }
 
-int run(const Options& given) {
+int run_memory(const MemoryOptions& given) {
   if (given.snapshot == "-") {
     throw option_fault("--snapshot", "a snapshot is binary; expected a file name");
   }
@@ -66,26 +66,25 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_memory(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_memory(Command& app) {
+  auto given = std::make_shared<MemoryOptions>();
   add_job_options(app, given->job);
-  app.add_option("--stage", given->stage, "one pipeline stage only")->type_name("N");
-  app.add_option("--seed", given->seed, "seed of everything random")->type_name("N");
+  app.add_option("--stage", given->stage, "one pipeline stage only").type_name("N");
+  app.add_option("--seed", given->seed, "seed of everything random").type_name("N");
   app.add_option("--json", given->json, "write the timeline as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--snapshot", given->snapshot,
                  "write PyTorch's memory snapshot, for pytorch.org/memory_viz; a device is a stage")
-      ->type_name("FILE");
-  app.add_option("--svg", given->svg, "draw the timeline (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.add_option("--svg", given->svg, "draw the timeline (- is standard output)").type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate memory --config llama70b.yaml\n"
       "  simulate memory --config llama70b.yaml --stage 3 --set memory.recompute=selective\n"
       "  simulate memory --config llama70b.yaml --snapshot memory.pickle --svg memory.svg\n"
       "Exit status: 0 the job fits in memory; 1 it does not (the report is still printed); 2 bad "
-      "input.");
-  return [given] { return run(*given); };
+      "input.";
+  return [given] { return run_memory(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -20,7 +20,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct PlanOptions {
   JobOptions job;
   std::string tokens, deadline, budget, power, start;
   std::string catalogue = "default";
@@ -51,7 +51,7 @@ double above_zero(const char* option, const std::string& text, const char* examp
                      fmt::format("'{}'; expected one above zero, such as {}", text, example));
 }
 
-planner::PlanObjective objective_of(const std::string& name) {
+planner::PlanObjective plan_objective(const std::string& name) {
   if (const auto objective = parse<planner::PlanObjective>(name)) {
     return *objective;
   }
@@ -62,7 +62,7 @@ planner::PlanObjective objective_of(const std::string& name) {
                                  near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
 }
 
-planner::PlanRequest request_of(const Options& given) {
+planner::PlanRequest plan_request(const PlanOptions& given) {
   const job::Job job = load(given.job).job;
   planner::PlanRequest request;
   request.config = given.job.config;
@@ -75,7 +75,7 @@ planner::PlanRequest request_of(const Options& given) {
   request.limits.budget = above_zero("--budget", given.budget, "20e6", number);
   request.limits.watts = above_zero("--power", given.power, "10MW",
                                     [](const std::string& t) { return parse_power(t).count(); });
-  request.objective = objective_of(given.objective);
+  request.objective = plan_objective(given.objective);
   request.start = given.start;
   if (!given.start.empty()) {
     try {
@@ -99,8 +99,8 @@ planner::PlanRequest request_of(const Options& given) {
   return request;
 }
 
-int run(const Options& given) {
-  planner::PlanRequest request = request_of(given);
+int run_plan(const PlanOptions& given) {
+  planner::PlanRequest request = plan_request(given);
   std::optional<planner::Operations> operations;
   if (given.operations != "none") {
     operations = planner::read_operations(preset_file("operations", given.operations));
@@ -132,11 +132,11 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_plan(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_plan(Command& app) {
+  auto given = std::make_shared<PlanOptions>();
   const auto option = [&](const char* name, std::string& into, const char* type,
-                          const std::string& help) {
-    return app.add_option(name, into, help)->type_name(type);
+                          const std::string& help) -> Option& {
+    return app.add_option(name, into, help).type_name(type);
   };
   add_job_options(app, given->job);
   option("--tokens", given->tokens, "N", "tokens of the whole run; left out: workload.tokens");
@@ -146,25 +146,24 @@ Run add_plan(CLI::App& app) {
   option("--start", given->start, "DATE",
          "the deadline counts from here, also where a cluster comes later: 2025-06-01");
   option("--catalogue", given->catalogue, "FILE", "a path, or a name in configs/catalogue")
-      ->capture_default_str();
+      .show_default();
   option("--space", given->space, "FILE", "strategies: a path, or a name in configs/spaces")
-      ->capture_default_str();
-  option("--objective", given->objective, "NAME", "cost | time | energy | carbon")
-      ->capture_default_str();
+      .show_default();
+  option("--objective", given->objective, "NAME", "cost | time | energy | carbon").show_default();
   option("--operations", given->operations, "FILE",
          "what fails, as in simulate goodput; none: nothing does")
-      ->capture_default_str();
-  option("--runs", given->runs, "N", "engine runs of one cluster at most")->capture_default_str();
+      .show_default();
+  option("--runs", given->runs, "N", "engine runs of one cluster at most").show_default();
   option("--threads", given->threads, "N", "the answer does not depend on it");
   option("--json", given->json, "FILE", "write the plan as JSON (- is standard output)");
   option("--csv", given->csv, "FILE", "write a line a cluster (- is standard output)");
   option("--html", given->html, "FILE", "write the plan as one page (- is standard output)");
-  app.footer(
+  app.footer =
       "Examples:\n"
       "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"
       "  simulate plan --config llama70b --tokens 2e12 --deadline 30d --budget 5e6 --power 4MW\n"
-      "Exit status: 0 a cluster meets it; 1 none does (each says by how much); 2 bad input.");
-  return [given] { return run(*given); };
+      "Exit status: 0 a cluster meets it; 1 none does (each says by how much); 2 bad input.";
+  return [given] { return run_plan(*given); };
 }
 
 }  // namespace stepcast::cli

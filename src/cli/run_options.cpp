@@ -10,9 +10,9 @@
 
 namespace stepcast::cli {
 
-void add_run_options(CLI::App& app, RunOptions& given) {
+void add_run_options(Command& app, RunOptions& given) {
   const auto option = [&](const char* name, std::string& into, const char* type, const char* help) {
-    app.add_option(name, into, help)->type_name(type);
+    app.add_option(name, into, help).type_name(type);
   };
   option("--offer", given.offer, "NAME",
          "with workload.tokens: what is paid for, of the catalogue: cost and carbon of the run");

@@ -1,11 +1,11 @@
 // What the whole run of a forecast job takes: --offer, --price, --catalogue, --operations.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "arguments.h"
 #include "stepcast/planner/run_cost.h"
 
 namespace stepcast::cli {
@@ -15,7 +15,7 @@ struct RunOptions {
   std::string catalogue, operations;  // "": default
 };
 
-void add_run_options(CLI::App& app, RunOptions& given);
+void add_run_options(Command& app, RunOptions& given);
 
 // All that is read from files.
 struct RunInputs {

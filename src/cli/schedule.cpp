@@ -19,7 +19,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct ScheduleOptions {
   std::string name;
   std::string stages, micro_batches;
   std::string times = "1,1,1";
@@ -94,7 +94,7 @@ schedule::Order order_from(const std::string& file) {
 }
 
 // What the options state; of a table only its own sizes may be stated again.
-schedule::Request request_of(const Options& given) {
+schedule::Request schedule_request(const ScheduleOptions& given) {
   for (const auto& [option, text] :
        {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches}}) {
     if (text->empty()) {
@@ -134,7 +134,7 @@ schedule::Request request_of(const Options& given) {
   return request;
 }
 
-void refuse_beside_a_table(const Options& given) {
+void refuse_beside_a_table(const ScheduleOptions& given) {
   for (const auto& [option, text] :
        {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches},
         std::pair{"--chunks", &given.chunks}, std::pair{"--group", &given.group},
@@ -149,7 +149,7 @@ void refuse_beside_a_table(const Options& given) {
   }
 }
 
-int run(const Options& given) {
+int run_schedule(const ScheduleOptions& given) {
   if (given.list) {
     std::string text;
     for (const schedule::Entry& entry : schedule::table()) {
@@ -174,7 +174,7 @@ int run(const Options& given) {
     order = order_from(given.name);
     request = schedule::request_of(order);
   } else {
-    request = request_of(given);
+    request = schedule_request(given);
     request.forward = costs.forward;
     request.input_grad = costs.input_grad;
     request.weight_grad = costs.weight_grad;
@@ -217,50 +217,50 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_schedule(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_schedule(Command& app) {
+  auto given = std::make_shared<ScheduleOptions>();
   app.add_option("name", given->name, "schedule, as --list prints, or a table (.csv)")
-      ->type_name("NAME");
-  app.add_option("--stages", given->stages, "pipeline ranks")->type_name("P");
+      .type_name("NAME");
+  app.add_option("--stages", given->stages, "pipeline ranks").type_name("P");
   app.add_option("--micro-batches", given->micro_batches, "micro-batches of one step")
-      ->type_name("M");
+      .type_name("M");
   app.add_option("--times", given->times,
                  "forward, input-gradient and weight-gradient time of a whole rank")
-      ->type_name("F,I,W")
-      ->capture_default_str();
-  app.add_option("--chunks", given->chunks, "model chunks per rank (1)")->type_name("V");
+      .type_name("F,I,W")
+      .show_default();
+  app.add_option("--chunks", given->chunks, "model chunks per rank (1)").type_name("V");
   app.add_option("--group", given->group, "micro-batches per virtual-pipeline group (the stages)")
-      ->type_name("N");
+      .type_name("N");
   app.add_option("--comm", given->comm, "time between neighbouring stages")
-      ->type_name("T")
-      ->capture_default_str();
+      .type_name("T")
+      .show_default();
   app.add_option("--vocabulary", given->vocabulary, "times of a rank's passes over the vocabulary")
-      ->type_name("S,T")
-      ->capture_default_str();
+      .type_name("S,T")
+      .show_default();
   app.add_option("--memory-limit", given->memory_limit,
                  "live activations of zb_auto, in peaks of 1f1b (1)")
-      ->type_name("PEAKS");
+      .type_name("PEAKS");
   app.add_option("--weight-memory", given->weight_memory,
                  "of a micro-batch's activations, held until its weight gradient (1)")
-      ->type_name("SHARE");
+      .type_name("SHARE");
   app.add_option("--extra-warmup", given->extra_warmup,
                  "more forwards before the first backward (0)")
-      ->type_name("N");
+      .type_name("N");
   app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.add_option("--svg", given->svg, "draw it (- is standard output)")->type_name("FILE");
+      .type_name("FILE");
+  app.add_option("--svg", given->svg, "draw it (- is standard output)").type_name("FILE");
   app.add_option("--csv", given->csv,
                  "write the order as PyTorch's pipelining reads it (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_flag("--list", given->list, "print the schedules");
-  app.footer(
+  app.footer =
       "Examples:\n"
       "  simulate schedule 1f1b --stages 4 --micro-batches 8 --times 1,1,1\n"
       "  simulate schedule interleaved_1f1b --stages 4 --micro-batches 8 --chunks 2 --json -\n"
       "  simulate schedule zb_auto --stages 8 --micro-batches 24 --times 29.7,29.4,19.9 --comm "
       "0.53 --memory-limit 2 --svg zb.svg\n"
-      "  simulate schedule my-order.csv --times 1,1,1");
-  return [given] { return run(*given); };
+      "  simulate schedule my-order.csv --times 1,1,1";
+  return [given] { return run_schedule(*given); };
 }
 
 }  // namespace stepcast::cli

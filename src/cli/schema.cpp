@@ -5,8 +5,8 @@
 
 namespace stepcast::cli {
 
-Run add_schema(CLI::App& app) {
-  app.footer("Example:\n  simulate schema > stepcast.schema.json");
+Run add_schema(Command& app) {
+  app.footer = "Example:\n  simulate schema > stepcast.schema.json";
   return [] {
     std::string text = config::schema();
     if (!text.empty() && text.back() != '\n') {

@@ -31,7 +31,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct SearchOptions {
   std::string config;
   std::vector<std::string> overrides;
   std::string space = "default";
@@ -54,7 +54,7 @@ struct Export {
   std::unique_ptr<OutputFile> file;
 };
 
-std::vector<Export> prepare_exports(const Options& given) {
+std::vector<Export> prepare_exports(const SearchOptions& given) {
   const std::vector<std::string> formats = export_formats();
   std::vector<Export> out;
   for (const std::string& text : given.exports) {
@@ -72,7 +72,7 @@ std::vector<Export> prepare_exports(const Options& given) {
 }
 
 // `found`: what the search sets beside what the user did.
-void write_exports(const Options& given, const std::vector<std::string>& found,
+void write_exports(const SearchOptions& given, const std::vector<std::string>& found,
                    const std::vector<Export>& exports) {
   std::vector<std::string> overrides = given.overrides;
   overrides.insert(overrides.end(), found.begin(), found.end());
@@ -106,7 +106,7 @@ result::Search by_bounds(const search::Request& request, const search::JobLoader
   return answer;
 }
 
-int search_and_print(const Options& given, search::World& world, int threads,
+int search_and_print(const SearchOptions& given, search::World& world, int threads,
                      const search::JobLoader& loader) {
   if (given.exhaustive && !given.bound_only) {
     throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only beside it");
@@ -183,7 +183,7 @@ int search_and_print(const Options& given, search::World& world, int threads,
   return answer.found ? done : cannot_run;
 }
 
-int run(const Options& given) {
+int run_search(const SearchOptions& given) {
   const int threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
   const auto loader = search::jobs_of(given.config, given.overrides);
   auto world = std::make_unique<search::World>();
@@ -197,71 +197,70 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_search(CLI::App& app) {
-  auto given = std::make_shared<Options>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/")
-      ->type_name("NAME");
+Run add_search(Command& app) {
+  auto given = std::make_shared<SearchOptions>();
+  app.add_option("--config", given->config, "job: a path, or a name in configs/").type_name("NAME");
   app.add_option("--set", given->overrides, "override a key; what is set is not searched")
-      ->type_name("KEY=VALUE")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUE")
+      .one_value();
   app.add_option("--space", given->space, "what is searched: a path, or a name in configs/spaces")
-      ->type_name("FILE")
-      ->capture_default_str();
+      .type_name("FILE")
+      .show_default();
   app.add_option("--vary", given->vary,
                  "one dimension in place of the space's: tensor=1,2,4 or pipeline=divisors")
-      ->type_name("KEY=VALUES")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUES")
+      .one_value();
   app.add_option("--objective", given->objective,
                  "time | cost (GPU-seconds) | energy (rated power of all GPUs)")
-      ->type_name("NAME")
-      ->capture_default_str();
+      .type_name("NAME")
+      .show_default();
   app.add_option("--time-limit", given->time_limit,
                  "stop after so many seconds and say what gap is left")
-      ->type_name("S");
+      .type_name("S");
   app.add_option("--threads", given->threads,
                  "threads of each process; the answer does not depend on it")
-      ->type_name("N");
+      .type_name("N");
   app.add_option("--store", given->store,
                  "keep what is evaluated in this file; the same search goes on from it")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--export", given->exports,
                  fmt::format("write the strategy found, of several algorithms the best, as {}",
                              fmt::join(export_formats(), " | ")))
-      ->type_name("FORMAT=FILE")
-      ->allow_extra_args(false);
+      .type_name("FORMAT=FILE")
+      .one_value();
   app.add_flag("--bound-only", given->bound_only,
                "simulate nothing: the least lower bound of the space, and the layouts behind it");
   app.add_flag("--exhaustive", given->exhaustive,
                "with --bound-only: evaluate every combination instead of pruning");
   app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--html", given->html, "write the answer as one self-contained page")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option(
          "--algorithm", given->algorithms.names,
          "searches side by side, each answer forecast by the engine: all, or some of exact, "
          "ahp, alpa, nnscaler, flexflow, evolutionary, annealing, with commas between")
-      ->delimiter(',')
-      ->type_name("NAMES");
+      .separated_by(',')
+      .type_name("NAMES");
   app.add_option("--degrees", given->algorithms.degrees,
                  "how ahp searches degrees: auto | exact | evolutionary | annealing")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--schedule-file", given->algorithms.schedule_file,
                  "ahp may answer with an order of passes of its own, written here (.csv)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--constraints", given->algorithms.constraints,
                  "rules that plans of alpa, nnscaler and flexflow keep to (op_trans, op_assign, "
                  "op_order)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
-      ->type_name("N");
-  app.footer(
+      .type_name("N");
+  app.footer =
       "Examples:\n"
       "  simulate search --config gpt3-175b\n"
       "  simulate search --config llama70b --vary tensor=4,8 --vary memory.recompute=none,full\n"
       "  mpirun -n 64 simulate search --config llama405b --store search.db\n"
-      "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.");
-  return [given] { return run(*given); };
+      "Exit status: 0 found; 1 no strategy of the space fits; 2 bad input.";
+  return [given] { return run_search(*given); };
 }
 
 }  // namespace stepcast::cli

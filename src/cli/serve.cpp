@@ -18,7 +18,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct ServeOptions {
   JobOptions job;
   std::string address = "127.0.0.1";
   std::string port = "8421";
@@ -47,7 +47,7 @@ void serve_until_signal(serve::Server& server, const sigset_t& signals) {
   waiting.join();
 }
 
-int run(const Options& given) {
+int run_serve(const ServeOptions& given) {
   require_config(given.job);
   serve::Options options;
   options.config = given.job.config;
@@ -77,22 +77,20 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_serve(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_serve(Command& app) {
+  auto given = std::make_shared<ServeOptions>();
   add_job_options(app, given->job);
   app.add_option("--address", given->address,
                  "where to listen; other machines cannot reach this one")
-      ->type_name("ADDRESS")
-      ->capture_default_str();
-  app.add_option("--port", given->port, "0: any that is free")
-      ->type_name("N")
-      ->capture_default_str();
-  app.footer(
+      .type_name("ADDRESS")
+      .show_default();
+  app.add_option("--port", given->port, "0: any that is free").type_name("N").show_default();
+  app.footer =
       "Prints the address of the page; ends at an interrupt.\n"
       "Examples:\n"
       "  simulate serve --config llama70b\n"
-      "  simulate serve --config job.yaml --port 0");
-  return [given] { return run(*given); };
+      "  simulate serve --config job.yaml --port 0";
+  return [given] { return run_serve(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -25,7 +25,7 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct SweepOptions {
   JobOptions job;
   std::vector<std::string> vary;
   std::string fidelity = "folded";
@@ -38,7 +38,7 @@ struct Options {
   bool columns = false;
 };
 
-planner::SweepRequest request_of(const Options& given) {
+planner::SweepRequest sweep_request(const SweepOptions& given) {
   require_config(given.job);
   if (given.vary.empty()) {
     throw option_fault("--vary", "missing; expected one such as cluster.nodes=8..64*2");
@@ -78,7 +78,7 @@ std::optional<report::SweepPlot> plot_named(const std::string& name) {
 }
 
 // A picture that these axes do not have is refused before the work.
-void check_plot(const Options& given, const std::optional<report::SweepPlot>& plot,
+void check_plot(const SweepOptions& given, const std::optional<report::SweepPlot>& plot,
                 const std::vector<result::SweepAxis>& axes) {
   result::Sweep shape;
   shape.axes = axes;
@@ -93,8 +93,8 @@ void check_plot(const Options& given, const std::optional<report::SweepPlot>& pl
   }
 }
 
-void write(Outputs& outputs, const Options& given, const std::optional<report::SweepPlot>& plot,
-           const result::Sweep& sweep) {
+void write_sweep(Outputs& outputs, const SweepOptions& given,
+                 const std::optional<report::SweepPlot>& plot, const result::Sweep& sweep) {
   outputs.give("--json", [&] { return report::json(sweep); });
   outputs.give("--csv",
                [&] { return given.columns ? report::csv_columns(sweep) : report::csv(sweep); });
@@ -108,7 +108,7 @@ void write(Outputs& outputs, const Options& given, const std::optional<report::S
   });
 }
 
-std::string line_of(const planner::SweepProgress& p) {
+std::string sweep_line(const planner::SweepProgress& p) {
   std::string out = fmt::format("{:.1f} s: {} of {} points", p.seconds, p.done, p.points);
   if (p.without > 0) {
     out += fmt::format(", {} without a forecast", p.without);
@@ -116,7 +116,7 @@ std::string line_of(const planner::SweepProgress& p) {
   return p.seconds_left < 0 ? out : out + fmt::format(" ({} left)", brief(p.seconds_left));
 }
 
-std::string last_line(const planner::SweepProgress& p) {
+std::string last_sweep_line(const planner::SweepProgress& p) {
   return fmt::format(
       "{} points in {:.2f} s: {} computed, {:.0f} a second, {} more from the store\n", p.points,
       p.seconds, p.computed, static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
@@ -135,7 +135,7 @@ bool say_failures(const result::Sweep& sweep) {
   return true;
 }
 
-int sweep_and_print(const Options& given, planner::SweepRequest request) {
+int sweep_and_print(const SweepOptions& given, planner::SweepRequest request) {
   const auto plot = plot_named(given.plot);
   check_plot(given, plot, request.axes);
   Outputs outputs;
@@ -154,10 +154,10 @@ int sweep_and_print(const Options& given, planner::SweepRequest request) {
   say_when_ended("sweep", given.store, request.world->size());
   ProgressLine line("sweep", request.store);
   request.progress = [&](const planner::SweepProgress& p) {
-    p.finished ? line.finish(last_line(p)) : line.show(p.seconds, line_of(p));
+    p.finished ? line.finish(last_sweep_line(p)) : line.show(p.seconds, sweep_line(p));
   };
   const result::Sweep sweep = planner::sweep(request, text::data_directory());
-  write(outputs, given, plot, sweep);
+  write_sweep(outputs, given, plot, sweep);
   const bool failed = say_failures(sweep);
   if (store && !store->trouble().empty()) {  // told when it began
     return bad_input;
@@ -167,8 +167,8 @@ int sweep_and_print(const Options& given, planner::SweepRequest request) {
   return any && !failed ? done : cannot_run;
 }
 
-int run(const Options& given) {
-  planner::SweepRequest request = request_of(given);
+int run_sweep(const SweepOptions& given) {
+  planner::SweepRequest request = sweep_request(given);
   auto world = std::make_unique<search::World>();
   request.world = world.get();
   if (world->rank() == 0) {
@@ -179,48 +179,48 @@ int run(const Options& given) {
   std::_Exit(done);  // without waiting for points that nobody asks for any more
 }
 
-void add_outputs(CLI::App& app, Options& given) {
+void add_outputs(Command& app, SweepOptions& given) {
   app.add_option("--store", given.store,
                  "keep each point in this file as it comes; the same sweep goes on from it")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--json", given.json, "write the sweep as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--csv", given.csv, "write a line a point (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_flag("--columns", given.columns,
                "with --csv: write the columns' names, types and units instead");
-  app.add_option("--svg", given.svg, "draw it (- is standard output)")->type_name("FILE");
+  app.add_option("--svg", given.svg, "draw it (- is standard output)").type_name("FILE");
   app.add_option("--html", given.html, "write it as a page (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--plot", given.plot,
                  "scaling | heatmap | pareto; by itself what suits what is varied")
-      ->type_name("NAME");
+      .type_name("NAME");
 }
 
 }  // namespace
 
-Run add_sweep(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_sweep(Command& app) {
+  auto given = std::make_shared<SweepOptions>();
   add_job_options(app, given->job);
   app.add_option("--vary", given->vary,
                  "values of a key: 1,2,4, a range 8..1024*2, 1..9+2, 1..9; keys that change "
                  "together: a,b=1:2,2:4")
-      ->type_name("KEY=VALUES")
-      ->allow_extra_args(false);
+      .type_name("KEY=VALUES")
+      .one_value();
   app.add_option("--fidelity", given->fidelity, "bound | folded | full")
-      ->type_name("NAME")
-      ->capture_default_str();
+      .type_name("NAME")
+      .show_default();
   app.add_flag("--optimize", given->optimize, "the best strategy of each point");
   app.add_option("--space", given->space,
                  "what --optimize searches: a path, or a name in configs/spaces (default)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--objective", given->objective, "of --optimize: time | cost | energy (time)")
-      ->type_name("NAME");
+      .type_name("NAME");
   app.add_option("--threads", given->threads,
                  "threads of each process; the result does not depend on it")
-      ->type_name("N");
+      .type_name("N");
   add_outputs(app, *given);
-  app.footer(
+  app.footer =
       "Examples:\n"
       "  simulate sweep --config llama70b --vary cluster.nodes=8..1024*2 --svg scaling.svg\n"
       "  simulate sweep --config llama70b --vary cluster.nodes=16..256*2 --vary "
@@ -230,8 +230,8 @@ Run add_sweep(CLI::App& app) {
       "A point that is impossible or does not fit is a row with its reason.\n"
       "Exit status: 0 at least one point fits; 1 none does, or the simulator failed at a point "
       "(its row says\nhow; the rest is computed, and no store keeps that row); 2 bad input, or the "
-      "store lacks points.");
-  return [given] { return run(*given); };
+      "store lacks points.";
+  return [given] { return run_sweep(*given); };
 }
 
 }  // namespace stepcast::cli

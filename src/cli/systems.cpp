@@ -13,12 +13,12 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct SystemsOptions {
   std::string name;
   std::string json;
 };
 
-int run(const Options& given) {
+int run_systems(const SystemsOptions& given) {
   std::string text, json;
   if (given.name.empty()) {
     std::vector<result::SystemSummary> all;
@@ -47,18 +47,18 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_systems(CLI::App& app) {
-  auto given = std::make_shared<Options>();
+Run add_systems(Command& app) {
+  auto given = std::make_shared<SystemsOptions>();
   app.add_option("NAME", given->name,
                  "one system: its defaults with their sources, what it refuses");
   app.add_option("--json", given->json, "write the table as JSON (- is standard output)")
-      ->type_name("FILE");
-  app.footer(
+      .type_name("FILE");
+  app.footer =
       "Examples:\n"
       "  simulate systems\n"
       "  simulate systems deepspeed\n"
-      "  simulate systems --json -");
-  return [given] { return run(*given); };
+      "  simulate systems --json -";
+  return [given] { return run_systems(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -19,14 +19,14 @@
 namespace stepcast::cli {
 namespace {
 
-struct Options {
+struct ValidateOptions {
   std::vector<std::string> files;
   std::string json, html, markdown, csv;
   bool distinct = false;
   bool list = false;
 };
 
-int run(const Options& given) {
+int run_validate(const ValidateOptions& given) {
   if (given.list) {
     std::string text = "reasons to leave a row out, accepted:\n";
     for (const bool accepted : {true, false}) {
@@ -103,27 +103,27 @@ int run(const Options& given) {
 
 }  // namespace
 
-Run add_validate(CLI::App& app) {
-  auto given = std::make_shared<Options>();
-  app.add_option("files", given->files, "JSON lines of published measurements")->type_name("FILE");
+Run add_validate(Command& app) {
+  auto given = std::make_shared<ValidateOptions>();
+  app.add_option("files", given->files, "JSON lines of published measurements").type_name("FILE");
   app.add_option("--json", given->json, "write the results as JSON (- is standard output)")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--html", given->html,
                  "write one page: scatter of predicted against measured, summary, every row")
-      ->type_name("FILE");
+      .type_name("FILE");
   app.add_option("--markdown", given->markdown,
                  "write the summary, each source's worst rows and what was left out as Markdown")
-      ->type_name("FILE");
-  app.add_option("--csv", given->csv, "write a line per row")->type_name("FILE");
+      .type_name("FILE");
+  app.add_option("--csv", given->csv, "write a line per row").type_name("FILE");
   app.add_flag("--distinct", given->distinct,
                "count rows of one model, parallelism and implementation once");
   app.add_flag("--list", given->list, "print the reasons to leave a row out");
-  app.footer(
+  app.footer =
       "Examples:\n"
       "  simulate validate tests/validation/korthikanti.jsonl\n"
       "  simulate validate tests/validation/*.jsonl --json -\n"
-      "  simulate validate rows.jsonl --html report.html --markdown report.md --csv rows.csv");
-  return [given] { return run(*given); };
+      "  simulate validate rows.jsonl --html report.html --markdown report.md --csv rows.csv";
+  return [given] { return run_validate(*given); };
 }
 
 }  // namespace stepcast::cli

@@ -11,6 +11,7 @@
 #include "correction_fit.h"
 #include "folds.h"
 #include "least_squares.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::cost {
 namespace {
@@ -158,10 +159,9 @@ double fit_ratio(const AttentionPass& forward, const std::vector<AttentionPoint>
   double high = std::log(2.0);
   for (int i = 0; i < 40; ++i) {
     const double middle = (low + high) / 2;
-    auto r = log_ratios(forward, true, std::exp(middle), points, device);
-    std::nth_element(r.begin(), r.begin() + static_cast<std::ptrdiff_t>(r.size() / 2), r.end());
+    const double ratio = upper_median(log_ratios(forward, true, std::exp(middle), points, device));
     // Too slow a prediction wants a higher rate.
-    (r[r.size() / 2] > 0 ? low : high) = middle;
+    (ratio > 0 ? low : high) = middle;
   }
   return std::exp((low + high) / 2);
 }

@@ -14,31 +14,6 @@ namespace {
 // Of a coefficient of overlap: a kernel that loses four times what it shares would be broken.
 constexpr double kMostOverlap = 4;
 
-template <class T>
-struct Named {
-  const char* name;
-  T value;
-};
-template <class T>
-Named(const char*, T) -> Named<T>;
-
-constexpr std::array kDTypes = {
-    Named{"fp32", job::DType::fp32},   Named{"tf32", job::DType::tf32},
-    Named{"bf16", job::DType::bf16},   Named{"fp16", job::DType::fp16},
-    Named{"fp8", job::DType::fp8},     Named{"fp8_block", job::DType::fp8_block},
-    Named{"mxfp8", job::DType::mxfp8}, Named{"nvfp4", job::DType::nvfp4},
-    Named{"int8", job::DType::int8}};
-constexpr std::array kAttention = {
-    Named{"unfused", job::AttentionKernel::unfused}, Named{"flash1", job::AttentionKernel::flash1},
-    Named{"flash2", job::AttentionKernel::flash2}, Named{"flash3", job::AttentionKernel::flash3},
-    Named{"cudnn", job::AttentionKernel::cudnn}};
-constexpr std::array kMemoryOps = {
-    Named{"copy", MemoryOp::copy},           Named{"norm", MemoryOp::norm},
-    Named{"softmax", MemoryOp::softmax},     Named{"activation", MemoryOp::activation},
-    Named{"dropout", MemoryOp::dropout},     Named{"elementwise", MemoryOp::elementwise},
-    Named{"embedding", MemoryOp::embedding}, Named{"cross_entropy", MemoryOp::cross_entropy},
-    Named{"optimizer", MemoryOp::optimizer}, Named{"permute", MemoryOp::permute}};
-
 struct NamedCopy {
   const char* name;
   CopyDirection direction;
@@ -51,27 +26,6 @@ constexpr std::array kCopies = {NamedCopy{"h2d", CopyDirection::host_to_device, 
                                 NamedCopy{"both", CopyDirection::both, true},
                                 NamedCopy{"both_pageable", CopyDirection::both, false},
                                 NamedCopy{"d2d", CopyDirection::device_to_device, true}};
-
-template <class Table>
-auto find_name(const Table& table, const std::string& text)
-    -> std::optional<decltype(table[0].value)> {
-  for (const auto& entry : table) {
-    if (text == entry.name) {
-      return entry.value;
-    }
-  }
-  return std::nullopt;
-}
-
-template <class Table, class T>
-const char* name_of(const Table& table, T value) {
-  for (const auto& entry : table) {
-    if (entry.value == value) {
-      return entry.name;
-    }
-  }
-  return "?";
-}
 
 // A map whose keys must all be known.
 const text::Value& expect_map(const text::Value& v, std::initializer_list<const char*> keys) {
@@ -368,15 +322,6 @@ void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, c
 
 }  // namespace
 
-std::optional<job::DType> parse_dtype(const std::string& text) { return find_name(kDTypes, text); }
-std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& text) {
-  return find_name(kAttention, text);
-}
-std::optional<MemoryOp> parse_memory_op(const std::string& text) {
-  return find_name(kMemoryOps, text);
-}
-const char* to_string(job::AttentionKernel k) { return name_of(kAttention, k); }
-const char* to_string(MemoryOp op) { return name_of(kMemoryOps, op); }
 std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text) {
   for (const NamedCopy& c : kCopies) {
     if (text == c.name) {
@@ -401,15 +346,7 @@ CalibrationFile to_calibration(const text::Value& document) {
     fault(document.origin, "expected a calibration file: a map with 'kind'");
   }
   const std::string& kind = text::to_string(need(document, "kind"));
-  file.kind = kind == "gemm"        ? CalibrationFile::Kind::gemm
-              : kind == "grouped"   ? CalibrationFile::Kind::grouped
-              : kind == "attention" ? CalibrationFile::Kind::attention
-              : kind == "memory"    ? CalibrationFile::Kind::memory
-              : kind == "copy"      ? CalibrationFile::Kind::copy
-              : kind == "overlap"   ? CalibrationFile::Kind::overlap
-              : kind == "launch"    ? CalibrationFile::Kind::launch
-              : kind == "power"     ? CalibrationFile::Kind::power
-                                    : CalibrationFile::Kind::other;
+  file.kind = parse<CalibrationFile::Kind>(kind).value_or(CalibrationFile::Kind::other);
   if (file.kind == CalibrationFile::Kind::other) {
     return file;
   }
@@ -426,17 +363,17 @@ CalibrationFile to_calibration(const text::Value& document) {
   const text::Value& curves = need(document, "curves");
   switch (file.kind) {
     case CalibrationFile::Kind::gemm:
-      read_curves(curves, file.gemm, parse_dtype, read_gemm, "dtype");
+      read_curves(curves, file.gemm, parse<DType>, read_gemm, "dtype");
       break;
     case CalibrationFile::Kind::grouped:
-      read_curves(curves, file.grouped, parse_dtype, read_grouped, "dtype");
+      read_curves(curves, file.grouped, parse<DType>, read_grouped, "dtype");
       break;
     case CalibrationFile::Kind::attention:
-      read_curves(curves, file.attention, parse_attention_kernel, read_attention,
+      read_curves(curves, file.attention, parse<AttentionKernel>, read_attention,
                   "attention kernel");
       break;
     case CalibrationFile::Kind::memory:
-      read_curves(curves, file.memory, parse_memory_op, read_memory, "memory-bound operator");
+      read_curves(curves, file.memory, parse<MemoryOp>, read_memory, "memory-bound operator");
       break;
     case CalibrationFile::Kind::copy:
       read_curves(curves, file.copy, parse_copy, read_copy, "copy");

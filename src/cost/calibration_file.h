@@ -112,17 +112,8 @@ struct PowerCurve {
 };
 
 struct CalibrationFile {
-  enum class Kind {
-    gemm,
-    grouped,
-    attention,
-    memory,
-    copy,
-    overlap,
-    launch,
-    power,
-    other
-  } kind = Kind::other;
+  enum class Kind { gemm, grouped, attention, memory, copy, overlap, launch, power, other };
+  Kind kind = Kind::other;
   std::string name;  // "a100-sxm-80/gemm-cublas.yaml"
   std::vector<std::string> devices;
   std::string library;
@@ -137,6 +128,19 @@ struct CalibrationFile {
   std::optional<PowerCurve> power;
 };
 
+// `other` has no word: files of further kinds are not read here.
+constexpr auto spellings(CalibrationFile::Kind) {
+  return std::to_array<Spelling<CalibrationFile::Kind>>(
+      {{CalibrationFile::Kind::gemm, "gemm"},
+       {CalibrationFile::Kind::grouped, "grouped"},
+       {CalibrationFile::Kind::attention, "attention"},
+       {CalibrationFile::Kind::memory, "memory"},
+       {CalibrationFile::Kind::copy, "copy"},
+       {CalibrationFile::Kind::overlap, "overlap"},
+       {CalibrationFile::Kind::launch, "launch"},
+       {CalibrationFile::Kind::power, "power"}});
+}
+
 // Throws InputError: unreadable, unknown keys, missing or non-finite numbers, a correction of
 // another length than its grid. A file of another kind (a collective's) gives Kind::other.
 std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file);
@@ -148,12 +152,6 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     const std::filesystem::path& directory, const std::string& device,
     const std::vector<std::string>& given);
 
-// Text as in job files ("bf16", "flash2", "norm"); nullopt when unknown.
-std::optional<job::DType> parse_dtype(const std::string& text);
-std::optional<job::AttentionKernel> parse_attention_kernel(const std::string& text);
-std::optional<MemoryOp> parse_memory_op(const std::string& text);
-const char* to_string(job::AttentionKernel k);
-const char* to_string(MemoryOp op);
 // Direction and whether pinned: "h2d", "h2d_pageable".
 std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text);
 std::string copy_name(CopyDirection direction, bool pinned);

@@ -6,6 +6,7 @@
 #include <fstream>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 
 #include "calibration_file.h"
@@ -76,10 +77,14 @@ bool is_for_device(const CalibrationFile& file, const std::string& device) {
 // Kernel files declare themselves in their first line, so that files of other kinds are not parsed
 // here.
 bool is_kernel_file(const std::string& text) {
-  return text.starts_with("kind: gemm") || text.starts_with("kind: grouped") ||
-         text.starts_with("kind: attention") || text.starts_with("kind: memory") ||
-         text.starts_with("kind: copy") || text.starts_with("kind: overlap") ||
-         text.starts_with("kind: launch") || text.starts_with("kind: power");
+  constexpr std::string_view kKey = "kind: ";
+  if (!text.starts_with(kKey)) {
+    return false;
+  }
+  const std::string_view kind = std::string_view(text).substr(kKey.size());
+  const auto words = words_of<CalibrationFile::Kind>();
+  return std::any_of(words.begin(), words.end(),
+                     [&](std::string_view word) { return kind.starts_with(word); });
 }
 
 using Files = std::vector<std::shared_ptr<const CalibrationFile>>;

@@ -91,22 +91,6 @@ double hash_spread(const cluster::GroupShape& g, Algorithm a) {
 
 }  // namespace
 
-const char* to_string(Collective c) {
-  constexpr const char* kNames[] = {"all_reduce", "all_gather", "reduce_scatter", "all_to_all",
-                                    "broadcast",  "reduce",     "gather",         "scatter"};
-  return kNames[static_cast<int>(c)];
-}
-const char* to_string(Algorithm a) {
-  constexpr const char* kNames[] = {"ring",     "tree",         "nvls",          "nvlstree",
-                                    "pairwise", "direct",       "collnetdirect", "collnetchain",
-                                    "pat",      "hierarchical", "torus"};
-  return kNames[static_cast<int>(a)];
-}
-const char* to_string(Protocol p) {
-  constexpr const char* kNames[] = {"ll", "ll128", "simple"};
-  return kNames[static_cast<int>(p)];
-}
-
 struct Collectives::State {
   std::shared_ptr<const std::vector<NcclFile>> files;
   const std::vector<SizedFit>* fits[2][kOps] = {};
@@ -139,6 +123,7 @@ constexpr double kSlowdownResidual = 0.5;
 Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable& curves) {
   Curve c;
   c.name = "kernels beside communication: SMs held";
+  c.kind = CurveKind::overlap;
   c.file = "overlap";
   c.device = cluster.device.name;
   c.provenance =
@@ -175,6 +160,7 @@ Collectives::Collectives(const job::Cluster& cluster, const job::Nccl& forced,
       const auto* fits = find_fits(best, op);
       s.fits[row][op] = fits;
       Curve curve;
+      curve.kind = CurveKind::network;
       const std::string where = scope == Scope::domain ? "NVLink or PCIe domain" : "network";
       curve.name = std::string("nccl ") + op_name(op) + ", " + where;
       curve.device = cluster.device.name;

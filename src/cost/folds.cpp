@@ -6,6 +6,9 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "stepcast/base/splitmix.h"
+#include "stepcast/base/statistics.h"
+
 namespace stepcast::cost {
 namespace {
 
@@ -15,22 +18,16 @@ constexpr double kLeastFarOut = 0.15;
 
 }  // namespace
 
-double median_of(std::vector<double> x) {
-  const auto middle = x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2);
-  std::nth_element(x.begin(), middle, x.end());
-  return *middle;
+std::uint64_t shape_hash(std::initializer_list<std::int64_t> numbers) {
+  std::uint64_t h = 0;
+  for (const std::int64_t v : numbers) {
+    h = splitmix(h + static_cast<std::uint64_t>(v) + kSplitMixStep);
+  }
+  return h;
 }
 
 int fold_of(std::initializer_list<std::int64_t> shape) {
-  // SplitMix64's finaliser.
-  std::uint64_t h = 0;
-  for (const std::int64_t v : shape) {
-    h += static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL;
-    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    h = (h ^ (h >> 27)) * 0x94d049bb133111ebULL;
-    h ^= h >> 31;
-  }
-  return static_cast<int>(h % kFolds);
+  return static_cast<int>(shape_hash(shape) % kFolds);
 }
 
 void require_law(double deviation, const std::string& of) {
@@ -46,13 +43,13 @@ int count_outliers(const std::vector<double>& log_ratios) {
   if (log_ratios.empty()) {
     return 0;
   }
-  const double middle = median_of(log_ratios);
+  const double middle = upper_median(log_ratios);
   std::vector<double> off;
   off.reserve(log_ratios.size());
   for (const double r : log_ratios) {
     off.push_back(std::abs(r - middle));
   }
-  const double limit = std::max(kLeastFarOut, kFarOut * kRobustDeviation * median_of(off));
+  const double limit = std::max(kLeastFarOut, kFarOut * kRobustDeviation * upper_median(off));
   return static_cast<int>(
       std::count_if(off.begin(), off.end(), [limit](double x) { return x > limit; }));
 }

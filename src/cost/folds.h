@@ -14,11 +14,11 @@ inline constexpr int kFolds = 4;
 // never on both sides.
 int fold_of(std::initializer_list<std::int64_t> shape);
 
+// The same number everywhere, whatever the platform.
+std::uint64_t shape_hash(std::initializer_list<std::int64_t> numbers);
+
 // Of a quantity that spans less than this factor no law with a fixed part can be told.
 inline constexpr double kLeastSpan = 16;
-
-// The upper of the two middle values where their number is even; x must hold one.
-double median_of(std::vector<double> x);
 
 // Throws std::invalid_argument where the points that a fit did not see lie off it by more than a
 // factor of e (one standard deviation of the log): they follow no such law. `of`: "", or the part.

@@ -8,7 +8,9 @@
 #include <stdexcept>
 
 #include "correction_fit.h"
+#include "folds.h"
 #include "least_squares.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::cost {
 namespace {
@@ -146,18 +148,6 @@ CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& po
   return fit_correction(samples, {1.0, 0.5, 0.5});
 }
 
-// SplitMix64's finaliser over the numbers.
-std::uint64_t hash(std::initializer_list<std::int64_t> numbers) {
-  std::uint64_t h = 0;
-  for (const std::int64_t v : numbers) {
-    h += static_cast<std::uint64_t>(v) + 0x9e3779b97f4a7c15ULL;
-    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9ULL;
-    h = (h ^ (h >> 27)) * 0x94d049bb133111ebULL;
-    h ^= h >> 31;
-  }
-  return h;
-}
-
 GemmLaw fit_once(const std::vector<GemmPoint>& points, const GemmLaw& start, ElementBytes e) {
   GemmLaw law = fit_physics(points, start, e);
   law.grid = fit_grid(law, points, e);
@@ -177,8 +167,8 @@ SizeClass summary(std::vector<double> log_ratios) {
     off.push_back(std::abs(std::exp(r) - 1));
   }
   std::sort(off.begin(), off.end());
-  c.median = off[off.size() / 2];
-  c.p95 = off[std::min(off.size() - 1, off.size() * 95 / 100)];
+  c.median = upper_percentile(off, 50);
+  c.p95 = upper_percentile(off, 95);
   std::sort(log_ratios.begin(), log_ratios.end());
   const std::size_t cut = log_ratios.size() / 100;
   double sum = 0;
@@ -192,8 +182,8 @@ SizeClass summary(std::vector<double> log_ratios) {
   return c;
 }
 
-bool is_held_out(const GemmPoint& p) { return hash({p.m, p.n, p.k, p.batch}) % 4 == 0; }
-bool is_weight_held_out(const GemmPoint& p) { return hash({p.n, p.k}) % 4 == 0; }
+bool is_held_out(const GemmPoint& p) { return shape_hash({p.m, p.n, p.k, p.batch}) % 4 == 0; }
+bool is_weight_held_out(const GemmPoint& p) { return shape_hash({p.n, p.k}) % 4 == 0; }
 
 SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, ElementBytes element) {
   std::array<std::vector<double>, 5> ratios;

@@ -12,6 +12,7 @@
 #include "calibration_write.h"
 #include "datasheet.h"
 #include "folds.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::cost {
@@ -39,9 +40,7 @@ constexpr double kLongGemm = 50e-6;  // seconds: the class that the harness's ow
 // Half the distance between the outer sixths: a standard deviation that outliers do not move.
 double spread_of(std::vector<double> x) {
   std::sort(x.begin(), x.end());
-  const auto last = static_cast<double>(x.size() - 1);
-  const auto at = [&](double q) { return x[static_cast<std::size_t>(std::lround(q * last))]; };
-  return (at(0.84) - at(0.16)) / 2;
+  return (nearest_quantile(x, 0.84) - nearest_quantile(x, 0.16)) / 2;
 }
 
 double flops_of(const model::Gemm& g) {
@@ -204,10 +203,10 @@ class GemmCurveFitter {
         }
       }
       for (std::size_t i = fold; i < logs.size() && !others.empty(); i += kFolds) {
-        unseen.push_back(median_of(others) - logs[i]);
+        unseen.push_back(upper_median(others) - logs[i]);
       }
     }
-    const double middle = median_of(logs);
+    const double middle = upper_median(logs);
     std::vector<double> off = logs;
     for (double& x : off) {
       x -= middle;
@@ -279,7 +278,7 @@ class GemmCurveFitter {
       }
     }
     std::sort(rates.begin(), rates.end());
-    return rates[(rates.size() - 1) * 95 / 100];
+    return lower_percentile(rates, 95);
   }
 
   void long_runs(job::DType dtype, const std::vector<GemmSample>& all, ElementBytes element,

@@ -181,14 +181,14 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     }
     Curve c;
     c.device = device.name;
+    c.kind = CurveKind::gemm;
     if (chosen != nullptr) {
       entry.curve = chosen->gemm.at(measured);
-      c.name = fmt::format("gemm {} {} {}", job::to_string(dtype), device.name, chosen->library);
+      c.name = fmt::format("gemm {} {} {}", to_string(dtype), device.name, chosen->library);
       c.file = chosen->name;
       c.provenance = chosen->source;
       if (measured != dtype) {
-        c.provenance +=
-            fmt::format(" ({} measured as {})", job::to_string(dtype), job::to_string(measured));
+        c.provenance += fmt::format(" ({} measured as {})", to_string(dtype), to_string(measured));
       }
       c.residual = together(together(entry.curve.residual, entry.curve.long_run_deviation), unsure);
       if (!same_library) {
@@ -200,7 +200,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
       }
     } else {
       entry.curve = datasheet_gemm(device, dtype);
-      c.name = fmt::format("gemm {} {} datasheet", job::to_string(dtype), device.name);
+      c.name = fmt::format("gemm {} {} datasheet", to_string(dtype), device.name);
       c.file = "datasheet";
       c.provenance = device.source;
       c.residual = entry.curve.residual;
@@ -233,6 +233,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
     const Curve one = curves.curves()[entry.id];
     Curve c = one;
     c.name = "grouped " + one.name;
+    c.kind = CurveKind::grouped;
     entry.grouped_over = entry.curve;
     entry.grouped = {"", 0, {entry.curve.grouped}, entry.curve.law.fixed, 1, 0};
     c.residual = together(one.residual, entry.curve.grouped_deviation);
@@ -274,6 +275,7 @@ void Kernels::State::load_attention(
     PricedAttention& entry = attention[i];
     Curve c;
     c.device = device.name;
+    c.kind = CurveKind::attention;
     const CalibrationFile* chosen = nullptr;
     job::AttentionKernel measured = kernel;
     for (const job::AttentionKernel candidate : stand_ins(kernel)) {
@@ -318,6 +320,7 @@ void Kernels::State::load_memory(const std::vector<std::shared_ptr<const Calibra
     const auto op = static_cast<MemoryOp>(i);
     Curve c;
     c.device = device.name;
+    c.kind = CurveKind::memory;
     c.name = fmt::format("memory {} {}", to_string(op), device.name);
     MemoryCurve curve = datasheet_memory(op);
     c.file = "datasheet";
@@ -342,6 +345,7 @@ void Kernels::State::load_copies(const std::vector<std::shared_ptr<const Calibra
       const auto direction = static_cast<CopyDirection>(i);
       Curve c;
       c.device = device.name;
+      c.kind = CurveKind::copy;
       c.name = fmt::format("copy {} {}", copy_name(direction, pinned), device.name);
       c.file = "datasheet";
       c.provenance = device.source;
@@ -371,6 +375,7 @@ void Kernels::State::load_host(const std::vector<std::shared_ptr<const Calibrati
       const OverlapCurve& o = *file->overlap;
       Curve c;
       c.device = device.name;
+      c.kind = CurveKind::overlap;
       c.file = file->name;
       c.provenance = file->source;
       c.name = fmt::format("kernels beside communication: SMs held, {}", device.name);

@@ -15,7 +15,6 @@ namespace {
 using text::Value;
 
 struct Row {
-  const char* name;
   const char* words;
   double usual;  // without a site: seconds of launch and layer stand in the training system
   SiteRange range;
@@ -28,11 +27,11 @@ struct Row {
 // nothing up to four times the calibration's slow-down; a network from a fifth of its rate (TCP) to
 // slightly above the calibration's.
 constexpr std::array<Row, kSiteParameters> kRows = {{
-    {"clock", "sustained clock", 1, {0.5, 1.1}},
-    {"launch", "host time per kernel", 5e-6, {1e-6, 50e-6}},
-    {"layer", "host time per layer and pass", 0, {0, 3e-3}},
-    {"overlap", "slow-down beside communication", 1, {0.02, 4}},
-    {"fabric", "network bandwidth", 1, {0.2, 1.1}},
+    {"sustained clock", 1, {0.5, 1.1}},
+    {"host time per kernel", 5e-6, {1e-6, 50e-6}},
+    {"host time per layer and pass", 0, {0, 3e-3}},
+    {"slow-down beside communication", 1, {0.02, 4}},
+    {"network bandwidth", 1, {0.2, 1.1}},
 }};
 
 const Row& row(SiteParameter p) { return kRows[static_cast<std::size_t>(p)]; }
@@ -61,10 +60,8 @@ double ranged_number(const Value& map, std::string_view key, double low, double 
 }
 
 SiteParameter parameter_of(const std::string& name, const Origin& where) {
-  for (std::size_t i = 0; i < kRows.size(); ++i) {
-    if (name == kRows[i].name) {
-      return static_cast<SiteParameter>(i);
-    }
+  if (const auto parameter = parse<SiteParameter>(name)) {
+    return *parameter;
   }
   fault(where,
         fmt::format(
@@ -137,7 +134,6 @@ bool is_site_file(const std::filesystem::path& path) {
 
 }  // namespace
 
-const char* to_string(SiteParameter p) { return row(p).name; }
 const char* describe(SiteParameter p) { return row(p).words; }
 SiteRange range_of(SiteParameter p) { return row(p).range; }
 
@@ -196,8 +192,8 @@ std::string to_yaml(const Site& site) {
   for (std::size_t i = 0; i < kRows.size(); ++i) {
     const SiteValue& v = site.values[i];
     out += fmt::format("  {}: {{value: {:.6g}, prior: {:.6g}, deviation: {:.4g}, determined: {}",
-                       kRows[i].name, v.value, v.determined ? v.prior : v.value, v.deviation,
-                       v.determined);
+                       to_string(static_cast<SiteParameter>(i)), v.value,
+                       v.determined ? v.prior : v.value, v.deviation, v.determined);
     out += v.reason.empty() ? "}\n" : fmt::format(", reason: {}}}\n", yaml_quoted(v.reason));
   }
   std::string pairs;
@@ -205,8 +201,9 @@ std::string to_yaml(const Site& site) {
     for (std::size_t b = a + 1; b < kRows.size(); ++b) {
       if (site.values[a].deviation > 0 && site.values[b].deviation > 0 &&
           site.correlation[a][b] != 0) {
-        pairs += fmt::format("  - {{of: [{}, {}], value: {:.3f}}}\n", kRows[a].name, kRows[b].name,
-                             site.correlation[a][b]);
+        pairs += fmt::format("  - {{of: [{}, {}], value: {:.3f}}}\n",
+                             to_string(static_cast<SiteParameter>(a)),
+                             to_string(static_cast<SiteParameter>(b)), site.correlation[a][b]);
       }
     }
   }

@@ -12,8 +12,6 @@ namespace {
 
 using text::Value;
 
-constexpr std::array<const char*, kParts> kNames = {"compute", "communication", "expert", "host",
-                                                    "run"};
 constexpr const char* kOthers = "others";
 constexpr double kLargestDeviation =
     1;  // a deviation of the whole part: nothing would be known of it
@@ -24,14 +22,13 @@ Structure read_one(const Value& v) {
   }
   Structure out;
   for (const auto& entry : v.entries) {
-    const auto name = std::find(kNames.begin(), kNames.end(), entry.key);
-    if (name != kNames.end()) {
+    if (const auto part = parse<Part>(entry.key)) {
       const double x = text::to_number(entry.value);
       if (!(x >= 0 && x <= kLargestDeviation)) {
         fault(entry.value.origin,
               fmt::format("{} is {}; expected 0 to {}", entry.key, x, kLargestDeviation));
       }
-      out.deviation[static_cast<std::size_t>(name - kNames.begin())] = x;
+      out.deviation[static_cast<std::size_t>(*part)] = x;
     } else if (entry.key == "systems") {
       for (const Value& system : entry.value.items) {
         out.systems.push_back(system.scalar);
@@ -51,8 +48,6 @@ Structure read_one(const Value& v) {
 }
 
 }  // namespace
-
-const char* to_string(Part part) { return kNames[static_cast<std::size_t>(part)]; }
 
 std::vector<Structure> read_structures(const std::filesystem::path& calibration) {
   const std::filesystem::path file = calibration / "structure.yaml";

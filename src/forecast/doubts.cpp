@@ -9,11 +9,9 @@ namespace stepcast::forecast {
 namespace {
 
 result::DoubtKind kind_of(const cost::Curve& curve) {
-  return curve.file == "overlap" || curve.name.starts_with("kernels beside")
-             ? result::DoubtKind::overlap
-         : curve.name.starts_with("nccl") || curve.name.starts_with("tokens")
-             ? result::DoubtKind::network
-             : result::DoubtKind::curve;
+  return curve.kind == cost::CurveKind::overlap   ? result::DoubtKind::overlap
+         : curve.kind == cost::CurveKind::network ? result::DoubtKind::network
+                                                  : result::DoubtKind::curve;
 }
 
 constexpr cost::Part part_of(program::Category c) {
@@ -70,7 +68,7 @@ void average_shapes(const std::vector<cost::Curve>& curves, program::World& worl
   // error.
   constexpr double kProducts = 4;
   for (std::size_t i = 0; i < curves.size() && i < world.curves.size(); ++i) {
-    if (curves[i].name.starts_with("gemm")) {
+    if (curves[i].kind == cost::CurveKind::gemm) {
       world.curves[i].residual /= std::sqrt(kProducts);
     }
   }

@@ -68,7 +68,4 @@ std::int64_t output_bytes(const PassState& state, const model::Operator& op);
 // Tokens of a micro-batch on one rank.
 std::int64_t local_tokens(const PassState& state);
 
-// The caching allocator's granule (CUDACachingAllocator.cpp).
-inline std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
-
 }  // namespace stepcast::lower

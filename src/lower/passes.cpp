@@ -19,9 +19,9 @@ using cost::Layout;
 using model::Operator;
 using program::Category;
 
-class UnitPasses {
+class PassWriter {
  public:
-  UnitPasses(const model::OperatorGraph& graph, const PassContext& context, const Redone& redone)
+  PassWriter(const model::OperatorGraph& graph, const PassContext& context, const Redone& redone)
       : state_(graph, context, redone), features_(make_features(state_)) {}
 
   Passes build() {
@@ -199,8 +199,8 @@ void split_backward(Passes& passes) {
 Passes build_passes(const model::OperatorGraph& graph, const PassContext& context,
                     const Redone& redone) {
   Passes out = on_grid(*context.plan)
-                   ? UnitPasses(cut_parameters(graph, *context.plan), context, redone).build()
-                   : UnitPasses(graph, context, redone).build();
+                   ? PassWriter(cut_parameters(graph, *context.plan), context, redone).build()
+                   : PassWriter(graph, context, redone).build();
   for (auto* items : {&out.forward, &out.recompute, &out.backward}) {
     settle_kinds(*items);
     link_tiles(*items);

@@ -20,7 +20,8 @@ enum StreamClass { kInLine, kBeside, kDown, kUp, kRound, kExperts, kChunks, kStr
 // cannot make it bind.
 class Users {
  public:
-  explicit Users(std::size_t resources) : first_(resources, program::kNone), several_(resources, 0) {}
+  explicit Users(std::size_t resources)
+      : first_(resources, program::kNone), several_(resources, 0) {}
   void add(int resource, int rank, int stream_class) {
     if (resource < 0) {
       return;

@@ -10,6 +10,7 @@
 #include "exposed.h"
 #include "stepcast/config/config.h"
 #include "stepcast/input/input.h"
+#include "stepcast/schedule/schedule.h"
 
 namespace stepcast::planner {
 
@@ -29,7 +30,7 @@ std::string schedule_name(const job::Parallelism& p) {
     return p.schedule->vocabulary.empty() ? p.schedule->name
                                           : p.schedule->name + "+" + p.schedule->vocabulary;
   }
-  return p.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
+  return std::string(schedule::implied(p.virtual_pipeline));
 }
 
 std::string recompute_name(const job::Recompute& r) {

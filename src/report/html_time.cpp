@@ -63,7 +63,8 @@ void add_time(Page& page, const result::Report& report) {
       const double s = to_seconds(result::part_of(b, p.category));
       sum += s;
       if (s > 0) {
-        parts.push_back({std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
+        parts.push_back(
+            {std::string(p.kind.name), s, fmt::format("{} {}", p.kind.name, duration(s))});
       }
     }
     Cell drawn = bar(parts, sum);

@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "plot.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 namespace stepcast::report {
 namespace {

@@ -9,7 +9,7 @@
 #include <numeric>
 
 #include "stepcast/base/interval.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
 #include "stepcast/validate/published.h"
@@ -19,18 +19,11 @@ namespace {
 
 using cost::Collective;
 
+// nccl-tests writes all-to-all in one word.
 std::optional<Collective> collective_of(const std::string& op) {
-  static const std::map<std::string, Collective> known{
-      {"all_reduce", Collective::all_reduce},
-      {"all_gather", Collective::all_gather},
-      {"reduce_scatter", Collective::reduce_scatter},
-      {"alltoall", Collective::all_to_all},
-      {"broadcast", Collective::broadcast},
-      {"reduce", Collective::reduce},
-      {"gather", Collective::gather},
-      {"scatter", Collective::scatter}};
-  const auto found = known.find(op);
-  return found == known.end() ? std::nullopt : std::optional(found->second);
+  return op == "alltoall"     ? std::optional(Collective::all_to_all)
+         : op == "all_to_all" ? std::nullopt
+                              : parse<Collective>(op);
 }
 
 // Summaries by collective and by the side of 1 MiB that a size lies on: the rows under other names.
@@ -161,8 +154,8 @@ std::optional<result::CollectivePoint> CollectiveModel::price(
   const auto price = collective ? state_->collectives.price(*collective, Bytes(bytes),
                                                             state_->shape(ranks_per_node))
                                 : state_->send_around(bytes, ranks_per_node);
-  return result::CollectivePoint{bytes, state_->estimate(price), cost::to_string(price.algorithm),
-                                 cost::to_string(price.protocol)};
+  return result::CollectivePoint{bytes, state_->estimate(price), to_string(price.algorithm),
+                                 to_string(price.protocol)};
 }
 
 std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes,

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "owner.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/config/config.h"
 #include "stepcast/interop/gpu_measurements.h"
 

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 
+#include "stepcast/base/statistics.h"
 #include "stepcast/validate/published.h"
 
 namespace stepcast::validate {
@@ -11,16 +12,13 @@ namespace {
 using result::ValidationRow;
 using result::ValidationSummary;
 
-// The value at share `q` of the sorted values, by linear interpolation.
+// The value at share `q`; 0 of none.
 double quantile(std::vector<double> values, double q) {
   if (values.empty()) {
     return 0;
   }
   std::sort(values.begin(), values.end());
-  const double at = q * static_cast<double>(values.size() - 1);
-  const auto below = static_cast<std::size_t>(at);
-  const std::size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (at - static_cast<double>(below)) * (values[above] - values[below]);
+  return interpolated_quantile(values, q);
 }
 
 // Of a 90 % interval [l, u] and outcome y, relative to y (Gneiting and Raftery 2007, eq. 43): its

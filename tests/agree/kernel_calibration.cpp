@@ -12,7 +12,7 @@
 #include <tuple>
 
 #include "catch.hpp"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/calibrate/gpu.h"
 #include "stepcast/config/config.h"
 #include "stepcast/cost/kernels.h"

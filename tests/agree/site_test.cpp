@@ -8,7 +8,7 @@
 #include <random>
 
 #include "catch.hpp"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/config/config.h"
 #include "stepcast/forecast/forecaster.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "fuzz.h"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 
@@ -17,7 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         const auto made = interop::job_of(row.configuration);
         if (const auto* job = std::get_if<interop::RowJob>(&made)) {
           interop::measurements(row, *job);
-          config::parse(job->yaml, "row.yaml");
+          input::parse(job->yaml, "row.yaml");
         }
       });
     }

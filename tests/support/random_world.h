@@ -5,19 +5,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "stepcast/base/splitmix.h"
 #include "support/worlds.h"
 
 namespace stepcast::testing {
 
 class Random {
  public:
-  explicit Random(std::uint64_t seed) : state_(seed * 0x9e3779b97f4a7c15U + 1) {}
+  explicit Random(std::uint64_t seed) : state_(seed * kSplitMixStep + 1) {}
   std::uint64_t next() {
-    state_ += 0x9e3779b97f4a7c15U;
-    std::uint64_t x = state_;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9U;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebU;
-    return x ^ (x >> 31);
+    state_ += kSplitMixStep;
+    return splitmix(state_);
   }
   std::int64_t in(std::int64_t from, std::int64_t to) {
     return from + static_cast<std::int64_t>(next() % static_cast<std::uint64_t>(to - from + 1));

@@ -10,7 +10,7 @@
 
 #include "../unit/cluster/clusters.h"
 #include "catch.hpp"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/cost/nccl_fit.h"
 
 using namespace stepcast;

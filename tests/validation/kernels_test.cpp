@@ -36,7 +36,7 @@ std::filesystem::path points_of(const std::filesystem::path& file) {
 }
 
 ElementBytes bytes_of(const std::string& dtype) {
-  const auto t = *parse_dtype(dtype);
+  const auto t = *parse<DType>(dtype);
   return {t == job::DType::nvfp4 ? 0.5625 : job::bytes_per_element(t),
           std::max(2.0, job::bytes_per_element(t))};
 }
@@ -61,7 +61,7 @@ Errors against(const std::string& csv, const job::Device& device, double least_g
     }
     const std::string layout = cell("layout");
     const bool weight = layout == "NT";
-    const auto dtype = *parse_dtype(cell("dtype"));
+    const auto dtype = *parse<DType>(cell("dtype"));
     const Layout pass = weight           ? Layout::weight_grad
                         : layout == "NN" ? Layout::input_grad
                                          : Layout::forward;

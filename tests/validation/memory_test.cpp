@@ -7,7 +7,7 @@
 
 #include "catch.hpp"
 #include "published.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 
 using namespace stepcast;
 

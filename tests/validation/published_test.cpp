@@ -10,7 +10,7 @@
 
 #include "catch.hpp"
 #include "published.h"
-#include "stepcast/base/median.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/text/document.h"
 
 namespace {

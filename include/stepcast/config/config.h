@@ -24,19 +24,20 @@ struct Loaded {
 // missing, in file order. Whether the job is feasible is not judged here: `input` does that.
 Loaded load(const std::string& config, const std::vector<std::string>& overrides = {});
 
-// The same from a document in memory: rows of published data and tests use it. `name` stands in fault lines.
+// Reads a job from YAML text in memory. Fault lines show `name` where a file's name would be.
 Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 
-// The same from a document that another reader built (interop/launch.h): its origins stand in fault lines.
+// Reads a job from a document that another reader built (interop/launch.h). Fault lines show the document's origins.
 Loaded parse(const text::Value& document, const std::vector<std::string>& overrides = {});
 
-// A cluster without a job, and what is forced upon NCCL there. `nodes` 0: the cluster or an override states the number.
+// Reads a cluster by name without a job, and the settings that are forced upon NCCL on it. With `nodes` 0 the cluster or an
+// override states the number of nodes.
 // Overrides set keys of `cluster` and `nccl`, the only sections of the job that are filled. Throws InputError; `option`
 // names the cluster in fault lines.
 Loaded network(const std::string& cluster, int nodes, const std::vector<std::string>& overrides = {},
                const std::string& option = "--cluster");
 
-// A model, device, node, fabric, cluster or system by name from configs/.
+// Reads a device, model or system by its name in configs/.
 job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
 job::System system(const std::string& name);
@@ -53,12 +54,12 @@ std::vector<SystemDefault> system_defaults(const std::string& name);
 // The system that this is only another name of, or nothing.
 std::string system_alias(const std::string& name);
 
-// The place to blame for an impossible plan: the origin of its key, or of the nearest enclosing key that was written.
+// The fault of an infeasible job at its place: where its key was written, or else the nearest key that encloses it.
 Fault fault_of(const Loaded& loaded, const Infeasible& why);
-// Those of several reasons, each once, in file order.
+// The faults of several reasons in file order, without repetitions.
 std::vector<Fault> faults_of(const Loaded& loaded, const std::vector<Infeasible>& reasons);
 
-// The resolved job as JSON, every default filled in; and as YAML with the origin of each value as a comment.
+// The job with every default filled in: as JSON, and as YAML with the origin of each value as a comment.
 std::string to_json(const job::Job& job);
 std::string show(const Loaded& loaded);
 

@@ -17,8 +17,9 @@ struct Difference {
   std::string found;
 };
 
-// In the order of the option table. What means the same is no difference: data "auto" and its
-// number, schedule "auto" and its name, a shard_size of all data-parallel ranks and none.
+// The differences between two jobs in the order of the option table. Two spellings of one meaning are no difference:
+// data "auto" and the number that follows, schedule "auto" and its name, a shard_size of all data-parallel ranks and no
+// shard_size.
 std::vector<Difference> differences(const job::Job& wanted, const job::Job& found);
 
 // The resolved job as a document, every default filled in; differences() speaks of its keys.

@@ -10,16 +10,29 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/curve.h"
 #include "stepcast/job/job.h"
 
 namespace stepcast::cost {
 
+using stepcast::to_string;
+
 // gather and scatter are grouped sends and receives, as nccl-tests runs them.
 enum class Collective { all_reduce, all_gather, reduce_scatter, all_to_all, broadcast, reduce, gather, scatter };
 inline constexpr int kCollectives = 8;
-const char* to_string(Collective c);
+
+constexpr auto spellings(Collective) {
+  return std::to_array<Spelling<Collective>>({{Collective::all_reduce, "all_reduce"},
+                                              {Collective::all_gather, "all_gather"},
+                                              {Collective::reduce_scatter, "reduce_scatter"},
+                                              {Collective::all_to_all, "all_to_all"},
+                                              {Collective::broadcast, "broadcast"},
+                                              {Collective::reduce, "reduce"},
+                                              {Collective::gather, "gather"},
+                                              {Collective::scatter, "scatter"}});
+}
 
 enum class Algorithm {
   ring,
@@ -34,9 +47,27 @@ enum class Algorithm {
   hierarchical,
   torus
 };
+
+// Those of NCCL as NCCL_ALGO has them, in lower case.
+constexpr auto spellings(Algorithm) {
+  return std::to_array<Spelling<Algorithm>>({{Algorithm::ring, "ring"},
+                                             {Algorithm::tree, "tree"},
+                                             {Algorithm::nvls, "nvls"},
+                                             {Algorithm::nvls_tree, "nvlstree"},
+                                             {Algorithm::pairwise, "pairwise"},
+                                             {Algorithm::direct, "direct"},
+                                             {Algorithm::collnet_direct, "collnetdirect"},
+                                             {Algorithm::collnet_chain, "collnetchain"},
+                                             {Algorithm::pat, "pat"},
+                                             {Algorithm::hierarchical, "hierarchical"},
+                                             {Algorithm::torus, "torus"}});
+}
+
 enum class Protocol { ll, ll128, simple };
-const char* to_string(Algorithm a);
-const char* to_string(Protocol p);
+
+constexpr auto spellings(Protocol) {
+  return std::to_array<Spelling<Protocol>>({{Protocol::ll, "ll"}, {Protocol::ll128, "ll128"}, {Protocol::simple, "simple"}});
+}
 
 // `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink port, each NIC used
 // (per direction), each leaf uplink, over the whole operation: what contention is computed from.

@@ -14,6 +14,9 @@ using CurveId = std::uint16_t;
 // A factor that all curves of its kind share at one site, and that measured steps can tell (site.h).
 enum class Common : std::uint8_t { none, clock, fabric };
 
+// What a curve tells the time of. exact: of nothing measured, a count.
+enum class CurveKind : std::uint8_t { exact, gemm, grouped, attention, memory, copy, overlap, network };
+
 struct Curve {
   std::string name;  // "gemm bf16 a100-sxm-80 cublas"
   std::string file;  // calibration file's name, or "datasheet"
@@ -22,6 +25,7 @@ struct Curve {
   double residual = 0;     // relative standard deviation of prediction against held-out measurements
   Common common = Common::none;
   double shared = 0;  // fabric: the part of `residual` that the common factor leaves open
+  CurveKind kind = CurveKind::exact;
 };
 
 // All curves of one forecast, in order of first use; id 0 is "exact" with no residual.

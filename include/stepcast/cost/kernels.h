@@ -49,6 +49,19 @@ struct AttentionQuery {
 
 enum class MemoryOp { copy, norm, softmax, activation, dropout, elementwise, embedding, cross_entropy, optimizer, permute };
 
+constexpr auto spellings(MemoryOp) {
+  return std::to_array<Spelling<MemoryOp>>({{MemoryOp::copy, "copy"},
+                                            {MemoryOp::norm, "norm"},
+                                            {MemoryOp::softmax, "softmax"},
+                                            {MemoryOp::activation, "activation"},
+                                            {MemoryOp::dropout, "dropout"},
+                                            {MemoryOp::elementwise, "elementwise"},
+                                            {MemoryOp::embedding, "embedding"},
+                                            {MemoryOp::cross_entropy, "cross_entropy"},
+                                            {MemoryOp::optimizer, "optimizer"},
+                                            {MemoryOp::permute, "permute"}});
+}
+
 // What an operator that memory bounds is timed as; a residual add is an add, with dropout fused
 // into it or not.
 MemoryOp memory_op(model::OpKind kind);
@@ -108,21 +121,6 @@ class Kernels {
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
   // Throws where the kernel is not a fused one: unfused attention is two products and a softmax.
   Priced attention(const AttentionQuery& query) const;
-  // The former calls with arguments in a row, until all callers name theirs.
-  Priced gemm(const model::Gemm& shape, job::DType dtype, Layout layout) const { return gemm({shape, dtype, layout}); }
-  Priced product_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32,
-                      bool sustained) const {
-    return gemm({shape, dtype, layout, accumulate_fp32, true, sustained ? Pace::sustained : Pace::burst});
-  }
-  Priced training_gemm(const model::Gemm& shape, job::DType dtype, Layout layout, bool accumulate_fp32) const {
-    return gemm({shape, dtype, layout, accumulate_fp32, true, Pace::training});
-  }
-  Priced product_grouped_gemm(const model::Gemm& each, int groups, job::DType dtype, Layout layout) const {
-    return grouped_gemm({each, dtype, layout, false, true, Pace::training}, groups);
-  }
-  Priced attention(const model::AttentionShape& shape, job::AttentionKernel kernel, job::DType dtype, bool backward) const {
-    return attention(AttentionQuery{shape, kernel, dtype, backward});
-  }
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
   // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's

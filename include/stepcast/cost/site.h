@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/spelling.h"
 
 namespace stepcast::cost {
 
@@ -34,7 +35,15 @@ enum class SiteParameter {
   fabric,   // bandwidth of the network between nodes, over the calibration's
 };
 inline constexpr int kSiteParameters = 5;
-const char* to_string(SiteParameter p);
+
+constexpr auto spellings(SiteParameter) {
+  return std::to_array<Spelling<SiteParameter>>({{SiteParameter::clock, "clock"},
+                                                 {SiteParameter::launch, "launch"},
+                                                 {SiteParameter::layer, "layer"},
+                                                 {SiteParameter::overlap, "overlap"},
+                                                 {SiteParameter::fabric, "fabric"}});
+}
+
 const char* describe(SiteParameter p);  // in words, for reports
 
 struct SiteValue {

@@ -8,13 +8,22 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/spelling.h"
+
 namespace stepcast::cost {
 
 // compute: kernels, recomputation, optimizer. communication: exposed, but for that among experts.
 // host: waiting for launches. run: the whole step, from one run of a job to the next.
 enum class Part { compute, communication, expert, host, run };
 inline constexpr int kParts = 5;
-const char* to_string(Part part);
+
+constexpr auto spellings(Part) {
+  return std::to_array<Spelling<Part>>({{Part::compute, "compute"},
+                                        {Part::communication, "communication"},
+                                        {Part::expert, "expert"},
+                                        {Part::host, "host"},
+                                        {Part::run, "run"}});
+}
 
 struct Structure {
   std::vector<std::string> systems;        // names in configs/systems; "others": all that no other names

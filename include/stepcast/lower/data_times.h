@@ -1,5 +1,5 @@
-// What data parallelism and the pipeline's messages cost by closed forms: times that no step of the
-// lowered program goes below.
+// Closed forms for the traffic of data parallelism and for the pipeline's messages. They are lower bounds: no step of the
+// lowered program takes less.
 #pragma once
 
 #include <array>
@@ -18,26 +18,26 @@ class DataTimes {
  public:
   DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, ShapeCache& shapes);
 
-  // Nothing travels, or in a way that is not told here (quantised, in tiles, chunks, ticks, by
-  // owners, to the host): all that follows says nothing then.
+  // The closed forms cover the plan. They do not where nothing travels, or where it travels quantised, in tiles, chunks or
+  // ticks, to owners, or to the host; all other members are meaningless then.
   bool told = false;
-  bool wraps = false;          // units gathered and reduced whole
+  bool wraps = false;          // units are gathered and reduced whole
   bool each_pass = false;      // gradients leave behind every backward pass
-  bool reduce_beside = false;  // else on the compute stream
+  bool reduce_beside = false;  // reductions run beside compute; else on the compute stream
   bool gather_beside = false;
-  bool sends_as_it_goes = false;     // else at the step's end
+  bool sends_as_it_goes = false;     // gradients leave during the backward pass; else at the step's end
   bool shards_states = false;        // parameters are gathered once a step
-  bool drops_after_forward = false;  // wraps: gathered again for the backward pass
+  bool drops_after_forward = false;  // wrapped units are gathered again for the backward pass
   bool drops_after_backward = false;
   bool norm_joins = false;  // a barrier of all stages stands before the optimizer
 
-  // One collective of so many elements for each kind of parameters, without its latency: no number
-  // of smaller ones is faster.
+  // Time of one collective over all given elements of each kind of parameters, without its latency: several smaller
+  // collectives are never faster.
   Time reduce(std::int64_t dense, std::int64_t expert) const;
   Time gather(std::int64_t dense, std::int64_t expert) const;
-  // Gradients of the chunk leave in buckets while its backward pass goes on.
+  // Whether gradients of the chunk leave in buckets while its backward pass goes on.
   bool bucketed(int stage, int chunk) const;
-  // Of the chunk's parameters, how many its first unit waits for at least.
+  // How many of the chunk's parameters its first unit waits for at least.
   std::int64_t first_piece(int stage, int chunk, std::int64_t elements) const;
 
  private:
@@ -49,11 +49,12 @@ class DataTimes {
   const cluster::GroupShape* expert_ = nullptr;  // nullptr: a rank alone
 };
 
-// How stages pass messages on.
+// How stages pass messages on: not at all; on the compute stream (blocking); beside compute, but posted by the loop of
+// interleaved 1F1B (overlapped); or beside compute in the order of the schedule.
 struct StageMessages {
   enum class Form { none, blocking, overlapped, beside } form = Form::none;
-  bool batched = false;                 // blocking: where the pass changes both are posted together
-  std::vector<Time> forward, backward;  // from stage r to r + 1 (round), and back from r + 1 to r
+  bool batched = false;                 // blocking: where the pass changes, send and receive are posted together
+  std::vector<Time> forward, backward;  // by r, from stage r to r + 1 (the last to the first), and from r + 1 back to r
 };
 StageMessages stage_messages(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices);
 

@@ -1,4 +1,4 @@
-// Symmetry: ranks that cannot be told apart are simulated once.
+// Symmetry of a world: ranks that cannot be distinguished are simulated once.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace stepcast::lower {
 
 struct Folded {
-  program::World world;                 // one rank, communicator, channel, resource per class
-  std::vector<std::uint32_t> class_of;  // by rank of the full world
+  program::World world;                 // one rank, communicator, channel and resource per class
+  std::vector<std::uint32_t> class_of;  // by rank of the full world: its rank in `world`
 };
 
-// Colour refinement over ranks, communicators, channels and resources, from (program, capacities,
-// shapes) until the partition is equitable. nullopt when more than `budget` rank classes remain:
-// the caller then runs the full world.
+// Colour refinement over ranks, communicators, channels and resources. It starts from programs, capacities and shapes and
+// ends when the partition is equitable. nullopt when there are more than `budget` classes of ranks; the caller then runs
+// the full world. Cost: a few passes over all ranks, their roles and their resources.
 std::optional<Folded> fold(const program::World& full, std::uint32_t budget = 4096);
 
 }  // namespace stepcast::lower

@@ -34,8 +34,8 @@ struct Recomputed {
 struct FeatureEntry;
 
 struct Options {
-  bool merge = true;                 // consecutive kernels of a stream with nothing between them run as one task
-  Recomputed* recomputed = nullptr;  // filled where given
+  bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
+  Recomputed* recomputed = nullptr;             // filled where given
   std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/features.h)
 };
 
@@ -54,8 +54,7 @@ struct StateBytes {
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
 };
-StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int shard_ranks,
-                       std::int64_t parameters);
+StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int shard_ranks, std::int64_t parameters);
 
 // FLOPs of products and attention that run again in one step, all ranks together, by rule: of recomputation
 // for a budget, nothing. `Recomputed` counts what programs do.

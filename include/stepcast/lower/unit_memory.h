@@ -1,10 +1,9 @@
 // A unit's tensors in each of its passes, as an autograd engine makes and frees them.
 //
-// LAW  forward: an operator's result lives until its last reader has run, or is kept; what only it
-//      needs lives while it runs. Backward, in reverse: a gradient lives from the first operator
-//      that adds to it to the one that takes it; a second contribution is summed out of place; a
-//      kept tensor is freed behind the last operator that reads it; an operator that hands its
-//      gradient on unchanged (a residual add) makes none.
+// LAW  Forward: an operator's result lives until its last reader has run, or is kept; what only the operator needs lives
+//      while it runs. Backward, in reverse: a gradient lives from the first operator that adds to it to the one that takes
+//      it; a second contribution is summed out of place; a kept tensor is freed behind the last operator that reads it; an
+//      operator that hands its gradient on unchanged (a residual add) makes none.
 // SOURCE  torch/csrc/autograd/engine.cpp (evaluate_function, release_variables), input_buffer.cpp
 //      (accumulate); Megatron-LM core/tensor_parallel/layers.py for what a linear's passes hold.
 // COST  one pass over the graph.
@@ -23,57 +22,68 @@
 
 namespace stepcast::lower {
 
-// Tensors with their places (program::Block). `bytes`: of kept ones the sum of whole blocks, of a
-// pass's temporaries what they add at most to what is counted beside them.
+// Bytes of a tensor as PyTorch's caching allocator hands them out (CUDACachingAllocator.cpp).
+inline std::int64_t whole_blocks(std::int64_t bytes) { return (bytes + 511) / 512 * 512; }
+
+// Tensors with the operators between which they live (program::Block). `bytes`: for kept tensors the sum of whole blocks;
+// for the temporaries of a pass the most that they add to what is counted beside them.
 struct TensorList {
   std::vector<program::Block> blocks;
   std::int64_t bytes = 0;
 };
 
+// F is the forward pass, B the backward pass; schedules that split B run I (input gradients), then W (weight gradients).
 struct UnitMemory {
-  TensorList saved;          // from F to B: both of
-  TensorList kept;           // from F to I
-  TensorList weight_inputs;  // what products of weight gradients read, to W
-  TensorList saved_again;    // `saved` and `kept` of a unit that runs again from its input
+  // From F to the backward pass: all of it, up to B; or its two parts, `kept` up to I and `weight_inputs`, which products
+  // of weight gradients read, up to W.
+  TensorList saved;
+  TensorList kept;
+  TensorList weight_inputs;
+  // `saved` and `kept` of a unit that runs again from its input, which is kept in their place.
+  TensorList saved_again;
   TensorList kept_again;
-  TensorList remade;  // by operators that run again, in the backward pass (a part of its
-                      // temporaries), and of that what weight gradients read
+  // Made in the backward pass by operators that run again (a part of its temporaries), and the part of them that weight
+  // gradients read.
+  TensorList remade;
   TensorList remade_inputs;
-  TensorList output_gradients;  // and made by I for them
-  TensorList forward;           // temporaries beside what is kept
-  TensorList unkept;            // of a forward pass that keeps nothing: every tensor of it
-  TensorList backward, input_grad, weight_grad;
+  TensorList output_gradients;  // made by I and read by W
+  TensorList unkept;            // every tensor of a forward pass that keeps nothing
+  // Temporaries of F, B, I and W, beside what is kept.
+  TensorList forward;
+  TensorList backward;
+  TensorList input_grad;
+  TensorList weight_grad;
 };
 
-// What surrounds an operator that its graph does not know: tensor and context parallelism, formats,
-// how the framework sums weight gradients.
+// Memory around an operator that the graph does not hold: what tensor and context parallelism, number formats and the
+// framework's way of summing weight gradients add. In bytes.
 struct TensorRules {
-  std::int64_t forward = 0;          // bytes that live while it runs, beside its own
-  std::int64_t backward = 0;         // with the weight gradient
-  std::int64_t input_grad = 0;       // without
-  std::int64_t weight_gradient = 0;  // bytes of one that is given up behind it
-  std::int64_t kept = 0;             // bytes that it keeps beside what it saves
-  int scattered = 1;                 // its result is cut into so many parts, of which one stays
-  bool cast = false;                 // of what it reads as a product a copy is kept
-  double share = 1;                  // the copy's bytes over the tensor's
+  std::int64_t forward = 0;          // lives while the operator runs, beside its own temporaries
+  std::int64_t backward = 0;         // likewise in the backward pass with the weight gradient
+  std::int64_t input_grad = 0;       // and without the weight gradient
+  std::int64_t weight_gradient = 0;  // a weight gradient that is freed behind the operator
+  std::int64_t kept = 0;             // kept beside what the operator saves
+  int scattered = 1;                 // parts into which the result is cut, of which one stays
+  bool cast = false;                 // a copy of a product's input is kept in place of it
+  double share = 1;                  // bytes of that copy over those of the input
 };
 
-// `rules`: by operator. `input`: bytes of the unit's input. `again`: storages that are made again
-// instead of kept, and the operator before whose backward they are. `retained`: kept tensors live
-// on to the end of the backward pass (retain_graph). Labels become numbers by `label`.
 struct UnitOptions {
-  std::vector<TensorRules> rules;
-  std::int64_t input = 0;
+  std::vector<TensorRules> rules;  // by operator
+  std::int64_t input = 0;          // bytes of the unit's input
+  // Storages that are made again instead of kept, with the operator before whose backward pass that happens.
   std::map<std::uint32_t, std::size_t> again;
   std::int64_t held = 0;  // bytes that are kept so that operators can run again
-  bool retained = false;
+  bool retained = false;  // kept tensors live on to the end of the backward pass (retain_graph)
 };
+
+// The number of a label.
 using LabelOf = std::function<std::uint32_t(const std::string&)>;
 UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options, const LabelOf& label);
 
-// What the tensors of one pass add at most to `counted` bytes that are taken to stand throughout:
-// the sum of all that live at once, less `counted`; not below zero. A block lives from before
-// operator `begin` to behind operator `end`.
+// The most that the tensors of one pass add to `counted` bytes that are taken to stand throughout: the largest sum of
+// tensors that live at once, less `counted`; not below zero. A block lives from before operator `begin` to behind operator
+// `end`.
 std::int64_t peak_beside(const std::vector<program::Block>& blocks, std::int64_t counted);
 
 }  // namespace stepcast::lower

@@ -1,4 +1,4 @@
-// From what the framework allocates to what the GPU shows: active, reserved and process memory.
+// Estimates active, reserved and process memory from the bytes that a framework allocates.
 #pragma once
 
 #include "stepcast/base/quantity.h"

@@ -1,5 +1,5 @@
-// A rank's allocator trace through the caching allocator: from the program's buffers and when they are allocated and
-// released to what the framework allocates, keeps active and reserves.
+// Replays a rank's allocator trace through the caching allocator. The program's buffers and the times at which they are
+// allocated and released give the bytes that the framework allocates, holds active and reserves.
 #pragma once
 
 #include <array>
@@ -14,8 +14,8 @@ namespace stepcast::memory {
 
 struct ReplayOptions {
   AllocatorOptions allocator;
-  // At least so many (the trace is one step's; the first differs by what stands before it and what is lazy), and on until a
-  // step reserves nothing more: blocks may fall into place otherwise than in the step before.
+  // The least number of steps. The trace is that of one step; the first step differs by persistent and lazy buffers. Further
+  // steps are replayed until one reserves nothing more, since blocks may be placed otherwise than in the step before.
   int steps = 2;
   std::int64_t period = 0;  // picoseconds from step to step; 0: the trace's length
   bool record = false;      // at least two steps; fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
@@ -42,7 +42,8 @@ struct SegmentEvent {
   std::uint32_t before = 0;
 };
 
-struct Tensor {  // that stands at the peak of allocated bytes, or at the end of the step
+// A tensor that is live at the peak of allocated bytes, or at the end of the step.
+struct Tensor {
   BlockId id = 0;
   std::uint32_t buffer = 0;
   std::uint32_t block = 0;  // kNone: the whole buffer
@@ -52,9 +53,9 @@ struct Tensor {  // that stands at the peak of allocated bytes, or at the end of
 };
 
 struct Replayed {
-  AllocatorStats first;   // peaks of the first step, what stands before it included
-  AllocatorStats peak;    // of the last step; `reserved` is at its end, as it never shrinks by itself
-  AllocatorStats steady;  // at its end
+  AllocatorStats first;   // peaks of the first step, with the buffers that are live before it
+  AllocatorStats peak;    // peaks of the last step; `reserved` is that at its end, since it never falls by itself
+  AllocatorStats steady;  // at the end of the last step
   std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
   std::int64_t peak_at = 0;                                                    // picoseconds of the step
   bool out_of_memory = false;
@@ -66,8 +67,8 @@ struct Replayed {
   std::vector<CachingAllocator::Segment> segments;  // at the last step's end
 };
 
-// `trace`: of one steady step, in the order of the host (Timeline::memory). Buffers whose place is not the device are left
-// out. LAW: reserved >= active >= allocated >= requested; a steady step ends as it began.
+// `trace` is that of one steady step, in the order of the host (Timeline::memory). Buffers that do not lie on the device are
+// ignored. LAW: reserved >= active >= allocated >= requested; a steady step ends as it began.
 Replayed replay(const program::Program& program, const std::vector<program::MemoryEvent>& trace,
                 const ReplayOptions& options = {});
 

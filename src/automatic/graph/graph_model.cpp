@@ -45,7 +45,7 @@ std::vector<Cuts> kinds_of(const Meaning& m, Cut (*of)(Split), std::vector<int>&
   known.fill(-1);
   kind.reserve(m.options.size());
   for (const Option& o : m.options) {
-    const Cuts cuts = {of(o.splits[0]), of(o.splits[1])};
+    const Cuts cuts = cuts_of(o.splits, of);
     int& at = known[static_cast<std::size_t>(cuts[0]) * kCuts + static_cast<std::size_t>(cuts[1])];
     if (at < 0) {
       at = static_cast<int>(out.size());
@@ -77,6 +77,7 @@ constexpr int kHead = -2;
 
 struct GraphModel::State {
   job::Job job;
+  strategy::Plan plan;  // its policies alone
   Allowed allowed;
   std::unique_ptr<OperatorCost> cost;
   std::map<std::tuple<int, View, int>, std::shared_ptr<const PricedGraph>> priced;
@@ -115,6 +116,8 @@ GraphModel::GraphModel(const job::Job& job, const std::filesystem::path& data_di
   constexpr int kNode = 8;
   state_->job.model.vocab = strategy::padded_vocab(job, kNode);
   state_->allowed = std::move(allowed);
+  state_->plan.style = model::style_of(job);
+  strategy::set_policies(job, state_->plan);
   state_->cost = std::make_unique<OperatorCost>(state_->job, data_directory);
   state_->kinds = model::layer_kinds(job.model);
 }
@@ -133,13 +136,10 @@ double GraphModel::memory_limit(double reserve) const {
 namespace {
 
 // From a stage's units to its choice problem.
-class StageBuilder {
+class StageGraphBuilder {
  public:
-  StageBuilder(const job::Job& job, OperatorCost& cost, const StageAsk& ask)
-      : job_(job), cost_(cost), ask_(ask) {
-    plan_.style = model::style_of(job);
-    strategy::set_policies(job, plan_);
-  }
+  StageGraphBuilder(const strategy::Plan& plan, OperatorCost& cost, const StageAsk& ask)
+      : plan_(plan), cost_(cost), ask_(ask) {}
 
   // Without its memory limit.
   StageGraph build(const StageUnits& stage) {
@@ -230,10 +230,10 @@ class StageBuilder {
     // A layer that is recomputed whole keeps its activations for the moment of its backward pass.
     const double sets = full || again ? 1.0 : static_cast<double>(u.times) * ask_.in_flight;
     // Parameters that are gathered: of the layer at work, and of the next one.
-    const double gathered = several && sharding == job::Sharding::zero3
-                                ? std::min(2, u.times) * o.parameters *
-                                      job::bytes_per_element(job_.memory.dtypes.parameters)
-                                : 0;
+    const double gathered =
+        several && sharding == job::Sharding::zero3
+            ? std::min(2, u.times) * o.parameters * bytes_per_element(plan_.precision.parameters)
+            : 0;
     meaning.options.push_back({o.splits, sharding,
                                u.times * (o.kernels_forward + o.kernels_backward),
                                again ? u.times * o.kernels_forward : 0.0});
@@ -262,8 +262,7 @@ class StageBuilder {
     out_.problem.edges.push_back(std::move(e));
   }
 
-  const job::Job& job_;
-  strategy::Plan plan_;  // the job's policies alone
+  const strategy::Plan& plan_;
   OperatorCost& cost_;
   const StageAsk& ask_;
   StageGraph out_;
@@ -305,7 +304,7 @@ StageUnits GraphModel::State::units_of(const StageAsk& ask) {
 
 StageGraph GraphModel::stage(const StageAsk& ask) {
   const StageUnits units = state_->units_of(ask);
-  StageBuilder builder(state_->job, *state_->cost, ask);
+  StageGraphBuilder builder(state_->plan, *state_->cost, ask);
   StageGraph out = builder.build(units);
   out.problem.memory_limit = memory_limit(ask.reserve) - builder.transient() / ask.view.devices();
   return out;

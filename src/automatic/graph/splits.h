@@ -44,6 +44,10 @@ Cut input_of(Split s);
 Cut output_of(Split s);
 // What it needs of inputs other than the first: those of a combine come from the router.
 Cut other_input_of(Split s);
+// The cuts that a pair of splits takes or makes: `of` is one of the three above.
+inline Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) {
+  return {of(splits[0]), of(splits[1])};
+}
 // Whether each rank does 1/p of the work; holds 1/p of the parameters; has whole parameters that
 // see only a part of the tokens, so that gradients are summed over ranks.
 bool divides_work(Split s);

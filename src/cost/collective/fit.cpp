@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "stepcast/base/statistics.h"
+
 namespace stepcast::cost {
 namespace {
 
@@ -136,7 +138,7 @@ NcclDeviations deviations(const std::vector<const Point*>& points,
       return d;
     }
     std::sort(r.begin(), r.end());
-    d.bias = r[r.size() / 2] - 1;
+    d.bias = upper_percentile(r, 50) - 1;
     std::vector<double> off;
     double squares = 0;
     for (const double v : r) {
@@ -144,8 +146,8 @@ NcclDeviations deviations(const std::vector<const Point*>& points,
       squares += std::log(v) * std::log(v);
     }
     std::sort(off.begin(), off.end());
-    d.median = off[off.size() / 2];
-    d.p90 = off[off.size() * 9 / 10];
+    d.median = upper_percentile(off, 50);
+    d.p90 = upper_percentile(off, 90);
     d.worst = off.back();
     d.spread = std::sqrt(squares / static_cast<double>(r.size()));
     return d;

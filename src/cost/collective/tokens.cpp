@@ -52,6 +52,7 @@ CollectivePrice price_tokens(const TokenExchange& tokens, const Situation& s,
 
 Curve tokens_curve(const std::string& device, bool network) {
   Curve c;
+  c.kind = CurveKind::network;
   c.name = network ? "tokens to experts, network" : "tokens to experts, NVLink domain";
   c.device = device;
   c.file = "datasheet";

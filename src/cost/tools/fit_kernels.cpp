@@ -15,6 +15,7 @@
 #include "../points.h"
 #include "gemm_tables.h"
 #include "sources.h"
+#include "stepcast/base/statistics.h"
 #include "stepcast/text/document.h"
 
 namespace {
@@ -45,7 +46,7 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
                                      text::to_string(need(source, "source"))});
   for (const auto& entry : need(source, "kernels").entries) {
     const text::Value& k = entry.value;
-    if (!cost::parse_attention_kernel(entry.key)) {
+    if (!parse<AttentionKernel>(entry.key)) {
       throw InputError(Fault{entry.origin, fmt::format("'{}' is no attention kernel", entry.key)});
     }
     cost::AttentionCurve curve;
@@ -94,7 +95,7 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
   }
   for (const auto& entry : need(source, "ops").entries) {
     const text::Value& o = entry.value;
-    if (!cost::parse_memory_op(entry.key)) {
+    if (!parse<cost::MemoryOp>(entry.key)) {
       throw InputError(
           Fault{entry.origin, fmt::format("'{}' is no memory-bound operator", entry.key)});
     }
@@ -142,7 +143,7 @@ void fit_copy_source(const fs::path& directory, const text::Value& source, bool 
     std::sort(all.begin(), all.end());
     cost::CopyCurve curve;
     curve.latency = cost::kCopyLatency;
-    curve.bandwidth = (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
+    curve.bandwidth = median(all);
     curve.residual = std::max(number_or(source, "residual", 0), all.back() / all.front() - 1);
     out +=
         cost::copy_text(kind->first, kind->second, curve, {},

@@ -63,7 +63,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
                                      text::to_string(need(source, "source"))});
   const text::Value& dtypes = need(source, "dtypes");
   for (const auto& entry : dtypes.entries) {
-    const auto dtype = cost::parse_dtype(entry.key);
+    const auto dtype = parse<DType>(entry.key);
     if (!dtype || !all.contains(entry.key)) {
       throw InputError(Fault{entry.origin, fmt::format("no points of dtype '{}'", entry.key)});
     }
@@ -176,7 +176,7 @@ void fit_grouped_source(const fs::path& directory, const text::Value& source, bo
                                      text::to_string(need(source, "library")),
                                      text::to_string(need(source, "source"))});
   for (const auto& entry : need(source, "dtypes").entries) {
-    const auto dtype = cost::parse_dtype(entry.key);
+    const auto dtype = parse<DType>(entry.key);
     if (!dtype || !all.contains(entry.key)) {
       throw InputError(Fault{entry.origin, fmt::format("no points of dtype '{}'", entry.key)});
     }

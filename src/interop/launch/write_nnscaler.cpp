@@ -1,13 +1,13 @@
 // nnScaler's YAML of its command-line trainer: the plan as compute_config and pas_config say it.
+#include "stepcast/schedule/schedule.h"
 #include "writer.h"
 
 namespace stepcast::interop::launch {
 namespace {
 
 const char* scheduler(const job::Parallelism& p) {
-  const std::string name = p.schedule               ? p.schedule->name
-                           : p.virtual_pipeline > 1 ? "interleaved_1f1b"
-                                                    : "1f1b";
+  const std::string_view name =
+      p.schedule ? std::string_view(p.schedule->name) : schedule::implied(p.virtual_pipeline);
   return name == "1f1b"               ? "1f1b"
          : name == "gpipe"            ? "gpipe"
          : name == "interleaved_1f1b" ? "1f1b_interleaved"

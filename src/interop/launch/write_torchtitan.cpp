@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stepcast/schedule/schedule.h"
 #include "writer.h"
 
 namespace stepcast::interop::launch {
@@ -43,9 +44,8 @@ void pipeline(const Request& r, Sections& out) {
     return;
   }
   out.add("pipeline_parallel_microbatch_size", r.job.workload.micro_batch);
-  const std::string name = p.schedule               ? p.schedule->name
-                           : p.virtual_pipeline > 1 ? "interleaved_1f1b"
-                                                    : "1f1b";
+  const std::string_view name =
+      p.schedule ? std::string_view(p.schedule->name) : schedule::implied(p.virtual_pipeline);
   const auto* found = std::find_if(kSchedules.begin(), kSchedules.end(),
                                    [&](const Name& n) { return n.ours == name; });
   if (found != kSchedules.end()) {

@@ -4,17 +4,19 @@
 #include <stdexcept>
 
 #include "catch.hpp"
+#include "stepcast/base/statistics.h"
 
 using namespace stepcast::harness;
+using stepcast::interpolated_quantile;
 
 TEST_CASE("quantiles interpolate between order statistics") {
   const std::vector<double> sorted = {1, 2, 3, 4, 10};
-  CHECK(quantile(sorted, 0) == 1);
-  CHECK(quantile(sorted, 0.5) == 3);
-  CHECK(quantile(sorted, 0.1) == 1.4);
-  CHECK(quantile(sorted, 0.9) == Approx(7.6));
-  CHECK(quantile(sorted, 1) == 10);
-  CHECK(quantile({7}, 0.9) == 7);
+  CHECK(interpolated_quantile(sorted, 0) == 1);
+  CHECK(interpolated_quantile(sorted, 0.5) == 3);
+  CHECK(interpolated_quantile(sorted, 0.1) == 1.4);
+  CHECK(interpolated_quantile(sorted, 0.9) == Approx(7.6));
+  CHECK(interpolated_quantile(sorted, 1) == 10);
+  CHECK(interpolated_quantile({7}, 0.9) == 7);
 }
 
 TEST_CASE("a timing has the median and the spread of unordered samples") {

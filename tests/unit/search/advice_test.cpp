@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 
 using namespace stepcast;
@@ -27,7 +27,7 @@ struct Case {
     std::vector<std::string> all = overrides;
     all.insert(all.end(), more.begin(), more.end());
     try {
-      return config::parse(kJob, "job", all).job;
+      return input::parse(kJob, "job", all).job;
     } catch (const InputError&) {
       return std::nullopt;
     }

@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "catch.hpp"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
 
 using namespace stepcast;
@@ -63,7 +63,7 @@ Outcome read(const std::string& system, const std::string& name, const std::stri
     for (const std::string& line : interop::warnings(out.launch)) {
       out.warnings.push_back(shortened(line, file.path()));
     }
-    config::parse(out.launch.job, request.overrides);
+    input::parse(out.launch.job, request.overrides);
   } catch (const InputError& error) {
     for (const Fault& fault : error.faults()) {
       out.faults.push_back(shortened(to_string(fault), file.path()));
@@ -245,7 +245,7 @@ TEST_CASE("Megatron-LM's flags in YAML, with sections or without") {
   CHECK(r.faults.empty());
   CHECK(r.warnings ==
         Lines{"FILE:12:3: warning: unknown flag model_parallel.nonesuch: ignored in the forecast"});
-  const auto loaded = config::parse(r.launch.job);
+  const auto loaded = input::parse(r.launch.job);
   CHECK(loaded.job.parallelism.tensor == 8);
   CHECK_FALSE(loaded.job.parallelism.sequence_parallel);
   CHECK(loaded.job.model.gated_mlp);
@@ -264,7 +264,7 @@ TEST_CASE("Megatron-LM's flags of uneven stages, layouts, experts and schedules"
     }
     REQUIRE(r.faults.empty());
     CHECK(r.launch.unknown.empty());
-    return config::parse(r.launch.job).job;
+    return input::parse(r.launch.job).job;
   };
   const auto uneven = job_of(
       "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 5 "
@@ -344,7 +344,7 @@ TEST_CASE("States that options put outside the GPU") {
     }
     REQUIRE(r.faults.empty());
     CHECK(r.launch.unknown.empty());
-    return config::parse(r.launch.job, {"workload.sequence_length=512"}).job.memory.offload;
+    return input::parse(r.launch.job, {"workload.sequence_length=512"}).job.memory.offload;
   };
   const auto shared = offload_of("\"offload_optimizer\": {\"device\": \"cpu\", \"ratio\": 0.4}");
   CHECK(shared.optimizer.to == OffloadTarget::cpu);
@@ -366,7 +366,7 @@ TEST_CASE("States that options put outside the GPU") {
     UNSCOPED_INFO(line);
   }
   REQUIRE(m.faults.empty());
-  const auto megatron = config::parse(m.launch.job).job.memory.offload;
+  const auto megatron = input::parse(m.launch.job).job.memory.offload;
   CHECK(megatron.optimizer.to == OffloadTarget::cpu);
   CHECK(megatron.optimizer.ratio == 0.5);
   CHECK(megatron.gradients.to == OffloadTarget::none);  // its main gradients stay
@@ -382,7 +382,7 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
       UNSCOPED_INFO(line);
     }
     REQUIRE(r.faults.empty());
-    return config::parse(r.launch.job).job;
+    return input::parse(r.launch.job).job;
   };
   const auto hsdp =
       job_of("data_parallel_replicate_degree = 2\nfsdp_reshard_after_forward = \"never\"\n");
@@ -409,7 +409,7 @@ TEST_CASE("torchtitan's schedules, replicas and command line") {
            "--training.seq_len 2048 --training.local_batch_size 2 "
            "--parallelism.tensor_parallel_degree 4\n");
   REQUIRE(line.faults.empty());
-  CHECK(config::parse(line.launch.job).job.parallelism.tensor == 4);
+  CHECK(input::parse(line.launch.job).job.parallelism.tensor == 4);
 }
 
 TEST_CASE("Trainers by name: models, adapters, sharding words") {
@@ -424,7 +424,7 @@ TEST_CASE("Trainers by name: models, adapters, sharding words") {
   }
   REQUIRE(r.faults.empty());
   CHECK(r.launch.unknown.empty());
-  const auto job = config::parse(r.launch.job).job;
+  const auto job = input::parse(r.launch.job).job;
   CHECK(job.workload.global_batch == 128);
   CHECK(job.parallelism.sharding == job::Sharding::zero3);
   CHECK_FALSE(job.parallelism.reshard_after_forward);

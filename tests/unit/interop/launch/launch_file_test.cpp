@@ -5,6 +5,7 @@
 
 #include "catch.hpp"
 #include "stepcast/config/job_file.h"
+#include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
 
 using namespace stepcast;
@@ -15,7 +16,7 @@ using Overrides = std::vector<std::string>;
 
 interop::LaunchFile write(const std::string& config, const std::string& target,
                           const Overrides& overrides = {}) {
-  return interop::launch_file(config::load(config, overrides), target);
+  return interop::launch_file(input::load(config, overrides), target);
 }
 
 // The message of the only fault.
@@ -155,7 +156,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       }
       std::optional<config::Loaded> loaded;
       try {
-        loaded = config::load("llama8b-fsdp", overrides);
+        loaded = input::load("llama8b-fsdp", overrides);
       } catch (const InputError&) {
         continue;  // no job at all
       }
@@ -192,7 +193,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       }
       const interop::Launch launch = interop::read_launch(request);
       CHECK(interop::warnings(launch).empty());
-      const job::Job read = config::parse(launch.job, request.overrides).job;
+      const job::Job read = input::parse(launch.job, request.overrides).job;
       for (const config::Difference& d : config::differences(loaded->job, read)) {
         const bool respelled = target == "megatron" && (d.key == "memory.recompute" ||
                                                         d.key == "parallelism.layers_per_stage");

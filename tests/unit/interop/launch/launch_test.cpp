@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "catch.hpp"
-#include "stepcast/config/config.h"
+#include "stepcast/input/input.h"
 
 using namespace stepcast;
 using interop::Launch;
@@ -236,7 +236,7 @@ TEST_CASE("Genuine files are read without loss") {
     CHECK(result_of(launch) == file_text(expected));
     // The job passes every check of a job file.
     try {
-      const auto loaded = config::parse(launch.job, example.request.overrides);
+      const auto loaded = input::parse(launch.job, example.request.overrides);
       CHECK(loaded.job.model.layers > 0);
     } catch (const InputError& error) {
       for (const Fault& fault : error.faults()) {

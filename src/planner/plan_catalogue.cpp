@@ -1,5 +1,3 @@
-#include "stepcast/planner/plan.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
 #include "stepcast/input/input.h"
+#include "stepcast/planner/plan.h"
 
 namespace stepcast::planner {
 namespace {

@@ -1,0 +1,95 @@
+#include "drawn_steps.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+#include "stepcast/engine/engine.h"
+
+namespace stepcast::forecast {
+namespace {
+
+// The world with every curve's prices scaled by its factor.
+void scale(program::World& world, const std::vector<double>& factor) {
+  auto blended = [&](program::CurveId id) {
+    const auto& parts = world.curves[id].parts;
+    if (parts.empty()) {
+      return factor[id];
+    }
+    double sum = 0;
+    for (const auto& [curve, share] : parts) {
+      sum += share * factor[curve];
+    }
+    return sum;
+  };
+  auto scaled = [](std::int64_t t, double f) {
+    return static_cast<std::int64_t>(static_cast<double>(t) * f);
+  };
+  for (program::Program& p : world.programs) {
+    for (program::Task& t : p.tasks) {
+      if (t.kind == program::TaskKind::kernel) {
+        t.duration = scaled(t.duration, blended(t.curve));
+      }
+    }
+  }
+  for (program::Slowdown& s : world.slowdowns) {
+    if (s.curve == program::kNoCurve) {
+      continue;
+    }
+    const double f = std::max(0.0, blended(s.curve));
+    for (std::int64_t& speed : s.speed) {  // the time lost, 1/speed - 1, is what the factor scales
+      speed = std::lround(1e6 / (1 + (1e6 / static_cast<double>(speed) - 1) * f));
+    }
+  }
+  for (program::Shape& s : world.shapes) {
+    for (program::Price& p : s.prices) {
+      p.latency = scaled(p.latency, blended(p.latency_curve));
+      const double f = blended(p.curve);
+      p.fluid = scaled(p.fluid, f);
+      p.rate =
+          std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(p.rate) / f));
+    }
+  }
+}
+
+// Standard deviation, in seconds, of what no curve carries.
+double beside_curves(const std::vector<result::Doubt>& doubts) {
+  double beside = 0;
+  for (const result::Doubt& d : doubts) {
+    beside = d.kind == result::DoubtKind::site || d.kind == result::DoubtKind::model ||
+                     d.kind == result::DoubtKind::run
+                 ? std::hypot(beside, d.added())
+                 : beside;
+  }
+  return beside;
+}
+
+}  // namespace
+
+std::vector<double> drawn_steps(const program::World& world,
+                                const std::vector<result::Doubt>& doubts, int samples,
+                                std::uint64_t seed, const Stop* stop) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<double> normal;
+  const double beside = beside_curves(doubts);
+  std::vector<double> steps;
+  for (int n = 0; n < samples; ++n) {
+    std::vector<double> factor(world.curves.size(), 1.0);
+    for (std::size_t c = 0; c < factor.size(); ++c) {
+      factor[c] = std::max(0.05, 1 + world.curves[c].residual * normal(random));
+    }
+    program::World sample = world;
+    scale(sample, factor);
+    engine::Options draw;
+    draw.stop = stop;
+    auto result = engine::run(sample, draw);
+    if (auto* t = std::get_if<program::Timeline>(&result)) {
+      const double shift = beside > 0 ? beside * normal(random) : 0;
+      steps.push_back(static_cast<double>(t->period) * 1e-12 + shift);
+    }
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+}  // namespace stepcast::forecast

@@ -1,0 +1,21 @@
+// The interval of a step by Monte Carlo: the same step with the errors of its curves drawn at
+// random.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "stepcast/base/stop.h"
+#include "stepcast/program/program.h"
+#include "stepcast/result/report.h"
+
+namespace stepcast::forecast {
+
+// Seconds of `samples` steps, the shortest first: every curve's prices are scaled by a factor drawn
+// with the curve's residual, and the world is simulated again. What no curve carries (`doubts`) is
+// nearly linear in the step and is added as one normal error.
+std::vector<double> drawn_steps(const program::World& world,
+                                const std::vector<result::Doubt>& doubts, int samples,
+                                std::uint64_t seed, const Stop* stop);
+
+}  // namespace stepcast::forecast

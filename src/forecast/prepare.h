@@ -1,0 +1,76 @@
+// What a forecast needs before anything is simulated: the job as its site has it, its plan, and
+// what prices its tasks.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "site.h"
+#include "stepcast/cluster/topology.h"
+#include "stepcast/cost/collectives.h"
+#include "stepcast/cost/structure.h"
+#include "stepcast/forecast/forecaster.h"
+#include "stepcast/lower/lower.h"
+#include "stepcast/strategy/plan.h"
+
+namespace stepcast::forecast {
+
+// What is kept between the jobs of one Forecaster: calibration, read once.
+struct Forecaster::State {
+  std::filesystem::path calibration;
+  cost::CurveTable curves;
+  std::map<std::string, cost::Kernels>
+      kernels;  // by the figures of their device and the job's files
+  std::vector<cost::Structure> structures;
+  // By a job's calibration files: those files without the site calibration among them, and that.
+  using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;
+  std::map<std::vector<std::string>, FilesAndSite> sites;
+
+  const FilesAndSite& site_of(const std::vector<std::string>& files);
+  // `clock`: factor on the rates of all arithmetic.
+  const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job, double clock);
+};
+
+// A job as its site has it, and with names that tell its devices apart.
+struct JobAtSite {
+  SiteUse site;
+  job::Cluster cluster;  // as stated: which calibration holds
+  job::Job stated;       // with its devices as stated
+  job::Job job;
+};
+// `given`: the site in place of the one that the job's calibration names; null: none.
+JobAtSite job_at_site(Forecaster::State& state, job::Job stated, const cost::Site* given);
+
+// Kernels are found by their device's name: where an override states other figures under a name
+// that is taken ("h100-sxm" at half its bandwidth), it gets a name of its own. Calibration files
+// are still chosen by the name that the job states.
+job::Job with_distinct_devices(const job::Job& job);
+
+// What prices a job's tasks.
+struct Priced {
+  cluster::Topology topology;
+  std::unique_ptr<cost::Collectives> collectives;
+  lower::Prices prices;
+};
+std::variant<Priced, Infeasible> price(Forecaster::State& state, const JobAtSite& s);
+
+struct Prepared {
+  SiteUse site;
+  strategy::Plan plan;
+  Priced priced;
+};
+std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
+                                           const cost::Site* given);
+
+// The programs of all ranks, as the site slows them.
+program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr);
+
+// Usable memory of the largest GPU.
+Bytes largest_memory(const job::Cluster& cluster);
+
+}  // namespace stepcast::forecast

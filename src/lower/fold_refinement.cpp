@@ -1,0 +1,117 @@
+#include "fold_refinement.h"
+
+#include <map>
+
+namespace stepcast::lower {
+namespace {
+
+using program::kNone;
+using program::World;
+
+// Shapes with the same prices are the same.
+std::vector<std::uint32_t> canonical_shapes(const World& w) {
+  std::map<std::vector<std::int64_t>, std::uint32_t> known;
+  std::vector<std::uint32_t> out;
+  for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
+    std::vector<std::int64_t> key;
+    for (const program::Price& p : w.shapes[i].prices) {
+      key.insert(key.end(), {p.latency, p.fluid, p.rate, p.bytes, p.latency_curve, p.curve,
+                             p.pressure, p.label});
+      key.insert(key.end(), std::begin(p.weight), std::end(p.weight));
+    }
+    out.push_back(known.emplace(std::move(key), i).first->second);
+  }
+  return out;
+}
+
+}  // namespace
+
+Refinement::Refinement(const World& w, Colour seed)
+    : w_(w), seed_(splitmix(seed + 1)), shapes_(canonical_shapes(w)) {
+  communicators_ = static_cast<std::uint32_t>(w.communicators.size());
+  groups_.resize(w.communicators.size() + w.channels.size());
+}
+
+bool Refinement::refine(std::uint32_t budget) {
+  begin();
+  std::size_t before = 0;
+  for (;;) {
+    const Classes ranks = classes_of(ranks_);
+    if (ranks.count() > budget) {
+      return false;
+    }
+    const std::size_t now =
+        ranks.count() + classes_of(groups_).count() + classes_of(resources_).count();
+    if (now == before) {
+      return true;
+    }
+    before = now;
+    round();
+  }
+}
+
+void Refinement::number() {
+  rank_ = classes_of(ranks_);
+  group_ = classes_of(groups_);
+  resource_ = classes_of(resources_);
+}
+
+void Refinement::begin() {
+  ranks_.clear();
+  for (const program::Rank& r : w_.ranks) {
+    ranks_.push_back(
+        mix_colours(seed_, mix_colours(r.program, w_.shapes.empty() ? 0 : shapes_[r.copy_shape])));
+  }
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    if (g < communicators_) {
+      const program::Communicator& c = w_.communicators[g];
+      groups_[g] =
+          mix_colours(seed_ + 1, mix_colours(shapes_[c.shape], mix_colours(c.members, c.size)));
+    } else {
+      groups_[g] = mix_colours(seed_ + 2, shapes_[w_.channels[g - communicators_].shape]);
+    }
+  }
+  resources_.clear();
+  for (const program::Resource& r : w_.resources) {
+    resources_.push_back(mix_colours(seed_ + 3, static_cast<Colour>(r.capacity)));
+  }
+}
+
+void Refinement::round() {
+  around_groups_.assign(groups_.size(), 0);
+  around_resources_.assign(resources_.size(), 0);
+  std::vector<Colour> next = ranks_;
+  const auto use = [&](Colour user, std::uint32_t first, std::uint32_t count) {
+    Colour seen = 0;
+    for (std::uint32_t k = first; k < first + count; ++k) {
+      const program::Usage& u = w_.usages[k];
+      const Colour how = (static_cast<Colour>(u.count) << 3) + u.kind;
+      seen += mix_colours(resources_[u.resource], how);
+      around_resources_[u.resource] += mix_colours(user, how);
+    }
+    return seen;
+  };
+  for (std::uint32_t r = 0; r < ranks_.size(); ++r) {
+    Colour c = ranks_[r];
+    for_each_role(r, [&](std::uint32_t role, std::uint32_t group) {
+      c = mix_colours(c, group == kNone ? 0 : groups_[group]);
+      if (group != kNone) {
+        around_groups_[group] += mix_colours(ranks_[r], (Colour{role} << 2) + side(group, r));
+      }
+    });
+    next[r] = mix_colours(c, use(ranks_[r], w_.ranks[r].first_usage, w_.ranks[r].usages));
+  }
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    const auto [first, count] = usages(g);
+    around_groups_[g] = mix_colours(around_groups_[g], use(groups_[g], first, count));
+  }
+  ranks_.swap(next);
+  for (std::uint32_t g = 0; g < groups_.size(); ++g) {
+    groups_[g] = mix_colours(groups_[g], around_groups_[g]);
+  }
+  for (std::uint32_t j = 0; j < resources_.size(); ++j) {
+    resources_[j] = mix_colours(resources_[j], around_resources_[j]);
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,141 @@
+// A unit's gradients in its backward pass, each from the first operator that adds to it to the one
+// that takes it.
+#include <algorithm>
+#include <optional>
+
+#include "unit_tensors.h"
+
+namespace stepcast::lower {
+namespace {
+
+using model::Operator;
+using model::OpKind;
+using program::Block;
+
+struct Gradient {
+  std::int64_t bytes = 0;
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  std::uint32_t label = 0;
+  bool held = false;  // until the weight gradient's own pass
+};
+
+// The gradient of its result serves as that of an input.
+bool hands_gradient_on(const Operator& op, std::size_t which) {
+  const bool dropped = std::any_of(op.saved.begin(), op.saved.end(),
+                                   [](const model::Saved& s) { return s.name == "dropout_mask"; });
+  return (op.gradient == Operator::Gradient::handed_on && !(dropped && which == 0)) ||
+         op.kind == OpKind::embedding || op.backward_kernels == 0;
+}
+
+class GradientWalk {
+ public:
+  GradientWalk(const UnitTensors& unit, bool split)
+      : unit_(unit), split_(split), of_(unit.count() + 1) {}
+
+  // Gradients, and the operators' workspaces, in the order of the backward pass.
+  void run() {
+    const std::size_t last = unit_.count() - 1;
+    of_[last] = make(unit_.result(last), 0, unit_.operators[last].name + " gradient");
+    for (std::size_t i = unit_.count(); i-- > 0;) {
+      add_workspace(i);
+      take(i);
+      for (std::size_t k = 0; k < unit_.from[i].size(); ++k) {
+        if (unit_.result(unit_.from[i][k]) > 0) {
+          give(i, k);
+        }
+      }
+    }
+    if (of_[unit_.outside()]) {
+      gradients[*of_[unit_.outside()]].end = kPassEnd;  // the next unit's
+    }
+  }
+
+  std::vector<Gradient> gradients;
+  std::vector<Block> workspaces;
+
+ private:
+  std::size_t make(std::int64_t bytes, std::size_t at, const std::string& text) {
+    gradients.push_back({bytes, at, at, unit_.label(text), false});
+    return gradients.size() - 1;
+  }
+
+  void add_workspace(std::size_t i) {
+    const Operator& op = unit_.operators[i];
+    const TensorRules& rules = unit_.options.rules[i];
+    const std::int64_t bytes = op.backward_temporary.count() +
+                               (split_ ? rules.input_grad : rules.backward + rules.weight_gradient);
+    if (bytes > 0) {
+      const std::size_t at = unit_.backward_place(i);
+      workspaces.push_back(block_of(bytes, unit_.label(op.name + " backward workspace"), at, at));
+    }
+  }
+
+  // The operator takes the gradient of its result.
+  void take(std::size_t i) {
+    if (of_[i]) {
+      const Operator& op = unit_.operators[i];
+      Gradient& gradient = gradients[*of_[i]];
+      gradient.end = std::max(gradient.end, unit_.backward_place(i));
+      gradient.held = gradient.held || (split_ && op.gemm && op.parameters > 0);
+    }
+  }
+
+  // The operator makes the gradient of the `which`th value that it read, or adds to it: the sum is
+  // a tensor of its own.
+  void give(std::size_t i, std::size_t which) {
+    const Operator& op = unit_.operators[i];
+    const std::size_t at = unit_.backward_place(i);
+    const std::size_t value = unit_.from[i][which];
+    std::size_t part = 0;
+    if (of_[i] && hands_gradient_on(op, which)) {
+      part = *of_[i];
+    } else {
+      const bool over = op.gradient == Operator::Gradient::in_kept;
+      const std::int64_t bytes =
+          op.input_gradient ? op.input_gradient->count() : unit_.result(value);
+      part = make(over ? 0 : bytes, at, op.name + " input gradient");
+    }
+    if (of_[value] && *of_[value] != part) {
+      const std::size_t both = make(gradients[part].bytes, at, op.name + " gradient sum");
+      gradients[*of_[value]].end = std::max(gradients[*of_[value]].end, at);
+      gradients[part].end = std::max(gradients[part].end, at);
+      of_[value] = both;
+    } else {
+      of_[value] = part;
+    }
+  }
+
+  const UnitTensors& unit_;
+  bool split_;
+  std::vector<std::optional<std::size_t>> of_;  // by value, into `gradients`
+};
+
+}  // namespace
+
+void add_backward_memory(const UnitTensors& unit, bool split, UnitMemory& out) {
+  GradientWalk walk(unit, split);
+  walk.run();
+  std::vector<Block> transient = std::move(walk.workspaces);
+  std::vector<Block> held;
+  for (const Gradient& g : walk.gradients) {
+    (g.held ? held : transient)
+        .push_back(block_of(g.bytes, g.label, g.begin, g.held ? kPassEnd : g.end));
+  }
+  std::vector<Block> standing = held;
+  for (const KeptTensor& k : unit.kept) {
+    const bool stays = split && k.weight_input;
+    const std::size_t end =
+        stays || unit.options.retained ? kPassEnd : unit.backward_place(k.first);
+    const std::size_t begin = k.again ? unit.backward_place(unit.options.again.at(k.storage)) : 0;
+    (k.again && !stays ? transient : standing).push_back(block_of(k.bytes, k.label, begin, end));
+  }
+  TensorList& list = split ? out.input_grad : out.backward;
+  list.bytes = peak_with(transient, standing);
+  list.blocks = std::move(transient);
+  if (split) {
+    out.output_gradients.blocks = std::move(held);
+  }
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,62 @@
+#include "unit_tensors.h"
+
+namespace stepcast::lower {
+namespace {
+
+using program::Block;
+
+// What stands in a forward pass whether tensors are kept or not.
+struct ForwardTensors {
+  std::vector<Block> workspaces;  // live only while an operator runs
+  std::vector<Block> results;     // that nobody keeps
+  std::vector<Block> all() const {
+    std::vector<Block> out = workspaces;
+    out.insert(out.end(), results.begin(), results.end());
+    return out;
+  }
+};
+
+ForwardTensors forward_tensors(const UnitTensors& unit) {
+  ForwardTensors out;
+  for (std::size_t i = 0; i < unit.count(); ++i) {
+    const model::Operator& op = unit.operators[i];
+    const std::int64_t bytes = op.forward_temporary.count() + unit.options.rules[i].forward;
+    if (bytes > 0) {
+      out.workspaces.push_back(block_of(bytes, unit.label(op.name + " workspace"), i, i));
+    }
+    if (!unit.held[i] && unit.result(i) > 0) {
+      out.results.push_back(block_of(unit.result(i), unit.label(op.name + " result"), i,
+                                     unit.read[i] ? unit.last_reader[i] : kPassEnd));
+    }
+  }
+  const std::size_t outside = unit.outside();
+  if (!unit.held[outside] && unit.options.input > 0 && unit.read[outside]) {
+    out.results.push_back(
+        block_of(unit.options.input, unit.label("unit input"), 0, unit.last_reader[outside]));
+  }
+  return out;
+}
+
+}  // namespace
+
+void add_forward_memory(const UnitTensors& unit, UnitMemory& out) {
+  const ForwardTensors tensors = forward_tensors(unit);
+  out.forward.blocks = tensors.all();
+  std::vector<Block> standing;
+  for (const KeptTensor& k : unit.kept) {
+    const Block lives = block_of(k.bytes, k.label, k.made, k.again ? k.last_read : kPassEnd);
+    (k.again ? out.forward.blocks : standing).push_back(lives);
+  }
+  out.forward.bytes = peak_with(out.forward.blocks, standing);
+  // Without autograd nothing outlives its last reader, and what only the backward pass needs is
+  // not made (but for what an operator writes anyway: statistics).
+  out.unkept.blocks = tensors.all();
+  for (const KeptTensor& k : unit.kept) {
+    if (!k.unit_input) {
+      out.unkept.blocks.push_back(block_of(k.bytes, k.label, k.made, k.last_read));
+    }
+  }
+  out.unkept.bytes = peak_beside(out.unkept.blocks, 0);
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,150 @@
+#include "unit_tensors.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace stepcast::lower {
+namespace {
+
+using model::Operator;
+using model::OpKind;
+
+constexpr std::size_t kNoValue = static_cast<std::size_t>(-1);
+
+// Names of kept tensors that the operator reads; the others it makes.
+bool reads_kept(const model::Saved& saved) {
+  static constexpr std::array<std::string_view, 8> kRead = {
+      "input",      "qkv",           "repeated_kv",   "gate",
+      "gate_input", "shared_output", "expert_output", "latent"};
+  return std::find(kRead.begin(), kRead.end(), saved.name) != kRead.end();
+}
+
+// Its backward pass reads the tensor. A product or a rotation lists its result for what it feeds.
+bool needs_kept(const Operator& op, const model::Saved& saved) {
+  return saved.name != "output" || op.kind == OpKind::fused_attention;
+}
+
+void read_edges(const model::OperatorGraph& graph, UnitTensors& unit) {
+  const std::size_t n = unit.count();
+  unit.from.resize(n);
+  unit.last_reader.assign(n + 1, 0);
+  unit.read.assign(n + 1, false);
+  unit.held.assign(n + 1, false);
+  for (const auto& [producer, consumer] : graph.edges) {
+    auto& from = unit.from[static_cast<std::size_t>(consumer)];
+    const auto p = static_cast<std::size_t>(producer);
+    if (std::find(from.begin(), from.end(), p) == from.end()) {
+      from.push_back(p);
+    }
+  }
+  for (std::size_t i = 0; i < n; ++i) {
+    const Operator& op = unit.operators[i];
+    const bool skips = op.kind == OpKind::residual && unit.from[i].size() == 1;
+    if ((unit.from[i].empty() && op.kind != OpKind::embedding) || skips) {
+      unit.from[i].push_back(unit.outside());
+    }
+    for (const std::size_t p : unit.from[i]) {
+      unit.last_reader[p] = i;
+      unit.read[p] = true;
+    }
+  }
+}
+
+// The value that a kept tensor is: a result, the unit's input, or nothing of either.
+std::size_t value_of(const UnitTensors& unit, std::size_t i, const model::Saved& saved) {
+  const std::int64_t bytes = saved.bytes.count();
+  if (!reads_kept(saved)) {
+    const bool own =
+        saved.name == "output" || saved.name == "probabilities" || saved.name == "logits";
+    return own && unit.result(i) == bytes ? i : kNoValue;
+  }
+  for (auto p = unit.from[i].rbegin(); p != unit.from[i].rend(); ++p) {
+    if (unit.result(*p) == bytes && !unit.held[*p]) {
+      return *p;
+    }
+  }
+  return kNoValue;
+}
+
+// The first operator that keeps a tensor.
+KeptTensor kept_first(UnitTensors& unit, std::size_t i, const model::Saved& saved, bool cast) {
+  const Operator& op = unit.operators[i];
+  KeptTensor k;
+  k.storage = saved.storage;
+  k.cast = cast;
+  k.label = unit.label(op.name + " " + saved.name);
+  const double share = cast ? unit.options.rules[i].share : 1;
+  k.bytes = static_cast<std::int64_t>(static_cast<double>(saved.bytes.count()) * share);
+  k.made = i;
+  k.again = unit.options.again.count(saved.storage) > 0;
+  const std::size_t value = cast ? kNoValue : value_of(unit, i, saved);
+  if (value == unit.outside()) {
+    k.unit_input = true;
+    k.made = 0;
+  } else if (value != kNoValue) {
+    k.made = value;
+  }
+  if (value != kNoValue) {
+    unit.held[value] = true;
+    k.last_read = unit.last_reader[value];
+  }
+  k.first = needs_kept(op, saved) ? i : kNoValue;
+  return k;
+}
+
+void find_saved(UnitTensors& unit) {
+  for (std::size_t i = 0; i < unit.count(); ++i) {
+    const Operator& op = unit.operators[i];
+    for (const model::Saved& saved : op.saved) {
+      const bool input = saved.name == "input";
+      const bool cast = input && unit.options.rules[i].cast;
+      auto known = std::find_if(unit.kept.begin(), unit.kept.end(), [&](const KeptTensor& k) {
+        return k.storage == saved.storage && k.cast == cast;
+      });
+      if (known == unit.kept.end()) {
+        unit.kept.push_back(kept_first(unit, i, saved, cast));
+        known = unit.kept.end() - 1;
+      } else if (known->first == kNoValue && needs_kept(op, saved)) {
+        known->first = i;
+      }
+      known->weight_input = known->weight_input || (input && op.gemm && op.parameters > 0);
+      known->last_read = std::max(known->last_read, i);
+    }
+  }
+}
+
+// What is kept beside what operators save: for operators that run again, and by the rules.
+void find_kept_beside(UnitTensors& unit) {
+  if (unit.options.held > 0) {
+    KeptTensor k;
+    k.bytes = unit.options.held;
+    k.label = unit.label("kept to run again");
+    unit.kept.push_back(k);
+  }
+  for (std::size_t i = 0; i < unit.count(); ++i) {
+    if (unit.options.rules[i].kept > 0) {
+      KeptTensor k;
+      k.bytes = unit.options.rules[i].kept;
+      k.label = unit.label(unit.operators[i].name + " copy");
+      k.made = k.first = k.last_read = i;
+      unit.kept.push_back(k);
+    }
+  }
+}
+
+}  // namespace
+
+UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& options,
+                      const LabelOf& label) {
+  UnitTensors unit{graph.operators, options, label};
+  read_edges(graph, unit);
+  find_saved(unit);
+  find_kept_beside(unit);
+  for (KeptTensor& k : unit.kept) {
+    k.first = k.first == kNoValue ? k.made : k.first;
+  }
+  return unit;
+}
+
+}  // namespace stepcast::lower

@@ -1,0 +1,97 @@
+// Attention over two context ranks.
+#include "catch.hpp"
+#include "small_unit.h"
+
+using namespace stepcast;
+using model::OpKind;
+using model::TensorRole;
+using test::SmallUnit;
+
+namespace {
+
+SmallUnit attention(ContextKind kind) {
+  SmallUnit unit;
+  model::Operator& op = unit.add("core", OpKind::fused_attention);
+  op.module = model::Module::core_attention;
+  op.attention = model::AttentionShape{1, 32, 64, 2, 2, 16, 16};
+  op.attention->causal = false;
+  unit.plan.shard.context = 2;
+  unit.plan.grid.context = 2;
+  unit.plan.context_exchange.kind = kind;
+  unit.plan.context_exchange.inner = kind == ContextKind::hierarchical ? 2 : 1;
+  return unit;
+}
+
+SmallUnit product(const std::string& name) {
+  SmallUnit unit;
+  model::Operator& op = unit.linear(name, TensorRole::none, 64, 16);
+  op.kind = OpKind::batched_gemm;
+  op.module = model::Module::core_attention;
+  op.parameters = 0;
+  unit.plan.grid.context = 2;
+  return unit;
+}
+
+constexpr std::int64_t kPart = 2 * 32 * 2 * 16;  // bytes of this rank's queries, keys or values
+
+}  // namespace
+
+TEST_CASE("A ring passes keys and values on beside the attention of a step", "[lower]") {
+  SmallUnit unit = attention(ContextKind::p2p);
+  CHECK(unit.forward() ==
+        "core kv together, <core kv>, core, core merge, join context, core, core merge");
+  CHECK(unit.backward() ==
+        "<core kv>, core backward, join context, core dkv together, core dkv sum, core dq sum, "
+        "<core dkv>, core backward, join context, core dkv together, core dkv sum, core dq sum");
+  CHECK(unit.book.messages() == std::vector<std::int64_t>{2 * kPart});
+}
+
+TEST_CASE("All-gathers bring all keys, reduce-scatters take their gradients", "[lower]") {
+  SmallUnit unit = attention(ContextKind::all_gather);
+  CHECK(unit.forward() == "[core k all_gather], [core v all_gather], core");
+  CHECK(unit.backward() ==
+        "[core k all_gather], [core v all_gather], core backward, core dkv add, "
+        "[core dk reduce_scatter], [core dv reduce_scatter]");
+}
+
+TEST_CASE("All-to-alls trade sequence for heads before and behind the kernel", "[lower]") {
+  SmallUnit unit = attention(ContextKind::a2a);
+  CHECK(unit.forward() ==
+        "core heads by rank, [core q all_to_all], core sequence in order, core heads by rank, "
+        "[core k all_to_all], core sequence in order, core heads by rank, [core v all_to_all], "
+        "core sequence in order, core, core heads by rank, [core output all_to_all], "
+        "core sequence in order");
+}
+
+TEST_CASE("What travels lives beside the kernel", "[lower]") {
+  SmallUnit ring = attention(ContextKind::p2p);
+  const lower::UnitMemory memory = ring.build().memory;
+  // Every step's keys and values, and its result; back, two buffers of keys and their gradients, a
+  // step's own gradients.
+  CHECK(ring.bytes(memory.forward, "core workspace") == 2 * 2 * kPart + 2 * kPart);
+  CHECK(ring.bytes(memory.backward, "core backward workspace") == 5 * 2 * kPart + kPart);
+  SmallUnit heads = attention(ContextKind::a2a);
+  CHECK(heads.bytes(heads.build().memory.saved, "core copy") == kPart);
+}
+
+TEST_CASE("Unfused products pass keys round for scores and values for results", "[lower]") {
+  SmallUnit scores = product("scores");
+  CHECK(scores.forward() == "<scores k>, scores, join context, scores");
+  CHECK(scores.backward() ==
+        "<scores k>, scores backward, join context, scores backward, scores backward, "
+        "[scores k grad all_reduce]");
+  SmallUnit results = product("results");
+  CHECK(results.forward() == "<results v>, results, join context, results");
+}
+
+TEST_CASE("Packed documents on one rank leave a share of the scores", "[lower]") {
+  SmallUnit unit = attention(ContextKind::p2p);
+  unit.plan.shard.context = unit.plan.grid.context = 1;
+  unit.graph.operators[0].attention->query_length = 1 << 15;
+  unit.graph.operators[0].attention->key_length = 1 << 15;
+  const std::int64_t whole = unit.build().forward.front().duration;
+  unit.plan.documents = {1 << 14};
+  CHECK(unit.forward() == "core");
+  const auto half = static_cast<double>(unit.build().forward.front().duration);
+  CHECK(half / static_cast<double>(whole) == Approx(0.5).epsilon(0.1));
+}

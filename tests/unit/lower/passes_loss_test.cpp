@@ -1,0 +1,55 @@
+// The loss over tensor ranks.
+#include "lower/passes_loss.h"
+
+#include "catch.hpp"
+#include "small_unit.h"
+
+using namespace stepcast;
+using test::SmallUnit;
+
+namespace {
+
+SmallUnit head(EagerLoss form) {
+  SmallUnit unit;
+  model::Operator& loss = unit.add("loss", model::OpKind::cross_entropy);
+  loss.saved.push_back({"logits", Bytes(4 * 128 * 100), 1});
+  unit.plan.vocab = 200;
+  unit.plan.shard.tensor = 2;
+  unit.plan.loss_form.eager = form;
+  return unit;
+}
+
+}  // namespace
+
+TEST_CASE("A vocabulary-parallel loss sums three numbers a token", "[lower]") {
+  SmallUnit unit = head(EagerLoss::as_built);
+  CHECK(unit.forward() == "loss, [loss all_reduce], [loss all_reduce], [loss all_reduce]");
+  CHECK(unit.backward() == "loss backward");
+  REQUIRE(unit.book.entries(lower::kTensor).size() == 1);
+  CHECK(unit.book.entries(lower::kTensor).front().bytes == 4 * 128);
+}
+
+TEST_CASE("A loss of the whole vocabulary gathers logits before", "[lower]") {
+  SmallUnit unit = head(EagerLoss::gathers_logits);
+  CHECK(unit.forward() == "[logits all_gather], loss");
+  REQUIRE(unit.book.entries(lower::kTensor).size() == 1);
+  CHECK(unit.book.entries(lower::kTensor).front().bytes == 2 * 128 * 200);
+}
+
+TEST_CASE("One tensor rank exchanges nothing", "[lower]") {
+  SmallUnit unit = head(EagerLoss::as_built);
+  unit.plan.shard.tensor = 1;
+  CHECK(unit.forward() == "loss");
+}
+
+TEST_CASE("What a loss keeps follows its form", "[lower]") {
+  const auto kept = [](EagerLoss form) {
+    const SmallUnit unit = head(form);
+    return lower::with_loss(unit.graph, unit.plan).operators.front().saved.front().bytes.count();
+  };
+  constexpr std::int64_t kLogits = 128 * 100;
+  CHECK(kept(EagerLoss::as_built) == 4 * kLogits);
+  CHECK(kept(EagerLoss::gathers_logits) == 2 * 4 * kLogits);
+  CHECK(kept(EagerLoss::shards_logits) == 4 * kLogits);
+  CHECK(kept(EagerLoss::narrow_under_fp16) == 2 * kLogits);
+}

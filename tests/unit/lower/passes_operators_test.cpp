@@ -1,0 +1,110 @@
+// Operators by the table of their kinds, without any feature around them.
+#include "catch.hpp"
+#include "lower/pass_operators.h"
+#include "small_unit.h"
+
+using namespace stepcast;
+using model::OpKind;
+using model::TensorRole;
+using test::SmallUnit;
+
+TEST_CASE("Every kind of operator has an emitter; those with weights have one for their gradient",
+          "[lower]") {
+  for (int i = 0; i <= static_cast<int>(OpKind::cross_entropy); ++i) {
+    const auto kind = static_cast<OpKind>(i);
+    const lower::OperatorEmitter& emitter = lower::emitter_of(kind);
+    INFO(i);
+    CHECK(emitter.kind == kind);
+    CHECK(emitter.forward != nullptr);
+    CHECK(emitter.input_grad != nullptr);
+    const bool weights =
+        kind == OpKind::gemm || kind == OpKind::grouped_gemm || kind == OpKind::router;
+    CHECK((emitter.weight_grad != nullptr) == weights);
+  }
+}
+
+TEST_CASE("A linear makes two gradients behind its result; other operators one", "[lower]") {
+  SmallUnit unit;
+  unit.add("norm", OpKind::norm);
+  unit.linear("fc", TensorRole::none, 32, 16);
+  const lower::Passes passes = unit.build();
+  CHECK(unit.text(passes.forward) == "norm, fc");
+  CHECK(unit.text(passes.recompute) == "norm, fc");
+  CHECK(unit.text(passes.backward) == "fc dgrad, fc wgrad, norm backward");
+  CHECK(unit.text(passes.input_grad) == "fc dgrad, norm backward");
+  CHECK(unit.text(passes.weight_grad) == "fc wgrad");
+  CHECK(passes.recompute.front().category == program::Category::recompute);
+}
+
+TEST_CASE("A frozen linear makes no gradient of its own", "[lower]") {
+  SmallUnit unit;
+  model::Operator& op = unit.linear("fc", TensorRole::none, 32, 16);
+  op.frozen = op.parameters;
+  op.parameters = 0;
+  CHECK(unit.backward() == "fc dgrad");
+}
+
+TEST_CASE("Gradients of several micro-batches are added where the product does not add",
+          "[lower]") {
+  SmallUnit unit;
+  unit.linear("fc", TensorRole::none, 32, 16);
+  unit.plan.micro_batches = 2;
+  CHECK(unit.backward() == "fc dgrad, fc wgrad, accumulate gradient");
+  unit.plan.gradient_sync.accumulates_whole = false;
+  CHECK(unit.backward() == "fc dgrad, fc wgrad");
+  unit.plan.gradient_sync.accumulates_whole = true;
+  unit.plan.accumulation.in_product = true;
+  CHECK(unit.backward() == "fc dgrad, fc wgrad");
+}
+
+TEST_CASE("A router chooses behind its product; unfused attention has two gradients", "[lower]") {
+  SmallUnit unit;
+  unit.linear("router", TensorRole::none, 4, 16).kind = OpKind::router;
+  model::Operator& scores = unit.linear("scores", TensorRole::none, 32, 16);
+  scores.kind = OpKind::batched_gemm;
+  scores.parameters = 0;
+  CHECK(unit.forward() == "router, router probabilities, scores");
+  CHECK(unit.backward() == "scores backward, scores backward, router dgrad, router wgrad");
+}
+
+TEST_CASE("Experts one after the other launch a product each", "[lower]") {
+  SmallUnit unit;
+  model::Operator& op = unit.linear("experts", TensorRole::none, 32, 16);
+  op.kind = OpKind::grouped_gemm;
+  op.gemm->batch = 4;
+  CHECK(unit.build().forward.front().kernels == 1);
+  unit.plan.expert_dispatch.launches_each_expert = true;
+  CHECK(unit.build().forward.front().kernels == 4);
+}
+
+TEST_CASE("What runs again comes before the first backward pass that needs it", "[lower]") {
+  SmallUnit unit;
+  unit.linear("up", TensorRole::none, 32, 16);
+  unit.add("act", OpKind::activation).saved.push_back({"input", Bytes(8192), 9});
+  unit.linear("down", TensorRole::none, 16, 32);
+  unit.redone.resize(3);
+  unit.redone[0].kind = lower::Redo::Kind::dropped;
+  CHECK(unit.backward() == "down dgrad, down wgrad, up, act backward, up dgrad, up wgrad");
+}
+
+TEST_CASE("A weight has the shape of its product, a bias is an array of its own", "[lower]") {
+  SmallUnit unit;
+  unit.linear("fc", TensorRole::none, 32, 16).parameters += 32;
+  const lower::Passes passes = unit.build();
+  REQUIRE(passes.arrays.size() == 2);
+  CHECK(passes.arrays[0].rows == 32);
+  CHECK(passes.arrays[0].columns == 16);
+  CHECK(passes.arrays[1].elements == 32);
+  CHECK(passes.parameters == 32 * 17);
+}
+
+TEST_CASE("The gradient that autograd hands on lives beside the weight's product", "[lower]") {
+  SmallUnit unit;
+  unit.linear("fc", TensorRole::none, 32, 16);
+  unit.plan.accumulation.hands_on_gradients = true;
+  CHECK(unit.bytes(unit.build().memory.weight_grad, "fc weight gradient") == 2 * 32 * 16);
+  unit.plan.accumulation.empty_gradients_stand = true;
+  const lower::Passes stands = unit.build();
+  CHECK(stands.memory.weight_grad.blocks.empty());
+  CHECK(stands.summed.size() == 1);
+}

@@ -1,0 +1,82 @@
+// Casts around a product of 8-bit operands.
+#include "lower/passes_quantise.h"
+
+#include "catch.hpp"
+#include "small_unit.h"
+
+using namespace stepcast;
+using model::TensorRole;
+using test::SmallUnit;
+
+namespace {
+
+SmallUnit linear(DType operands) {
+  SmallUnit unit;
+  unit.linear("fc", TensorRole::none, 1024, 1024);
+  unit.plan.precision.products = operands;
+  unit.plan.precision.compute_capability = 9;
+  return unit;
+}
+
+}  // namespace
+
+TEST_CASE("Input and weight are cast before the product, the gradient before both gradients",
+          "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  const lower::Passes passes = unit.build();
+  CHECK(unit.text(passes.forward) == "fc input cast, fc weight cast, fc");
+  CHECK(unit.text(passes.recompute) == "fc input cast, fc");  // the weight's copy is still there
+  CHECK(unit.text(passes.backward) == "fc grad cast, fc dgrad, fc wgrad");
+  CHECK(passes.arrays.front().cast);
+}
+
+TEST_CASE("Products in 16 bits, of the head and of attention are not cast", "[lower]") {
+  CHECK(linear(DType::bf16).forward() == "fc");
+  SmallUnit head = linear(DType::fp8);
+  head.graph.operators[0].module = model::Module::head;
+  CHECK(head.forward() == "fc");
+  SmallUnit scores = linear(DType::fp8);
+  scores.graph.operators[0].kind = model::OpKind::batched_gemm;
+  CHECK(scores.forward() == "fc");
+}
+
+TEST_CASE("An input that two products read is cast once", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  const std::vector<model::Saved> input = unit.graph.operators[0].saved;
+  unit.linear("gate", TensorRole::none, 1024, 1024).saved = input;
+  CHECK(unit.forward() == "fc input cast, fc weight cast, fc, gate weight cast, gate");
+}
+
+TEST_CASE("Linears that keep what they read cast it again for the weight gradient", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.plan.precision.casts_operands_twice = true;
+  CHECK(unit.backward() == "fc grad cast, fc input again cast, fc dgrad, fc wgrad");
+}
+
+TEST_CASE("Shards are cast before they are gathered", "[lower]") {
+  const auto first = [](TensorRole role, bool sequence_parallel) {
+    SmallUnit unit = linear(DType::fp8);
+    unit.graph.operators[0].tensor = role;
+    unit.graph.operators[0].gemm->m = 1 << 20;  // so many rows that bytes alone count
+    unit.plan.shard.tensor = 2;
+    unit.plan.shard.sequence_parallel = sequence_parallel;
+    return static_cast<double>(unit.build().forward.front().duration);
+  };
+  CHECK(first(TensorRole::column, true) / first(TensorRole::column, false) ==
+        Approx(0.5).epsilon(0.05));
+}
+
+TEST_CASE("The weight's cast is shared out over a step's micro-batches", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  unit.graph.operators[0].gemm->n = 1 << 20;
+  const auto once = static_cast<double>(unit.build().forward[1].duration);
+  unit.plan.micro_batches = 4;
+  CHECK(static_cast<double>(unit.build().forward[1].duration) / once == Approx(0.25).epsilon(0.1));
+}
+
+TEST_CASE("A copy in 8 bits is kept for the weight gradient", "[lower]") {
+  SmallUnit unit = linear(DType::fp8);
+  CHECK(unit.bytes(unit.build().memory.saved, "fc input") == 128 * 1024);
+  SmallUnit whole = linear(DType::bf16);
+  CHECK(whole.bytes(whole.build().memory.saved, "fc input") == 2 * 128 * 1024);
+}
