@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/spelling.h"
+
 namespace stepcast::result {
 
 // Degraded logs are left out of the fit; suspect logs are used, with a warning.
