@@ -95,7 +95,8 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   return at->second;
 }
 
-// As lower/recomputation.cpp marks units: how layer `n` of a chunk, `layer` of the model, runs again.
+// As lower/recomputation.cpp marks units: how layer `n` of a chunk, `layer` of the model, runs
+// again.
 namespace {
 bool again(const StatedRecompute& recompute, int n, int layer) {
   using Kind = RecomputeKind;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/cost/curve.h"
 #include "stepcast/cost/software.h"
 #include "stepcast/job/job.h"

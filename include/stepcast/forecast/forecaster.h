@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/base/stop.h"
 #include "stepcast/bound/bound.h"
 #include "stepcast/cost/collectives.h"

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/spelling.h"
 #include "stepcast/planner/bill.h"
 #include "stepcast/result/plan.h"
 #include "stepcast/text/document.h"

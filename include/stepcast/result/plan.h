@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/result/report.h"
 
 namespace stepcast::result {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/result/search.h"
 #include "stepcast/search/space.h"
 #include "stepcast/store/store.h"
