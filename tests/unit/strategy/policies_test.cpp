@@ -87,7 +87,7 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
       {{"system.zero3_overlaps=true"},
        [](const Plan& p) { return p.gradient_sync.overlaps && p.parameter_gather.overlaps; },
        {"parallelism.sharding=zero3", "parallelism.overlap.grad_reduce=false",
-        "parallelism.overlap.param_gather=false"}},
+        "parallelism.overlap.param_gather=false", "system.zero3_overlaps=false"}},
       {{"system.overlap_with_pipeline=false"},
        [](const Plan& p) { return !p.gradient_sync.overlaps; },
        {"parallelism.pipeline=4", "parallelism.overlap.grad_reduce=true"}},
@@ -114,7 +114,7 @@ TEST_CASE("Keys of gradients are fields of GradientSync", "[strategy]") {
        [](const Plan& p) { return p.gradient_sync.cycle_time == Time(5'000'000'000); }},
       {{"system.hierarchical_all_reduce=true"},
        [](const Plan& p) { return p.gradient_sync.hierarchical; }},
-      {{"parallelism.reduce_each=true"},
+      {{"parallelism.accumulation.reduce=each"},
        [](const Plan& p) {
          return p.gradient_sync.after_each_stated && p.gradient_sync.each_pass &&
                 p.gradient_sync.sends_as_filled && !p.gradient_sync.sends_behind_backward;
@@ -158,7 +158,8 @@ TEST_CASE("Keys of sharded units are fields of ParameterGather", "[strategy]") {
       {{"system.reuse_elements=7"},
        [](const Plan& p) { return p.parameter_gather.reuse_elements == 7; }},
       {{"system.align_param_gather=true"},
-       [](const Plan& p) { return p.parameter_gather.aligned; }},
+       [](const Plan& p) { return p.parameter_gather.aligned; },
+       {"system.align_param_gather=false"}},
       {{"system.reshard_with_pipeline=false"},
        [](const Plan& p) { return !p.parameter_gather.reshard_after_forward; },
        kPipeline},
