@@ -117,7 +117,7 @@ void Tiles::give_up(Stage& stage) {
   stage.builder.release(tile_.parameters, 1U << stage.streams.compute);
   if (tile_.gradient != kNone) {
     const auto elements = static_cast<double>(tile_.elements);
-    constexpr int kChunk = 0;  // no pipeline: config/check_offload.cpp
+    constexpr int kChunk = 0;  // no pipeline: strategy/rules_offload.cpp
     if (stage.plan.gradient_sync.units_in_buckets) {
       std::int64_t& filled = stage.gradients.pending[kChunk].dense;
       data_kernel(stage, stage.streams.compute,

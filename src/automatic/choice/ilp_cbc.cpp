@@ -79,7 +79,7 @@ IlpSolution solve(const Ilp& p, double seconds) {
   Cbc_setParameter(model.get(), "seconds", std::to_string(seconds).c_str());
   Cbc_setParameter(model.get(), "logLevel", "0");
   // CBC 2.10.8's preprocessing strengthens rows until the best solution is cut off
-  // (tests/unit/search/graph/ilp_test.cpp finds such programs within some hundred).
+  // (tests/unit/automatic/ilp_test.cpp finds such programs within some hundred).
   Cbc_setParameter(model.get(), "preprocess", "off");
   Cbc_solve(model.get());
   IlpSolution out;
