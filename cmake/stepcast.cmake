@@ -92,7 +92,7 @@ endfunction()
 
 # stepcast_public_headers(NAME): the room's public headers, include/stepcast/NAME, for it and for whoever links it. Each room has a folder
 # of its own in the build tree that holds a link to them, so that a room sees headers of the rooms below it alone: an include upwards
-# does not compile (tests/compile_fail/upwards.cpp).
+# does not compile (tests/compile_fail/include_upwards.cpp).
 function(stepcast_public_headers name)
   set(headers ${PROJECT_SOURCE_DIR}/include/stepcast/${name})
   if(IS_DIRECTORY ${headers})

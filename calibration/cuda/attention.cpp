@@ -10,7 +10,7 @@ namespace stepcast::harness::cuda {
 namespace {
 
 constexpr std::int64_t kAlign = 256;
-constexpr std::int64_t kMostSlots = 16;
+constexpr std::int64_t kMaxSlots = 16;
 
 class Handle {
  public:
@@ -128,7 +128,7 @@ Attention::Attention(Context& context, const interop::AttentionCase& what) {
   }
   // Twice L2 together, so that the next launch finds its operands in memory.
   const std::int64_t wanted = 2 * static_cast<std::int64_t>(context.properties.l2CacheSize);
-  state_->slots = std::clamp<std::int64_t>((wanted + bytes - 1) / bytes, 1, kMostSlots);
+  state_->slots = std::clamp<std::int64_t>((wanted + bytes - 1) / bytes, 1, kMaxSlots);
   std::uint64_t seed = 1;
   for (const std::int64_t uid : tensors_of(what.backward)) {
     Buffer& buffer = state_->tensors[uid];

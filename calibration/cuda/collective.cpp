@@ -19,9 +19,9 @@ namespace {
 
 using interop::CollectiveCase;
 
-constexpr int kBatch = 20;  // launches; nccl-tests' default number of iterations
-constexpr int kFewest = 5;  // samples
-constexpr int kLeastWarmups = 2;
+constexpr int kBatch = 20;      // launches; nccl-tests' default number of iterations
+constexpr int kMinSamples = 5;  // samples
+constexpr int kMinWarmups = 2;
 constexpr std::size_t kCheckShare = 4096;                   // elements
 constexpr std::size_t kLeftForNccl = std::size_t{1} << 30;  // bytes of GPU memory
 
@@ -339,14 +339,14 @@ Samples run_collective(Context& context, const CollectiveCase& what, const Polic
   }
   const Collective collective(team, what, 0, policy.seed);
   Timer timer(team, collective);
-  timer.warm_up(std::max(policy.warmups, kLeastWarmups));
-  const double once = std::max(timer.batches(1, kLeastWarmups).front(), 1e-7);
+  timer.warm_up(std::max(policy.warmups, kMinWarmups));
+  const double once = std::max(timer.batches(1, kMinWarmups).front(), 1e-7);
   // As many launches a batch, up to nccl-tests' number, as the budget has room for.
-  const int most = std::max(policy.samples, kFewest);
+  const int most = std::max(policy.samples, kMinSamples);
   const double room = policy.budget / most / once;  // launches in one sample's share of it
   const int batch = static_cast<int>(std::clamp(room, 1.0, static_cast<double>(kBatch)));
   const int count = static_cast<int>(std::clamp(
-      policy.budget / (once * batch), static_cast<double>(kFewest), static_cast<double>(most)));
+      policy.budget / (once * batch), static_cast<double>(kMinSamples), static_cast<double>(most)));
   Samples samples;
   samples.seconds = timer.batches(count, batch);
   const Sensors sensors = timer.sensors(batch);

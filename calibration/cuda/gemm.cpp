@@ -15,8 +15,8 @@ using interop::GemmCase;
 
 // Each set of a grouped product is a graph of its own: sets beyond this would cost more to build
 // than they tell. Experts of real models fill L2 with one or two.
-constexpr int kMostGroupedCopies = 16;
-constexpr int kMostCopies = 1 << 20;
+constexpr int kMaxGroupedCopies = 16;
+constexpr int kMaxCopies = 1 << 20;
 
 GemmView view_of(const Context& context, const GemmCase& what) {
   const double cc = compute_capability(context);
@@ -36,7 +36,7 @@ int copies_of(const Context& context, const GemmCase& what, const GemmView& view
                                   static_cast<double>(bytes) / 1e9,
                                   static_cast<double>(free) / 1e9));
   }
-  const int most = what.groups > 1 ? kMostGroupedCopies : kMostCopies;
+  const int most = what.groups > 1 ? kMaxGroupedCopies : kMaxCopies;
   return copies > 0 ? copies : rotated_copies(context, bytes, most);
 }
 

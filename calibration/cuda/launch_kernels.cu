@@ -34,14 +34,14 @@ double host_seconds() {
 }
 
 Samples repeat(const Context& context, const Policy& policy, const std::function<double()>& once) {
-  constexpr std::size_t kFewest = 5;
+  constexpr std::size_t kMinSamples = 5;
   for (int i = 0; i < policy.warmups; ++i) {
     once();
   }
   Samples samples;
   const double end = host_seconds() + policy.budget;
   while (
-      samples.seconds.size() < kFewest ||
+      samples.seconds.size() < kMinSamples ||
       (samples.seconds.size() < static_cast<std::size_t>(policy.samples) && host_seconds() < end)) {
     samples.seconds.push_back(once());
   }

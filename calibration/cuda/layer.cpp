@@ -41,8 +41,8 @@ class Layer {
   Layer(Context& context, const std::vector<LayerKernel>& kernels, std::uint64_t seed)
       : context_(context) {
     const std::int64_t bytes = std::max<std::int64_t>(1, touched(context, kernels));
-    constexpr int kMost = 64;
-    copies_ = rotated_copies(context, bytes, kMost);
+    constexpr int kMaxCopies = 64;
+    copies_ = rotated_copies(context, bytes, kMaxCopies);
     for (const LayerKernel& kernel : kernels) {
       std::visit([&](const auto& what) { add(what, kernel.launches, ++seed); }, kernel.what);
     }

@@ -10,7 +10,7 @@ namespace {
 constexpr std::size_t kAlign = 256;                   // as cudaMalloc aligns
 constexpr std::size_t kTensorElements = 4096 * 4096;  // a weight matrix of a 7B model
 // More than time_burst launches between two scrubs of L2.
-constexpr std::int64_t kMostSlots = 256;
+constexpr std::int64_t kMaxSlots = 256;
 
 // One tensor in as many copies as there are slots, one behind the other.
 struct Tensor {
@@ -45,7 +45,7 @@ struct MemoryKernel::State {
     // Together four times L2: what a launch reads has left the cache since it was last touched.
     const std::int64_t wanted = 4 * static_cast<std::int64_t>(c.properties.l2CacheSize);
     slots = static_cast<std::size_t>(
-        std::clamp((wanted + moved - 1) / moved, std::int64_t{1}, kMostSlots));
+        std::clamp((wanted + moved - 1) / moved, std::int64_t{1}, kMaxSlots));
   }
 
   std::size_t element_size() const {

@@ -9,7 +9,7 @@
 namespace stepcast::harness::cuda {
 namespace {
 
-constexpr int kMostChannels = 64;  // MAXCHANNELS of NCCL 2.x
+constexpr int kMaxChannels = 64;  // MAXCHANNELS of NCCL 2.x
 
 // Sets or clears a variable of the environment for a while.
 class Setting {
@@ -81,9 +81,9 @@ std::string error_elsewhere(ncclComm_t comm) {
 
 Communicator::Communicator(Team& team, CommunicatorKey key)
     : key_(std::move(key)), comms_(team.size(), nullptr) {
-  if (key_.channels > kMostChannels) {
+  if (key_.channels > kMaxChannels) {
     throw Unsupported(std::to_string(key_.channels) + " channels; NCCL has at most " +
-                      std::to_string(kMostChannels));
+                      std::to_string(kMaxChannels));
   }
   // The first call into NCCL also reads its configuration files, which must not set again what is
   // cleared below.

@@ -22,10 +22,10 @@ namespace {
 using interop::OverlapCase;
 
 constexpr double kShortest = 10e-6;  // s; below, the host cannot keep two streams busy
-constexpr int kFewestKernels = 10;   // repetitions issued
-constexpr int kFewestOthers = 8;
-constexpr int kMost = 20000;
-constexpr int kLeastInside = 5;  // repetitions that count
+constexpr int kMinKernels = 10;      // repetitions issued
+constexpr int kMinOthers = 8;
+constexpr int kMaxRepeats = 20000;
+constexpr int kMinInside = 5;  // repetitions that count
 constexpr int kAttempts = 4;
 constexpr double kIssue = 12e-6;       // s a repetition: the host's time for a launch and an event
 constexpr double kLongestHold = 5e-3;  // s
@@ -101,9 +101,9 @@ struct Counts {
 
 // So many of each that both last `seconds`, or longer where one is long.
 Counts counts_for(double seconds, double kernel, double other) {
-  const double span = std::max({seconds, kFewestKernels * kernel, kFewestOthers * other});
+  const double span = std::max({seconds, kMinKernels * kernel, kMinOthers * other});
   const double shorter = std::min(kernel, other);
-  if (span / shorter > kMost) {
+  if (span / shorter > kMaxRepeats) {
     throw Unsupported("one of the two takes too much longer than the other");
   }
   return {static_cast<int>(std::ceil(span / kernel)), static_cast<int>(std::ceil(span / other))};
@@ -190,7 +190,7 @@ class Bench {
     });
     std::vector<double> worst{0, 0, 0};
     for (std::size_t s = 0; s < pairs_.size(); ++s) {
-      const bool few = out.kernels[s].size() < kLeastInside || out.others[s].size() < kLeastInside;
+      const bool few = out.kernels[s].size() < kMinInside || out.others[s].size() < kMinInside;
       worst = {std::max(worst[0], kernel_means[s]), std::max(worst[1], other_means[s]),
                std::max(worst[2], few ? 1.0 : 0.0)};
     }
@@ -287,9 +287,9 @@ Samples measure(Team& team, const Context& context, const OverlapCase& what, con
   Bench bench(team, pairs, collective);
   // First a few, for how long they take; then as many as fill the budget.
   const auto time_alone = [&](bool kernel, double* all) {
-    const int few = std::max(policy.warmups, kLeastInside);
+    const int few = std::max(policy.warmups, kMinInside);
     const double once = std::max(largest(team, bench.alone(kernel, few)), 1e-7);
-    const int many = std::clamp(static_cast<int>(policy.budget / once), kFewestKernels, 1000);
+    const int many = std::clamp(static_cast<int>(policy.budget / once), kMinKernels, 1000);
     const std::vector<double> medians = bench.alone(kernel, many);
     *all = largest(team, medians);
     return medians;

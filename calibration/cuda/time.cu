@@ -17,7 +17,7 @@ constexpr int kLongestBatch = 64;      // launches; a stream's queue holds about
 constexpr double kHoldMargin = 10e-6;  // s, beyond the host's own time
 constexpr double kLongestHold = 5e-3;  // s
 constexpr double kChunk = 50e-3;       // s of work enqueued at once under sustained load
-constexpr int kFewest = 5;             // samples, however slow
+constexpr int kMinSamples = 5;         // samples, however slow
 
 class Event {
  public:
@@ -115,12 +115,12 @@ Samples time_burst(Context& context, const Policy& policy,
   Samples samples;
   Sensors sensors;
   double spent = 0;
-  const int wanted = std::max(policy.samples, kFewest);
-  for (int i = 0; i < wanted && (i < kFewest || spent < policy.budget); ++i) {
+  const int wanted = std::max(policy.samples, kMinSamples);
+  for (int i = 0; i < wanted && (i < kMinSamples || spent < policy.budget); ++i) {
     const double start = now();
     // The clock is read while the device is at work, once: later reads would cost more than they
     // say.
-    const bool read = i == kFewest - 1;
+    const bool read = i == kMinSamples - 1;
     samples.seconds.push_back(sample(context, launch, batch, issue, index, begin, end, [&] {
       if (read) {
         sensors = read_sensors(context.gpu);
@@ -172,7 +172,7 @@ Samples time_sustained(Context& context, const Policy& policy,
     }
     samples.seconds.push_back(older.seconds_since(events[(recorded - 3) % 3]) / chunk);
     if (now() - timed_since >= policy.sustained &&
-        static_cast<int>(samples.seconds.size()) >= kFewest) {
+        static_cast<int>(samples.seconds.size()) >= kMinSamples) {
       break;
     }
   }

@@ -14,6 +14,7 @@
 #include "degrees/degrees.h"
 #include "inputs.h"
 #include "plans/graph_answer.h"
+#include "stepcast/base/suggestion.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -24,18 +25,28 @@ class Runner {
  public:
   explicit Runner(const Inputs& in) : in_(in) {}
 
-  AlgorithmAnswer run(const std::string& name) {
+  AlgorithmAnswer run(Algorithm algorithm) {
     AlgorithmAnswer out;
-    out.name = name;
+    out.name = to_string(algorithm);
     const auto start = std::chrono::steady_clock::now();
-    if (name == "exact") {
-      exact(out);
-    } else if (name == "ahp") {
-      Ahp(in_).run(out);
-    } else if (name == "evolutionary" || name == "annealing") {
-      degrees(out);
-    } else {
-      answer_on_graph(in_, out);
+    switch (algorithm) {
+      case Algorithm::exact:
+        exact(out);
+        break;
+      case Algorithm::ahp:
+        Ahp(in_).run(out);
+        break;
+      case Algorithm::evolutionary:
+        degrees(evolve, out);
+        break;
+      case Algorithm::annealing:
+        degrees(anneal, out);
+        break;
+      case Algorithm::alpa:
+      case Algorithm::nnscaler:
+      case Algorithm::flexflow:
+        answer_on_graph(in_, algorithm, out);
+        break;
     }
     out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     return out;
@@ -57,10 +68,10 @@ class Runner {
     }
   }
 
-  void degrees(AlgorithmAnswer& out) {
-    DegreeRun run = search_degrees(
-        out.name == "annealing" ? anneal : evolve, in_,
-        [&](const auto& overrides, std::string& why) { return forecast(in_, overrides, why); });
+  void degrees(DegreeAlgorithm method, AlgorithmAnswer& out) {
+    DegreeRun run = search_degrees(method, in_, [&](const auto& overrides, std::string& why) {
+      return forecast(in_, overrides, why);
+    });
     out.found = run.best.has_value();
     if (run.best) {
       out.strategy = std::move(*run.best);
@@ -78,8 +89,10 @@ class Runner {
 }  // namespace
 
 const std::vector<std::string>& algorithm_names() {
-  static const std::vector<std::string> names = {"exact",    "ahp",          "alpa",     "nnscaler",
-                                                 "flexflow", "evolutionary", "annealing"};
+  static const std::vector<std::string> names = [] {
+    constexpr auto words = words_of<Algorithm>();
+    return std::vector<std::string>(words.begin(), words.end());
+  }();
   return names;
 }
 
@@ -90,28 +103,29 @@ result::Algorithms run_algorithms(const search::Request& request,
   const auto fault = [](const std::string& message) {
     return InputError({{"--algorithm", 0, 0}, message});
   };
+  std::vector<Algorithm> asked;
   for (const std::string& name : algorithms.names) {
-    const auto& known = algorithm_names();
-    if (std::find(known.begin(), known.end(), name) == known.end()) {
-      const std::string near = nearest(name, known);
+    const auto algorithm = parse<Algorithm>(name);
+    if (!algorithm) {
+      const auto& known = algorithm_names();
       throw fault(fmt::format("unknown algorithm '{}'; expected all or one of {}{}", name,
-                              fmt::join(known, ", "),
-                              near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                              fmt::join(known, ", "), suggestion(name, known)));
     }
-    if ((name == "alpa" || name == "nnscaler") && !have_ilp_solver()) {
+    if ((algorithm == Algorithm::alpa || algorithm == Algorithm::nnscaler) && !have_ilp_solver()) {
       throw fault(fmt::format(
           "{} solves integer programs, and this build has no solver; install coinor-libcbc-dev "
           "and build again",
           name));
     }
+    asked.push_back(*algorithm);
   }
   check_constraints(algorithms, base, data_directory);
   forecast::Forecaster forecaster(data_directory);
   Runner runner({request, algorithms, base, loader, data_directory, forecaster});
   result::Algorithms out;
   out.objective = to_string(request.objective);
-  for (const std::string& name : algorithms.names) {
-    out.answers.push_back(runner.run(name));
+  for (const Algorithm algorithm : asked) {
+    out.answers.push_back(runner.run(algorithm));
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// Seconds of what cannot be done, and limits that do not bind.
+// The time of what is impossible, and the value of a limit that does not bind.
 #pragma once
 
 #include <limits>

@@ -20,7 +20,8 @@ struct Inputs {
   forecast::Forecaster& forecaster;
 };
 
-// The job of these overrides by the engine; nullopt, with the reason in `why`, where it is refused.
+// The engine's forecast of the job with these overrides; nullopt, with the reason in `why`, where
+// it is refused.
 std::optional<result::Strategy> forecast(const Inputs& in,
                                          const std::vector<std::string>& overrides,
                                          std::string& why);

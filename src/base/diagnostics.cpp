@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cctype>
 
+#include "stepcast/base/suggestion.h"
+
 namespace stepcast {
 namespace {
 
-// Files keep the order in which they were first met (an include after its includer); within one,
-// lines ascend.
+// Files keep the order in which they first appear (an included file after the one that includes
+// it); the faults of one file are sorted by line.
 std::vector<Fault> in_file_order(std::vector<Fault> faults) {
   STEPCAST_CHECK(!faults.empty(), "an input error needs a fault");
   std::vector<std::string> files;
@@ -35,7 +37,7 @@ std::string joined(const std::vector<Fault>& faults) {
   return text;
 }
 
-// Case and the choice of dash or underscore are no difference between names.
+// Names are compared without regard to case, and dash equals underscore.
 char folded(char c) {
   return c == '-' ? '_' : static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
 }
@@ -86,7 +88,7 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     return best;
   }
   for (const std::string& candidate : candidates) {
-    // A third of the letters wrong is another word.
+    // A word of which more than a third of the letters differ is another word.
     const std::size_t limit = std::max<std::size_t>(1, std::min(word.size(), candidate.size()) / 3);
     if (candidate.size() > kLongestName) {
       continue;
@@ -99,6 +101,11 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     }
   }
   return best;
+}
+
+std::string suggestion(std::string_view word, const std::vector<std::string>& candidates) {
+  const std::string near = nearest(word, candidates);
+  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
 }
 
 void fail_check(const char* condition, const char* file, int line, const std::string& what) {

@@ -109,8 +109,7 @@ double parse_number(std::string_view text) {
   const std::string plain = fmt::format("{}{}e{}", d.negative ? "-" : "", d.digits, d.exponent);
   double value = 0;
   const auto [end, error] = std::from_chars(plain.data(), plain.data() + plain.size(), value);
-  // from_chars calls both overflow and underflow out of range: below 1e-300 the nearest number is
-  // 0.
+  // from_chars reports overflow and underflow alike; of an underflow the nearest number is 0.
   if (error == std::errc::result_out_of_range &&
       d.exponent + static_cast<long>(d.digits.size()) < 0) {
     return 0;
@@ -134,7 +133,7 @@ std::int64_t parse_integer(std::string_view text) {
   if (d.exponent < 0) {
     refuse(text, "is not whole; expected a whole number such as 8 or 15e12");
   }
-  // 2^63 has 19 digits: longer never fits.
+  // 2^63 has 19 digits: a longer number never fits.
   if (d.digits.size() + static_cast<std::size_t>(d.exponent) <= 19) {
     d.digits.append(static_cast<std::size_t>(d.exponent), '0');
     const std::string plain = (d.negative ? "-" : "") + d.digits;

@@ -42,7 +42,7 @@ OutputFile::~OutputFile() {
 
 void OutputFile::fail(int error) const { throw OutputError(target_, std::strerror(error)); }
 
-// "e": not handed on to programs that are started meanwhile.
+// "e" (O_CLOEXEC): programs that are started meanwhile do not inherit the file.
 std::FILE* OutputFile::file() {
   if (!file_) {
     file_.reset(std::fopen(temporary_.c_str(), "wbe"));

@@ -47,9 +47,9 @@ int bits(Wide v) {
   return n;
 }
 
-// The least whole number of picoseconds in which `work` is done at `rate` per second, exactly:
-// mantissas have at most 63 and 53 bits and 10^12 has 40, so a numerator or denominator that leaves
-// 127 bits decides the quotient by itself.
+// The least whole number of picoseconds in which `work` is done at `rate` per second, computed
+// exactly. Mantissas have at most 63 and 53 bits and 10^12 has 40, so where the numerator or the
+// denominator exceeds 127 bits, that alone decides the quotient.
 Time ceiling(Binary work, Binary rate) {
   STEPCAST_CHECK(rate.mantissa != 0, "a duration needs a rate");
   if (work.mantissa == 0) {
@@ -83,7 +83,7 @@ Time duration(Binary work, double rate, const char* unit) {
   if (!(rate > 0)) {
     throw std::domain_error(fmt::format("a rate of {} {} takes for ever", rate, unit));
   }
-  // An infinite rate is how closed forms say "free communication".
+  // Closed forms state free communication as an infinite rate.
   return std::isinf(rate) ? Time(0) : ceiling(work, exactly(rate));
 }
 

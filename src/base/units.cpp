@@ -13,13 +13,14 @@
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/base/number.h"
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/suggestion.h"
 
 namespace stepcast {
 namespace {
 
 struct Unit {
   std::string_view name;
-  double factor;  // of the SI base unit, or of a picosecond for time: whole numbers stay exact
+  double factor;  // in SI base units; for time in picoseconds, so that whole numbers stay exact
 };
 
 // "400 Gb/s" is not "400 GB/s": a small b is a bit everywhere, so units are compared with their
@@ -108,13 +109,12 @@ double unit_factor(std::string_view text, std::string_view unit, const Dimension
     }
     names.emplace_back(known.name);
   }
-  const std::string hint = nearest(unit, names);
   throw std::invalid_argument(fmt::format("'{}' has the unknown unit '{}'; expected {}{}", text,
-                                          unit, dimension.expected,
-                                          hint.empty() ? "" : " (did you mean '" + hint + "'?)"));
+                                          unit, dimension.expected, suggestion(unit, names)));
 }
 
-// In the dimension's smallest unit; long double keeps 64-bit counts of bytes and picoseconds exact.
+// The value in the dimension's smallest unit; long double keeps 64-bit counts of bytes and
+// picoseconds exact.
 long double parse(const std::string& text, const Dimension& dimension) {
   const std::string_view all = trimmed(text);
   const std::size_t length = number_length(all);
@@ -135,8 +135,8 @@ long double parse(const std::string& text, const Dimension& dimension) {
   if (floating == std::floor(floating) && std::abs(floating) < 0x1p63) {
     try {
       number = static_cast<long double>(parse_integer(all.substr(0, length)));
-    } catch (const std::invalid_argument&) {  // a fraction that a double cannot hold: floating is
-                                              // nearest
+    } catch (const std::invalid_argument&) {  // a fraction that a double cannot hold: `floating` is
+                                              // the nearest value
     }
   }
   const double factor = unit_factor(text, unit, dimension);

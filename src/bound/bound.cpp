@@ -8,7 +8,7 @@
 namespace stepcast::bound {
 namespace {
 
-// Of `bytes`, what stays on the device.
+// The part of `bytes` that stays on the device.
 std::int64_t left(std::int64_t bytes, const strategy::StatedOffloadPart& part) {
   const double share = part.to == OffloadTarget::none ? 0 : part.ratio;
   return share == 0 ? bytes : static_cast<std::int64_t>(static_cast<double>(bytes) * (1 - share));

@@ -23,7 +23,7 @@ class Play {
     const auto chunks = plan.stages.front().size();
     stages_ = ranks_ * static_cast<int>(chunks);
     where_.resize(static_cast<std::size_t>(stages_));
-    travels_ = data.told;
+    travels_ = data.applies;
     for (int r = 0; r < ranks_; ++r) {
       for (std::size_t c = 0; c < chunks; ++c) {
         where_[static_cast<std::size_t>(plan.stages[r][c].stage)] = r;

@@ -11,22 +11,23 @@ namespace stepcast::bound {
 // One micro-batch's passes through one chunk.
 struct Pass {
   Time forward{0}, backward{0};  // backward: input and weight gradients together
-  Time weight_grad{0};           // of it, at least
+  Time weight_grad{0};           // the least part of `backward`
   std::int64_t parameters = 0, expert_parameters = 0;
-  std::int64_t layers = 0, expert_layers = 0;  // of these, neither embedding's nor head's
+  std::int64_t layers = 0, expert_layers = 0;  // parts of these that belong to layers
   Time copies{0};  // of its saved activations, out to the host and back, at least
 };
 
-// Whether it can be played: one step's end joins all ranks, and passes run one by one.
+// Whether play() covers the plan: a step's end joins all ranks, and passes run one by one.
 bool can_play(const strategy::Plan& plan);
 
-// LAW  A slot begins no earlier than the one before it on its rank has ended and than the message
-//      it needs has come; gradients and parameters take their stream in order of issue; the next
-//      step begins behind the last rank's end. A wait that is left out only delays, so the longest
-//      path is no longer than the engine's step.
-// Saved activations that live on the host come back before the backward pass that reads them; all
-// of a rank's together take no less than their copies from its first forward pass on. `steps`: of
-// each rank's optimizer where it runs on the host, between all of one step and the next one.
+// LAW  A slot begins when the slot before it on its rank has ended and the message that it needs
+// has
+//      arrived. Gradients and parameters take their stream in order of issue. The next step begins
+//      when the last rank has ended. Waits that are left out could only make the step longer, so
+//      the longest path is no longer than the engine's step.
+// Saved activations that live on the host come back before the backward pass that reads them. The
+// copies of all activations of a rank take their time from its first forward pass on. `steps`: each
+// rank's time of the optimizer where it runs on the host, between two steps.
 // COST linear in slots: some 20 ns each.
 Time play(const strategy::Plan& plan, const std::vector<std::vector<Pass>>& passes,
           const lower::StageMessages& messages, const lower::DataTimes& data,

@@ -7,7 +7,7 @@
 namespace stepcast::bound {
 namespace {
 
-// What is offloaded, as the played schedule has it.
+// Times of what is offloaded, for the played schedule.
 class Away {
  public:
   // `times`: nullptr: nothing is. `alike`: ranks of a node that run one stage.
@@ -45,8 +45,8 @@ class Away {
   int alike_;
 };
 
-// Where neither parameters nor their format in memory change, data parallelism is what it is
-// without offloading, and what leaves for the host only delays it.
+// Offloading leaves data parallelism's traffic as it is: parameters stay on the device in their own
+// arrays. What travels to the host can only delay that traffic.
 bool travels_alike(const StatedOffload& o) {
   return o.parameters.to == OffloadTarget::none && o.page.count() == 0 && o.chunk.count() == 0 &&
          o.tiling == 1;
@@ -87,8 +87,6 @@ Refined Bound::refine(const Candidate& c) {
   }
   const auto messages = lower::stage_messages(plan, s.topology, s.prices);
   if (travels_alike(offload)) {
-    plan.offload = {};
-    plan.job.memory.offload = {};
     plan.offload = {};
   }
   const lower::DataTimes data(plan, s.topology, s.prices, s.shapes);

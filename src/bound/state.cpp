@@ -6,7 +6,7 @@
 namespace stepcast::bound {
 namespace {
 
-// Keeps those that no other reaches in every figure.
+// Drops entries that another one exceeds or equals in every figure.
 template <class Reaches>
 void keep_undominated(std::vector<RankSum>& ranks, const Reaches& reaches) {
   std::vector<RankSum> out;
@@ -20,7 +20,7 @@ void keep_undominated(std::vector<RankSum>& ranks, const Reaches& reaches) {
   ranks = std::move(out);
 }
 
-// Of a mixed cluster's devices, each unit on its fastest.
+// On a mixed cluster each unit is priced on the device that runs it fastest.
 void take_least(lower::UnitTimes& mine, const lower::UnitTimes& theirs) {
   const auto least = [](lower::UnitTime& a, const lower::UnitTime& b) {
     a.forward = std::min(a.forward, b.forward);
@@ -95,39 +95,19 @@ std::uint32_t Bound::State::units_id(const Candidate& c, std::int64_t micro_batc
   return at->second;
 }
 
-// As lower/recomputation.cpp marks units: how layer `n` of a chunk, `layer` of the model, runs
-// again.
 namespace {
-bool again(const StatedRecompute& recompute, int n, int layer) {
+// The least bytes of a layer that stay between its passes.
+std::int64_t kept_of(const lower::UnitTime& unit, RecomputeKind kind, lower::LayerAgain of) {
   using Kind = RecomputeKind;
-  const int every = std::max(1, recompute.layers);
-  switch (recompute.kind) {
-    case Kind::full:
-    case Kind::uniform:
-      return true;
-    case Kind::every:
-      return layer % every == 0;
-    case Kind::block:
-      return n < recompute.layers;
-    default:
-      return false;
-  }
-}
-
-// Bytes that stay of a layer between its passes, at least.
-std::int64_t kept_of(const lower::UnitTime& unit, const StatedRecompute& recompute, int n,
-                     bool again) {
-  using Kind = RecomputeKind;
-  switch (recompute.kind) {
+  switch (kind) {
     case Kind::none:
     case Kind::selective:
       return unit.kept;
     case Kind::full:
     case Kind::every:
-    case Kind::block:
-      return again ? unit.input : unit.kept;
     case Kind::uniform:
-      return n % std::max(1, recompute.layers) == 0 ? unit.input : 0;
+    case Kind::block:
+      return !of.again ? unit.kept : of.keeps_input ? unit.input : 0;
     default:
       return 0;
   }
@@ -158,9 +138,9 @@ ChunkCost Bound::State::chunk_cost(const lower::UnitTimes& u, const Placed& p,
   for (int n = 0; n < chunk.layers; ++n) {
     const int layer = chunk.first_layer + n;
     const lower::UnitTime& unit = u.layers[static_cast<std::size_t>(kind_of[layer])].second;
-    const bool redone = again(recompute, n, layer);
-    add(unit, redone && redoes);
-    const std::int64_t kept = kept_of(unit, recompute, n, redone);
+    const auto of = lower::layer_again(recompute.kind, recompute.layers, n, layer);
+    add(unit, of.again && recompute.kind != RecomputeKind::optimal && redoes);
+    const std::int64_t kept = kept_of(unit, recompute.kind, of);
     out.kept += kept;
     out.largest = grouped ? out.kept : std::max(out.largest, kept);
   }

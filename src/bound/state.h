@@ -27,7 +27,7 @@ struct UnitKey {
   std::uint8_t tensor_overlap = 0, comm = 0;
   bool sequence_parallel = false;
   bool whole_model = false;  // no pipeline
-  // Where rank 0's groups depend on them; else 0.
+  // 0 unless rank 0's groups depend on them.
   int data = 0, pipeline = 0;
   bool operator==(const UnitKey&) const = default;
 };
@@ -66,22 +66,22 @@ struct Hash {
   }
 };
 
-// One micro-batch through one chunk, and what that holds.
+// The cost of one micro-batch's passes through one chunk.
 struct ChunkCost {
-  Time forward{0},
-      backward{0};          // on the compute stream; paired passes: kernels alone, in `forward`
-  Time weight_grad{0};      // of `backward`
-  Time host{0}, expert{0};  // of both
+  // On the compute stream; of passes that run in pairs: kernels alone, all in `forward`.
+  Time forward{0}, backward{0};
+  Time weight_grad{0};      // part of `backward`
+  Time host{0}, expert{0};  // of both passes
   std::int64_t parameters = 0, expert_parameters = 0;
-  std::int64_t layer_parameters = 0;  // of `parameters`, neither embedding's nor head's
-  std::int64_t kept = 0;              // bytes of activations, of layers
-  std::int64_t largest = 0;           // of one layer
+  std::int64_t layer_parameters = 0;  // `parameters` without embedding and head
+  std::int64_t kept = 0;              // bytes of the layers' activations
+  std::int64_t largest = 0;           // bytes of the layer that keeps most
 };
 
-// One pipeline rank, of those that no other outdoes.
+// Sums over one pipeline rank. Ranks that another one exceeds in every figure are dropped.
 struct RankSum {
   Time work{0};   // of one micro-batch through all its chunks, on the compute stream
-  Time other{0};  // on the host, or in messages beside compute: at least as long lasts the step
+  Time other{0};  // on the host or in messages beside compute; the step takes at least as long
   Time ramp{0};
   std::int64_t parameters = 0;
   std::int64_t expert_parameters = 0;
@@ -101,7 +101,7 @@ struct Sums {
   bool ramps = false;
 };
 
-// Of the saved activations of a chunk or rank, what certainly travels: the last units of a chunk
+// The least bytes of a chunk's or rank's saved activations that travel: the last units of a chunk
 // may be needed again before they have left (lower/activation_moves.h).
 double travelling(ActivationOffload form, const StatedOffload& offload, std::int64_t kept,
                   std::int64_t largest);
@@ -121,8 +121,8 @@ struct Bound::Layout {
   };
   std::vector<Rank> ranks;
   std::vector<Chain> chains;
-  Time compute{0};  // the longest of them
-  Time reduce{0};   // the longest of them
+  Time compute{0};  // the longest of all chains
+  Time reduce{0};   // the longest of all chains
   int alike = 1;    // ranks of a node that run one stage
   bool steps_behind_all = false;
   double least_shard = 0;       // elements that any rank steps, experts apart

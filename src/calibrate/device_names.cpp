@@ -8,7 +8,8 @@
 namespace stepcast::calibrate {
 namespace {
 
-// Up to three letters, two to four digits, and a letter: A100, L40S, GB200; or four digits: 4090.
+// A model is up to three letters, two to four digits and perhaps a letter (A100, L40S, GB200), or
+// four digits (4090).
 bool is_model(const std::string& word) {
   std::size_t at = 0;
   const auto span = [&](auto&& kind) {
@@ -35,7 +36,7 @@ std::set<std::string> models(const std::string& text) {
       continue;
     }
     if (is_model(word)) {
-      // "rtx4090" and "RTX 4090" are one.
+      // "rtx4090" and "RTX 4090" are the same model.
       out.insert(word.rfind("rtx", 0) == 0 ? word.substr(3) : word);
     }
     word.clear();

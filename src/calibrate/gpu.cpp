@@ -1,4 +1,5 @@
-// From files of measured kernels to calibration files and the report on them. The fits are cost's.
+// From files of measured kernels to calibration files and the report on them. The fits are in
+// cost/kernel_fit.h.
 #include "stepcast/calibrate/gpu.h"
 
 #include <fmt/format.h>
@@ -69,7 +70,8 @@ bool holds_collectives(const KernelFile& file) {
          });
 }
 
-// cuBLAS first: attention and what else has no library is priced beside it.
+// cuBLAS comes first: kernels without a library, such as attention, are fitted and compared with
+// it.
 std::vector<std::string> libraries_of(const std::vector<Measured>& cases) {
   std::set<std::string> names;
   for (const Measured& m : cases) {

@@ -27,7 +27,8 @@ using interop::GemmCase;
 using interop::LayerCase;
 using interop::MemoryCase;
 
-// The new files where the pricing reads them: it takes paths. Gone with this.
+// Writes the new files to a temporary folder, since kernels are priced from paths. The destructor
+// removes it.
 class Folder {
  public:
   explicit Folder(const std::vector<result::KernelFile>& files) {
@@ -50,7 +51,7 @@ class Folder {
   Folder(const Folder&) = delete;
   Folder& operator=(const Folder&) = delete;
   const fs::path& path() const { return path_; }
-  // A curve's file as it will be called: the folder's own name says nothing.
+  // The file name of a curve without the temporary folder.
   std::string without(const std::string& file) const {
     const std::string front = path_.filename().string() + "/";
     return file.starts_with(front) ? file.substr(front.size()) : file;
@@ -60,7 +61,7 @@ class Folder {
   fs::path path_;
 };
 
-// Curves of one library, and where a price came from.
+// Curves of one library, and the file of each price.
 struct Curves {
   cost::CurveTable table;
   std::unique_ptr<cost::Kernels> kernels;
@@ -76,7 +77,7 @@ std::unique_ptr<Curves> curves_of(const job::Device& device, const std::string& 
   return out;
 }
 
-// What the curves say of a case; nothing where it is no kernel alone, or not modelled.
+// The predicted time of a case; empty where it is not a kernel alone or not modelled.
 std::vector<cost::Priced> price(const Curves& curves, const Measured& m,
                                 const job::Device& device) {
   std::string why;
@@ -91,7 +92,8 @@ double total_seconds(const std::vector<cost::Priced>& priced) {
   return sum;
 }
 
-// A whole layer by the curves: predicted, never fitted. What is not possible is told in `why`.
+// Predicts a whole layer by the curves; layers are never fitted. Where that is not possible, the
+// result's `why` has the reason.
 result::KernelLayer layer_of(const Measured& m, const Curves& before, const Curves& after,
                              const job::Device& device) {
   result::KernelLayer out;
@@ -106,7 +108,7 @@ result::KernelLayer layer_of(const Measured& m, const Curves& before, const Curv
   return out;
 }
 
-// Rows of the comparison.
+// The row of the comparison that a case belongs to.
 std::string group_of(const interop::GpuCase& what, const std::string& library) {
   if (const auto* g = std::get_if<GemmCase>(&what)) {
     constexpr const char* kLayouts[] = {"forward", "input grad", "weight grad"};

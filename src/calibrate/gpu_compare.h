@@ -1,4 +1,5 @@
-// Measured cases beside what two sets of curves predict of them: those installed, and the new ones.
+// Compares measured cases with the predictions of two sets of curves: those installed and the new
+// ones.
 #pragma once
 
 #include <filesystem>

@@ -14,7 +14,8 @@
 namespace stepcast::calibrate {
 namespace {
 
-// A driver states a few per cent less or more than the data sheet's round figure.
+// Tolerance of memory sizes: drivers state a few per cent more or less than the data sheet's round
+// figure.
 constexpr double kSameMemory = 0.12;
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -33,7 +34,7 @@ std::vector<std::string> words_of(const std::string& text) {
   return out;
 }
 
-// The board: one of a model's several.
+// The board (such as SXM or PCIe) among those of a model.
 std::string form_of(const std::vector<std::string>& words) {
   for (const std::string& w : words) {
     if (w.starts_with("sxm") || w == "hbm3" || w == "hbm3e") {
@@ -70,7 +71,7 @@ std::vector<Named> names_in(const std::vector<KernelFile>& files) {
   std::vector<Named> out;
   for (const KernelFile& file : files) {
     if (const auto* harness = std::get_if<interop::GpuMeasurements>(&file)) {
-      if (!harness->sessions.empty()) {  // all of one GPU
+      if (!harness->sessions.empty()) {  // all sessions are of one GPU
         const auto& s = harness->sessions.front();
         out.push_back({s.gpu, s.memory, {harness->file, 1, 1}});
       }
@@ -100,10 +101,11 @@ std::vector<std::string> devices_named(const std::string& printed, std::int64_t 
   const auto is_known = [&](const std::string& name) {
     return std::find(known.begin(), known.end(), name) != known.end();
   };
-  // As configs write it: "NVIDIA H200", "h100_sxm", "a100-sxm-80g".
+  // The name in the spelling of configs: for "NVIDIA H200", "h100_sxm", "a100-sxm-80g".
   std::string spelled = fmt::format("{}", fmt::join(words, "-"));
   const auto matches_memory = [&](const std::string& name) {
-    // The driver's figure before the name's: "NVIDIA GH200 480GB" counts its processor's memory.
+    // The driver's figure is preferred to that of the name: "NVIDIA GH200 480GB" counts its
+    // processor's memory.
     const double stated = memory > 0 ? static_cast<double>(memory) : gigabytes_of(words) * 1e9;
     const auto has = static_cast<double>(config::device(name).memory.count());
     return stated <= 0 || std::abs(stated / has - 1) < kSameMemory;
@@ -118,7 +120,7 @@ std::vector<std::string> devices_named(const std::string& printed, std::int64_t 
   }
   const std::string form = form_of(words);
   std::vector<std::string> fitting;
-  std::string usual;  // what the model's bare name means
+  std::string usual;  // the device that the model's bare name means
   for (const std::string& name : known) {
     const auto parts = words_of(name);
     const bool model = same_model(printed, name);
@@ -134,7 +136,8 @@ std::vector<std::string> devices_named(const std::string& printed, std::int64_t 
       fitting.push_back(device.name);
     }
   }
-  // What says no more than the model means the usual one, where it contradicts nothing stated.
+  // A name that fits several boards of a model means the usual one, if that fits all that is
+  // stated.
   if (!usual.empty()) {
     return {usual};
   }

@@ -1,4 +1,4 @@
-// Which device of configs/ a GPU is.
+// Finds the device of configs/ that a GPU is.
 #pragma once
 
 #include <cstdint>
@@ -10,12 +10,12 @@
 
 namespace stepcast::calibrate {
 
-// Devices of configs/ that `printed` may mean, one where it is told: "NVIDIA H100 80GB HBM3" and
-// "h100_sxm" are h100-sxm. `memory`: bytes that the driver states; 0: not known.
+// Devices of configs/ that `printed` may mean; just one where the name is unambiguous: "NVIDIA H100
+// 80GB HBM3" and "h100_sxm" are h100-sxm. `memory`: bytes that the driver states; 0: not known.
 std::vector<std::string> devices_named(const std::string& printed, std::int64_t memory = 0);
 
 // The one device of all files. Throws InputError with the files and lines of each where there are
-// several, or none that configs know.
+// several devices, or none that is in configs/devices.
 job::Device device_of(const std::vector<KernelFile>& files, const std::string& option);
 
 }  // namespace stepcast::calibrate

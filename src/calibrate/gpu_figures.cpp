@@ -22,7 +22,7 @@ struct Times {
   KernelFigure::Unit unit = KernelFigure::Unit::seconds;
 };
 
-// What is no curve, in the order of first use.
+// The figures, in the order of first use.
 class Figures {
  public:
   void add(const std::string& name, double value, KernelFigure::Unit unit) {

@@ -1,4 +1,5 @@
-// What was measured and is no curve: launches, the largest copies, what overlap and long runs cost.
+// Measured figures that are no curves: launches, the largest copies, and the slow-down by overlap
+// and in long runs.
 #pragma once
 
 #include <vector>

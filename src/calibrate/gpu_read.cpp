@@ -1,9 +1,10 @@
-// Which kind of file each is.
+// Detects the kind of each file and reads it.
 #include <fstream>
 #include <set>
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/calibrate/gpu.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::calibrate {
 namespace {
@@ -40,24 +41,18 @@ KernelFile read(const std::string& file) {
 
 std::vector<KernelFile> read_kernel_files(const std::vector<std::string>& files) {
   std::vector<KernelFile> out;
-  std::vector<Fault> faults;
+  text::Faults faults;
   std::set<std::string> seen;
   for (const std::string& file : files) {
     std::error_code unknown;
     const auto real = std::filesystem::weakly_canonical(file, unknown);
     if (!seen.insert(unknown ? file : real.string()).second) {
-      faults.push_back({{file, 1, 1}, "is given twice; expected each file once"});
+      faults.add({file, 1, 1}, "is given twice; expected each file once");
       continue;
     }
-    try {
-      out.push_back(read(file));
-    } catch (const InputError& error) {
-      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
-    }
+    faults.guarded([&] { out.push_back(read(file)); });
   }
-  if (!faults.empty()) {
-    throw InputError(std::move(faults));
-  }
+  faults.done();
   return out;
 }
 

@@ -23,15 +23,16 @@ using interop::LaunchCase;
 using interop::MemoryCase;
 using interop::OverlapCase;
 
-// Times of one case further apart are no noise (interop/gpu_measurements.h holds the same within a
-// file).
+// Times of one case that differ by more than this factor are no noise (within a file
+// interop/gpu_measurements.h has the same limit).
 constexpr double kContradiction = 1.5;
 // Standard deviations between the 10th and the 90th percentile of a normal distribution.
 constexpr double kDecileSpan = 2.563;
-// Never more of the memory bandwidth than this (lower/slowdown.cpp caps the same).
+// The largest share of the memory bandwidth that is assumed (lower/slowdown.cpp has the same
+// limit).
 constexpr double kMaxMemoryShare = 0.75;
 
-// Bytes that a member's memory sees per byte of the size column: what it sends, times reads and
+// Bytes read and written in a member's memory: the bytes that it sends, times the reads and
 // writes of each (as cost/collectives.cpp counts them).
 double memory_bytes(const OverlapCase& c) {
   const double n = std::max(2, c.ranks);
@@ -80,10 +81,11 @@ class Gatherer {
       for (const GpuMeasurement& m : measurements) {
         const auto* memory = std::get_if<MemoryCase>(&m.what);
         if (memory != nullptr && memory->bytes <= device_.l2.count()) {
-          // Whoever publishes them repeats an operator on the same buffers.
+          // Published benchmarks repeat an operator on the same buffers.
           leave_out(table.file, m.line, "may have stayed in the L2 cache from run to run");
         } else {
-          // Several shapes of one operator move the same bytes.
+          // Cases of a memory-bound operator with equal bytes are different shapes and no
+          // repetitions.
           add(table.file, library, m, memory == nullptr, true);
         }
       }
@@ -134,7 +136,7 @@ class Gatherer {
     out_.left_out.push_back({file, line, 1, why});
   }
 
-  // `once`: cases of one name are repetitions.
+  // `once`: cases of the same name are repetitions of one case.
   void add(const std::string& file, const std::string& library, const GpuMeasurement& m, bool once,
            bool engine) {
     std::string why;
@@ -147,7 +149,7 @@ class Gatherer {
     }
     if (const auto* c = std::get_if<CollectiveCase>(&m.what)) {
       if (c->ranks > 1) {
-        return;  // for `calibrate nccl`, as the report says
+        return;  // the report refers to `calibrate nccl` for these
       }
       why = "collectives of one rank: what a call costs, which no curve holds";
     }
@@ -170,7 +172,7 @@ class Gatherer {
     if (gemm) {
       name += " " + library;
     }
-    // The order of the first file that has a case, by its number.
+    // Cases are numbered in the order in which they first appear.
     const std::size_t place =
         places_
             .try_emplace(once ? name : fmt::format("{} {}:{}", name, file, m.line), places_.size())

@@ -1,4 +1,4 @@
-// Measured cases of several files, each once, as what the fits take.
+// Collects measured cases of several files, each once, and converts them to samples for the fits.
 #pragma once
 
 #include <map>
@@ -12,10 +12,10 @@ namespace stepcast::calibrate {
 
 struct Measured {
   interop::GpuCase what;
-  std::string library;  // of GEMMs
-  bool engine = false;  // from a published table: what an inference engine's layer takes
+  std::string library;  // for GEMMs
+  bool engine = false;  // from a published table, which times layers of an inference engine
   double seconds = 0;
-  double deviation = 0;  // relative, of the repetitions; 0: not known
+  double deviation = 0;  // relative, among repetitions; 0: not known
   double alone = 0, other_alone = 0, other_together = 0;
 };
 
@@ -25,11 +25,13 @@ struct Gathered {
   std::vector<std::string> warnings;
 };
 
-// One measurement a case: the median where files repeat it, none where they contradict each other.
+// Keeps one measurement of each case: the median where files repeat it, none where they contradict
+// each other.
 Gathered gather(const std::vector<KernelFile>& files, const job::Device& device,
                 const std::string& library);
 
-// What a fit of `library`'s GEMMs takes; the first library's samples hold everything else too.
+// Samples for the fit of `library`'s GEMMs. The samples of the first library also hold everything
+// else.
 cost::KernelSamples samples_of(const std::vector<Measured>& cases, const std::string& library,
                                bool with_the_rest, const job::Device& device);
 

@@ -14,27 +14,27 @@ namespace {
 
 using result::Health;
 
-// What breaks on a machine costs a factor of two or more of the large-message bandwidth: a path
-// that halves (one of two NICs, a link that trained at half its width), sockets in place of RDMA
-// (4 to 12 on Slingshot without its plug-in), copies through the host in place of GPUDirect. What
-// costs less (1 of 8 NICs: 1.14; hash collisions and other releases of NCCL: up to 1.5 between
-// healthy logs of one machine) cannot be told from a machine that is merely tuned otherwise.
+// A broken part costs a factor of two or more of the large-message bandwidth: a path of half the
+// rate (one of two NICs is down, a link trained at half its width), sockets in place of RDMA
+// (4 to 12 on Slingshot without its plug-in), copies through the host in place of GPUDirect.
+// Smaller losses (1 of 8 NICs: 1.14; hash collisions and other releases of NCCL: up to 1.5 between
+// healthy logs of one machine) cannot be distinguished from other tuning.
 constexpr double kBroken = 2;
-// A model of another machine, or of none, may miss a healthy one by as much again (NICs of one
-// rate, curves of the other fabric: all-to-all on Slingshot 2.7, sockets on 100 Gb/s 2.6,
-// TCPX 1.9).
+// A model of another kind of machine, or a general one, may be off by a further factor for a
+// healthy machine (NICs of the same rate with the curves of another fabric: all-to-all on
+// Slingshot 2.7, sockets on 100 Gb/s 2.6, TCPX 1.9).
 constexpr double kBorrowed = 2;
-// A quarter of the links gone, or a busy fabric: worth a word.
+// A quarter of the links is missing, or the fabric is busy: the log is suspect.
 constexpr double kSlow = 4.0 / 3;
-// Wrong results at single sizes come from the fabric or the memory; at more than a quarter of them
-// the run computed something else.
+// Wrong results at a few sizes come from the fabric or the memory; with more than a quarter of the
+// sizes wrong the run computed something else.
 constexpr double kMaxWrongShare = 0.25;
 
 constexpr std::int64_t kOneMiB = 1 << 20;
-constexpr std::int64_t kLarge = 64;  // within this factor of the largest size
+constexpr std::int64_t kLarge = 64;  // large sizes are within this factor of the largest
 
-// The sizes at which bandwidth, not latency, sets the time: from 1 MiB and near the largest. A log
-// of small messages has only those.
+// The sizes at which bandwidth and not latency determines the time: from 1 MiB on and near the
+// largest; in a log of small messages, those near the largest.
 std::vector<const Sample*> large(const std::vector<Sample>& samples) {
   std::vector<const Sample*> out;
   if (samples.empty()) {
@@ -76,7 +76,7 @@ void by_model(Judge& j, const std::vector<const Sample*>& big, bool own) {
   }
   const double ratio = median(ratios);
   j.verdict.ratio = ratio;
-  // The far end of the 90 % interval of healthy logs (residuals are of logarithms).
+  // The upper end of the 90 % interval of healthy logs (residuals are of logarithms).
   const double far =
       std::max(std::exp(kDeviations90 * median(spreads)), own ? 1.0 : kBorrowed * kSlow);
   const double broken = std::max(far, own ? kBroken : kBorrowed * kBroken);
@@ -103,8 +103,8 @@ void by_peers(Judge& j, double peers) {
   }
 }
 
-// Bandwidth rises with size until a link is full, and stays; it falls where buffers, memory
-// registration or congestion control give out.
+// Bandwidth rises with size until a link is full and then stays. It falls where buffers, memory
+// registration or congestion control fail.
 void by_collapse(Judge& j, const std::vector<Sample>& samples) {
   constexpr std::size_t kTail = 3;
   std::vector<const Sample*> whole;
@@ -139,7 +139,7 @@ void by_collapse(Judge& j, const std::vector<Sample>& samples) {
   }
 }
 
-// Both halves move the same bytes over the same links.
+// Out-of-place and in-place runs move the same bytes over the same links.
 void by_halves(Judge& j, const std::vector<const Sample*>& big) {
   std::vector<double> ratios;
   for (const Sample* s : big) {
@@ -195,7 +195,7 @@ std::vector<double> against_peers(const std::vector<std::vector<Sample>>& series
     for (const Sample* s : large(samples)) {
       const auto& all = at[s->bytes];
       if (all.size() > 1) {
-        // A machine cannot run faster than it can: the faster logs show it, however many are slow.
+        // The faster logs show what the machine can do, however many others are slow.
         ratios.push_back(s->seconds / all[(all.size() - 1) / 4]);
       }
     }

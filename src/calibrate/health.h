@@ -1,5 +1,5 @@
-// Whether a log shows the machine that it is said to come from, or one on which something is
-// broken: judged by physics, by the model of that machine, and by logs of the same kind.
+// Judges whether a log is of a healthy machine: by physics, by the model of the machine that it is
+// said to come from, and by logs of the same kind.
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,17 @@ namespace stepcast::calibrate {
 struct Sample {
   std::int64_t bytes = 0;
   double seconds = 0;   // out of place where that was run
-  double in_place = 0;  // 0: not run, or without a meaning of its own
-  double expected = 0;  // of the model; 0: it has none
+  double in_place = 0;  // 0: not run, or not a measurement of its own
+  double expected = 0;  // by the model; 0: it has none
   double residual = 0;  // relative standard deviation of healthy logs about `expected`
 };
 
 struct Evidence {
-  std::vector<Sample> samples;  // by rising size
+  std::vector<Sample> samples;  // by ascending size
   bool own_model =
       true;          // the model was fitted to this kind of machine, not to another, nor to none
-  int wrong = 0;     // sizes whose results were wrong: not among the samples
-  double peers = 0;  // time over that of the faster logs of its kind; 0: no peers
+  int wrong = 0;     // sizes whose results were wrong; they are not among the samples
+  double peers = 0;  // time over that of the faster logs of its kind; 0: there are none
 };
 
 struct Verdict {
@@ -35,8 +35,8 @@ struct Verdict {
 
 Verdict judge(const Evidence& evidence);
 
-// For each series, its time at large sizes over that of the fastest quarter of all of them, at
-// sizes that several have; 0 where none are common.
+// For each series, its time at large sizes over the lower quartile of all series, at
+// sizes that several of them have; 0 where there are none.
 std::vector<double> against_peers(const std::vector<std::vector<Sample>>& series);
 
 }  // namespace stepcast::calibrate

@@ -1,5 +1,5 @@
 // From logs to a calibration: series of points, a verdict on each, the fit (in `cost`), and the
-// text of the file with what it rests on.
+// text of the file with its provenance.
 #include "stepcast/calibrate/nccl.h"
 
 #include <fmt/format.h>
@@ -54,8 +54,8 @@ struct Series {
   CalibrationSeries out;
   std::vector<Sample> samples;
   NcclScope scope = NcclScope::domain;
-  std::string other_device;  // what the log names in place of the cluster's GPUs
-  bool own_model = false;    // what is expected was fitted to this kind of machine
+  std::string other_device;  // the GPU that the log names, where it is not the cluster's
+  bool own_model = false;    // the expected times come from a fit to this kind of machine
   int ranks() const { return out.nodes * out.gpus_per_node; }
 };
 
@@ -97,7 +97,7 @@ class Calibrator {
     faults_.push_back({{log.file, line, 1}, std::move(message)});
   }
 
-  // Series of one run: nothing where the placement is at fault.
+  // Adds the series of one run; none where its placement is at fault.
   void take(const interop::CollectiveLog& log, const std::string& name,
             const interop::CollectiveRun& run) {
     const auto& placement =
@@ -189,7 +189,8 @@ class Calibrator {
       std::vector<double> halves[2];
       bool wrong = false;
       for (const auto* p : points) {
-        // Early versions print the largest deviation, which rounding keeps far below one.
+        // Early versions print the largest deviation instead, which is far below one where only
+        // rounding differs.
         constexpr double kDeviation = 0.5;
         wrong = wrong || (p->wrong && *p->wrong > kDeviation);
         if (p->seconds > 0) {
@@ -201,7 +202,7 @@ class Calibrator {
         continue;
       }
       if (halves[0].empty() && halves[1].empty()) {
-        continue;  // printed as 0.00 us
+        continue;  // the log has 0.00 us
       }
       Sample sample;
       sample.bytes = bytes;
@@ -217,7 +218,8 @@ class Calibrator {
     }
   }
 
-  // A sweep of every few kilobytes must not outvote a log of powers of two.
+  // Thins the sizes of a log, so that one with a size every few kilobytes does not outweigh one of
+  // powers of two.
   static void thin(std::vector<Sample>& samples) {
     constexpr double kAnOctave = 4;
     std::vector<Sample> kept;
@@ -338,8 +340,8 @@ class Calibrator {
     }
   }
 
-  // What ran in one job over one fabric shares its faults: of a suspect series, another that is
-  // degraded settles it.
+  // Collectives of one job share the faults of its fabric: a suspect series is degraded if another
+  // one of its job is.
   void judge_siblings() {
     std::set<std::tuple<std::string, int, int>> broken;
     const auto job = [](const Series& s) {
@@ -407,7 +409,8 @@ class Calibrator {
         {scope == NcclScope::network ? "network" : "domain", fitted.yaml + provenance(all)});
   }
 
-  // What the curves say, and what the logs show at their ends.
+  // Fills the facts of the curves, with the fitted times at the smallest and the largest size of
+  // the logs.
   void curves(NcclScope scope, const cost::NcclFitted& fitted, result::Calibration& out) const {
     for (const auto& f : fitted.series) {
       result::CalibrationCurve c;
@@ -442,7 +445,7 @@ class Calibrator {
     }
   }
 
-  // Ranks of a domain, domains of the network: by what a curve is filed.
+  // The size by which curves are ordered: ranks of a domain, or domains of the network.
   int size_of(const Series& s) const {
     if (s.out.op == "sendrecv") {
       return 2;

@@ -1,4 +1,4 @@
-// What a calibration file says of the logs behind it.
+// The provenance of a calibration file: the logs that it was fitted to.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace stepcast::calibrate {
 
-// Names of logs in a calibration: file names without folders and ending, letters, digits, dashes,
-// underscores and dots, each file its own.
+// Names of logs in a calibration: file names without folders and extension, made of letters,
+// digits, dashes, underscores and dots, and different for each file.
 std::vector<std::string> log_names(const std::vector<std::string>& files);
 
 // The keys `measured` and `left_out` of a calibration file.

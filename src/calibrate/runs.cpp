@@ -1,4 +1,4 @@
-// From measured steps to a site calibration. The method stands in this folder's README.
+// From measured steps to a site calibration. The method is in this folder's README.
 #include "stepcast/calibrate/runs.h"
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace {
 using result::MeasuredStep;
 using result::SiteCalibration;
 
-// What a forecast is off by beyond a site's factors: the errors of a dozen GEMM shapes, each 5 %
+// Relative error of a forecast beyond a site's factors: the errors of a dozen GEMM shapes, each 5 %
 // (held-out residuals in calibration/*/gemm-*.yaml), averaged over a step.
 constexpr double kDiscrepancy = 0.03;
 
@@ -37,7 +37,7 @@ result::SiteError error_of(const std::vector<double>& forecast_over_measured) {
           median(relative)};
 }
 
-// Rows that the fit did not see, without and with the site.
+// Forecasts of rows that the fit does not use, without and with the site.
 void check(const std::vector<MeasuredStep>& steps, const cost::Site& plain, const cost::Site& site,
            RowForecasts& forecasts, SiteCalibration& out) {
   std::vector<const job::Job*> jobs;
@@ -131,8 +131,8 @@ std::vector<MeasuredStep> usable_of(const std::vector<MeasuredStep>& steps, cons
   return usable;
 }
 
-// The site that a point of the fit stands for. `only`: the parameters that differ from their
-// priors; null: those that the point moves.
+// The site at a point of the fit. `only`: the parameters that differ from their priors; null: those
+// that differ at the point.
 cost::Site site_at(const SiteCalibration& out, const Priors& priors, const Vector& x,
                    const std::vector<bool>* only) {
   cost::Site site;
@@ -158,7 +158,7 @@ FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& prio
   for (const RepeatedRun& g : groups) {
     jobs.push_back(&g.step->job);
   }
-  // The same point is asked for more than once.
+  // The same point is forecast only once.
   problem.forecasts =
       [jobs, &priors, &forecasts, &out,
        known = std::make_shared<std::map<std::vector<double>, Vector>>()](const Vector& x) {
@@ -188,7 +188,7 @@ FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& prio
   return problem;
 }
 
-// How sure the fit is of each parameter, and how their errors go together.
+// The deviation of each parameter after the fit, and their correlations.
 void fill_deviations(const Selected& selected, const Priors& priors, cost::Site& site) {
   const auto& kept = selected.known;
   for (std::size_t a = 0; a < kept.size(); ++a) {
@@ -205,10 +205,11 @@ void fill_deviations(const Selected& selected, const Priors& priors, cost::Site&
   }
 }
 
-// From three rows on, each is also forecast by a fit that has not seen it.
+// From three rows on, each is also forecast by a fit without it.
 constexpr Eigen::Index kEnoughToLeaveOut = 3;
 
-// Every row before and after the fit, and left out of it; then the errors over all rows.
+// Fills every row with its forecasts before and after the fit and by the fit without it; then the
+// errors over all rows.
 void fill_rows(const std::vector<RepeatedRun>& groups, const FitProblem& problem,
                const Selected& selected, SiteCalibration& out) {
   const Fit& fit = selected.fit;
@@ -256,10 +257,10 @@ void fill_parameters(const Selected& selected, const Priors& priors, cost::Site&
   }
 }
 
-// Why the fit is not to be used; empty: it is.
+// The reason that the fit is refused; empty: it is accepted.
 std::string refusal_of(const Selected& selected, const SiteCalibration& out) {
-  // Rows that the law does not describe pull its parameters about: what does not help rows that the
-  // fit did not see does not help a forecast.
+  // Rows that the model does not describe distort the parameters. A fit that does not improve the
+  // forecasts of rows left out of it does not improve other forecasts.
   constexpr double kWorse = 1.1;
   constexpr double kNoticed = 0.005;
   if (static_cast<Eigen::Index>(out.rows.size()) >= kEnoughToLeaveOut &&
@@ -313,7 +314,7 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
 
   const Priors priors(groups.front().step->job.system);
   FitProblem problem = problem_of(groups, priors, forecasts, out);
-  // The deviations of its rows may grow to their scatter.
+  // select() may raise the deviations of the rows to their scatter.
   const Selected selected = select(problem, priors, structural(groups));
   const Vector& sigma = problem.sigma;
   out.discrepancy = median(std::vector<double>(sigma.data(), sigma.data() + sigma.size())) *

@@ -9,13 +9,13 @@
 namespace stepcast::calibrate {
 namespace {
 
-// Residuals beyond so many deviations pull with bounded force (Huber's constant for 95 % efficiency
-// is 1.345; the forecast's own discrepancy has heavier tails than noise, so ordinary rows reach 2).
+// The loss is linear beyond this number of deviations (Huber's constant for 95 % efficiency
+// is 1.345; a forecast's own error has heavier tails than noise, so ordinary rows reach 2).
 constexpr double kHuber = 2;
 constexpr int kIterations = 12;
 constexpr double kConverged = 0.01;  // prior deviations
-// Wide enough that a difference stands above the picosecond grid and the rule that picks
-// algorithms.
+// The step of numeric derivatives, in prior deviations. It is so large that rounding to picoseconds
+// and changes of NCCL's algorithm do not matter.
 constexpr double kDifference = 0.2;
 
 double loss_of(const FitProblem& p, const Vector& residual, const Vector& x) {
@@ -147,7 +147,7 @@ double scatter(const FitProblem& p, const Fit& f, const std::vector<bool>& activ
   if (free < 1) {
     return 1;
   }
-  // An outlier says nothing of the others' scatter.
+  // An outlier must not raise the scatter of the others.
   const double chi =
       (f.residual.array() / p.sigma.array()).cwiseAbs().cwiseMin(kHuber).square().sum();
   return std::max(1.0, std::sqrt(chi / free));

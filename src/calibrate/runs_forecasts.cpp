@@ -16,7 +16,7 @@ RowForecasts::Result one(forecast::Forecaster& forecaster, const job::Job& job,
   try {
     forecast::Options options;
     options.site = &site;
-    options.allocator = forecast::Allocator::rule;  // times alone are compared
+    options.allocator = forecast::Allocator::rule;  // only times are compared
     auto outcome = forecaster.forecast(job, options);
     if (const auto* why = std::get_if<Infeasible>(&outcome)) {
       return fmt::format("cannot be simulated: {}: {}", why->key, why->reason);

@@ -16,7 +16,7 @@ namespace stepcast::calibrate {
 
 class RowForecasts {
  public:
-  // `progress` is told the number of calls of run(); it may be empty.
+  // `progress` is called with the number of calls of run(); it may be empty.
   RowForecasts(const std::filesystem::path& data, std::function<void(int)> progress);
 
   // The report of a job, or why it cannot be simulated.

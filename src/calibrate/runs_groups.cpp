@@ -95,10 +95,11 @@ std::vector<RepeatedRun> group(const std::vector<MeasuredStep>& steps, SiteCalib
     free += seconds[i].size() - 1;
   }
   constexpr std::size_t kEnough = 2;
-  constexpr double kLeast = 0.003;  // even back-to-back steps of one run differ by so much
+  constexpr double kMinScatter = 0.003;  // even consecutive steps of one run differ by this much
   out.noise_measured = free >= kEnough;
-  out.noise = out.noise_measured ? std::max(kLeast, std::sqrt(squares / static_cast<double>(free)))
-                                 : kNoise;
+  out.noise = out.noise_measured
+                  ? std::max(kMinScatter, std::sqrt(squares / static_cast<double>(free)))
+                  : kNoise;
   return groups;
 }
 
@@ -122,7 +123,8 @@ std::vector<std::string> structural(const std::vector<RepeatedRun>& groups) {
   if (all([](const job::Job& j) { return j.cluster.nodes == 1; })) {
     fabric = "every row is of a single node";
   } else {
-    // One node of any fabric says nothing about it: only rows of several nodes must agree.
+    // Rows of one node do not depend on the fabric, so only rows of several nodes must have the
+    // same.
     const RepeatedRun* network = nullptr;
     for (const RepeatedRun& g : groups) {
       if (g.step->job.cluster.nodes == 1) {

@@ -18,18 +18,18 @@ constexpr double kLaunch = 0.7;
 // Python and autograd of one layer's pass beyond its kernels' launches: modules and hooks take tens
 // of microseconds, saving and restoring random states for recomputation, or FSDP's hooks, hundreds.
 constexpr double kLayer = 300e-6;  // seconds
-// The residual of slow-down curves that no run of the device stands behind (cost/collectives.cpp).
+// The residual of slow-down curves without measurements of the device (cost/collectives.cpp).
 constexpr double kOverlap = 0.5;
-// Networks reach 0.5 to 1 of what the calibration says: residuals of network curves from 1 MiB are
-// 0.14 to 0.6 (calibration/nccl/*.yaml), 0.33 of all InfiniBand, of which sites' operations share
-// 0.7.
+// Networks reach 0.5 to 1 of the calibration's bandwidth: residuals of network curves from 1 MiB on
+// are 0.14 to 0.6 (calibration/nccl/*.yaml) and 0.33 over all InfiniBand, of which the operations
+// of a site share 0.7.
 constexpr double kFabric = 0.23;
 
 }  // namespace
 
 Priors::Priors(const job::System& system)
     : launch_(to_seconds(system.launch)), layer_(to_seconds(system.layer_overhead)) {
-  // A host that costs nothing has no logarithm.
+  // A host time of zero has no logarithm.
   launch_ = std::max(launch_, cost::range_of(SiteParameter::launch).low);
 }
 

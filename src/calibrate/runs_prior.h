@@ -1,5 +1,5 @@
-// What is known of a site's parameters before any of its steps: normal distributions of the
-// logarithm (of `layer`: of the seconds), as wide as published measurements make them.
+// Priors of a site's parameters: normal distributions of the logarithm (for `layer`, of the
+// seconds), whose widths follow from published measurements.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace stepcast::calibrate {
 
 class Priors {
  public:
-  // Centres of launch and layer are the training system's own.
+  // The centres of launch and layer are those of the training system.
   explicit Priors(const job::System& system);
 
   // At `x` prior deviations from the centre.
   double value(cost::SiteParameter p, double x) const;
-  double deviation(cost::SiteParameter p) const;   // of the logarithm; of layer: seconds
+  double deviation(cost::SiteParameter p) const;   // of the logarithm; for layer in seconds
   std::string words(cost::SiteParameter p) const;  // "1.0 +- 8 %"
   void bounds(Vector& low, Vector& high) const;    // of x
   static bool in_seconds(cost::SiteParameter p);

@@ -1,4 +1,4 @@
-// Rows that users write of their own runs.
+// Reads rows that users write of their own runs.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -6,18 +6,18 @@
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::calibrate {
 namespace {
 
 using text::Value;
 
-const std::vector<std::string> kKeys = {
-    "config", "step_time", "tokens_per_second_per_gpu", "id", "date", "source", "notes", "set"};
+using text::fault;
 
-[[noreturn]] void fault(const Origin& where, std::string message) {
-  throw InputError(Fault{where, std::move(message)});
-}
+const text::Keys kRunKeys = {
+    {"config", "step_time", "tokens_per_second_per_gpu", "id", "date", "source", "notes", "set"},
+    "; expected a key of a measured run"};
 
 // One value, or a list of repeats.
 std::vector<double> positive(const Value& v, const char* key) {
@@ -50,17 +50,15 @@ std::string text_of(const Value& row, const char* key) {
 std::vector<std::string> overrides_of(const Value& row) {
   std::vector<std::string> out;
   if (const Value* set = row.find("set")) {
-    if (set->kind != Value::Kind::sequence) {
-      fault(set->origin, "expected a list such as [\"workload.global_batch=512\"]");
-    }
-    for (const Value& one : set->items) {
+    for (const Value& one :
+         text::expect_list(*set, "expected a list such as [\"workload.global_batch=512\"]").items) {
       out.push_back(text::to_string(one));
     }
   }
   return out;
 }
 
-// A fault of an option has no line: the row's is where the user looks.
+// A fault of an option has no line, so it gets the line of its row.
 job::Job load(const std::string& config, const std::vector<std::string>& overrides,
               const Origin& row) {
   try {
@@ -77,14 +75,7 @@ job::Job load(const std::string& config, const std::vector<std::string>& overrid
 }
 
 result::MeasuredStep own_run(const Value& row, const std::filesystem::path& file) {
-  for (const auto& entry : row.entries) {
-    if (std::find(kKeys.begin(), kKeys.end(), entry.key) == kKeys.end()) {
-      const std::string like = nearest(entry.key, kKeys);
-      fault(entry.origin,
-            fmt::format("unknown key '{}'; expected a key of a measured run{}", entry.key,
-                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
-    }
-  }
+  text::expect_keys(row, kRunKeys);
   const Value* time = row.find("step_time");
   const Value* tokens = row.find("tokens_per_second_per_gpu");
   if ((time == nullptr) == (tokens == nullptr)) {
@@ -124,9 +115,9 @@ result::MeasuredStep own_run(const Value& row, const std::filesystem::path& file
 
 std::vector<RunRow> read_runs(const std::filesystem::path& file) {
   std::vector<RunRow> rows;
-  std::vector<Fault> faults;
+  text::Faults faults;
   for (const Value& row : text::read_json_lines(file)) {
-    try {
+    faults.guarded([&] {
       if (row.kind == Value::Kind::map && row.find("config") != nullptr) {
         rows.emplace_back(own_run(row, file));
       } else if (row.kind == Value::Kind::map && row.find("metric") == nullptr) {
@@ -137,13 +128,9 @@ std::vector<RunRow> read_runs(const std::filesystem::path& file) {
       } else {
         rows.emplace_back(interop::take_apart(row, file.string()));
       }
-    } catch (const InputError& error) {
-      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
-    }
+    });
   }
-  if (!faults.empty()) {
-    throw InputError(std::move(faults));
-  }
+  faults.done();
   return rows;
 }
 

@@ -13,14 +13,16 @@ namespace {
 
 using cost::SiteParameter;
 
-// A parameter that the rows leave at more than this share of its prior deviation is not determined.
+// A parameter whose deviation after the fit is more than this share of its prior deviation is not
+// determined.
 constexpr double kDetermined = 0.6;
-// Two parameters whose errors correlate more strongly are one.
+// Two parameters whose errors correlate more strongly than this are not distinguished.
 constexpr double kSeparable = 0.9;
-// Of a step: a parameter whose prior deviation moves none by more has no effect.
+// A parameter whose prior deviation changes no step by more than this share has no effect.
 constexpr double kTiny = 2e-3;
 
-// Raises every row's sigma to the scatter of the residuals, robustly; whether it had to.
+// Raises every row's sigma to a robust estimate of the residuals' scatter. Returns whether it was
+// below.
 bool widen(FitProblem& problem, const Vector& residual) {
   constexpr Eigen::Index kEnough = 4;
   if (residual.size() < kEnough) {
@@ -39,7 +41,7 @@ bool widen(FitProblem& problem, const Vector& residual) {
   return true;
 }
 
-// The loop of fits: parameters leave it until the rows determine all that remain.
+// Repeats the fit and holds parameters at their priors until the rows determine all that remain.
 class Selection {
  public:
   Selection(FitProblem& problem, const Priors& priors, std::vector<std::string> reasons)
@@ -52,8 +54,8 @@ class Selection {
 
   void run() {
     fit_ = best_start();
-    // Rows that the law misses by more than expected are worth less, all of them: else each would
-    // be an outlier.
+    // Where rows scatter more than expected, all of them get a larger sigma, since otherwise each
+    // would be an outlier.
     for (int round = 0; round < 2 && widen(problem_, fit_.residual); ++round) {
       fit_ = best_start();
     }
@@ -67,7 +69,8 @@ class Selection {
   Selected result() const { return {fit_, active_, reasons_, chosen(false), known_, covariance_}; }
 
  private:
-  // Hosts that never bind have no slope: the search starts from slow ones as well.
+  // Where no stage waits for its host, the steps do not depend on launch and layer; so the search
+  // also starts from slow hosts.
   Fit best_start() {
     Vector start = Vector::Zero(static_cast<Eigen::Index>(kParameters.size()));
     Fit best = fit(problem_, active_, start);
@@ -114,7 +117,7 @@ class Selection {
     }
   }
 
-  // Whether something left.
+  // Holds one or more parameters that the rows do not determine. Returns whether there was any.
   bool drop() {
     const auto all = chosen(false);
     bool weak = false;
@@ -151,7 +154,7 @@ class Selection {
       return separate(all[static_cast<std::size_t>(a)], all[static_cast<std::size_t>(b)], most);
     }
     if (std::sqrt(cov(widest, widest)) >= kDetermined) {
-      // Known only together with another: the nearest is the other.
+      // It is determined only in combination with another: the one with the strongest correlation.
       Eigen::Index partner = widest == 0 ? 1 : 0;
       double nearest_r = 0;
       for (Eigen::Index j = 0; j < cov.rows(); ++j) {
@@ -168,15 +171,15 @@ class Selection {
     return drop_bounded();
   }
 
-  // Of two that only their combination determines, one stays at its prior: the one without which
-  // the rows are met better, else the less physical one.
+  // Where the rows determine only a combination of two parameters, holds the one without which
+  // the rows fit better, else the less physical one.
   bool separate(int a, int b, double correlation) {
     const auto without = [&](int i) {
       auto rest = active_;
       rest[static_cast<std::size_t>(i)] = false;
       return fit(problem_, rest, fit_.x).loss;
     };
-    constexpr double kClear = 2;  // of the loss: odds of seven to one
+    constexpr double kClear = 2;  // difference of the loss: odds of seven to one
     const double difference = without(a) - without(b);
     const int out = std::abs(difference) > kClear ? (difference < 0 ? a : b)
                     : rank_of(a) > rank_of(b)     ? a
@@ -189,7 +192,8 @@ class Selection {
     return true;
   }
 
-  // A best value on its physical bound means that something else moves these rows.
+  // Holds a parameter whose best value is on its physical bound: something else must affect these
+  // rows.
   bool drop_bounded() {
     for (const int i : chosen(false)) {
       const double x = fit_.x[i];
@@ -205,7 +209,7 @@ class Selection {
                           "its best value lies on the bound of what physics allows ({:g} to {:g}): "
                           "something else moves these rows",
                           range.low, range.high));
-        // What was held for its sake may carry both in its place.
+        // A parameter that was held in favour of this one is fitted in its place.
         for (auto it = tied_.begin(); it != tied_.end(); ++it) {
           if (it->second == i) {
             active_[static_cast<std::size_t>(it->first)] = true;
@@ -221,7 +225,8 @@ class Selection {
     return false;
   }
 
-  // The order of trust: what is one number on a data sheet first, bookkeeping of the host last.
+  // The rank of a parameter by how physical it is: a number of a data sheet first, host time of a
+  // layer last.
   static int rank_of(int i) {
     constexpr std::array<int, kParameters.size()> kRank = {0, 1, 4, 3, 2};
     return kRank[static_cast<std::size_t>(i)];
@@ -267,8 +272,8 @@ class Selection {
   const Priors& priors_;
   std::vector<std::string> reasons_;
   std::vector<bool> active_;
-  bool search_ = false;      // a parameter came back: the next fit starts from several points
-  std::map<int, int> tied_;  // what is held, to what carries it
+  bool search_ = false;      // a parameter is fitted again: the next fit starts from several points
+  std::map<int, int> tied_;  // from a held parameter to the one that it is not distinguished from
   Fit fit_;
   std::vector<int> known_;
   Matrix covariance_;

@@ -1,5 +1,5 @@
-// Which of a site's parameters the rows determine: the loop of fits that parameters leave. The
-// method stands in this folder's README.
+// Selects the parameters of a site that the rows determine: fits are repeated with fewer
+// parameters. The method is in this folder's README.
 #pragma once
 
 #include <array>
@@ -17,18 +17,18 @@ inline constexpr std::array kParameters = {cost::SiteParameter::clock, cost::Sit
 
 struct Selected {
   Fit fit;
-  std::vector<bool> active;          // by parameter: moved by the fit
-  std::vector<std::string> reasons;  // by parameter: why it is held at its prior; "": it is not
+  std::vector<bool> active;          // by parameter: it is fitted
+  std::vector<std::string> reasons;  // by parameter: why it is held at its prior; "": it is fitted
   std::vector<int> determined;
-  // Deviations in prior deviations, and correlations, of what is determined and what is held
-  // although the rows tie it to that.
+  // Covariance, in prior deviations, of the parameters that are determined and of those that are
+  // held only because the rows do not distinguish them from a determined one. `known` are their
+  // indices.
   std::vector<int> known;
   Matrix covariance;
 };
 
-// `reasons`: of parameters that are ruled out beforehand, "" of the others. Rows that the law
-// misses by more than expected are worth less, all of them: `problem`'s sigmas grow to their
-// scatter.
+// `reasons`: why a parameter is held from the beginning; "" for the others. Where rows scatter more
+// than expected, the sigmas of all rows in `problem` are raised to their scatter.
 Selected select(FitProblem& problem, const Priors& priors, std::vector<std::string> reasons);
 
 }  // namespace stepcast::calibrate

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "command_line.h"
+#include "stepcast/base/suggestion.h"
 
 namespace stepcast::cli {
 namespace {
@@ -89,11 +90,6 @@ std::vector<std::string> subcommand_names(const CLI::App& app) {
   return names;
 }
 
-std::string did_you_mean(const std::string& word, const std::vector<std::string>& candidates) {
-  const std::string near = nearest(word, candidates);
-  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
-}
-
 // The first argument that the program does not know.
 std::string first_unknown(const CLI::App& app, const CLI::App& command,
                           const std::vector<std::string>& arguments) {
@@ -109,7 +105,7 @@ std::string first_unknown(const CLI::App& app, const CLI::App& command,
   return extras.empty() ? "" : extras.front();
 }
 
-// The option that a message of CLI11 speaks of.
+// The option that a message of CLI11 is about.
 std::string option_in(const CLI::App& command, const std::string& message) {
   std::string best;
   for (const CLI::Option* option : command.get_options()) {
@@ -131,11 +127,11 @@ InputError explained(const CLI::App& app, const CLI::ParseError& error,
       const std::string name = word.substr(0, word.find('='));
       return option_fault(
           name, fmt::format("unknown option; expected one that {} --help lists{}", path_of(command),
-                            did_you_mean(name, option_names(command))));
+                            suggestion(name, option_names(command))));
     }
     if (const auto below = subcommand_names(command); !below.empty()) {
       return option_fault(word, fmt::format("unknown command; expected one that {} --help lists{}",
-                                            path_of(command), did_you_mean(word, below)));
+                                            path_of(command), suggestion(word, below)));
     }
     return option_fault(
         word, fmt::format("unexpected argument; {} --help shows how to call it", path_of(command)));

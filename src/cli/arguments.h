@@ -1,6 +1,6 @@
-// What a command takes, as data: options, arguments by place and commands below it.
-// `parse_arguments` fills in what the options point to; how words are read and help is laid out is
-// its business alone.
+// What a command takes, as data: options, positional arguments and subcommands.
+// `parse_arguments` fills in what the options point to, and alone decides how words are read and
+// how help is laid out.
 #pragma once
 
 #include <deque>
@@ -20,11 +20,11 @@ using Run = std::function<int()>;
 using Target = std::variant<std::string*, std::vector<std::string>*, bool*>;
 
 struct Option {
-  std::string name;  // "--nodes", "--factor,-f"; without dashes: by place
+  std::string name;  // "--nodes", "--factor,-f"; without dashes: positional
   Target target;
   std::string help;
   std::string type;             // what stands for the value in --help
-  bool shows_default = false;   // --help says what the target held before
+  bool shows_default = false;   // --help shows what the target held before
   bool one_value_each = false;  // a list takes one word at each naming, so that others may follow
   bool some_values = false;     // a list that, once named, has one word or more
   char delimiter = '\0';        // of a list's values within one word
@@ -87,7 +87,7 @@ struct Command {
   }
 };
 
-// What the user asked to read instead of anything being run.
+// Text that the user asked for instead of running a command.
 struct Reading {
   const char* option;  // "--help" or "--version"
   std::string text;

@@ -15,9 +15,9 @@ struct Kind {
 };
 
 constexpr Kind kinds[] = {
-    {"nccl", "collectives, from your own nccl-tests logs", add_calibrate_nccl},
-    {"gpu", "kernels, from measurements of calibrate-gpu or published tables", add_calibrate_gpu},
-    {"runs", "a site's clock, host, overlap and fabric, from your own measured steps",
+    {"nccl", "fit collectives to your own nccl-tests logs", add_calibrate_nccl},
+    {"gpu", "fit kernels to measurements of calibrate-gpu or published tables", add_calibrate_gpu},
+    {"runs", "fit a site's clock, host, overlap and fabric to your own measured steps",
      add_calibrate_runs},
 };
 

@@ -4,10 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/calibrate/gpu.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -22,19 +23,7 @@ struct CalibrateGpuOptions {
   std::string device, library, output, json;
 };
 
-// It becomes part of a file's name and a YAML scalar.
-void check_library(const std::string& name) {
-  const bool good =
-      !name.empty() && name[0] != '.' && name[0] != '-' &&
-      std::all_of(name.begin(), name.end(), [](char c) {
-        return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-      });
-  if (!good) {
-    throw option_fault("--library", fmt::format("'{}' is no name; expected such as cublas", name));
-  }
-}
-
-// Made where it is missing, and taken back unless the files come into it.
+// A directory that is made if it is missing, and removed again if it stays empty.
 class Folder {
  public:
   explicit Folder(const fs::path& path) : path_(path) {
@@ -77,40 +66,27 @@ int run_calibrate_gpu(const CalibrateGpuOptions& given) {
     throw option_fault("calibrate gpu",
                        "missing files; expected those of calibrate-gpu, or tables of kernels");
   }
-  if (!given.library.empty()) {
-    check_library(given.library);
+  if (!given.library.empty() && !is_plain_name(given.library, false)) {
+    throw option_fault("--library",
+                       fmt::format("'{}' is no name; expected such as cublas", given.library));
   }
   const auto files = calibrate::read_kernel_files(given.files);
   const auto found = calibrate::calibrate_gpu(files, {given.device, given.library},
                                               text::data_directory() / "calibration");
   const fs::path directory = given.output.empty() ? "calibration-" + found.device : given.output;
-  const std::string json = report::json(found);
-
-  // Every file stands beside its place before the first is put there.
-  std::unique_ptr<OutputFile> json_file;
-  if (!given.json.empty() && given.json != "-") {
-    json_file = std::make_unique<OutputFile>("--json", given.json);
-    json_file->write(json);
-  }
-  std::unique_ptr<Folder> folder;
-  std::vector<std::unique_ptr<OutputFile>> written;
+  std::optional<Folder> folder;
+  Outputs outputs;
+  outputs.add("--json", given.json, report::json(found));
   if (!found.files.empty()) {
-    folder = std::make_unique<Folder>(directory);
+    folder.emplace(directory);
     for (const auto& file : found.files) {
-      written.push_back(std::make_unique<OutputFile>("--output", directory / file.name));
-      written.back()->write(file.yaml);
+      outputs.add("--output", directory / file.name, file.yaml);
     }
   }
-  write_stdout("calibrate gpu", given.json == "-"
-                                    ? json
-                                    : report::terminal(found, terminal_colour()) +
-                                          (found.files.empty() ? "" : advice(directory, found)));
-  for (auto& file : written) {
-    file->commit();
-  }
-  if (json_file) {
-    json_file->commit();
-  }
+  outputs.finish("calibrate gpu", [&] {
+    return report::terminal(found, terminal_colour()) +
+           (found.files.empty() ? "" : advice(directory, found));
+  });
   if (found.files.empty()) {
     write_stderr("calibrate gpu: nothing could be fitted; no file is written\n");
     return cannot_run;
@@ -124,19 +100,19 @@ Run add_calibrate_gpu(Command& app) {
   auto given = std::make_shared<CalibrateGpuOptions>();
   app.add_option("file", given->files,
                  "files of calibrate-gpu, or CSV tables of GEMMs, experts, attention or "
-                 "memory-bound kernels; all of one GPU")
+                 "memory-bound kernels, all measured on one GPU model")
       .type_name("FILE...");
   app.add_option("--device", given->device,
-                 "the GPU as configs/devices has it (what the files name)")
+                 "the GPU, a name in configs/devices (by default the one that the files name)")
       .type_name("NAME");
   app.add_option("--library", given->library,
-                 "of the GEMMs (cublas of calibrate-gpu; what a table's kernels belong to)")
+                 "library of the GEMMs (by default cublas for calibrate-gpu, and what a table's "
+                 "kernels belong to)")
       .type_name("NAME");
   app.add_option("--output", given->output,
-                 "directory for the calibration files (calibration-DEVICE)")
+                 "directory for the calibration files (by default calibration-DEVICE)")
       .type_name("DIR");
-  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the report as JSON");
   app.footer =
       "Examples:\n"
       "  simulate calibrate gpu h200.jsonl\n"

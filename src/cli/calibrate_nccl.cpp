@@ -8,12 +8,13 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/calibrate/nccl.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cli {
 namespace {
@@ -28,17 +29,11 @@ struct CalibrateNcclOptions {
 
 std::vector<interop::CollectiveLog> read_logs(const std::vector<std::string>& files) {
   std::vector<interop::CollectiveLog> logs;
-  std::vector<Fault> faults;
+  text::Faults faults;
   for (const std::string& file : files) {
-    try {
-      logs.push_back(interop::read_collectives(file));
-    } catch (const InputError& error) {
-      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
-    }
+    faults.guarded([&] { logs.push_back(interop::read_collectives(file)); });
   }
-  if (!faults.empty()) {
-    throw InputError(std::move(faults));
-  }
+  faults.done();
   return logs;
 }
 
@@ -56,21 +51,7 @@ std::optional<cost::NcclScope> scope_option(const std::string& text) {
   return std::nullopt;
 }
 
-// A name becomes that of a file and a YAML scalar.
-void check_name(const std::string& name) {
-  const bool good = !name.empty() && name[0] != '.' && name[0] != '-' &&
-                    std::all_of(name.begin(), name.end(), [](char c) {
-                      return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-                             (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
-                    });
-  if (!good) {
-    throw option_fault(
-        "--name",
-        fmt::format("'{}' is no name; expected letters, digits, dashes, underscores, dots", name));
-  }
-}
-
-// The file of a scope: logs of both give two, the domain's beside the network's.
+// The file of a scope. Logs of both scopes give two files: the domain's has a name of its own.
 std::filesystem::path file_for(const std::filesystem::path& output, const std::string& scope,
                                std::size_t files) {
   if (files < 2 || scope == "network") {
@@ -91,35 +72,23 @@ void write_calibration(const CalibrateNcclOptions& given, const std::string& out
   if (output == "-" && given.json == "-") {
     throw option_fault("--json", "standard output is the calibration's; expected a file");
   }
-  std::vector<std::unique_ptr<OutputFile>> files;
+  Outputs outputs;
   std::string written;
   for (const auto& file : found.files) {
-    if (output == "-") {
-      continue;
-    }
-    const auto path = file_for(output, file.scope, found.files.size());
-    files.push_back(std::make_unique<OutputFile>("--output", path));
-    files.back()->write(file.yaml);
+    const std::filesystem::path path = output == "-"
+                                           ? std::filesystem::path(output)
+                                           : file_for(output, file.scope, found.files.size());
+    outputs.add("--output", path, file.yaml);
     written += fmt::format("{} ({}) is written; use it with calibration: [{}]\n", path.string(),
                            file.scope, path.string());
   }
-  const std::string json = report::json(found);
-  if (!given.json.empty() && given.json != "-") {
-    files.push_back(std::make_unique<OutputFile>("--json", given.json));
-    files.back()->write(json);
-  }
-  if (output == "-") {
-    for (const auto& file : found.files) {
-      write_stdout("--output -", file.yaml);
+  outputs.add("--json", given.json, report::json(found));
+  outputs.finish("calibrate", [&] {
+    if (output == "-") {
+      return std::string();  // nothing was fitted
     }
-  } else {
-    write_stdout("calibrate", given.json == "-" ? json
-                                                : report::terminal(found, terminal_colour()) +
-                                                      (written.empty() ? "" : "\n" + written));
-  }
-  for (auto& file : files) {
-    file->commit();
-  }
+    return report::terminal(found, terminal_colour()) + (written.empty() ? "" : "\n" + written);
+  });
 }
 
 int run_calibrate_nccl(const CalibrateNcclOptions& given) {
@@ -136,7 +105,12 @@ int run_calibrate_nccl(const CalibrateNcclOptions& given) {
   options.system = given.name.empty()
                        ? std::filesystem::path(given.cluster).stem().string() + "-nccl"
                        : given.name;
-  check_name(options.system);
+  if (!is_plain_name(options.system, true)) {
+    throw option_fault(
+        "--name",
+        fmt::format("'{}' is no name; expected letters, digits, dashes, underscores, dots",
+                    options.system));
+  }
   if (!given.op.empty()) {
     options.op = interop::collective_name(given.op);
     if (options.op.empty()) {
@@ -144,7 +118,7 @@ int run_calibrate_nccl(const CalibrateNcclOptions& given) {
                          "unknown collective '" + given.op + "'; expected one such as all_reduce");
     }
   }
-  const int stated = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  const int stated = integer_option("--nodes", given.nodes, 1, 0);
   const auto logs = read_logs(given.logs);
   int nodes = std::max(1, stated);
   for (const auto& log : logs) {
@@ -154,9 +128,8 @@ int run_calibrate_nccl(const CalibrateNcclOptions& given) {
   }
   const input::Network network = input::network(given.cluster, nodes, given.set);
   if (stated > 0) {
-    const int each = given.gpus_per_node.empty()
-                         ? network.cluster.node.gpus
-                         : integer_option("--gpus-per-node", given.gpus_per_node, 1);
+    const int each =
+        integer_option("--gpus-per-node", given.gpus_per_node, 1, network.cluster.node.gpus);
     options.ranks_per_node.assign(static_cast<std::size_t>(stated), each);
   } else if (!given.gpus_per_node.empty()) {
     options.ranks_per_node = {integer_option("--gpus-per-node", given.gpus_per_node, 1)};
@@ -182,34 +155,37 @@ Run add_calibrate_nccl(Command& app) {
          "of calibrate-gpu")
       .type_name("LOG...");
   app.add_option("--cluster", given->cluster,
-                 "the machine that the logs are from, as configs/clusters lists them")
+                 "the cluster that the logs are from, a name in configs/clusters")
       .type_name("NAME");
-  app.add_option("--nodes", given->nodes, "hosts, of logs that do not list their devices")
+  app.add_option("--nodes", given->nodes,
+                 "number of hosts, for logs that do not list their devices")
       .type_name("N");
-  app.add_option("--gpus-per-node", given->gpus_per_node,
-                 "ranks of each, of logs that do not list their devices (all GPUs)")
+  app.add_option(
+         "--gpus-per-node", given->gpus_per_node,
+         "ranks of each host, for logs that do not list their devices (by default all its GPUs)")
       .type_name("G");
-  app.add_option("--op", given->op, "the collective, of logs that do not tell").type_name("OP");
-  app.add_option("--name", given->name, "of the calibration (CLUSTER-nccl)").type_name("SYSTEM");
+  app.add_option("--op", given->op, "the collective, for logs that do not name it").type_name("OP");
+  app.add_option("--name", given->name, "name of the calibration (by default CLUSTER-nccl)")
+      .type_name("SYSTEM");
   app.add_option("--scope", given->scope,
-                 "domain (inside one NVLink or PCIe domain), network (across domains), or auto: "
-                 "one file for each that the logs have")
+                 "what is fitted: domain (within one NVLink or PCIe domain), network (between "
+                 "domains), or auto: one file for each of the two that the logs cover")
       .type_name("SCOPE")
       .show_default();
   app.add_option("--output", given->output,
-                 "the calibration file (SYSTEM.yaml; - is standard output, without the report)")
+                 "file for the calibration (by default SYSTEM.yaml; - is standard output, without "
+                 "the report)")
       .type_name("FILE");
-  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--set", given->set, "change a key below cluster")
+  add_output(app, "--json", given->json, "write the report as JSON");
+  app.add_option("--set", given->set, "override a key below cluster; may come several times")
       .type_name("KEY=VALUE")
       .one_value();
-  app.add_flag("--keep-degraded", given->keep_degraded, "fit degraded logs too");
+  app.add_flag("--keep-degraded", given->keep_degraded, "also fit logs of degraded runs");
   app.footer =
       "Examples:\n"
       "  simulate calibrate nccl all_reduce.log alltoall.log --cluster dgx-a100\n"
       "  simulate calibrate nccl excerpt.txt --cluster dgx-h100 --nodes 2 --name lab --output -\n"
-      "Exit status 1: every log is degraded, nothing was fitted.";
+      "Exit status: 0 done; 1 every log is degraded and nothing is fitted; 2 bad input.";
   return [given] { return run_calibrate_nccl(*given); };
 }
 

@@ -9,7 +9,7 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
@@ -24,7 +24,7 @@ struct CalibrateRunsOptions {
   std::string output, json, name, device, system;
 };
 
-// Rows as steps; what has none is listed with the reason.
+// Reads rows as measured steps; rows without one are listed with the reason.
 void read_runs(const std::string& file, forecast::Forecaster& forecaster,
                std::vector<result::MeasuredStep>& steps,
                std::vector<result::SiteSkipped>& skipped) {
@@ -75,27 +75,18 @@ int run_calibrate_runs(const CalibrateRunsOptions& given) {
   result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
   found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
 
-  std::vector<std::unique_ptr<OutputFile>> files;
-  std::string written;
-  if (output != "-" && !found.yaml.empty()) {
-    files.push_back(std::make_unique<OutputFile>("--output", output));
-    files.back()->write(found.yaml);
-    written = fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output, output);
+  Outputs outputs;
+  const bool written = output != "-" && !found.yaml.empty();
+  if (written || output == "-") {
+    outputs.add("--output", output, found.yaml);
   }
-  const std::string json = report::json(found);
-  if (!given.json.empty() && given.json != "-") {
-    files.push_back(std::make_unique<OutputFile>("--json", given.json));
-    files.back()->write(json);
-  }
-  if (output == "-") {
-    write_stdout("--output -", found.yaml);
-  } else {
-    write_stdout("calibrate runs",
-                 given.json == "-" ? json : report::terminal(found, terminal_colour()) + written);
-  }
-  for (auto& file : files) {
-    file->commit();
-  }
+  outputs.add("--json", given.json, report::json(found));
+  outputs.finish("calibrate runs", [&] {
+    return report::terminal(found, terminal_colour()) +
+           (written ? fmt::format("\n{} is written; use it with calibration: [auto, {}]\n", output,
+                                  output)
+                    : "");
+  });
   if (!found.refused.empty()) {
     write_stderr(fmt::format("calibrate runs: {}; no file is written\n", found.refused));
     return cannot_run;
@@ -112,30 +103,34 @@ Run add_calibrate_runs(Command& app) {
                  "measurements")
       .type_name("ROWS.jsonl...");
   app.add_option("--output", given->output,
-                 "the site calibration (NAME-site.yaml; - is standard output, without the report)")
+                 "file for the site calibration (by default NAME-site.yaml; - is standard output, "
+                 "without the report)")
       .type_name("FILE");
-  app.add_option("--json", given->json, "write the report as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--name", given->name, "of the site (the first file's)").type_name("SITE");
+  add_output(app, "--json", given->json, "write the report as JSON");
+  app.add_option("--name", given->name, "name of the site (by default that of the first file)")
+      .type_name("SITE");
   app.add_option("--device", given->device, "use only rows of this device").type_name("NAME");
   app.add_option("--system", given->system, "use only rows of this training system")
       .type_name("NAME");
-  app.add_option("--check", given->check,
-                 "rows that the fit does not see: their error before and after, with intervals")
+  app.add_option(
+         "--check", given->check,
+         "rows that the fit does not use; reports their error before and after it, with intervals")
       .type_name("ROWS.jsonl...");
   app.footer =
-      "A row is a job file, or a name in configs/, with what its step took:\n"
+      "A row names a job file, or a job in configs/, and states what its step took:\n"
       "  {\"config\": \"job.yaml\", \"step_time\": 8.5}\n"
       "  {\"config\": \"job.yaml\", \"set\": [\"cluster.nodes=16\"], \"step_time\": [8.7, 8.8, "
       "8.7], "
       "\"date\": \"2026-03-01\"}\n"
       "  {\"config\": \"job.yaml\", \"tokens_per_second_per_gpu\": 410, \"id\": \"night run\"}\n"
-      "Rows that differ (sizes, micro-batches, tensor and data sizes) tell parameters apart; "
-      "repeats\n"
-      "tell the noise. Examples:\n"
+      "Rows of different sizes, micro-batches, tensor and data sizes separate the parameters; "
+      "repeated\n"
+      "rows show the noise.\n"
+      "Examples:\n"
       "  simulate calibrate runs rows.jsonl --output site.yaml\n"
       "  simulate --config big.yaml --set calibration=[auto,site.yaml]\n"
-      "Exit status 1: too few rows, or none that determines a parameter; nothing is written.";
+      "Exit status: 0 done; 1 too few rows, or none that determines a parameter, and nothing is "
+      "written; 2 bad input.";
   return [given] { return run_calibrate_runs(*given); };
 }
 

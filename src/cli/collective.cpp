@@ -1,4 +1,5 @@
-// simulate collective: a collective's predicted times as nccl-tests prints them, or beside a log.
+// simulate collective: predicted times of a collective as nccl-tests prints them, or compared with
+// a log.
 #include "stepcast/validate/collective.h"
 
 #include <fmt/format.h>
@@ -14,7 +15,8 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/nccl_log.h"
 #include "stepcast/job/nccl.h"
@@ -47,8 +49,8 @@ std::int64_t size_option(const std::string& option, const std::string& text) {
     good = stop + 1 == end && unit != std::string_view::npos;
     shift = good ? 10 * (static_cast<int>(unit) + 1) : 0;
   }
-  constexpr std::int64_t kMost = std::int64_t{1} << 50;
-  if (!good || value > (kMost >> shift)) {
+  constexpr std::int64_t kLargest = std::int64_t{1} << 50;
+  if (!good || value > (kLargest >> shift)) {
     throw option_fault(option,
                        fmt::format("'{}' is no size; expected bytes such as 8, 32M or 8G", text));
   }
@@ -78,19 +80,16 @@ std::optional<std::string> forced_option(const std::string& option, const std::s
 std::string op_option(const std::string& text) {
   const std::string op = interop::collective_name(text);
   if (op.empty()) {
-    const std::string near = nearest(text, interop::collective_names());
     throw option_fault(
         "--op", fmt::format("unknown collective '{}'; expected one such as all_reduce{}", text,
-                            near.empty() ? "" : " (did you mean '" + near + "'?)"));
+                            suggestion(text, interop::collective_names())));
   }
   return op;
 }
 
-// The first ranks of the cluster: nodes are filled one after another.
+// The first ranks of the cluster; nodes are filled one after another.
 std::vector<int> placement(const CollectiveOptions& given, const job::Cluster& cluster) {
-  const int each = given.gpus_per_node.empty()
-                       ? cluster.node.gpus
-                       : integer_option("--gpus-per-node", given.gpus_per_node, 1);
+  const int each = integer_option("--gpus-per-node", given.gpus_per_node, 1, cluster.node.gpus);
   if (each > cluster.node.gpus) {
     throw option_fault(
         "--gpus-per-node",
@@ -113,27 +112,11 @@ std::vector<int> placement(const CollectiveOptions& given, const job::Cluster& c
   return out;
 }
 
-// Everything is prepared before anything is printed; files appear last, whole.
-void write_table(const CollectiveOptions& given, const std::string& json,
-                 const std::vector<result::CollectiveTable>& tables, const std::string& text) {
-  std::vector<std::unique_ptr<OutputFile>> files;
-  const auto prepare = [&](const char* option, const std::string& target,
-                           const std::string& content) {
-    if (!target.empty() && target != "-") {
-      files.push_back(std::make_unique<OutputFile>(option, target));
-      files.back()->write(content);
-    }
-  };
-  if (given.svg == "-" && given.json == "-") {
-    throw option_fault("--svg", "standard output is --json's; expected a file");
-  }
-  const std::string picture = given.svg.empty() ? "" : report::svg(tables);
-  prepare("--json", given.json, json);
-  prepare("--svg", given.svg, picture);
-  write_stdout("collective", given.json == "-" ? json : given.svg == "-" ? picture : text);
-  for (auto& file : files) {
-    file->commit();
-  }
+void write_tables(Outputs& outputs, const std::string& json,
+                  const std::vector<result::CollectiveTable>& tables, const std::string& text) {
+  outputs.give("--json", [&] { return json; });
+  outputs.give("--svg", [&] { return report::svg(tables); });
+  outputs.finish("collective", [&] { return text; });
 }
 
 // A path, or the name of a committed file.
@@ -154,7 +137,7 @@ int run_collective(const CollectiveOptions& given) {
   if (given.cluster.empty()) {
     throw option_fault("--cluster", "missing; expected a cluster such as dgx-h100");
   }
-  int nodes = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  int nodes = integer_option("--nodes", given.nodes, 1, 0);
   std::string op = given.op.empty() ? "" : op_option(given.op);
   const auto algorithm = forced_option("--algo", given.algorithm, job::nccl_algorithms());
   const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
@@ -193,12 +176,15 @@ int run_collective(const CollectiveOptions& given) {
   check_calibration(given.calibration);
   validate::CollectiveModel model(network, text::data_directory(), given.calibration);
   const std::vector<int> ranks = placement(given, model.cluster());
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--svg", given.svg);
 
   if (log) {
     const auto comparison = validate::compare_log(model, *log, ranks, op);
-    write_table(given, report::json(comparison.validation), comparison.tables,
-                report::compared(comparison.tables) + "\n" +
-                    report::terminal(comparison.validation, terminal_colour()));
+    write_tables(outputs, report::json(comparison.validation), comparison.tables,
+                 report::compared(comparison.tables) + "\n" +
+                     report::terminal(comparison.validation, terminal_colour()));
     return done;
   }
   result::CollectiveTable table;
@@ -228,7 +214,7 @@ int run_collective(const CollectiveOptions& given) {
     }
     table.points.push_back(*point);
   }
-  write_table(given, report::json(table), {table}, report::nccl_tests(table));
+  write_tables(outputs, report::json(table), {table}, report::nccl_tests(table));
   return done;
 }
 
@@ -236,52 +222,56 @@ int run_collective(const CollectiveOptions& given) {
 
 Run add_collective(Command& app) {
   auto given = std::make_shared<CollectiveOptions>();
-  app.add_option("--cluster", given->cluster, "cluster, as configs/clusters lists them")
+  app.add_option("--cluster", given->cluster, "the cluster, a name in configs/clusters")
       .type_name("NAME");
-  app.add_option("--nodes", given->nodes, "hosts of the cluster (with --compare: those of the log)")
+  app.add_option("--nodes", given->nodes,
+                 "number of hosts (with --compare: by default those of the log)")
       .type_name("N");
-  app.add_option("--ranks", given->ranks, "ranks that take part (all GPUs)").type_name("R");
-  app.add_option("--gpus-per-node", given->gpus_per_node, "ranks of each node (all its GPUs)")
+  app.add_option("--ranks", given->ranks, "number of ranks that take part (by default all GPUs)")
+      .type_name("R");
+  app.add_option("--gpus-per-node", given->gpus_per_node,
+                 "ranks of each node (by default all its GPUs)")
       .type_name("G");
   app.add_option(
          "--op", given->op,
          "all_reduce, all_gather, reduce_scatter, alltoall, broadcast, reduce, gather, scatter, "
          "sendrecv")
       .type_name("OP");
-  app.add_option("--min-bytes,-b", given->min_bytes, "smallest size")
+  app.add_option("--min-bytes,-b", given->min_bytes, "smallest message size")
       .type_name("BYTES")
       .show_default();
-  app.add_option("--max-bytes,-e", given->max_bytes, "largest size")
+  app.add_option("--max-bytes,-e", given->max_bytes, "largest message size")
       .type_name("BYTES")
       .show_default();
-  app.add_option("--factor,-f", given->factor, "from one size to the next")
+  app.add_option("--factor,-f", given->factor, "factor from one size to the next")
       .type_name("F")
       .show_default();
   app.add_option("--datatype,-d", given->type, "element type, as nccl-tests names it")
       .type_name("TYPE")
       .show_default();
   app.add_option("--algo", given->algorithm,
-                 "force as NCCL_ALGO does: ring, tree, nvls, nvlstree, collnetdirect, "
-                 "collnetchain, pat; lists and ^ too")
+                 "force an algorithm as NCCL_ALGO does: ring, tree, nvls, nvlstree, collnetdirect, "
+                 "collnetchain, pat; also lists, and exclusions by ^")
       .type_name("ALGO");
-  app.add_option("--proto", given->protocol, "force as NCCL_PROTO does: ll, ll128, simple")
+  app.add_option("--proto", given->protocol,
+                 "force a protocol as NCCL_PROTO does: ll, ll128, simple")
       .type_name("PROTO");
-  app.add_option("--nccl-version", given->version, "of NCCL's tuning (the current one)")
+  app.add_option("--nccl-version", given->version,
+                 "NCCL version whose tuning is used (by default the current one)")
       .type_name("VERSION");
   app.add_option("--calibration", given->calibration,
-                 "price by this file, as simulate calibrate writes it; may come several times")
+                 "use this calibration file of simulate calibrate nccl; may come several times")
       .type_name("FILE")
       .one_value();
-  app.add_option("--set", given->set, "change a key below cluster or nccl")
+  app.add_option("--set", given->set,
+                 "override a key below cluster or nccl; may come several times")
       .type_name("KEY=VALUE")
       .one_value();
   app.add_option("--compare", given->compare,
-                 "nccl-tests output, or CSV with collective, size_bytes, time_us")
+                 "compare with nccl-tests output, or a CSV with collective, size_bytes, time_us")
       .type_name("LOG");
-  app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--svg", given->svg, "draw bus bandwidth over size (- is standard output)")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the result as JSON");
+  add_output(app, "--svg", given->svg, "draw bus bandwidth over size");
   app.footer =
       "Examples:\n"
       "  simulate collective --cluster dgx-h100 --nodes 8 --op all_reduce\n"

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
 
 namespace stepcast::cli {
+
 InputError option_fault(const std::string& option, const std::string& message) {
   return InputError(Fault{Origin{option, 0, 0}, message});
 }
@@ -21,6 +23,18 @@ int integer_option(const std::string& option, const std::string& text, int minim
                             minimum));
   }
   return value;
+}
+
+int integer_option(const std::string& option, const std::string& text, int minimum, int absent) {
+  return text.empty() ? absent : integer_option(option, text, minimum);
+}
+
+bool is_plain_name(const std::string& name, bool capitals) {
+  return !name.empty() && name[0] != '.' && name[0] != '-' &&
+         std::all_of(name.begin(), name.end(), [&](char c) {
+           return (c >= 'a' && c <= 'z') || (capitals && c >= 'A' && c <= 'Z') ||
+                  (c >= '0' && c <= '9') || c == '-' || c == '_' || c == '.';
+         });
 }
 
 std::vector<double> number_list(const std::string& option, const std::string& text,

@@ -13,6 +13,12 @@ InputError option_fault(const std::string& option, const std::string& message);
 
 // `text` as an integer of at least `minimum`; the fault names `option`.
 int integer_option(const std::string& option, const std::string& text, int minimum);
+// The same of an option that may be left out: then `absent`.
+int integer_option(const std::string& option, const std::string& text, int minimum, int absent);
+
+// Whether `name` can be part of a file's name and a YAML scalar: letters, digits, and not at its
+// beginning dashes and dots; also underscores.
+bool is_plain_name(const std::string& name, bool capitals);
 
 // Comma-separated numbers, exactly `count` of them, none negative.
 std::vector<double> number_list(const std::string& option, const std::string& text,

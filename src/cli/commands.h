@@ -1,6 +1,6 @@
-// The subcommands, one file each. `add_*` declares options on `app` and returns what runs once they
-// are parsed: the exit status. Nothing here computes: files are read, rooms are called, text is
-// written.
+// The subcommands, one file each. `add_*` declares options on `app` and returns the function that
+// runs once they are parsed and gives the exit status. Nothing is computed here: files are read,
+// rooms are called, text is written.
 #pragma once
 
 #include "arguments.h"

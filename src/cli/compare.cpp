@@ -10,6 +10,7 @@
 #include "commands.h"
 #include "job_options.h"
 #include "outputs.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/pages.h"
 #include "stepcast/report/report.h"
@@ -37,12 +38,11 @@ std::vector<std::string> chosen_systems(const std::string& text) {
     std::string name = text.substr(begin, end - begin);
     std::replace(name.begin(), name.end(), '_', '-');
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      const std::string near = nearest(name, known);
       throw option_fault(
           "--systems",
           fmt::format("there is no training system '{}'; expected all, or names such as "
                       "megatron-lm,deepspeed{}",
-                      name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                      name, suggestion(name, known)));
     }
     if (std::find(out.begin(), out.end(), name) == out.end()) {
       out.push_back(name);
@@ -86,17 +86,14 @@ int run_compare(const CompareOptions& given) {
 Run add_compare(Command& app) {
   auto given = std::make_shared<CompareOptions>();
   add_job_options(app, given->job);
-  app.add_option("--systems", given->systems, "all, or names parted by commas")
+  app.add_option("--systems", given->systems, "all, or names separated by commas")
       .type_name("NAMES")
       .show_default();
-  app.add_option("--json", given->json, "write the comparison as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--svg", given->svg, "draw step times as bars (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--html", given->html, "write the comparison as one self-contained page")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the comparison as JSON");
+  add_output(app, "--svg", given->svg, "draw step times as bars");
+  add_output(app, "--html", given->html, "write the comparison as one self-contained page");
   app.footer =
-      "What the job states stays; what a training system sets changes with it.\n"
+      "What the job states is the same for all; only what a training system sets differs.\n"
       "Examples:\n"
       "  simulate compare --config llama8b-fsdp --systems all\n"
       "  simulate compare --config llama70b --systems megatron-lm,deepspeed,megascale --svg "

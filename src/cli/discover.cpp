@@ -4,19 +4,19 @@
 #include <fmt/ranges.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "command_line.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/interop/discover.h"
 
 namespace stepcast::cli {
 namespace {
 
 struct DiscoverOptions {
-  std::string nccl, smi, slurm, nodelist, kubernetes, device, nodes, output;
+  std::string nccl, smi, slurm, nodelist, kubernetes, device, nodes;
+  std::string output = "-";
 };
 
 int run_discover(const DiscoverOptions& given) {
@@ -34,13 +34,11 @@ int run_discover(const DiscoverOptions& given) {
   if (listed && !given.nodes.empty()) {
     throw option_fault("--nodes", "the list of nodes counts them; expected one of the two");
   }
-  std::optional<OutputFile> file;
-  if (!given.output.empty() && given.output != "-") {
-    file.emplace("--output", given.output);
-  }
+  Outputs outputs;
+  outputs.add("--output", given.output);
   interop::DiscoverRequest request;
   request.device = given.device;
-  request.count = given.nodes.empty() ? 0 : integer_option("--nodes", given.nodes, 1);
+  request.count = integer_option("--nodes", given.nodes, 1, 0);
   std::vector<std::string> sources;
   if (!given.slurm.empty()) {
     request.nodes = interop::read_slurm(given.slurm, given.nodelist);
@@ -74,16 +72,10 @@ int run_discover(const DiscoverOptions& given) {
                     fmt::join(request.shape.notes, "; ")));
   }
   const interop::ClusterFile found = interop::cluster_file(request);
-  if (file) {
-    file->write(found.yaml);
-  } else {
-    write_stdout("--output", found.yaml);
-  }
+  outputs.give("--output", [&] { return found.yaml; });
+  outputs.finish("--output", [] { return std::string(); });
   for (const std::string& note : found.notes) {
     write_stderr("discover: " + note + "\n");
-  }
-  if (file) {
-    file->commit();
   }
   return done;
 }
@@ -92,24 +84,29 @@ int run_discover(const DiscoverOptions& given) {
 
 Run add_discover(Command& app) {
   auto given = std::make_shared<DiscoverOptions>();
-  app.add_option("--nccl-topo", given->nccl, "a node: what NCCL_TOPO_DUMP_FILE names")
+  app.add_option("--nccl-topo", given->nccl,
+                 "describes a node: the file that NCCL_TOPO_DUMP_FILE names")
       .type_name("FILE");
-  app.add_option("--nvidia-smi-topo", given->smi, "a node: what nvidia-smi topo -m prints")
+  app.add_option("--nvidia-smi-topo", given->smi, "describes a node: output of nvidia-smi topo -m")
       .type_name("FILE");
-  app.add_option("--slurm", given->slurm, "nodes: scontrol show nodes, or sinfo -o '%N %G %t'")
+  app.add_option("--slurm", given->slurm,
+                 "lists the nodes: output of scontrol show nodes, or of sinfo -o '%N %G %t'")
       .type_name("FILE");
-  app.add_option("--nodelist", given->nodelist, "of Slurm's nodes these alone: $SLURM_NODELIST")
+  app.add_option("--nodelist", given->nodelist, "use only these of Slurm's nodes: $SLURM_NODELIST")
       .type_name("LIST");
-  app.add_option("--kubernetes", given->kubernetes, "nodes: kubectl get nodes -o json")
+  app.add_option("--kubernetes", given->kubernetes,
+                 "lists the nodes: output of kubectl get nodes -o json")
       .type_name("FILE");
-  app.add_option("--device", given->device, "of configs/devices, where no source names the GPUs")
+  app.add_option("--device", given->device,
+                 "the GPU where no source names it, a name in configs/devices")
       .type_name("NAME");
-  app.add_option("--nodes", given->nodes, "how many nodes, where no list counts them (1)")
+  app.add_option("--nodes", given->nodes,
+                 "number of nodes where no list of them is given (by default 1)")
       .type_name("N");
-  app.add_option("--output", given->output, "the cluster file (standard output)").type_name("FILE");
+  add_output(app, "--output", given->output, "write the cluster file here").show_default();
   app.footer =
-      "Without a topology file this host is asked: NVML or the CUDA driver for GPUs, Linux for "
-      "adapters.\n"
+      "Without a topology file this host is examined: GPUs by NVML or the CUDA driver, adapters by "
+      "Linux.\n"
       "Examples:\n"
       "  NCCL_TOPO_DUMP_FILE=topo.xml all_reduce_perf -g 8 && simulate discover --nccl-topo "
       "topo.xml --nodes 16\n"

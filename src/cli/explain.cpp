@@ -1,5 +1,5 @@
-// simulate explain: where the predicted time goes, what is not known, and how a measured step sits
-// with it.
+// simulate explain: where the predicted time goes, how uncertain it is, and how a measured step
+// compares.
 #include "stepcast/forecast/explain.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ namespace {
 
 struct ExplainOptions {
   JobOptions job;
-  std::string measured, seed, json;
+  std::string measured, json;
 };
 
 std::optional<double> measured_seconds(const std::string& text) {
@@ -45,18 +45,12 @@ std::optional<double> measured_seconds(const std::string& text) {
 
 int run_explain(const ExplainOptions& given) {
   const auto measured = measured_seconds(given.measured);
-  config::Loaded loaded = load(given.job);
-  if (!given.seed.empty()) {
-    loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
-  }
+  const config::Loaded loaded = load(given.job);
   Outputs outputs;
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.forecast(loaded.job);
-  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-    throw InputError(config::fault_of(loaded, *why));
-  }
-  auto& report = std::get<result::Report>(outcome);
+  result::Report& report = forecast_of(outcome, loaded);
   report.job_json = config::to_json(loaded.job);
   const result::Explanation explanation = forecast::explain(report, measured);
   outputs.give("--json", [&] { return report::json(explanation); });
@@ -71,11 +65,11 @@ int run_explain(const ExplainOptions& given) {
 Run add_explain(Command& app) {
   auto given = std::make_shared<ExplainOptions>();
   add_job_options(app, given->job);
-  app.add_option("--measured", given->measured, "what a step of this job took, such as 1.23s")
+  app.add_option("--measured", given->measured,
+                 "measured time of a step of this job, such as 1.23s")
       .type_name("TIME");
-  app.add_option("--seed", given->seed, "seed of everything random").type_name("N");
-  app.add_option("--json", given->json, "write the explanation as JSON (- is standard output)")
-      .type_name("FILE");
+  add_seed_option(app, given->job);
+  add_output(app, "--json", given->json, "write the explanation as JSON");
   app.footer =
       "Examples:\n"
       "  simulate explain --config llama70b.yaml\n"

@@ -68,17 +68,15 @@ Run add_export(Command& app) {
   add_job_options(app, given->job);
   app.add_option("--to", given->to, fmt::format("{}", fmt::join(export_formats(), " | ")))
       .type_name("FORMAT");
-  app.add_option("--output", given->output, "where it goes (- is standard output)")
-      .type_name("FILE")
-      .show_default();
+  add_output(app, "--output", given->output, "write the result to this file").show_default();
   app.footer =
-      "What is written is read again first: a key of the job that the format cannot say is a\n"
-      "fault that names it. Standard error has the command that reads the file back.\n"
+      "The result is first read back: a key of the job that the format cannot express is a\n"
+      "fault that names it. The command that reads the file goes to standard error.\n"
       "Examples:\n"
       "  simulate export --config llama70b --to megatron --output train.sh\n"
       "  simulate export --config llama8b-fsdp --set system=torchtitan --to torchtitan\n"
       "  simulate search --config llama70b --export megatron=train.sh\n"
-      "Exit status: 0 done; 2 bad input, or a job that the format cannot say.";
+      "Exit status: 0 done; 2 bad input, or a job that the format cannot express.";
   return [given] { return run_export(*given); };
 }
 

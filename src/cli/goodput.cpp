@@ -1,4 +1,4 @@
-// simulate goodput: what failures and checkpoints leave of a long run.
+// simulate goodput: the useful share of a long run, after failures and checkpoints.
 #include "stepcast/planner/goodput.h"
 
 #include <fmt/format.h>
@@ -54,11 +54,8 @@ int run_goodput(const GoodputOptions& given) {
   Outputs outputs;
   outputs.add("--json", given.json);
   forecast::Forecaster forecaster(text::data_directory());
-  const auto outcome = forecaster.forecast(loaded.job);
-  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-    throw InputError(config::fault_of(loaded, *why));
-  }
-  const auto& report = std::get<result::Report>(outcome);
+  auto outcome = forecaster.forecast(loaded.job);
+  const result::Report& report = forecast_of(outcome, loaded);
   if (!report.fits) {
     write_stderr("the job does not fit in memory: goodput of a step that cannot run\n");
   }
@@ -74,21 +71,23 @@ int run_goodput(const GoodputOptions& given) {
 Run add_goodput(Command& app) {
   auto given = std::make_shared<GoodputOptions>();
   add_job_options(app, given->job);
-  app.add_option("--operations", given->operations,
-                 "what fails, checkpoints, repairs: a path, or a name in configs/operations")
+  app.add_option(
+         "--operations", given->operations,
+         "rates of failures, checkpoints and repairs: a path, or a name in configs/operations")
       .type_name("FILE")
       .show_default();
-  app.add_option("--duration", given->duration, "wall clock of a run")
+  app.add_option("--duration", given->duration, "wall-clock time of the run")
       .type_name("TIME")
       .show_default();
   app.add_option("--interval", given->interval,
-                 "training between two checkpoints, or auto: the best")
+                 "training time between two checkpoints; auto: the best")
       .type_name("TIME")
       .show_default();
-  app.add_option("--runs", given->runs, "runs that are simulated").type_name("N").show_default();
-  app.add_option("--seed", given->seed, "of the failures").type_name("N").show_default();
-  app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
-      .type_name("FILE");
+  app.add_option("--runs", given->runs, "number of runs that are simulated")
+      .type_name("N")
+      .show_default();
+  app.add_option("--seed", given->seed, "seed of the failures").type_name("N").show_default();
+  add_output(app, "--json", given->json, "write the answer as JSON");
   app.footer =
       "Examples:\n"
       "  simulate goodput --config llama405b --duration 54d\n"

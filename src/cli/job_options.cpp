@@ -7,9 +7,13 @@ namespace stepcast::cli {
 
 void add_job_options(Command& app, JobOptions& given) {
   app.add_option("--config", given.config, "job: a path, or a name in configs/").type_name("NAME");
-  app.add_option("--set", given.overrides, "override a key, as often as needed")
+  app.add_option("--set", given.overrides, "override a key of the job; may come several times")
       .type_name("KEY=VALUE")
       .one_value();
+}
+
+void add_seed_option(Command& app, JobOptions& given) {
+  app.add_option("--seed", given.seed, "seed of all random draws").type_name("N");
 }
 
 void require_config(const JobOptions& given) {
@@ -22,7 +26,15 @@ void require_config(const JobOptions& given) {
 
 config::Loaded load(const JobOptions& given) {
   require_config(given);
-  return input::load(given.config, given.overrides);
+  config::Loaded loaded = input::load(given.config, given.overrides);
+  set_seed(loaded.job, given);
+  return loaded;
+}
+
+void set_seed(job::Job& job, const JobOptions& given) {
+  if (!given.seed.empty()) {
+    job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
+  }
 }
 
 }  // namespace stepcast::cli

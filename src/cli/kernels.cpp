@@ -1,15 +1,14 @@
-// simulate kernels: predicted kernels beside measured points.
+// simulate kernels: predicted kernel times compared with measured points.
 #include "stepcast/validate/kernels.h"
 
 #include <fmt/format.h>
 
 #include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/config/config.h"
 #include "stepcast/report/report.h"
 #include "stepcast/text/document.h"
@@ -52,28 +51,19 @@ int run_kernels(const KernelsOptions& given) {
                          "there is no '" + path + "'; expected what simulate calibrate gpu wrote");
     }
   }
-  std::optional<OutputFile> file;
-  if (!given.json.empty() && given.json != "-") {
-    file.emplace("--json", given.json);
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
   const auto validation = validate::compare_kernels(device, given.library, text::data_directory(),
                                                     given.compare, given.calibration);
-  if (given.json == "-") {
-    write_stdout("--json -", report::json(validation));
-    return done;
-  }
-  if (file) {
-    file->write(report::json(validation));
-  }
-  // Tables of points run to thousands of rows: summaries and the worst are for people.
-  constexpr std::size_t kReadable = 40;
-  const std::string all = validation.rows.size() <= kReadable
-                              ? report::points(validation, terminal_colour()) + "\n"
-                              : std::string();
-  write_stdout("kernels", all + report::terminal(validation, terminal_colour()));
-  if (file) {
-    file->commit();
-  }
+  outputs.give("--json", [&] { return report::json(validation); });
+  outputs.finish("kernels", [&] {
+    // Tables of points run to thousands of rows: summaries and the worst are for people.
+    constexpr std::size_t kReadable = 40;
+    const std::string all = validation.rows.size() <= kReadable
+                                ? report::points(validation, terminal_colour()) + "\n"
+                                : std::string();
+    return all + report::terminal(validation, terminal_colour());
+  });
   return done;
 }
 
@@ -81,24 +71,23 @@ int run_kernels(const KernelsOptions& given) {
 
 Run add_kernels(Command& app) {
   auto given = std::make_shared<KernelsOptions>();
-  app.add_option("--device", given->device, "device, as configs/devices lists them")
+  app.add_option("--device", given->device, "the device, a name in configs/devices")
+      .type_name("NAME");
+  app.add_option("--library", given->library,
+                 "library whose GEMM curves are used: cublas, trtllm, vllm; left out: the one that "
+                 "the table's kernel column names, else cublas")
       .type_name("NAME");
   app.add_option(
-         "--library", given->library,
-         "whose GEMM curves: cublas, trtllm, vllm; left out: what the table's kernel column "
-         "names, else cublas")
-      .type_name("NAME");
-  app.add_option("--compare", given->compare,
-                 "CSV with gpu, dtype, m, n, k, batch, time_us; a table of attention, of fused "
-                 "experts or of memory-bound operators; JSON lines of calibrate-gpu")
+         "--compare", given->compare,
+         "measured points: a CSV with gpu, dtype, m, n, k, batch, time_us; a table of attention, "
+         "fused experts or memory-bound operators; or JSON lines of calibrate-gpu")
       .type_name("FILE");
   app.add_option("--calibration", given->calibration,
-                 "a file or folder that simulate calibrate gpu wrote, before the committed ones; "
-                 "may come several times")
+                 "a file or folder of simulate calibrate gpu, which takes precedence over the "
+                 "committed ones; may come several times")
       .type_name("PATH")
       .one_value();
-  app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the result as JSON");
   app.footer =
       "Examples:\n"
       "  simulate kernels --device h100-sxm --compare points.csv\n"

@@ -31,18 +31,21 @@ constexpr Subcommand subcommands[] = {
      add_collective},
     {"calibrate", "fit collectives, kernels or a site to your own measurements", add_calibrate},
     {"kernels", "compare predicted kernels with measured points", add_kernels},
-    {"memory", "memory over the step, by category and buffer", add_memory},
-    {"explain", "where the time goes, what is not known, and how a measured step sits with it",
+    {"memory", "memory of each stage over the step, by category and buffer", add_memory},
+    {"explain", "where the time goes, how uncertain it is, and how a measured step compares",
      add_explain},
     {"schedule", "play a pipeline schedule on given stage times", add_schedule},
-    {"systems", "what each training system runs, beside the survey's marks", add_systems},
-    {"search", "the fastest or cheapest strategy of a space, with proof", add_search},
-    {"sweep", "one job over all combinations of nodes, devices, or any of its keys", add_sweep},
-    {"plan", "which clusters of a catalogue meet a deadline, a budget, a power", add_plan},
-    {"discover", "a cluster file from NCCL, nvidia-smi, Slurm or Kubernetes", add_discover},
-    {"serve", "the what-if as a local page: change the job, see the forecast", add_serve},
-    {"goodput", "what failures, checkpoints and repairs leave of a long run", add_goodput},
-    {"export", "a job as a job file, or as a training system is launched with it", add_export},
+    {"systems", "what each training system can run, with the marks of the survey", add_systems},
+    {"search", "the fastest or cheapest strategy of a space, with a proof that it is", add_search},
+    {"sweep", "forecast a job for all combinations of nodes, devices, or values of any key",
+     add_sweep},
+    {"plan", "which clusters of a catalogue meet a deadline, a budget and a power limit", add_plan},
+    {"discover", "write a cluster file from what NCCL, nvidia-smi, Slurm or Kubernetes report",
+     add_discover},
+    {"serve", "a local web page: change the job, see the forecast", add_serve},
+    {"goodput", "the useful share of a long run, after failures, checkpoints and repairs",
+     add_goodput},
+    {"export", "write a job as a job file, or as a training system's launch files", add_export},
     {"compare", "forecast one job under many training systems", add_compare},
     {"schema", "print the JSON Schema of a job file", add_schema},
 };
@@ -92,7 +95,7 @@ int main(int argc, char** argv) {
   } catch (const InputError& error) {
     const bool many = !arguments.empty() && (arguments[0] == "search" || arguments[0] == "sweep");
     if (many && search::launched_rank() > 0) {
-      return done;  // rank 0 reads the same arguments and speaks for all
+      return done;  // rank 0 reads the same arguments and reports their faults
     }
     for (const Fault& fault : error.faults()) {
       write_stderr(to_string(fault) + "\n");

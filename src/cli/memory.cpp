@@ -18,7 +18,7 @@ namespace {
 
 struct MemoryOptions {
   JobOptions job;
-  std::string stage, seed;
+  std::string stage;
   std::string json, snapshot, svg;
 };
 
@@ -32,10 +32,7 @@ int run_memory(const MemoryOptions& given) {
   if (given.snapshot == "-") {
     throw option_fault("--snapshot", "a snapshot is binary; expected a file name");
   }
-  config::Loaded loaded = load(given.job);
-  if (!given.seed.empty()) {
-    loaded.job.seed = static_cast<std::uint64_t>(integer_option("--seed", given.seed, 0));
-  }
+  const config::Loaded loaded = load(given.job);
   if (const int last = loaded.job.parallelism.pipeline - 1;
       !given.stage.empty() && integer_option("--stage", given.stage, 0) > last) {
     throw option_fault("--stage", fmt::format("there is no stage {}; expected one from 0 to {}",
@@ -48,10 +45,7 @@ int run_memory(const MemoryOptions& given) {
 
   forecast::Forecaster forecaster(text::data_directory());
   auto outcome = forecaster.memory(loaded.job);
-  if (const auto* why = std::get_if<Infeasible>(&outcome)) {
-    throw InputError(config::fault_of(loaded, *why));
-  }
-  auto& memory = std::get<result::MemoryTimeline>(outcome);
+  result::MemoryTimeline& memory = forecast_of(outcome, loaded);
   memory.job_json = config::to_json(loaded.job);
   if (!given.stage.empty()) {
     choose(memory, given.stage);
@@ -69,14 +63,14 @@ int run_memory(const MemoryOptions& given) {
 Run add_memory(Command& app) {
   auto given = std::make_shared<MemoryOptions>();
   add_job_options(app, given->job);
-  app.add_option("--stage", given->stage, "one pipeline stage only").type_name("N");
-  app.add_option("--seed", given->seed, "seed of everything random").type_name("N");
-  app.add_option("--json", given->json, "write the timeline as JSON (- is standard output)")
+  app.add_option("--stage", given->stage, "only this pipeline stage").type_name("N");
+  add_seed_option(app, given->job);
+  add_output(app, "--json", given->json, "write the timeline as JSON");
+  app.add_option(
+         "--snapshot", given->snapshot,
+         "write a PyTorch memory snapshot for pytorch.org/memory_viz, with one device per stage")
       .type_name("FILE");
-  app.add_option("--snapshot", given->snapshot,
-                 "write PyTorch's memory snapshot, for pytorch.org/memory_viz; a device is a stage")
-      .type_name("FILE");
-  app.add_option("--svg", given->svg, "draw the timeline (- is standard output)").type_name("FILE");
+  add_output(app, "--svg", given->svg, "draw the timeline");
   app.footer =
       "Examples:\n"
       "  simulate memory --config llama70b.yaml\n"

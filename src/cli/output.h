@@ -12,7 +12,7 @@ namespace stepcast::cli {
 // Writes `text` to standard output. Throws InputError naming `option` when it cannot be written.
 void write_stdout(const std::string& option, const std::string& text);
 
-// Writes `text` to standard error; where that is closed or full, there is nobody left to tell.
+// Writes `text` to standard error; failures are ignored, as they cannot be reported anywhere.
 void write_stderr(const std::string& text);
 
 // The file that an option names (stepcast/base/output_file.h); its failures are InputErrors that

@@ -24,15 +24,34 @@ void Outputs::add(std::string option, const std::string& target) {
   forms_.push_back(std::move(form));
 }
 
+void Outputs::add(std::string option, const std::string& target, const std::string& text) {
+  if (target.empty()) {
+    return;
+  }
+  add(std::move(option), target);
+  write(forms_.back(), text);
+}
+
+void Outputs::write(Form& form, const std::string& text) {
+  if (form.file != nullptr) {
+    form.file->write(text);
+  } else {
+    form.text = text;
+  }
+}
+
 void Outputs::give(const std::string& option, const Text& text) {
   for (Form& form : forms_) {
-    if (form.option != option) {
-      continue;
+    if (form.option == option) {
+      write(form, text());
     }
-    if (form.file != nullptr) {
-      form.file->write(text());
-    } else {
-      form.text = text();
+  }
+}
+
+void Outputs::fill(const std::string& option, const Writer& writer) {
+  for (Form& form : forms_) {
+    if (form.option == option) {
+      writer(form.file->file());
     }
   }
 }
@@ -46,6 +65,11 @@ void Outputs::finish(const std::string& command, const Text& people) {
       form.file->commit();
     }
   }
+}
+
+Option& add_output(Command& app, std::string option, std::string& target, const std::string& help) {
+  return app.add_option(std::move(option), target, help + " (- is standard output)")
+      .type_name("FILE");
 }
 
 }  // namespace stepcast::cli

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "arguments.h"
 #include "output.h"
 
 namespace stepcast::cli {
@@ -16,12 +17,17 @@ namespace stepcast::cli {
 class Outputs {
  public:
   using Text = std::function<std::string()>;
+  using Writer = std::function<void(stepcast::OutputFile&)>;
 
   // A form that `option` asks for; an empty `target`: not asked for. Throws InputError where the
   // file cannot be written, or where standard output is another's.
   void add(std::string option, const std::string& target);
+  // The same of a form whose text is known already; an option may name several such files.
+  void add(std::string option, const std::string& target, const std::string& text);
   // Fills the form of `option`; `text` is called only where it was asked for.
   void give(const std::string& option, const Text& text);
+  // The same of a form that is always a file, by a writer of its own.
+  void fill(const std::string& option, const Writer& writer);
   // Prints what goes to standard output, `people` where nothing else does, and puts the files in
   // place.
   void finish(const std::string& command, const Text& people);
@@ -32,7 +38,11 @@ class Outputs {
     std::unique_ptr<OutputFile> file;  // null: standard output
     std::string text;                  // for standard output
   };
+  static void write(Form& form, const std::string& text);
   std::vector<Form> forms_;
 };
+
+// The option of one form: a file, or "-". `help`: "write the report as JSON".
+Option& add_output(Command& app, std::string option, std::string& target, const std::string& help);
 
 }  // namespace stepcast::cli

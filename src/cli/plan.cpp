@@ -15,6 +15,7 @@
 #include "preset_file.h"
 #include "stepcast/base/calendar.h"
 #include "stepcast/base/number.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/report/plan.h"
 
 namespace stepcast::cli {
@@ -56,10 +57,9 @@ planner::PlanObjective plan_objective(const std::string& name) {
     return *objective;
   }
   const auto words = words_of<planner::PlanObjective>();
-  const std::string near = nearest(name, {words.begin(), words.end()});
   throw option_fault("--objective",
                      fmt::format("'{}'; expected cost, time, energy or carbon{}", name,
-                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                                 suggestion(name, {words.begin(), words.end()})));
 }
 
 planner::PlanRequest plan_request(const PlanOptions& given) {
@@ -85,7 +85,7 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
     }
   }
   request.engine_runs = integer_option("--runs", given.runs, 1);
-  request.threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
+  request.threads = integer_option("--threads", given.threads, 1, 0);
   if (request.tokens == 0) {
     if (!job.workload.tokens) {
       throw option_fault("--tokens",
@@ -139,30 +139,37 @@ Run add_plan(Command& app) {
     return app.add_option(name, into, help).type_name(type);
   };
   add_job_options(app, given->job);
-  option("--tokens", given->tokens, "N", "tokens of the whole run; left out: workload.tokens");
-  option("--deadline", given->deadline, "TIME", "wall clock at most: 60d");
-  option("--budget", given->budget, "MONEY", "cost at most, in the catalogue's currency");
-  option("--power", given->power, "POWER", "peak power at the meter at most: 10MW");
+  option("--tokens", given->tokens, "N",
+         "tokens of the whole run; left out: workload.tokens of the job");
+  option("--deadline", given->deadline, "TIME", "longest wall-clock time: 60d");
+  option("--budget", given->budget, "MONEY", "highest cost, in the catalogue's currency");
+  option("--power", given->power, "POWER", "highest peak power at the meter: 10MW");
   option("--start", given->start, "DATE",
-         "the deadline counts from here, also where a cluster comes later: 2025-06-01");
-  option("--catalogue", given->catalogue, "FILE", "a path, or a name in configs/catalogue")
+         "day from which the deadline counts, also for clusters that become available later: "
+         "2025-06-01");
+  option("--catalogue", given->catalogue, "FILE",
+         "clusters, power and prices: a path, or a name in configs/catalogue")
       .show_default();
-  option("--space", given->space, "FILE", "strategies: a path, or a name in configs/spaces")
+  option("--space", given->space, "FILE",
+         "space of strategies: a path, or a name in configs/spaces")
       .show_default();
-  option("--objective", given->objective, "NAME", "cost | time | energy | carbon").show_default();
+  option("--objective", given->objective, "NAME",
+         "what is minimised: cost | time | energy | carbon")
+      .show_default();
   option("--operations", given->operations, "FILE",
-         "what fails, as in simulate goodput; none: nothing does")
+         "failures, checkpoints and repairs, as in simulate goodput; none: no failures")
       .show_default();
-  option("--runs", given->runs, "N", "engine runs of one cluster at most").show_default();
-  option("--threads", given->threads, "N", "the answer does not depend on it");
-  option("--json", given->json, "FILE", "write the plan as JSON (- is standard output)");
-  option("--csv", given->csv, "FILE", "write a line a cluster (- is standard output)");
-  option("--html", given->html, "FILE", "write the plan as one page (- is standard output)");
+  option("--runs", given->runs, "N", "largest number of engine runs per cluster").show_default();
+  option("--threads", given->threads, "N", "number of threads; the answer does not depend on it");
+  add_output(app, "--json", given->json, "write the plan as JSON");
+  add_output(app, "--csv", given->csv, "write a line for each cluster");
+  add_output(app, "--html", given->html, "write the plan as one page");
   app.footer =
       "Examples:\n"
       "  simulate plan --config llama405b --tokens 15e12 --deadline 60d\n"
       "  simulate plan --config llama70b --tokens 2e12 --deadline 30d --budget 5e6 --power 4MW\n"
-      "Exit status: 0 a cluster meets it; 1 none does (each says by how much); 2 bad input.";
+      "Exit status: 0 a cluster meets the limits; 1 none does (each row states by how much); 2 bad "
+      "input.";
   return [given] { return run_plan(*given); };
 }
 

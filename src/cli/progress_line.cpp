@@ -11,11 +11,11 @@
 namespace stepcast::cli {
 namespace {
 
-// On no terminal, a line each so much of the time that has passed: a short search says what it
-// does, a long one does not fill a log.
+// Without a terminal, lines are printed at intervals of this share of the elapsed time, so that a
+// short search shows progress and a long one does not fill a log.
 constexpr double kShare = 0.05;
 
-// For the handler, which may do little more than write them.
+// Text for the signal handler, which may only write it.
 std::string& last_words() {
   static std::string one;
   return one;
@@ -41,9 +41,9 @@ std::string brief(double seconds) {
 ProgressLine::ProgressLine(const char* what, store::Store* store)
     : what_(what), store_(store), terminal_(::isatty(STDERR_FILENO) == 1) {}
 
-void ProgressLine::tell_trouble() {
-  if (store_ != nullptr && !told_trouble_ && !store_->trouble().empty()) {
-    told_trouble_ = true;
+void ProgressLine::report_trouble() {
+  if (store_ != nullptr && !reported_trouble_ && !store_->trouble().empty()) {
+    reported_trouble_ = true;
     write_stderr(
         fmt::format("{}--store: error: {}; the {} goes on, and what it evaluates waits in memory\n",
                     terminal_ ? "\r\x1b[K" : "", store_->trouble(), what_));
@@ -51,7 +51,7 @@ void ProgressLine::tell_trouble() {
 }
 
 void ProgressLine::show(double seconds, const std::string& line) {
-  tell_trouble();
+  report_trouble();
   if (terminal_) {
     write_stderr("\r\x1b[K" + line);
   } else if (seconds >= next_) {
@@ -61,7 +61,7 @@ void ProgressLine::show(double seconds, const std::string& line) {
 }
 
 void ProgressLine::finish(const std::string& line) {
-  tell_trouble();
+  report_trouble();
   write_stderr((terminal_ ? "\r\x1b[K" : "") + line);
 }
 

@@ -15,13 +15,16 @@ void add_run_options(Command& app, RunOptions& given) {
     app.add_option(name, into, help).type_name(type);
   };
   option("--offer", given.offer, "NAME",
-         "with workload.tokens: what is paid for, of the catalogue: cost and carbon of the run");
+         "with workload.tokens: the offer of the catalogue that is paid for; adds cost and carbon "
+         "of the run");
   option("--price", given.price, "MONEY",
-         "with workload.tokens: of a GPU-hour, instead of the offer's");
-  option("--catalogue", given.catalogue, "FILE",
-         "with workload.tokens: power and prices, a path or a name in configs/catalogue [default]");
+         "with workload.tokens: price of a GPU-hour, in place of the offer's");
+  option(
+      "--catalogue", given.catalogue, "FILE",
+      "with workload.tokens: power and prices: a path, or a name in configs/catalogue [default]");
   option("--operations", given.operations, "FILE",
-         "with workload.tokens: what fails, as in simulate goodput; none: nothing does [default]");
+         "with workload.tokens: failures, checkpoints and repairs, as in simulate goodput; none: "
+         "no failures [default]");
 }
 
 std::unique_ptr<RunInputs> run_inputs(const RunOptions& given, const job::Job& job) {

@@ -8,12 +8,11 @@
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <optional>
 #include <utility>
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/report/report.h"
 
 namespace stepcast::cli {
@@ -29,7 +28,7 @@ struct ScheduleOptions {
   bool list = false;
 };
 
-// The option that states the key an impossible schedule blames.
+// The option for the job key that an impossible schedule blames.
 std::string option_of(const std::string& key) {
   static constexpr std::array<std::pair<const char*, const char*>, 7> options{{
       {"parallelism.pipeline", "--stages"},
@@ -68,22 +67,22 @@ std::string table(const schedule::Played& played) {
 
 bool is_csv(const std::string& name) { return name.ends_with(".csv"); }
 
-// Every pass of every rank is listed: beyond this a schedule is no picture that anyone reads.
-constexpr double kMostPasses = 5e6;
+// Every pass of every rank is listed, which nobody can read beyond this number.
+constexpr double kMaxPasses = 5e6;
 
 schedule::Order order_from(const std::string& file) {
-  constexpr std::size_t kBiggestTable = 256 << 20;  // bytes; 5e6 passes take a tenth of it
+  constexpr std::size_t kMaxTable = 256 << 20;  // bytes; 5e6 passes take a tenth of it
   std::ifstream in(file, std::ios::binary);
   if (!in) {
     throw option_fault(file, "cannot be opened; expected a schedule's table");
   }
   std::string text;
   std::string piece(1 << 16, '\0');
-  while (text.size() <= kBiggestTable &&
+  while (text.size() <= kMaxTable &&
          (in.read(piece.data(), static_cast<std::streamsize>(piece.size())) || in.gcount() > 0)) {
     text.append(piece, 0, static_cast<std::size_t>(in.gcount()));
   }
-  if (in.bad() || text.size() > kBiggestTable) {
+  if (in.bad() || text.size() > kMaxTable) {
     throw option_fault(file, "cannot be read; expected a schedule's table");
   }
   auto order = schedule::from_csv(text);
@@ -93,7 +92,7 @@ schedule::Order order_from(const std::string& file) {
   return std::get<schedule::Order>(std::move(order));
 }
 
-// What the options state; of a table only its own sizes may be stated again.
+// The request that the options state.
 schedule::Request schedule_request(const ScheduleOptions& given) {
   for (const auto& [option, text] :
        {std::pair{"--stages", &given.stages}, std::pair{"--micro-batches", &given.micro_batches}}) {
@@ -114,10 +113,9 @@ schedule::Request schedule_request(const ScheduleOptions& given) {
   schedule::Request request;
   request.stages = integer_option("--stages", given.stages, 1);
   request.micro_batches = integer_option("--micro-batches", given.micro_batches, 1);
-  request.chunks = given.chunks.empty() ? 1 : integer_option("--chunks", given.chunks, 1);
-  request.group = given.group.empty() ? 0 : integer_option("--group", given.group, 1);
-  request.extra_warmup =
-      given.extra_warmup.empty() ? 0 : integer_option("--extra-warmup", given.extra_warmup, 0);
+  request.chunks = integer_option("--chunks", given.chunks, 1, 1);
+  request.group = integer_option("--group", given.group, 1, 0);
+  request.extra_warmup = integer_option("--extra-warmup", given.extra_warmup, 0, 0);
   if (!given.memory_limit.empty()) {
     request.memory_limit = number_list("--memory-limit", given.memory_limit, 1)[0];
   }
@@ -125,11 +123,11 @@ schedule::Request schedule_request(const ScheduleOptions& given) {
     request.weight_memory = number_list("--weight-memory", given.weight_memory, 1)[0];
   }
   const int chunks = entry == nullptr ? request.chunks : std::max(entry->chunks, request.chunks);
-  if (3.0 * request.stages * request.micro_batches * chunks > kMostPasses) {
+  if (3.0 * request.stages * request.micro_batches * chunks > kMaxPasses) {
     throw option_fault("--micro-batches",
                        fmt::format("{} stages x {} micro-batches x {} chunks are too many to play; "
                                    "expected at most {:.0f} passes",
-                                   request.stages, request.micro_batches, chunks, kMostPasses));
+                                   request.stages, request.micro_batches, chunks, kMaxPasses));
   }
   return request;
 }
@@ -183,35 +181,14 @@ int run_schedule(const ScheduleOptions& given) {
   }
   const auto played = feasible(schedule::play(order, request, costs), given.name);
 
-  std::optional<OutputFile> csv;
-  if (given.csv == "-") {
-    write_stdout("--csv -", schedule::to_csv(order, request.stages));
-  } else if (!given.csv.empty()) {
-    csv.emplace("--csv", given.csv);
-    csv->write(schedule::to_csv(order, request.stages));
-  }
-  std::optional<OutputFile> svg;
-  if (given.svg == "-") {
-    write_stdout("--svg -", report::svg(played));
-  } else if (!given.svg.empty()) {
-    svg.emplace("--svg", given.svg);
-    svg->write(report::svg(played));
-  }
-  std::optional<OutputFile> json;
-  if (given.json == "-") {
-    write_stdout("--json -", report::json(played));
-  } else if (!given.json.empty()) {
-    json.emplace("--json", given.json);
-    json->write(report::json(played));
-  }
-  if (given.json != "-" && given.svg != "-" && given.csv != "-") {
-    write_stdout("schedule", table(played));
-  }
-  for (auto* file : {&csv, &svg, &json}) {
-    if (*file) {
-      (*file)->commit();
-    }
-  }
+  Outputs outputs;
+  outputs.add("--csv", given.csv);
+  outputs.add("--svg", given.svg);
+  outputs.add("--json", given.json);
+  outputs.give("--csv", [&] { return schedule::to_csv(order, request.stages); });
+  outputs.give("--svg", [&] { return report::svg(played); });
+  outputs.give("--json", [&] { return report::json(played); });
+  outputs.finish("schedule", [&] { return table(played); });
   return done;
 }
 
@@ -219,39 +196,40 @@ int run_schedule(const ScheduleOptions& given) {
 
 Run add_schedule(Command& app) {
   auto given = std::make_shared<ScheduleOptions>();
-  app.add_option("name", given->name, "schedule, as --list prints, or a table (.csv)")
+  app.add_option("name", given->name, "a schedule that --list prints, or a table of passes (.csv)")
       .type_name("NAME");
-  app.add_option("--stages", given->stages, "pipeline ranks").type_name("P");
-  app.add_option("--micro-batches", given->micro_batches, "micro-batches of one step")
+  app.add_option("--stages", given->stages, "number of pipeline ranks").type_name("P");
+  app.add_option("--micro-batches", given->micro_batches, "number of micro-batches of one step")
       .type_name("M");
   app.add_option("--times", given->times,
-                 "forward, input-gradient and weight-gradient time of a whole rank")
+                 "times of the forward, input-gradient and weight-gradient passes of a whole rank")
       .type_name("F,I,W")
       .show_default();
-  app.add_option("--chunks", given->chunks, "model chunks per rank (1)").type_name("V");
-  app.add_option("--group", given->group, "micro-batches per virtual-pipeline group (the stages)")
+  app.add_option("--chunks", given->chunks, "model chunks per rank (by default 1)").type_name("V");
+  app.add_option("--group", given->group,
+                 "micro-batches per virtual-pipeline group (by default the number of stages)")
       .type_name("N");
   app.add_option("--comm", given->comm, "time between neighbouring stages")
       .type_name("T")
       .show_default();
-  app.add_option("--vocabulary", given->vocabulary, "times of a rank's passes over the vocabulary")
+  app.add_option("--vocabulary", given->vocabulary,
+                 "times of a rank's two passes over the vocabulary")
       .type_name("S,T")
       .show_default();
   app.add_option("--memory-limit", given->memory_limit,
-                 "live activations of zb_auto, in peaks of 1f1b (1)")
+                 "limit on live activations of schedules built to one, in multiples of 1f1b's peak "
+                 "(by default 1)")
       .type_name("PEAKS");
   app.add_option("--weight-memory", given->weight_memory,
-                 "of a micro-batch's activations, held until its weight gradient (1)")
+                 "share of a micro-batch's activations that is held until its weight gradient (by "
+                 "default 1)")
       .type_name("SHARE");
   app.add_option("--extra-warmup", given->extra_warmup,
-                 "more forwards before the first backward (0)")
+                 "further forward passes before the first backward pass (by default 0)")
       .type_name("N");
-  app.add_option("--json", given->json, "write the result as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--svg", given->svg, "draw it (- is standard output)").type_name("FILE");
-  app.add_option("--csv", given->csv,
-                 "write the order as PyTorch's pipelining reads it (- is standard output)")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the result as JSON");
+  add_output(app, "--svg", given->svg, "draw the schedule");
+  add_output(app, "--csv", given->csv, "write the order as PyTorch's pipelining reads it");
   app.add_flag("--list", given->list, "print the schedules");
   app.footer =
       "Examples:\n"

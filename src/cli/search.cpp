@@ -14,7 +14,9 @@
 #include "command_line.h"
 #include "commands.h"
 #include "export.h"
+#include "job_options.h"
 #include "outputs.h"
+#include "preset_file.h"
 #include "search_algorithms.h"
 #include "search_options.h"
 #include "search_progress.h"
@@ -32,8 +34,7 @@ namespace stepcast::cli {
 namespace {
 
 struct SearchOptions {
-  std::string config;
-  std::vector<std::string> overrides;
+  JobOptions job;
   std::string space = "default";
   std::vector<std::string> vary;
   std::string objective = "time";
@@ -47,7 +48,7 @@ struct SearchOptions {
   AlgorithmOptions algorithms;
 };
 
-// What is found, in one more format.
+// The strategy found, in one more format.
 struct Export {
   std::string format;
   std::string target;
@@ -71,14 +72,14 @@ std::vector<Export> prepare_exports(const SearchOptions& given) {
   return out;
 }
 
-// `found`: what the search sets beside what the user did.
+// `found`: overrides that the search adds to those of the user.
 void write_exports(const SearchOptions& given, const std::vector<std::string>& found,
                    const std::vector<Export>& exports) {
-  std::vector<std::string> overrides = given.overrides;
+  std::vector<std::string> overrides = given.job.overrides;
   overrides.insert(overrides.end(), found.begin(), found.end());
   std::string notes;
   for (const Export& one : exports) {
-    const Exported exported = export_job(input::load(given.config, overrides), one.format);
+    const Exported exported = export_job(input::load(given.job.config, overrides), one.format);
     one.file->write(exported.text);
     notes += exported.note(one.target);
   }
@@ -88,7 +89,7 @@ void write_exports(const SearchOptions& given, const std::vector<std::string>& f
   write_stderr(notes);
 }
 
-// By lower bounds alone; how fast goes to standard error.
+// Searches by lower bounds alone; the speed goes to standard error.
 result::Search by_bounds(const search::Request& request, const search::JobLoader& loader,
                          bool exhaustive) {
   const auto start = std::chrono::steady_clock::now();
@@ -111,21 +112,17 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
   if (given.exhaustive && !given.bound_only) {
     throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only beside it");
   }
-  if (given.config.empty()) {
-    throw option_fault("--config",
-                       "missing; expected a job file or the name of one in configs/ "
-                       "(simulate --list shows the names)");
-  }
-  const text::Value space_document = text::read_yaml(space_file(given.space));
+  require_config(given.job);
+  const text::Value space_document = text::read_yaml(preset_file("spaces", given.space));
   const auto space_of = [&](const job::Job& job) {
     search::Space out = search::read_space(space_document, job);
     for (const std::string& text : given.vary) {
       search::vary(out, "--vary", text, job);
     }
-    search::fix(out, given.overrides);
+    search::fix(out, given.job.overrides);
     return out;
   };
-  const config::Loaded base = search::base_of(given.config, given.overrides, space_of);
+  const config::Loaded base = search::base_of(given.job.config, given.job.overrides, space_of);
   search::Request request;
   request.objective = objective_of(given.objective);
   request.space = space_of(base.job);
@@ -156,7 +153,7 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
       throw option_fault("--bound-only", "simulates nothing; leave out --algorithm");
     }
     AlgorithmOptions options = given.algorithms;
-    options.fixed = given.overrides;
+    options.fixed = given.job.overrides;
     const auto best = compare_algorithms(options, request, base.job, loader, title, outputs);
     if (!best) {
       return cannot_run;
@@ -184,75 +181,79 @@ int search_and_print(const SearchOptions& given, search::World& world, int threa
 }
 
 int run_search(const SearchOptions& given) {
-  const int threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
-  const auto loader = search::jobs_of(given.config, given.overrides);
+  const int threads = integer_option("--threads", given.threads, 1, 0);
+  const auto loader = search::jobs_of(given.job.config, given.job.overrides);
   auto world = std::make_unique<search::World>();
   if (world->rank() == 0) {
     return search_and_print(given, *world, threads, loader);
   }
   search::follow(*world, threads, loader, text::data_directory());
   world.reset();
-  std::_Exit(done);  // without waiting for evaluations that nobody asks for any more
+  std::_Exit(done);  // without waiting for evaluations that are no longer needed
 }
 
 }  // namespace
 
 Run add_search(Command& app) {
   auto given = std::make_shared<SearchOptions>();
-  app.add_option("--config", given->config, "job: a path, or a name in configs/").type_name("NAME");
-  app.add_option("--set", given->overrides, "override a key; what is set is not searched")
+  app.add_option("--config", given->job.config, "job: a path, or a name in configs/")
+      .type_name("NAME");
+  app.add_option("--set", given->job.overrides,
+                 "override a key of the job, which is then not searched")
       .type_name("KEY=VALUE")
       .one_value();
-  app.add_option("--space", given->space, "what is searched: a path, or a name in configs/spaces")
+  app.add_option("--space", given->space,
+                 "space of strategies: a path, or a name in configs/spaces")
       .type_name("FILE")
       .show_default();
-  app.add_option("--vary", given->vary,
-                 "one dimension in place of the space's: tensor=1,2,4 or pipeline=divisors")
+  app.add_option(
+         "--vary", given->vary,
+         "values of one dimension, in place of the space's: tensor=1,2,4 or pipeline=divisors")
       .type_name("KEY=VALUES")
       .one_value();
-  app.add_option("--objective", given->objective,
-                 "time | cost (GPU-seconds) | energy (rated power of all GPUs)")
+  app.add_option(
+         "--objective", given->objective,
+         "what is minimised: time | cost (GPU-seconds) | energy (at rated power of all GPUs)")
       .type_name("NAME")
       .show_default();
   app.add_option("--time-limit", given->time_limit,
-                 "stop after so many seconds and say what gap is left")
+                 "stop after this number of seconds and report the gap that is left")
       .type_name("S");
   app.add_option("--threads", given->threads,
-                 "threads of each process; the answer does not depend on it")
+                 "number of threads of each process; the answer does not depend on it")
       .type_name("N");
   app.add_option("--store", given->store,
-                 "keep what is evaluated in this file; the same search goes on from it")
+                 "keep evaluations in this file, from which the same search continues")
       .type_name("FILE");
   app.add_option("--export", given->exports,
-                 fmt::format("write the strategy found, of several algorithms the best, as {}",
+                 fmt::format("write the strategy found (with several algorithms: the best) as {}",
                              fmt::join(export_formats(), " | ")))
       .type_name("FORMAT=FILE")
       .one_value();
-  app.add_flag("--bound-only", given->bound_only,
-               "simulate nothing: the least lower bound of the space, and the layouts behind it");
+  app.add_flag(
+      "--bound-only", given->bound_only,
+      "simulate nothing; report the least lower bound of the space and the layouts that have it");
   app.add_flag("--exhaustive", given->exhaustive,
                "with --bound-only: evaluate every combination instead of pruning");
-  app.add_option("--json", given->json, "write the answer as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--html", given->html, "write the answer as one self-contained page")
-      .type_name("FILE");
+  add_output(app, "--json", given->json, "write the answer as JSON");
+  add_output(app, "--html", given->html, "write the answer as one self-contained page");
   app.add_option(
          "--algorithm", given->algorithms.names,
-         "searches side by side, each answer forecast by the engine: all, or some of exact, "
-         "ahp, alpa, nnscaler, flexflow, evolutionary, annealing, with commas between")
+         "compare search algorithms, whose answers the engine forecasts: all, or some of exact, "
+         "ahp, alpa, nnscaler, flexflow, evolutionary, annealing, separated by commas")
       .separated_by(',')
       .type_name("NAMES");
   app.add_option("--degrees", given->algorithms.degrees,
                  "how ahp searches degrees: auto | exact | evolutionary | annealing")
       .type_name("NAME");
   app.add_option("--schedule-file", given->algorithms.schedule_file,
-                 "ahp may answer with an order of passes of its own, written here (.csv)")
+                 "file for ahp's own order of passes, if its answer has one (.csv)")
       .type_name("FILE");
-  app.add_option("--constraints", given->algorithms.constraints,
-                 "rules that plans of alpa, nnscaler and flexflow keep to (op_trans, op_assign, "
-                 "op_order)")
+  app.add_option(
+         "--constraints", given->algorithms.constraints,
+         "constraints on plans of alpa, nnscaler and flexflow (op_trans, op_assign, op_order)")
       .type_name("FILE");
-  app.add_option("--seed", given->algorithms.seed, "of algorithms that draw at random (1)")
+  app.add_option("--seed", given->algorithms.seed, "seed of randomised algorithms (by default 1)")
       .type_name("N");
   app.footer =
       "Examples:\n"

@@ -19,8 +19,8 @@ struct AlgorithmOptions {
   std::string constraints;
 };
 
-// What --json and --html name in `outputs` is filled and finished. Returns what the best answer
-// that fits sets, the first of equals; nullopt: no algorithm found one.
+// Fills and finishes --json and --html in `outputs`. Returns the overrides of the best answer that
+// fits, the first among equals; nullopt: no algorithm found one.
 std::optional<std::vector<std::string>> compare_algorithms(
     const AlgorithmOptions& given, const search::Request& request, const job::Job& base,
     const search::JobLoader& loader, const std::string& title, Outputs& outputs);

@@ -1,7 +1,6 @@
 // Options that forecasts, searches and sweeps share.
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "stepcast/forecast/forecaster.h"
@@ -11,8 +10,5 @@ namespace stepcast::cli {
 
 forecast::Fidelity fidelity_of(const std::string& name);
 search::Objective objective_of(const std::string& name);
-
-// A path, or a name in configs/spaces.
-std::filesystem::path space_file(const std::string& name);
 
 }  // namespace stepcast::cli

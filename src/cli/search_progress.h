@@ -1,4 +1,4 @@
-// What a search says on standard error while it runs.
+// Progress of a search on standard error.
 #pragma once
 
 #include "progress_line.h"

@@ -1,4 +1,4 @@
-// simulate serve: the what-if as a page of this machine.
+// simulate serve: a local web page on which a job is changed and forecast again.
 #include "stepcast/serve/serve.h"
 
 #include <fmt/format.h>
@@ -24,8 +24,7 @@ struct ServeOptions {
   std::string port = "8421";
 };
 
-// Answers until an interrupt or a request to end. A second one does not wait for forecasts that
-// run.
+// Answers until SIGINT or SIGTERM. A second signal ends the process without waiting for forecasts.
 void serve_until_signal(serve::Server& server, const sigset_t& signals) {
   std::atomic<bool> over = false;
   std::thread waiting([&] {
@@ -59,7 +58,7 @@ int run_serve(const ServeOptions& given) {
     throw option_fault("--port",
                        fmt::format("'{}' is out of place; expected 0 to {}", given.port, kLast));
   }
-  // Before any thread begins, so that all leave the signals to the one that waits for them.
+  // Blocked before any thread starts, so that only the waiting thread receives the signals.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
@@ -81,12 +80,14 @@ Run add_serve(Command& app) {
   auto given = std::make_shared<ServeOptions>();
   add_job_options(app, given->job);
   app.add_option("--address", given->address,
-                 "where to listen; other machines cannot reach this one")
+                 "address to listen on; by default other machines cannot reach the page")
       .type_name("ADDRESS")
       .show_default();
-  app.add_option("--port", given->port, "0: any that is free").type_name("N").show_default();
+  app.add_option("--port", given->port, "port to listen on; 0: any free one")
+      .type_name("N")
+      .show_default();
   app.footer =
-      "Prints the address of the page; ends at an interrupt.\n"
+      "Prints the address of the page and serves it until interrupted.\n"
       "Examples:\n"
       "  simulate serve --config llama70b\n"
       "  simulate serve --config job.yaml --port 0";

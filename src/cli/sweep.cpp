@@ -14,6 +14,7 @@
 #include "job_options.h"
 #include "output.h"
 #include "outputs.h"
+#include "preset_file.h"
 #include "progress_line.h"
 #include "search_options.h"
 #include "stepcast/report/sweep.h"
@@ -50,13 +51,13 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
   request.fidelity = fidelity_of(given.fidelity);
   if (given.optimize) {
     const std::string space = given.space.empty() ? "default" : given.space;
-    request.optimize = {text::read_yaml(space_file(space)),
+    request.optimize = {text::read_yaml(preset_file("spaces", space)),
                         objective_of(given.objective.empty() ? "time" : given.objective)};
   } else if (!given.space.empty() || !given.objective.empty()) {
     throw option_fault(given.space.empty() ? "--objective" : "--space",
                        "is of searches; expected --optimize beside it");
   }
-  request.threads = given.threads.empty() ? 0 : integer_option("--threads", given.threads, 1);
+  request.threads = integer_option("--threads", given.threads, 1, 0);
   return request;
 }
 
@@ -77,7 +78,7 @@ std::optional<report::SweepPlot> plot_named(const std::string& name) {
                      fmt::format("unknown plot '{}'; expected scaling, heatmap or pareto", name));
 }
 
-// A picture that these axes do not have is refused before the work.
+// Refuses a plot that these axes do not allow before anything is computed.
 void check_plot(const SweepOptions& given, const std::optional<report::SweepPlot>& plot,
                 const std::vector<result::SweepAxis>& axes) {
   result::Sweep shape;
@@ -122,7 +123,7 @@ std::string last_sweep_line(const planner::SweepProgress& p) {
       p.seconds, p.computed, static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
 }
 
-// Whether the simulator itself failed at any point, and what it said of the first.
+// Reports the first point at which the simulator itself failed; false: there is none.
 bool say_failures(const result::Sweep& sweep) {
   const auto failed = [](const result::SweepPoint& p) { return p.failed; };
   const auto first = std::find_if(sweep.points.begin(), sweep.points.end(), failed);
@@ -159,7 +160,7 @@ int sweep_and_print(const SweepOptions& given, planner::SweepRequest request) {
   const result::Sweep sweep = planner::sweep(request, text::data_directory());
   write_sweep(outputs, given, plot, sweep);
   const bool failed = say_failures(sweep);
-  if (store && !store->trouble().empty()) {  // told when it began
+  if (store && !store->trouble().empty()) {  // reported when it began
     return bad_input;
   }
   const bool any = std::any_of(sweep.points.begin(), sweep.points.end(),
@@ -176,24 +177,21 @@ int run_sweep(const SweepOptions& given) {
   }
   planner::follow_sweep(request, text::data_directory());
   world.reset();
-  std::_Exit(done);  // without waiting for points that nobody asks for any more
+  std::_Exit(done);  // without waiting for points that are no longer needed
 }
 
 void add_outputs(Command& app, SweepOptions& given) {
   app.add_option("--store", given.store,
-                 "keep each point in this file as it comes; the same sweep goes on from it")
+                 "keep each point in this file, from which the same sweep continues")
       .type_name("FILE");
-  app.add_option("--json", given.json, "write the sweep as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--csv", given.csv, "write a line a point (- is standard output)")
-      .type_name("FILE");
+  add_output(app, "--json", given.json, "write the sweep as JSON");
+  add_output(app, "--csv", given.csv, "write a line for each point");
   app.add_flag("--columns", given.columns,
-               "with --csv: write the columns' names, types and units instead");
-  app.add_option("--svg", given.svg, "draw it (- is standard output)").type_name("FILE");
-  app.add_option("--html", given.html, "write it as a page (- is standard output)")
-      .type_name("FILE");
+               "with --csv: write names, types and units of the columns instead of the points");
+  add_output(app, "--svg", given.svg, "draw the sweep");
+  add_output(app, "--html", given.html, "write the sweep as one page");
   app.add_option("--plot", given.plot,
-                 "scaling | heatmap | pareto; by itself what suits what is varied")
+                 "scaling | heatmap | pareto; left out: the one that suits the varied keys")
       .type_name("NAME");
 }
 
@@ -203,21 +201,25 @@ Run add_sweep(Command& app) {
   auto given = std::make_shared<SweepOptions>();
   add_job_options(app, given->job);
   app.add_option("--vary", given->vary,
-                 "values of a key: 1,2,4, a range 8..1024*2, 1..9+2, 1..9; keys that change "
-                 "together: a,b=1:2,2:4")
+                 "values of a key: a list 1,2,4, or a range 8..1024*2, 1..9+2 or 1..9; keys that "
+                 "change together: a,b=1:2,2:4")
       .type_name("KEY=VALUES")
       .one_value();
-  app.add_option("--fidelity", given->fidelity, "bound | folded | full")
+  app.add_option("--fidelity", given->fidelity,
+                 "bound (closed-form lower bound) | folded (equal ranks are simulated once) | full "
+                 "(every rank)")
       .type_name("NAME")
       .show_default();
-  app.add_flag("--optimize", given->optimize, "the best strategy of each point");
+  app.add_flag("--optimize", given->optimize, "search the best strategy of each point");
   app.add_option("--space", given->space,
-                 "what --optimize searches: a path, or a name in configs/spaces (default)")
+                 "space that --optimize searches: a path, or a name in configs/spaces (by default: "
+                 "default)")
       .type_name("FILE");
-  app.add_option("--objective", given->objective, "of --optimize: time | cost | energy (time)")
+  app.add_option("--objective", given->objective,
+                 "what --optimize minimises: time | cost | energy (by default time)")
       .type_name("NAME");
   app.add_option("--threads", given->threads,
-                 "threads of each process; the result does not depend on it")
+                 "number of threads of each process; the result does not depend on it")
       .type_name("N");
   add_outputs(app, *given);
   app.footer =
@@ -229,8 +231,8 @@ Run add_sweep(Command& app) {
       "-\n"
       "A point that is impossible or does not fit is a row with its reason.\n"
       "Exit status: 0 at least one point fits; 1 none does, or the simulator failed at a point "
-      "(its row says\nhow; the rest is computed, and no store keeps that row); 2 bad input, or the "
-      "store lacks points.";
+      "(its row states\nthe error; the others are computed, and no store keeps that row); 2 bad "
+      "input, or the store lacks points.";
   return [given] { return run_sweep(*given); };
 }
 

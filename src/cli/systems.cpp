@@ -5,7 +5,7 @@
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/config/config.h"
 #include "stepcast/planner/compare.h"
 #include "stepcast/report/report.h"
@@ -32,16 +32,9 @@ int run_systems(const SystemsOptions& given) {
     text = report::terminal(details, terminal_colour(), terminal_width());
     json = report::json(details);
   }
-  if (given.json.empty()) {
-    write_stdout("systems", text);
-  } else if (given.json == "-") {
-    write_stdout("--json -", json);
-  } else {
-    OutputFile file("--json", given.json);
-    file.write(json);
-    write_stdout("systems", text);
-    file.commit();
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json, json);
+  outputs.finish("systems", [&] { return text; });
   return done;
 }
 
@@ -50,9 +43,8 @@ int run_systems(const SystemsOptions& given) {
 Run add_systems(Command& app) {
   auto given = std::make_shared<SystemsOptions>();
   app.add_option("NAME", given->name,
-                 "one system: its defaults with their sources, what it refuses");
-  app.add_option("--json", given->json, "write the table as JSON (- is standard output)")
-      .type_name("FILE");
+                 "show one system: its defaults with their sources, and what it cannot run");
+  add_output(app, "--json", given->json, "write the table as JSON");
   app.footer =
       "Examples:\n"
       "  simulate systems\n"

@@ -3,13 +3,11 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
-#include <optional>
 
 #include "command_line.h"
 #include "commands.h"
-#include "output.h"
+#include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/published_rows.h"
 #include "stepcast/report/report.h"
@@ -49,30 +47,11 @@ int run_validate(const ValidateOptions& given) {
     rows.insert(rows.end(), std::make_move_iterator(more.begin()),
                 std::make_move_iterator(more.end()));
   }
-  using Writer = std::string (*)(const result::Validation&);
-  struct Output {
-    const char* option;
-    const std::string* target;
-    Writer write;
-    std::unique_ptr<OutputFile> file;
-  };
-  std::vector<Output> outputs;  // opened before any work is done
-  outputs.push_back({"--json", &given.json, report::json, nullptr});
-  outputs.push_back({"--html", &given.html, report::html, nullptr});
-  outputs.push_back({"--markdown", &given.markdown, report::markdown, nullptr});
-  outputs.push_back({"--csv", &given.csv, report::csv, nullptr});
-  const Output* on_stdout = nullptr;
-  for (Output& output : outputs) {
-    if (*output.target == "-") {
-      if (on_stdout != nullptr) {
-        throw option_fault(output.option, fmt::format("standard output is {}'s; expected a file",
-                                                      on_stdout->option));
-      }
-      on_stdout = &output;
-    } else if (!output.target->empty()) {
-      output.file = std::make_unique<OutputFile>(output.option, *output.target);
-    }
-  }
+  Outputs outputs;
+  outputs.add("--json", given.json);
+  outputs.add("--html", given.html);
+  outputs.add("--markdown", given.markdown);
+  outputs.add("--csv", given.csv);
   validate::Options options;
   options.distinct = given.distinct;
   if (::isatty(STDERR_FILENO) == 1) {
@@ -85,17 +64,11 @@ int run_validate(const ValidateOptions& given) {
   const result::Validation validation = validate::compare(forecaster, rows, options);
   const auto stop = std::chrono::steady_clock::now();
 
-  for (Output& output : outputs) {
-    if (output.file) {
-      output.file->write(output.write(validation));
-      output.file->commit();
-    }
-  }
-  if (on_stdout != nullptr) {
-    write_stdout(on_stdout->option, on_stdout->write(validation));
-  } else {
-    write_stdout("validate", report::terminal(validation, terminal_colour()));
-  }
+  outputs.give("--json", [&] { return report::json(validation); });
+  outputs.give("--html", [&] { return report::html(validation); });
+  outputs.give("--markdown", [&] { return report::markdown(validation); });
+  outputs.give("--csv", [&] { return report::csv(validation); });
+  outputs.finish("validate", [&] { return report::terminal(validation, terminal_colour()); });
   write_stderr(fmt::format("{} rows in {:.1f} s\n", rows.size(),
                            std::chrono::duration<double>(stop - start).count()));
   return done;
@@ -106,18 +79,16 @@ int run_validate(const ValidateOptions& given) {
 Run add_validate(Command& app) {
   auto given = std::make_shared<ValidateOptions>();
   app.add_option("files", given->files, "JSON lines of published measurements").type_name("FILE");
-  app.add_option("--json", given->json, "write the results as JSON (- is standard output)")
-      .type_name("FILE");
-  app.add_option("--html", given->html,
-                 "write one page: scatter of predicted against measured, summary, every row")
-      .type_name("FILE");
-  app.add_option("--markdown", given->markdown,
-                 "write the summary, each source's worst rows and what was left out as Markdown")
-      .type_name("FILE");
-  app.add_option("--csv", given->csv, "write a line per row").type_name("FILE");
+  add_output(app, "--json", given->json, "write the results as JSON");
+  add_output(
+      app, "--html", given->html,
+      "write one page: a scatter plot of predicted against measured, a summary, and every row");
+  add_output(app, "--markdown", given->markdown,
+             "write the summary, the worst rows of each source and the rows left out as Markdown");
+  add_output(app, "--csv", given->csv, "write a line for each row");
   app.add_flag("--distinct", given->distinct,
-               "count rows of one model, parallelism and implementation once");
-  app.add_flag("--list", given->list, "print the reasons to leave a row out");
+               "count rows of equal model, parallelism and implementation once");
+  app.add_flag("--list", given->list, "print the reasons for leaving a row out");
   app.footer =
       "Examples:\n"
       "  simulate validate tests/validation/korthikanti.jsonl\n"

@@ -1,6 +1,6 @@
-// LAW: a fault scales what it names; nothing is left of what is down. A port whose NICs, leaf or
-// leaf's uplinks are all down is served by the nearest port of its node that works. A spine takes
-// its share of every uplink below it along.
+// LAW: a fault scales the capacity of its target, to zero where the target is down. A port whose
+// NICs, leaf or leaf's uplinks are all down is served by the nearest port of its node that works. A
+// fault of a spine also scales that spine's share of every uplink below it.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -30,17 +30,18 @@ class Faults {
  public:
   Faults(Plan& plan, double nic_rate) : plan_(plan), nic_rate_(nic_rate) {}
 
-  // A reason when the fault names nothing, or when nothing can run after it.
+  // Returns a reason when the target does not exist, or when no job can run with the fault.
   std::optional<std::string> apply(const job::LinkFault& fault) {
     left_ = fault.down ? 0 : fault.bandwidth;
     if (!fault.down && !(left_ > 0 && left_ <= 1)) {
       return "'" + fault.target + "' keeps a share of its bandwidth above 0 and at most 1";
     }
-    // Leaves and rails named again and again: no description of a cluster, and minutes of work.
-    constexpr std::int64_t kMostLayers = 64;
-    if (visited_ > kMostLayers * static_cast<std::int64_t>(plan_.port.size())) {
+    // A list that names leaves and rails again and again describes no cluster, and would take
+    // minutes.
+    constexpr std::int64_t kMaxLayers = 64;
+    if (visited_ > kMaxLayers * static_cast<std::int64_t>(plan_.port.size())) {
       return "leaves and rails are named so often that each port has " +
-             std::to_string(kMostLayers) + " faults";
+             std::to_string(kMaxLayers) + " faults";
     }
     const std::string_view whole = fault.target;
     const auto slash = whole.find('/');
@@ -91,7 +92,7 @@ class Faults {
   }
 
  private:
-  // Ports of a leaf, or of a rail: only those are visited, since faults may be many.
+  // Visits only the ports of the leaf or rail, since there may be many faults.
   void scale_leaf(int leaf) {
     const auto& c = plan_.cluster;
     const int first = leaf / plan_.leaves_per_unit * c.fabric.nodes_per_leaf;
@@ -107,7 +108,8 @@ class Faults {
     }
   }
 
-  // Nothing: no such part; an empty reason: done.
+  // Returns nullopt where the node has no such part, else a reason, which is empty where the fault
+  // was applied.
   std::optional<std::string> in_node(int node, std::string_view part) {
     const auto dash = part.find('-');
     if (dash != std::string_view::npos) {
@@ -159,7 +161,7 @@ class Faults {
   std::int64_t visited_ = 0;  // ports
 };
 
-// Ports without a way out are served by others of their node.
+// Ports that reach no spine are served by other ports of their node.
 std::optional<std::string> move_ports(Plan& plan) {
   for (int p = 0; p < static_cast<int>(plan.port.size()); ++p) {
     if (plan.spines > 0 && plan.uplink[plan.leaf_of_port(p)] <= 0) {
@@ -194,7 +196,8 @@ std::optional<std::string> apply_faults(Plan& plan, double nic_rate) {
       return reason;
     }
   }
-  // Spines' worth that is left, once a pod: leaves times spines may be a hundred million.
+  // Sum of the shares that are left of a pod's spines. It is computed once for each pod: leaves
+  // times spines may be a hundred million.
   std::vector<double> left(static_cast<std::size_t>(plan.pods));
   for (std::size_t i = 0; i < plan.spine_left.size(); ++i) {
     left[i / static_cast<std::size_t>(plan.spines)] += plan.spine_left[i];

@@ -208,7 +208,7 @@ Way shortest_way(const std::vector<Vertex>& vertices, const std::vector<Link>& l
                  int to) {
   using Graph = boost::compressed_sparse_row_graph<boost::directedS>;
   const auto end_only = [&](int v) { return vertices[v].kind == VertexKind::gpu; };
-  // NICs do not loop back: GPUs of one node do not meet at the NIC that they share.
+  // NICs do not loop back: two GPUs of one node do not communicate through the NIC that they share.
   const bool same_node = vertices[from].node == vertices[to].node;
   const auto is_nic = [&](int v) { return vertices[v].kind == VertexKind::nic; };
   // Leave out links into GPUs that are not the end and out of GPUs that are not the beginning: GPUs

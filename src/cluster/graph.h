@@ -1,4 +1,4 @@
-// The cluster as an explicit graph: for reports, and as the oracle of path().
+// The cluster as an explicit graph, for reports and as the oracle of path().
 #pragma once
 
 #include <vector>
@@ -15,9 +15,9 @@ struct Picture {
 
 Picture draw(const Plan& plan);
 
-// Hops of the shortest way between two vertices along which only switches forward (GPUs and NICs
-// are passed only where the way begins or ends), and the widest narrowest-link among all such ways.
-// Boost.Graph; linear in links.
+// The shortest path between two vertices on which only switches forward (GPUs and NICs occur only
+// at its ends). `hops` is its length; among all paths of that length, the bandwidth is that of the
+// one whose narrowest link is widest. COST: linear in links (Boost.Graph).
 struct Way {
   int hops = -1;  // -1: none
   double bandwidth = 0;

@@ -1,6 +1,6 @@
-// LAW: with the order's extents e1, e2, ... (left is nearest), rank = c1 + e1 * (c2 + e2 * (c3 +
-// ...)). "ep" has no extent of its own: expert groups are cut out of the data-parallel (and
-// context) ranks.
+// LAW: with the order's extents e1, e2, ... (the leftmost varies fastest), rank = c1 + e1 * (c2 +
+// e2 * (c3 + ...)). "ep" has no extent of its own: expert groups are cut out of the data-parallel
+// (and context) ranks.
 #include <string_view>
 
 #include "stepcast/cluster/topology.h"
@@ -8,7 +8,7 @@
 namespace stepcast::cluster {
 namespace {
 
-// Calls `visit(extent, member)` for each axis that has an extent, nearest first.
+// Calls `visit(extent, member)` for each axis that has an extent, from the one that varies fastest.
 template <class Visit>
 void axes(const Grid& grid, const Visit& visit) {
   std::string_view order = grid.order;

@@ -1,7 +1,7 @@
-// LAW: a link of rate u that carries m flows gives each u / m; a group goes at the pace of its
-// slowest flow, so it keeps min(1, u / (m r)) of the rate r that a flow has without collisions,
-// where m is the fullest link's load. Over k switches, independently, the share falls below x with
-// 1 - (1 - P(x))^k. The Monte Carlo finds the distribution of m.
+// LAW: a link of rate u that carries m flows gives each u / m. The slowest flow sets the rate of
+// its group, so the group keeps min(1, u / (m r)) of the rate r that a flow has without collisions,
+// where m is the load of the fullest link. Over k independent switches, the probability that the
+// share falls below x is 1 - (1 - P(x))^k. The Monte Carlo finds the distribution of m.
 #include "hash.h"
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 namespace stepcast::cluster {
 namespace {
 
-constexpr int kMostDraws = 2000;
-constexpr int kFewestDraws = 200;
-constexpr int kMostThrows = 2'000'000;  // flows * draws
+constexpr int kMaxDraws = 2000;
+constexpr int kMinDraws = 200;
+constexpr int kMaxThrows = 2'000'000;  // flows * draws
 
 }  // namespace
 
@@ -24,7 +24,7 @@ std::shared_ptr<const HashLoads> HashTable::loads(int flows, int links, int own)
     return entry;
   }
   auto made = std::make_shared<HashLoads>();
-  made->draws = std::clamp(kMostThrows / std::max(1, flows), kFewestDraws, kMostDraws);
+  made->draws = std::clamp(kMaxThrows / std::max(1, flows), kMinDraws, kMaxDraws);
   // mt19937_64 is the same everywhere; std::uniform_int_distribution is not, so scale by hand.
   std::mt19937_64 random(
       seed_ ^ (std::uint64_t{0x9e3779b97f4a7c15} *
@@ -52,10 +52,10 @@ std::shared_ptr<const HashLoads> HashTable::loads(int flows, int links, int own)
 }
 
 HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
-  // Shares that can occur, and for each the chance that nothing is slower.
+  // The shares of the rate that each level can leave, with their probabilities.
   struct Step {
     double share;
-    double chance;  // of this share at this level
+    double chance;  // probability of this share at this level
     std::size_t level;
   };
   std::vector<Step> steps;
@@ -65,7 +65,7 @@ HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
       continue;
     }
     const auto table = loads(level.flows, level.links, std::min(level.own, level.flows));
-    double above = 1;  // chance of a load up to m
+    double above = 1;  // probability of a load up to m
     for (std::size_t m = table->loads.size(); m-- > 1;) {
       if (table->loads[m] == 0) {
         continue;
@@ -86,7 +86,8 @@ HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
   std::sort(steps.begin(), steps.end(), [](const Step& a, const Step& b) {
     return a.share != b.share ? a.share < b.share : a.level < b.level;
   });
-  // Rising through the shares: the chance that every level is faster than this one.
+  // The shares ascend: `now` below is the probability that all levels leave more than the present
+  // share.
   std::vector<double> faster(levels.size(), 1);
   double before = 1;
   out.mean = 0;
@@ -109,7 +110,7 @@ HashShare HashTable::share(const std::vector<HashLevel>& levels) const {
     }
     before = now;
   }
-  out.mean += before * steps.back().share;  // what rounding left
+  out.mean += before * steps.back().share;  // probability that is left by rounding
   return out;
 }
 

@@ -1,4 +1,4 @@
-// ECMP: what hash collisions leave of a rate.
+// ECMP: the share of a rate that is left after hash collisions.
 #pragma once
 
 #include <cstdint>
@@ -23,23 +23,23 @@ struct HashLevel {
   int flows = 0;
   int links = 0;
   int own = 0;
-  int switches = 1;      // that carry as many of the group's flows each, independently
+  int switches = 1;  // independent switches that carry the same number of the group's flows each
   double link_rate = 0;  // bytes/s
   double flow_rate = 0;  // bytes/s that a flow could have without collisions
 };
 
 struct HashShare {
   double mean = 1;
-  double low = 1;   // 5 %
-  double high = 1;  // 95 %
+  double low = 1;   // 5th percentile
+  double high = 1;  // 95th percentile
 };
 
-// Draws from the seed, and remembers: a level costs a draw the first time that its counts are met,
-// then a walk over its loads.
+// Draws from the seed and caches the draws. COST: a level takes a Monte Carlo the first time that
+// its counts of flows and links occur, afterwards a walk over its loads.
 class HashTable {
  public:
   explicit HashTable(std::uint64_t seed) : seed_(seed) {}
-  // The slowest of all levels and switches sets the pace.
+  // The slowest of all levels and switches decides.
   HashShare share(const std::vector<HashLevel>& levels) const;
 
  private:

@@ -1,6 +1,6 @@
-// LAW: a ring of rate t uses one unit of floor(links * rate / t) units of each directed pair that
-// it passes. The rings through a group are at most the units that cross any cut of it, so a search
-// that meets the narrowest cut is done.
+// LAW: a directed pair of GPUs has floor(links * rate / t) units for rings of rate t, and a ring
+// uses one unit of each pair that it passes. A group has at most as many rings as units cross any
+// cut of it, so the search ends when it reaches the narrowest cut.
 #include "mesh.h"
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 namespace stepcast::cluster {
 namespace {
 
-// One link per direction by generation (NVIDIA data sheets: 80 GB/s over 4 links, 150 over 6, 300
-// over 12, 450 and 900 over 18).
+// Rate of one link per direction, by generation (NVIDIA data sheets: 80 GB/s over 4 links, 150 over
+// 6, 300 over 12, 450 and 900 over 18).
 double link_rate(int generation) {
   constexpr std::array kRates = {0.0, 20e9, 25e9, 25e9, 25e9, 50e9};
   return generation > 0 && generation < static_cast<int>(kRates.size())
@@ -20,10 +20,10 @@ double link_rate(int generation) {
              : 0;
 }
 
-constexpr std::size_t kMostRates = 8;  // of links, that rings are tried with
-constexpr double kMostUnits = 256;     // of rings between two GPUs
+constexpr std::size_t kMaxRates = 8;  // rates of links that are tried as the rings' rate
+constexpr double kMaxUnits = 256;     // units between two GPUs
 
-using Ring = std::array<int, kMostMeshGpus>;
+using Ring = std::array<int, kMaxMeshGpus>;
 
 class Search {
  public:
@@ -43,7 +43,8 @@ class Search {
  private:
   int& unit(int a, int b) { return units_[std::size_t(a) * n_ + b]; }
 
-  // Over all ways to part the members; by symmetry member 0 stays on the first side.
+  // The least number of units over all partitions of the members in two; by symmetry member 0 stays
+  // on the first side.
   int narrowest_cut() {
     int least = std::numeric_limits<int>::max();
     for (std::uint32_t side = 1; side + 1 < (1U << n_); side += 2) {
@@ -59,7 +60,7 @@ class Search {
   }
 
   void enumerate(Ring& ring, int length, std::uint32_t seen) {
-    if (rings_.size() >= kMostRings) {
+    if (rings_.size() >= kMaxRings) {
       return;
     }
     const int last = ring[static_cast<std::size_t>(length - 1)];
@@ -91,7 +92,7 @@ class Search {
       unit(ring[static_cast<std::size_t>(i)], ring[static_cast<std::size_t>((i + 1) % n_)]) -= by;
     }
   }
-  // Units that leave the member with the fewest.
+  // The least number of unused units that leave any one member.
   int left() {
     int least = std::numeric_limits<int>::max();
     for (int a = 0; a < n_; ++a) {
@@ -118,9 +119,9 @@ class Search {
     }
   }
 
-  static constexpr std::size_t kMostRings = 20'000;
+  static constexpr std::size_t kMaxRings = 20'000;
   int n_;
-  std::vector<int> units_;  // that are left of each directed pair
+  std::vector<int> units_;  // unused units of each directed pair
   std::vector<Ring> rings_;
   int bound_ = 0;
   int best_ = 0;
@@ -176,7 +177,7 @@ int mesh_domain(const MeshLinks& mesh) {
 
 double ring_rate(const MeshLinks& mesh, std::span<const int> members) {
   const int n = static_cast<int>(members.size());
-  if (n < 2 || n > kMostMeshGpus) {
+  if (n < 2 || n > kMaxMeshGpus) {
     return 0;
   }
   std::vector<double> rates;
@@ -190,7 +191,7 @@ double ring_rate(const MeshLinks& mesh, std::span<const int> members) {
   std::sort(rates.begin(), rates.end());
   rates.erase(std::unique(rates.begin(), rates.end()), rates.end());
   double best = 0;
-  const std::size_t skip = rates.size() / kMostRates + 1;
+  const std::size_t skip = rates.size() / kMaxRates + 1;
   for (std::size_t r = 0; r < rates.size(); r += skip) {
     double widest = 0;
     for (const int a : members) {
@@ -198,8 +199,9 @@ double ring_rate(const MeshLinks& mesh, std::span<const int> members) {
         widest = std::max(widest, a != b ? mesh.between(a, b) : 0);
       }
     }
-    // Hundreds of rings between two GPUs are as good as a flow: coarser units do.
-    const double rate = std::max(rates[r], widest / kMostUnits);
+    // Hundreds of rings between two GPUs come close to a continuous flow, so coarser units are
+    // exact enough.
+    const double rate = std::max(rates[r], widest / kMaxUnits);
     std::vector<int> units(static_cast<std::size_t>(n) * static_cast<std::size_t>(n), 0);
     for (int i = 0; i < n; ++i) {
       for (int k = 0; k < n; ++k) {

@@ -10,10 +10,10 @@
 
 namespace stepcast::cluster {
 
-inline constexpr int kMostMeshGpus = 16;
+inline constexpr int kMaxMeshGpus = 16;
 
-// Links that join `gpus` GPUs: links[a * gpus + b] of them between a and b, each of `rate[...]`
-// bytes/s and direction.
+// The links among `gpus` GPUs: links[a * gpus + b] between a and b, each with rate[a * gpus + b]
+// bytes/s per direction.
 struct MeshLinks {
   int gpus = 0;
   std::vector<int> links;
@@ -25,18 +25,19 @@ struct MeshLinks {
   double between(int a, int b) const { return links[at(a, b)] * rate[at(a, b)]; }
 };
 
-// One link's rate: by NVLink generation, or a GPU's whole rate over its most links. Links that are
-// stated for GPUs beyond the first `gpus` count towards that, but are left out.
+// The rate of a link follows from the NVLink generation, or else from a GPU's whole rate divided by
+// the largest number of links of any GPU. Links of GPUs beyond the first `gpus` count for that
+// number, but are left out of the result.
 MeshLinks mesh_links(const job::Node& node, const job::Device& device, int gpus);
 
-// GPUs of one connected part, if all parts are runs of equally many neighbours; else all.
+// Number of GPUs of one connected component, if all components are equally long runs of consecutive
+// GPUs; else all GPUs.
 int mesh_domain(const MeshLinks& mesh);
 
-// Most directed rings through all `members` such that no link is used more often than there are
-// links of at least the rate, times that rate: bytes/s that enter and leave each member. 0: no ring
-// goes through them. As NCCL's search does, all rings have one rate; the best of the links' own
-// rates is taken. Exact up to a limit of steps; COST: members! in the worst case, milliseconds
-// for 8.
+// The largest number of directed rings through all `members` that the links can carry, times the
+// rate of a ring: bytes/s that enter and leave each member. 0: no ring passes all of them. As in
+// NCCL's search, all rings have one rate; the best of the links' own rates is taken. The search is
+// exact up to a limit of steps. COST: members! in the worst case, milliseconds for 8.
 double ring_rate(const MeshLinks& mesh, std::span<const int> members);
 
 }  // namespace stepcast::cluster

@@ -3,9 +3,9 @@
 // sockets; all others at the leaf that both NIC ports share, or above it at a spine, or above that
 // at a core (dragonfly+: between the spines of two groups). These rules give the fewest hops that
 // the graph of graph.h allows when GPUs and NICs do not forward (test: Boost's search agrees). In a
-// torus chips forward, dimension by dimension. A resource is charged where the sender leaves it and
-// where the receiver takes it in; NVLink, PCIe and the links between sockets are full duplex and
-// charge the sender's side only; links of chips in between are not charged.
+// torus chips forward, dimension by dimension. A path uses the sender's outgoing and the receiver's
+// incoming side of the NICs; of NVLink, PCIe and the links between sockets, which are full duplex,
+// it uses the sender's side only. Links of chips in between are no resources.
 #include <algorithm>
 #include <cstdlib>
 
@@ -25,7 +25,7 @@ void over_torus(const Plan& plan, int from, int to, Path& path) {
     const auto k = static_cast<std::size_t>(d);
     const int steps = plan.torus.steps(d, at[k], end[k]);
     path.hops += std::abs(steps);
-    // Without faults one link speaks for all of its dimension.
+    // Without faults all links of a dimension are alike, so it is enough to look at one.
     const int walked = faulty ? std::abs(steps) : std::min(1, std::abs(steps));
     const int size = plan.torus.size[k];
     for (int i = 0; i < walked; ++i) {
@@ -57,7 +57,8 @@ void over_pcie(const Topology& topology, const Plan& plan, int from, int to, Pat
   const bool tree = plan.switches() > 0;
   const bool up = tree && (plan.switch_of(a) != plan.switch_of(b) || !host.peer_to_peer);
   if (up) {
-    path.hops += host.peer_to_peer ? 2 : 0;  // host memory: the root complex is where they meet
+    path.hops +=
+        host.peer_to_peer ? 2 : 0;  // through host memory, the path turns at the root complex
     rate = std::min(rate, plan.pcie_uplink(node));
     if (const int r = topology.pcie_uplink(from); r >= 0) {
       path.resources.push_back(r);

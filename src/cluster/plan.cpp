@@ -8,9 +8,9 @@
 namespace stepcast::cluster {
 namespace {
 
-// A description beyond these is no cluster, and would take minutes or gigabytes.
-constexpr std::int64_t kMostLayers = 64;          // overrides of one node
-constexpr std::int64_t kMostSpines = 16'000'000;  // of all pods
+// Descriptions beyond these limits are no real clusters, and would take minutes or gigabytes.
+constexpr std::int64_t kMaxLayers = 64;          // overrides of one node
+constexpr std::int64_t kMaxSpines = 16'000'000;  // of all pods
 
 Infeasible bad(const std::string& key, const std::string& reason) { return {key, reason}; }
 
@@ -28,10 +28,10 @@ std::optional<Infeasible> check_tree(const job::Cluster& c) {
                    " nodes are no multiple of " + std::to_string(f.nodes_per_leaf));
   }
   const std::int64_t pods = f.nodes_per_pod > 0 ? 1 + c.nodes / f.nodes_per_pod : 1;
-  if (pods * f.spines > kMostSpines) {
+  if (pods * f.spines > kMaxSpines) {
     return bad("cluster.fabric.spines", std::to_string(f.spines) + " in each of " +
                                             std::to_string(pods) + " pods are more than " +
-                                            std::to_string(kMostSpines));
+                                            std::to_string(kMaxSpines));
   }
   if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
     return bad("cluster.fabric.nodes_per_pod", "a dragonfly needs the nodes of one of its groups");
@@ -62,8 +62,8 @@ std::optional<Infeasible> check_links(const job::Cluster& c) {
   if (c.node.intra != job::Node::Intra::nvlink_mesh) {
     return bad(key, "links are listed for an nvlink_mesh only");
   }
-  if (c.node.gpus > kMostMeshGpus) {
-    return bad(key, "links are listed for at most " + std::to_string(kMostMeshGpus) + " GPUs");
+  if (c.node.gpus > kMaxMeshGpus) {
+    return bad(key, "links are listed for at most " + std::to_string(kMaxMeshGpus) + " GPUs");
   }
   if (c.fabric.nvlink_domain_gpus > c.node.gpus) {
     return bad("cluster.fabric.nvlink_domain_gpus", "a mesh with listed links ends at its node");
@@ -96,7 +96,7 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   if (!(c.fabric.efficiency > 0 && c.fabric.efficiency <= 1)) {
     return bad("cluster.fabric.efficiency", "must be above 0 and at most 1");
   }
-  if (std::min(c.node.nics, c.node.gpus) > kMostPorts) {
+  if (std::min(c.node.nics, c.node.gpus) > kMaxPorts) {
     return bad("cluster.node.nics", "more than 1024 NIC ports in a node");
   }
   const int domain = c.fabric.nvlink_domain_gpus;
@@ -130,7 +130,7 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                                           std::to_string(c.nodes) + " nodes");
     }
   }
-  if (painted > kMostLayers * c.nodes) {
+  if (painted > kMaxLayers * c.nodes) {
     return bad("cluster.overrides", "they name " + std::to_string(painted) + " nodes of " +
                                         std::to_string(c.nodes) + ": each node many times over");
   }
@@ -192,7 +192,8 @@ double wire(Plan& plan, double nic_rate) {
   const double uplink = ports_per_leaf * port / f.oversubscription;
   const double core = port * plan.ports * f.nodes_per_pod / f.core_oversubscription;
   if (leaves > 1) {
-    // Enough spines to matter in a picture; each bundle of links carries at least one port's rate.
+    // At most 4 spines, which is enough to route over; each bundle of links carries at least one
+    // port's rate.
     double bundle = uplink;
     if (plan.pods > 1) {
       bundle = std::min(uplink, core / (plan.dragonfly() ? plan.pods - 1 : 1));
@@ -207,15 +208,16 @@ double wire(Plan& plan, double nic_rate) {
     plan.core.assign(plan.pods, core);
   }
   const auto cables = [&](double rate) {
-    constexpr double kMostCables = 1 << 20;  // with more, collisions even out
-    return static_cast<int>(std::clamp(std::round(rate / nic_rate), 1.0, kMostCables));
+    constexpr double kMaxCables = 1 << 20;  // with more, collisions even out
+    return static_cast<int>(std::clamp(std::round(rate / nic_rate), 1.0, kMaxCables));
   };
   plan.uplink_cables = f.uplinks_per_leaf > 0 ? f.uplinks_per_leaf : cables(uplink);
   plan.core_cables = plan.pods > 1 ? cables(core) : 0;
   return port;
 }
 
-// Which leaves' and pods' links can bind: those that all ports below together exceed.
+// Numbers the links of leaves and pods that can be the bottleneck: those slower than all ports
+// below them together.
 void number_resources(Plan& plan, double nominal_port) {
   const auto& c = plan.cluster;
   int next = plan.slots() + 2 * static_cast<int>(plan.port.size());
@@ -280,7 +282,8 @@ std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster) {
   if (auto reason = apply_faults(plan, nic_rate)) {
     return bad("cluster.faults", *reason);
   }
-  // Several GPUs of one port, or one GPU of several NICs, cannot pass more than their PCIe links.
+  // A port shared by several GPUs, or several NICs of one GPU, carry no more than the GPUs' PCIe
+  // links do.
   for (int node = 0; node < c.nodes && plan.ports > 0; ++node) {
     const int users = plan.gpus / plan.ports;
     const double pcie = plan.devices[node]->pcie.count() * users;

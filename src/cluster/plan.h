@@ -1,13 +1,13 @@
 // The arithmetic of a cluster: which GPU has which NVLink domain, NIC port, leaf, spine and core
 // links. Everything that the public Topology answers is computed from these few vectors, so a
-// cluster of 100,000 GPUs costs a few of them; the Boost.Graph picture of the same cluster
-// (graph.h) is made on demand only.
+// cluster of 100,000 GPUs takes little memory; the Boost.Graph form of the same cluster
+// (graph.h) is built on demand only.
 //
 // Slots count GPUs node by node. A PORT is what a GPU sees of the network: its own NIC, a share of
 // one (fewer NICs than GPUs), or several bundled (more NICs than GPUs). A UNIT is `nodes_per_leaf`
 // consecutive nodes. Rail-optimised: one leaf per (unit, port of the node); else one leaf per unit
 // for all ports. A POD is `nodes_per_pod` nodes under one set of spines: of a three-level tree, or
-// a dragonfly+ group; spine s of every pod meets core s, or spine s of every other pod.
+// a dragonfly+ group; spine s of every pod is linked to core s, or to spine s of every other pod.
 #pragma once
 
 #include <algorithm>
@@ -38,8 +38,8 @@ inline constexpr double kPcieHop = 0.25e-6;  // seconds
 inline constexpr double kNicAndLeaf = 0.75e-6;  // seconds
 inline constexpr double kSwitchHop = 0.13e-6;   // seconds
 
-// Of one node.
-inline constexpr int kMostPorts = 1024;
+// The largest number of NIC ports of one node.
+inline constexpr int kMaxPorts = 1024;
 
 struct Plan {
   job::Cluster cluster;
@@ -50,20 +50,20 @@ struct Plan {
   int units = 0;
   int units_per_pod = 0;  // all of them where there is one pod
   int pods = 1;
-  int spines = 0;                           // of one pod; 0: one leaf in all
+  int spines = 0;                           // of one pod; 0: the cluster has a single leaf
   std::vector<const job::Device*> devices;  // per node
   std::vector<double> nvlink;               // bytes/s per slot; PCIe where there is no NVLink
   std::vector<double> port;                 // bytes/s per (node, port), after faults and efficiency
-  std::vector<int> instead;                 // the port that serves for each; empty: all work
-  std::vector<double> uplink;               // bytes/s per leaf, all spines together
-  std::vector<double> uplink_each;          // bytes/s per leaf to a spine without faults
-  std::vector<int> spine_resource;          // per leaf, or -1 where the uplink cannot bind
-  std::vector<double> spine_left;           // share left, per (pod, spine)
-  std::vector<double> core;                 // bytes/s per pod: core or global links; empty: one pod
-  std::vector<double> core_each;   // bytes/s per pod and spine without faults of that spine
-  std::vector<int> core_resource;  // per pod, or -1
-  int uplink_cables = 0;           // of one leaf
-  int core_cables = 0;             // of one pod
+  std::vector<int> instead;    // for each port the one that serves in its place; empty: all work
+  std::vector<double> uplink;  // bytes/s per leaf, all spines together
+  std::vector<double> uplink_each;  // bytes/s per leaf to a spine without faults
+  std::vector<int> spine_resource;  // per leaf; -1 where the uplink cannot be the bottleneck
+  std::vector<double> spine_left;   // share left, per (pod, spine)
+  std::vector<double> core;         // bytes/s per pod: core or global links; empty: one pod
+  std::vector<double> core_each;    // bytes/s per pod and spine without faults of that spine
+  std::vector<int> core_resource;   // per pod, or -1
+  int uplink_cables = 0;            // of one leaf
+  int core_cables = 0;              // of one pod
   std::vector<MeshLinks>
       meshes;                // listed links: one, or one per node where faults or devices differ
   int pcie_resource = -1;    // the first of the switches' uplinks, node by node
@@ -89,11 +89,11 @@ struct Plan {
     const MeshLinks* mesh_links = links(node_of(a));
     return mesh_links == nullptr || mesh_links->linked(a % gpus, b % gpus);
   }
-  // Share that faults leave of a GPU's NVLink.
+  // Share of a GPU's NVLink that is left after faults.
   double nvlink_left(int slot) const {
     return nvlink[slot] / devices[node_of(slot)]->nvlink.count();
   }
-  double pcie(int slot) const {  // where it has NVLink, faults are NVLink's
+  double pcie(int slot) const {  // where the GPU has NVLink, its faults concern NVLink and not PCIe
     const int node = node_of(slot);
     return has_nvlink(node) ? devices[node]->pcie.count() : nvlink[slot];
   }
@@ -114,7 +114,7 @@ struct Plan {
   int pod_of_node(int node) const { return unit_of_node(node) / units_per_pod; }
   bool dragonfly() const { return cluster.fabric.kind == job::Fabric::Kind::dragonfly; }
   bool adaptive() const { return cluster.fabric.routing == job::Fabric::Routing::adaptive; }
-  // From a pod to another over spine s.
+  // Rate from one pod to another over one spine.
   double core_bundle(int pod, int spine) const {
     return core_each[pod] * spine_left[pod * spines + spine] / (dragonfly() ? pods - 1 : 1);
   }
@@ -141,8 +141,8 @@ struct Plan {
 
 std::variant<Plan, Infeasible> make_plan(const job::Cluster& cluster);
 
-// Takes what the cluster's faults take: capacities first (a reason when one names nothing), then
-// the ports that others serve for.
+// Applies the cluster's faults: first to capacities, then to ports, which others of their node
+// replace. Returns a reason when a fault names nothing, or when no job can run with it.
 std::optional<std::string> apply_faults(Plan& plan, double nic_rate);
 
 }  // namespace stepcast::cluster

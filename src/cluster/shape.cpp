@@ -1,12 +1,13 @@
 // LAW: members of one domain use the NIC ports of their own GPUs, each port once. nic_per_domain is
-// the sum of the ports' rates, nic_per_rank that sum shared by the members; both for the slowest
-// domain. NCCL cuts a ring's bytes evenly over its ports, and all-to-all's are each rank's own: the
-// slowest port, or the rank with the smallest share of one, sets the pace of its domain. A group
-// that crosses spines (or cores) counts a port at no more than its share of the leaf's uplink (the
-// pod's core links). Nodes join a ring in their order, so that one domain below a leaf talks across
-// it: its ports share the uplink. In all-to-all every port of the d member domains below sends the
-// part (D - d) / (D - 1) of its bytes to the others of all D. Other groups' traffic on the same
-// uplinks is contention, the engine's.
+// the sum of the ports' rates, nic_per_rank that sum divided by the members; both are of the
+// slowest domain. NCCL divides a ring's bytes evenly over its ports, while in all-to-all each rank
+// sends its own bytes. So the slowest port, or in all-to-all the rank with the smallest share of a
+// port, sets the rate of its domain. In a group that crosses spines (or cores) a port has no more
+// than its share of the leaf's uplink (the pod's core links). A ring visits nodes in their order,
+// so only one domain below a leaf sends out of the leaf, and its ports share the uplink. In
+// all-to-all every port of the d member domains below a leaf sends (D - d) / (D - 1) of its bytes
+// out of it, of D domains in all. Traffic of other groups on the same uplinks is contention, which
+// the engine computes.
 //
 // Rings stay on their rails: data for another rail moves over NVLink to the GPU beside it (PXN)
 // before it leaves the node. Without PXN, k rails send (k - 1) / k of all-to-all's bytes over the
@@ -14,16 +15,16 @@
 //
 // Dragonfly+, G groups, g bytes/s of global links each, K groups hold members. Minimal routes use
 // the d = g / (G - 1) between two groups: a ring leaves its group with d, all-to-all with (K - 1)
-// d. Adaptive (Valiant) routes pass a third group too: freely if that holds no members, else they
-// share both its links with its own detours: a ring has d (1 + (G - K) + (K - 2) / 2), all-to-all
-// g.
+// d. Adaptive (Valiant) routes also pass a third group. They have its links alone if it holds no
+// members, else they share them with that group's own detours: a ring has d (1 + (G - K) + (K - 2)
+// / 2), all-to-all g.
 //
-// ECMP: the group's flows at a switch are hashed together with those of its siblings (groups laid
-// like it that fill the switch): rings send one domain's ports from below each leaf, all-to-all all
-// of them, each to several peers at once.
+// ECMP: the group's flows at a switch are hashed together with those of its siblings, which are
+// groups placed like it that fill the switch. In a ring the ports of one domain below each leaf
+// send, in all-to-all those of all domains, each to several peers at once.
 //
-// COST: O(group) for slots in rising order, O(group log group) else; rings of listed links are
-// searched once for each set of GPUs of a node.
+// COST: O(group) for slots in ascending order, else O(group log group). Rings in a mesh of listed
+// links are searched once for each set of GPUs of a node.
 #include <algorithm>
 #include <bitset>
 #include <limits>
@@ -38,10 +39,10 @@ namespace {
 // src/include/device.h.
 constexpr int kPeersAtOnce = 8;
 constexpr double kNone = std::numeric_limits<double>::infinity();
-using Rails = std::bitset<kMostPorts>;
+using Rails = std::bitset<kMaxPorts>;
 
-// A ring in bus order below one root: it passes each switch's uplink and the link between sockets
-// once; through host memory every member's data passes the uplink.
+// A ring in PCIe order passes each switch's uplink and the link between sockets once. Without
+// peer-to-peer, every member's data passes the uplink to host memory.
 struct PcieRing {
   double rate = kNone;
   bool over_switches = false;
@@ -81,7 +82,7 @@ PcieRing pcie_ring(const Plan& plan, std::span<const int> slots) {
   return ring;
 }
 
-// How many consecutive items share what `of` says, calling `visit(first, count)` for each run.
+// Calls `visit` for each run of consecutive items for which `of` returns the same value.
 template <class Of, class Visit>
 void runs(std::span<const int> slots, const Of& of, const Visit& visit) {
   for (std::size_t i = 0; i < slots.size();) {
@@ -168,14 +169,14 @@ class Network {
     return plan_.adaptive() ? direct * (1 + (groups - pods_) + (pods_ - 2) / 2.0) : direct;
   }
 
-  // What a port can send of a ring's bytes, or of all-to-all's.
+  // The rate at which a port can send in a ring, or with `pairs` in an all-to-all.
   double reach(int port, bool pairs) const {
     double rate = plan_.port[port];
     const int leaf = plan_.leaf_of_port(port);
     if (!(pairs ? shape_.pairs_cross_spine : shape_.crosses_spine)) {
       return rate;
     }
-    // Ports' worth of bytes that the leaf, then the pod, has to pass on.
+    // Traffic out of the leaf, and then out of the pod, as a multiple of what one port sends.
     const double leaf_load = shape_.nics_per_leaf * (pairs ? leaf_load_ : 1);
     rate = std::min(rate, plan_.uplink[leaf] / leaf_load);
     if (shape_.crosses_core) {
@@ -185,11 +186,11 @@ class Network {
     return rate;
   }
 
-  // Ports of the domain with the most, over the cluster and below one leaf; what all-to-all sends
-  // out of the fullest leaf and pod, in domains' worth.
+  // Counts the ports of the domain that has the most, in all and below one leaf, and the traffic of
+  // an all-to-all out of the fullest leaf and pod, as a multiple of what one domain sends.
   void count_ports() {
     const double others = std::max(1, shape_.domains - 1);
-    // Without PXN data for another rail takes the spine even below one leaf's nodes.
+    // Without PXN, data for another rail crosses the spine even between nodes below one leaf.
     const double changes = !shape_.pxn && rails_ > 1 ? (rails_ - 1.0) / rails_ : 0;
     const auto most = [&](const auto& place, double near) {
       double load = 0;
@@ -241,8 +242,8 @@ class Network {
     runs(
         slots_, [&](int s) { return plan_.domain_of(s); },
         [&](std::span<const int> members) {
-          double slowest = kNone;        // port
-          double slowest_share = kNone;  // of a port, among the members that use it
+          double slowest = kNone;        // rate of the slowest port
+          double slowest_share = kNone;  // smallest share of a port's rate that a member has
           int ports = 0;
           runs(
               members, [&](int s) { return plan_.ports > 0 ? plan_.port_of(s) : 0; },
@@ -277,7 +278,7 @@ class Network {
   void hash_routes() {
     const auto& f = plan_.cluster.fabric;
     const auto& node = plan_.cluster.node;
-    // of one port to one peer
+    // flows of one port to one peer
     const std::int64_t one = std::int64_t{f.flows_per_nic} * std::max(1, node.nics / plan_.ports);
     const std::int64_t peers = std::clamp(shape_.domains - 1, 1, kPeersAtOnce);
     const int port = plan_.port_of(slots_.front());
@@ -287,11 +288,11 @@ class Network {
     const int below =
         std::min(f.nodes_per_leaf, plan_.cluster.nodes) * (plan_.ports / plan_.leaves_per_unit);
     const auto level = [&](int ports, int own, int cables, double rate, int switches, bool pairs) {
-      // Very many flows are drawn as a part of themselves over that part of the links.
-      constexpr std::int64_t kMostFlows = 1 << 16;
+      // Of very many flows, a part is drawn over the same part of the links.
+      constexpr std::int64_t kMaxFlows = 1 << 16;
       const std::int64_t flows = pairs ? one * peers : one;
       const std::int64_t all = std::max(ports, own) * flows;
-      const std::int64_t part = (all + kMostFlows - 1) / kMostFlows;
+      const std::int64_t part = (all + kMaxFlows - 1) / kMaxFlows;
       HashLevel at;
       at.own = static_cast<int>(std::max<std::int64_t>(1, own * flows / part));
       at.flows = static_cast<int>(all / part);
@@ -334,8 +335,8 @@ class Network {
   bool several_units_ = false;
   int units_ = 0;
   int pods_ = 0;
-  int rails_ = 1;       // that members use
-  int most_ports_ = 1;  // of one domain
+  int rails_ = 1;       // rails that members use
+  int most_ports_ = 1;  // ports of the domain that has the most
   double leaf_load_ = 1;
   double pod_load_ = 1;
   int domains_per_pod_ = 1;
@@ -453,7 +454,7 @@ GroupShape Topology::shape(std::span<const int> given) const {
           return;
         }
         if (plan.has_nvlink(host) && plan.links(host) == nullptr) {
-          if (plan.mesh()) {  // even: only the links among the members serve them
+          if (plan.mesh()) {  // links spread evenly: members use only those among themselves
             const double share = (count - 1.0) / (plan.domain_gpus - 1);
             shape.nvlink = std::min(shape.nvlink, Bandwidth(nvlink * share));
           }

@@ -1,9 +1,9 @@
 // LAW: resources are numbered NVLink ports by slot, then per NIC port its outgoing and incoming
-// side, then the uplinks that can bind, by leaf, then by pod (of the kind `spine` too), then PCIe
-// switches' uplinks and sockets' links to each other (of the kind `nvlink`: what crosses them is
-// counted per member, as at its own port). An uplink can bind when all ports below it together
-// exceed it: oversubscription above 1, or a fault. COST: build and resources() linear in GPUs;
-// every other query is O(1) or O(group).
+// side, then the uplinks that can be a bottleneck, by leaf, then by pod (also of the kind `spine`),
+// then PCIe switches' uplinks and the links between sockets (of the kind `nvlink`, since bytes that
+// cross them are counted per member, as at its own port). An uplink can be a bottleneck when all
+// ports below it together exceed it, by oversubscription above 1 or after a fault. COST: build and
+// resources() are linear in GPUs; every other query is O(1) or O(group).
 #include "stepcast/cluster/topology.h"
 
 #include <string>
@@ -77,7 +77,7 @@ std::variant<Topology, Infeasible> Topology::build(const job::Cluster& cluster,
   }
   auto state = std::make_shared<State>(seed);
   state->plan = std::get<Plan>(std::move(made));
-  // The plan moved with its cluster: point the devices at the copy that stays.
+  // The plan's cluster was moved, so its pointers to devices are set again.
   Plan& plan = state->plan;
   std::fill(plan.devices.begin(), plan.devices.end(), &plan.cluster.device);
   for (const auto& o : plan.cluster.overrides) {

@@ -96,15 +96,16 @@ TorusSpan span_of(const Torus& torus, std::span<const int> slots) {
     if (count < 2) {
       continue;
     }
-    // Uneven spacing leaves one link's rate over the longest way.
+    // Unevenly spaced members share one link's rate over the distance from the first to the last.
     const bool ring = torus.wraps[d] && stride > 0 && count * stride == torus.size[d];
     const int shared = stride > 0 ? stride : last - first;
     span.rings += ring ? 1 : 0;
     span.links += (ring ? 2.0 : torus.cables(static_cast<int>(d))) / shared;
   }
   if (box != static_cast<std::int64_t>(slots.size())) {
-    return {0,
-            slots.size() > 1 ? 1.0 : 0.0};  // no box: one ring in slot order, at most a link's rate
+    return {0, slots.size() > 1
+                   ? 1.0
+                   : 0.0};  // not a box: one ring in slot order, with at most one link's rate
   }
   return span;
 }

@@ -1,4 +1,4 @@
-// Tori of chips: where a slot sits, how far two are apart, and the rings that a group closes.
+// Tori of chips: coordinates of slots, distances between them, and the rings through a group.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ struct Torus {
   int dimensions = 0;  // 0: no torus
   std::array<int, 3> size{1, 1, 1};
   std::array<bool, 3> wraps{};  // opposite faces are joined
-  int chip_links = 0;           // two per dimension
+  int chip_links = 0;           // links of one chip: two per dimension
 
   std::array<int, 3> at(int slot) const {
     return {slot % size[0], slot / size[0] % size[1], slot / (size[0] * size[1])};
@@ -23,9 +23,9 @@ struct Torus {
   int slot(const std::array<int, 3>& at) const {
     return at[0] + size[0] * (at[1] + size[1] * at[2]);
   }
-  // Signed steps along a dimension, the short way round; from the middle upwards.
+  // Signed steps along a dimension in the shorter direction; upwards where both are equally long.
   int steps(int dimension, int from, int to) const;
-  // Cables between two neighbours: both of a chip's links where a ring has two chips.
+  // Links between two neighbours: both links of a chip where a ring has only two chips.
   int cables(int dimension) const {
     return wraps[static_cast<std::size_t>(dimension)] &&
                    size[static_cast<std::size_t>(dimension)] == 2
@@ -34,15 +34,16 @@ struct Torus {
   }
 };
 
-// A reason where the fabric's dimensions do not hold `chips`.
+// Returns a reason where the fabric's dimensions do not make up `chips`.
 std::optional<std::string> make_torus(const job::Fabric& fabric, int chips, Torus& torus);
 
-// What a group spans. A ring over a whole wrapped dimension runs both ways at once: two links' rate
-// for each chip; a part of a dimension is a line, there and back: one. Groups that take every s-th
-// chip share the links with the s - 1 others between them.
+// The dimensions that a group spans. A ring over a whole wrapped dimension runs in both directions
+// at once, with two links' rate for each chip. Over a part of a dimension it runs there and back
+// along a line, with one link's rate. A group of every s-th chip shares the links with the s - 1
+// groups between them.
 struct TorusSpan {
   int rings = 0;     // dimensions above 1 spanned whole, with wrap-around
-  double links = 0;  // links' worth of ring rate for each chip, all dimensions together
+  double links = 0;  // ring rate of each chip over all dimensions, in multiples of one link's rate
 };
 TorusSpan span_of(const Torus& torus, std::span<const int> slots);
 

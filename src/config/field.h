@@ -2,11 +2,10 @@
 // the field of the job struct that it fills.
 #pragma once
 
-#include <fmt/core.h>
-
-#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,98 +21,115 @@ namespace stepcast::config {
 
 // What is known of a key apart from the type of the struct that it fills.
 struct Spec {
-  std::string key;
-  std::string description;
-  Value schema;          // JSON Schema of the value, without description and default
+  std::string key = {};
+  std::string description = {};
+  Value schema = {};     // JSON Schema of the value, without description and default
   bool section = false;  // layers merge key by key; else a later layer replaces the whole value
   bool named = false;    // a bare name is short for {use: NAME}
-  std::vector<Spec> children;  // of a section
-  bool one_of = false;         // a map with one key of several: setting another replaces it
+  std::vector<Spec> children = {};  // of a section
+  bool one_of = false;              // a map with one key of several: setting another replaces it
   const Spec* child(std::string_view name) const;
 };
 
-template <class S>
-struct Field {
+// A row without the type of its struct: readers and writers are compiled once for each type of
+// value (field.cpp), not once for each table. So are a row's constructors and destructor, of which
+// a table has hundreds.
+struct Row {
+  using Reads = std::function<void(Reader&, const Value&, void* into)>;
+  using Writes = std::function<std::optional<Value>(const void* from)>;
+
+  Row(Spec what, Reads reader, Writes writer);
+  Row(const Row&);
+  Row(Row&&) noexcept;
+  Row& operator=(const Row&) = delete;
+  ~Row();
+
   Spec spec;
-  std::function<void(Reader&, const Value&, S&)> read;
-  std::function<std::optional<Value>(const S&)> write;  // nothing: the key is left out
+  Reads read;
+  Writes write;  // nothing: the key is left out
 };
 
 template <class S>
-using Table = std::vector<Field<S>>;
+using Read = std::function<void(Reader&, const Value&, S&)>;
+template <class S>
+using Write = std::function<std::optional<Value>(const S&)>;
+
+// A row of the table of struct S.
+template <class S>
+struct Field : Row {
+  void reads(Read<S> how) { read = untyped(std::move(how)); }
+  void writes(Write<S> how) { write = untyped(std::move(how)); }
+
+  static Reads untyped(Read<S> how) {
+    return [how = std::move(how)](Reader& r, const Value& v, void* s) {
+      how(r, v, *static_cast<S*>(s));
+    };
+  }
+  static Writes untyped(Write<S> how) {
+    return [how = std::move(how)](const void* s) { return how(*static_cast<const S*>(s)); };
+  }
+};
 
 template <class S>
-std::vector<std::string> keys(const Table<S>& table) {
-  std::vector<std::string> out;
-  for (const auto& field : table) {
-    out.push_back(field.spec.key);
+struct Table {
+  Table(std::initializer_list<Field<S>> fields) {
+    rows.reserve(fields.size());
+    for (const Field<S>& field : fields) {
+      rows.push_back(field);
+    }
   }
-  return out;
-}
+  std::vector<Row> rows;
+};
 
 // Reads the entries of a map into a struct. `skip` was read before ("use").
+void read_rows(Reader& reader, const Value& value, const std::vector<Row>& rows, void* into,
+               std::string_view skip = "");
+Value write_rows(const std::vector<Row>& rows, const void* from);
+std::vector<Spec> specs_of(const std::vector<Row>& rows, const void* defaults);
+
 template <class S>
 void read_table(Reader& reader, const Value& value, const Table<S>& table, S& out,
                 std::string_view skip = "") {
-  if (value.kind != Value::Kind::map) {
-    reader.expected(value, "a map of keys");
-    return;
-  }
-  for (const auto& entry : value.entries) {
-    const auto known = [&](const Field<S>& field) { return field.spec.key == entry.key; };
-    if (entry.key != skip && std::none_of(table.begin(), table.end(), known)) {
-      reader.unknown(entry, keys(table));
-    }
-  }
-  // In the table's order, not the file's: `node` fills what `gpus_per_node` then overrides.
-  for (const auto& field : table) {
-    for (const auto& entry : value.entries) {
-      if (entry.key == field.spec.key && entry.key != skip) {
-        Reader::Scope scope(reader, entry.key);
-        reader.record(entry.value.origin);
-        field.read(reader, entry.value, out);
-      }
-    }
-  }
+  read_rows(reader, value, table.rows, &out, skip);
 }
 
 template <class S>
 Value write_table(const Table<S>& table, const S& from) {
-  Value out = tree::map();
-  for (const auto& field : table) {
-    if (auto value = field.write(from)) {
-      tree::put(out, field.spec.key, std::move(*value));
-    }
-  }
-  return out;
+  return write_rows(table.rows, &from);
+}
+
+template <class S>
+const S& defaults_of() {
+  static const S defaults{};
+  return defaults;
 }
 
 template <class S>
 std::vector<Spec> specs(const Table<S>& table) {
-  std::vector<Spec> out;
-  const S defaults{};
-  for (const auto& field : table) {
-    out.push_back(field.spec);
-    const auto value = field.write(defaults);
-    const bool leaf = value && value->kind == Value::Kind::scalar && !value->scalar.empty();
-    // A default below the least value only marks a key that has none.
-    const Value* least = out.back().schema.find("minimum");
-    const bool allowed =
-        least == nullptr || !leaf || std::stod(value->scalar) >= std::stod(least->scalar);
-    if (leaf && allowed && !field.spec.section) {
-      tree::put(out.back().schema, "default", *value);
-    }
-  }
-  return out;
+  return specs_of(table.rows, &defaults_of<S>());
 }
 
-// JSON Schema of a map with these keys and no others.
+// Where a member lies in its struct, in bytes.
+template <class S, class T>
+std::size_t offset_of(T S::*member) {
+  const S& s = defaults_of<S>();
+  return static_cast<std::size_t>(reinterpret_cast<const char*>(&(s.*member)) -
+                                  reinterpret_cast<const char*>(&s));
+}
+
+// ---------------------------------------------------------------- JSON Schema
+
+// Of a map with these keys and no others.
 Value object_schema(const std::vector<Spec>& children);
 Value type_schema(std::string_view type);
+Value integer_schema(std::int64_t low);
+Value array_schema(Value item);
+Value map_schema(Value item);
 Value any_of(std::vector<Value> alternatives);
 Value enum_schema(const std::vector<std::string>& values);
+Value quantity_schema(std::string_view unit);
 
-// ---------------------------------------------------------------- scalars
+// ---------------------------------------------------------------- values
 
 std::optional<std::int64_t> read_integer(Reader& reader, const Value& value, std::int64_t low,
                                          std::int64_t high);
@@ -131,135 +147,35 @@ inline bool is_null(const Value& value) { return value.kind == Value::Kind::null
 void not_modelled(Reader& reader, const Value& value, std::string_view what,
                   std::string_view expected);
 
+// The index of the word, or nothing after a fault. `later` are words of the documented interface
+// that the engine does not model yet: an error that names them.
+std::optional<std::size_t> read_word(Reader& reader, const Value& value,
+                                     const std::vector<std::string>& names,
+                                     const std::vector<std::string>& later);
+
+std::optional<Time> read_quantity(Reader& reader, const Value& value, Time);
+std::optional<Bytes> read_quantity(Reader& reader, const Value& value, Bytes);
+std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandwidth);
+std::optional<FlopRate> read_quantity(Reader& reader, const Value& value, FlopRate);
+std::optional<Power> read_quantity(Reader& reader, const Value& value, Power);
+
+Value write_quantity(Time t);
+Value write_quantity(Bytes b);
+Value write_quantity(Bandwidth b);
+Value write_quantity(FlopRate f);
+Value write_quantity(Power p);
+
 constexpr std::int64_t kManyLayers = 100'000;
 constexpr std::int64_t kManyRanks = 10'000'000;
 constexpr std::int64_t kWide = 100'000'000;
 constexpr std::int64_t kManyBatches = 100'000'000;
 
-template <class S, class I>
-Field<S> integer(std::string key, I S::*member, std::int64_t low, std::int64_t high,
-                 std::string description) {
-  Field<S> f;
-  Value schema = type_schema("integer");
-  tree::put(schema, "minimum", tree::number(low));
-  tree::put(schema, "maximum", tree::number(high));
-  f.spec = {std::move(key), std::move(description), std::move(schema), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (const auto x = read_integer(r, v, low, high)) {
-      s.*member = static_cast<I>(*x);
-    }
-  };
-  f.write = [=](const S& s) { return tree::number(static_cast<std::int64_t>(s.*member)); };
-  return f;
-}
-
-// Left out, null or `absent` ("auto"): the default is derived.
-template <class S, class I>
-Field<S> optional_integer(std::string key, std::optional<I> S::*member, std::string absent,
-                          std::int64_t low, std::int64_t high, std::string description) {
-  Field<S> f;
-  Value schema = type_schema("integer");
-  tree::put(schema, "minimum", tree::number(low));
-  tree::put(schema, "maximum", tree::number(high));
-  Value other = absent.empty() ? type_schema("null") : enum_schema({absent});
-  f.spec = {std::move(key), std::move(description), any_of({schema, other}), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (is_null(v) || (!absent.empty() && is_word(v, absent))) {
-      s.*member = std::nullopt;
-    } else if (const auto x = read_integer(r, v, low, high)) {
-      s.*member = static_cast<I>(*x);
-    }
-  };
-  f.write = [=](const S& s) -> std::optional<Value> {
-    if (s.*member) {
-      return tree::number(static_cast<std::int64_t>(*(s.*member)));
-    }
-    return absent.empty() ? tree::null() : tree::string(absent);
-  };
-  return f;
-}
-
-template <class S>
-Field<S> number(std::string key, double S::*member, double low, double high,
-                std::string description) {
-  Field<S> f;
-  Value schema = type_schema("number");
-  tree::put(schema, "minimum", tree::number(low));
-  tree::put(schema, "maximum", tree::number(high));
-  f.spec = {std::move(key), std::move(description), std::move(schema), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (const auto x = read_number(r, v, low, high)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) { return tree::number(s.*member); };
-  return f;
-}
-
-template <class S>
-Field<S> optional_number(std::string key, std::optional<double> S::*member, double low, double high,
-                         std::string description) {
-  Field<S> f;
-  Value schema = type_schema("number");
-  tree::put(schema, "minimum", tree::number(low));
-  tree::put(schema, "maximum", tree::number(high));
-  f.spec = {std::move(key),
-            std::move(description),
-            any_of({schema, type_schema("null")}),
-            false,
-            false,
-            {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (is_null(v)) {
-      s.*member = std::nullopt;
-    } else if (const auto x = read_number(r, v, low, high)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) { return s.*member ? tree::number(*(s.*member)) : tree::null(); };
-  return f;
-}
-
-template <class S>
-Field<S> boolean(std::string key, bool S::*member, std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), type_schema("boolean"), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (const auto x = read_boolean(r, v)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) { return tree::boolean(s.*member); };
-  return f;
-}
-
-template <class S>
-Field<S> string(std::string key, std::string S::*member, std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), type_schema("string"), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (const auto x = read_string(r, v)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) -> std::optional<Value> {
-    if ((s.*member).empty()) {
-      return std::nullopt;
-    }
-    return tree::string(s.*member);
-  };
-  return f;
-}
-
 // ---------------------------------------------------------------- words
 
 // The words of an enumeration in reading order; the first of equal values is the one written.
-// `later` are words of the documented interface that the engine does not model yet: an error that
-// names them.
 template <class E>
 struct Words {
   std::vector<std::pair<std::string, E>> words;
-  std::vector<std::string> later;
 
   std::vector<std::string> names() const {
     std::vector<std::string> out;
@@ -268,20 +184,7 @@ struct Words {
     }
     return out;
   }
-  std::string name(E value) const {
-    for (const auto& w : words) {
-      if (w.second == value) {
-        return w.first;
-      }
-    }
-    return "";
-  }
 };
-
-// The index of the word, or nothing after a fault.
-std::optional<std::size_t> read_word(Reader& reader, const Value& value,
-                                     const std::vector<std::string>& names,
-                                     const std::vector<std::string>& later);
 
 // The words of an enum as its table of spellings has them: all, or some in the order given.
 template <Spelled E>
@@ -304,141 +207,163 @@ Words<E> some_words(std::initializer_list<E> values) {
 
 template <class E>
 std::optional<E> read_word(Reader& reader, const Value& value, const Words<E>& words) {
-  if (const auto i = read_word(reader, value, words.names(), words.later)) {
+  if (const auto i = read_word(reader, value, words.names(), {})) {
     return words.words[*i].second;
   }
   return std::nullopt;
 }
 
-template <class S, class E>
-Field<S> choice(std::string key, E S::*member, Words<E> words, std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), enum_schema(words.names()), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (const auto x = read_word(r, v, words)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) { return tree::string(words.name(s.*member)); };
-  return f;
+// ---------------------------------------------------------------- rows
+// The value of a row of type ..._row lies `at` bytes into the struct. Values are of the types that
+// field.cpp instantiates.
+
+template <class I>
+Row integer_row(std::size_t at, const char* key, std::int64_t low, std::int64_t high,
+                const char* description);
+Row optional_integer_row(std::size_t at, const char* key, std::string absent, std::int64_t low,
+                         std::int64_t high, const char* description);
+Row number_row(std::size_t at, const char* key, double low, double high, const char* description);
+Row optional_number_row(std::size_t at, const char* key, double low, double high,
+                        const char* description);
+Row boolean_row(std::size_t at, const char* key, const char* description);
+Row string_row(std::size_t at, const char* key, const char* description);
+template <class Q>
+Row quantity_row(std::size_t at, const char* key, bool positive, const char* description);
+
+template <class S, class I>
+Field<S> integer(const char* key, I S::*member, std::int64_t low, std::int64_t high,
+                 const char* description) {
+  return {integer_row<I>(offset_of(member), key, low, high, description)};
 }
 
-template <class S, Spelled E>
-Field<S> choice(std::string key, E S::*member, std::string description) {
-  return choice(std::move(key), member, all_words<E>(), std::move(description));
-}
-
-template <class S, class E>
-Field<S> optional_choice(std::string key, std::optional<E> S::*member, Words<E> words,
-                         std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key),
-            std::move(description),
-            any_of({enum_schema(words.names()), type_schema("null")}),
-            false,
-            false,
-            {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (is_null(v)) {
-      s.*member = std::nullopt;
-    } else if (const auto x = read_word(r, v, words)) {
-      s.*member = *x;
-    }
-  };
-  f.write = [=](const S& s) {
-    return s.*member ? tree::string(words.name(*(s.*member))) : tree::null();
-  };
-  return f;
-}
-
-// A key of the documented interface that has only one value so far. It stands in no struct.
+// Left out, null or `absent` ("auto"): the default is derived.
 template <class S>
-Field<S> only(std::string key, std::string value, std::string feature, std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), enum_schema({value}), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S&) {
-    if (!is_word(v, value)) {
-      not_modelled(r, v, feature, value);
-    }
-  };
-  f.write = [=](const S&) { return tree::string(value); };
-  return f;
+Field<S> optional_integer(const char* key, std::optional<int> S::*member, const char* absent,
+                          std::int64_t low, std::int64_t high, const char* description) {
+  return {optional_integer_row(offset_of(member), key, absent, low, high, description)};
 }
 
-// ---------------------------------------------------------------- quantities
-
-std::optional<Time> read_quantity(Reader& reader, const Value& value, Time);
-std::optional<Bytes> read_quantity(Reader& reader, const Value& value, Bytes);
-std::optional<Bandwidth> read_quantity(Reader& reader, const Value& value, Bandwidth);
-std::optional<FlopRate> read_quantity(Reader& reader, const Value& value, FlopRate);
-std::optional<Power> read_quantity(Reader& reader, const Value& value, Power);
-
-// Divided, not multiplied by 1e-12: 5 us prints as 5e-06.
-inline Value write_quantity(Time t) { return tree::number(static_cast<double>(t.count()) / 1e12); }
-inline Value write_quantity(Bytes b) { return tree::number(b.count()); }
-template <class Tag>
-Value write_quantity(Quantity<Tag, double> q) {
-  return tree::number(q.count());
+template <class S>
+Field<S> number(const char* key, double S::*member, double low, double high,
+                const char* description) {
+  return {number_row(offset_of(member), key, low, high, description)};
 }
 
-Value quantity_schema(std::string_view unit);
-constexpr std::string_view unit_of(Time) { return "seconds"; }
-constexpr std::string_view unit_of(Bytes) { return "bytes"; }
-constexpr std::string_view unit_of(Bandwidth) { return "bytes per second"; }
-constexpr std::string_view unit_of(FlopRate) { return "FLOP/s"; }
-constexpr std::string_view unit_of(Power) { return "watts"; }
+template <class S>
+Field<S> optional_number(const char* key, std::optional<double> S::*member, double low, double high,
+                         const char* description) {
+  return {optional_number_row(offset_of(member), key, low, high, description)};
+}
+
+template <class S>
+Field<S> boolean(const char* key, bool S::*member, const char* description) {
+  return {boolean_row(offset_of(member), key, description)};
+}
+
+template <class S>
+Field<S> string(const char* key, std::string S::*member, const char* description) {
+  return {string_row(offset_of(member), key, description)};
+}
 
 // `positive`: zero is a fault; otherwise zero means "none" or "by device", as the description says.
 template <class S, class Q>
-Field<S> quantity(std::string key, Q S::*member, bool positive, std::string description) {
-  Field<S> f;
-  f.spec = {
-      std::move(key), std::move(description), quantity_schema(unit_of(Q{})), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    const auto x = read_quantity(r, v, Q{});
-    if (!x) {
-      return;
-    }
-    if (positive && *x == Q{}) {
-      r.expected(v, "a value above zero");
-      return;
-    }
-    s.*member = *x;
+Field<S> quantity(const char* key, Q S::*member, bool positive, const char* description) {
+  return {quantity_row<Q>(offset_of(member), key, positive, description)};
+}
+
+// A choice without the type of its enum: the words, and how a value is put and got. nullopt: null.
+struct Choice {
+  std::vector<std::pair<std::string, int>> words;
+  std::optional<int> (*get)(const void* from);
+  void (*put)(void* into, std::optional<int> value);
+  bool optional = false;
+};
+Row choice_row(std::size_t at, const char* key, Choice choice, const char* description);
+
+template <class E>
+Choice choice_of(const Words<E>& words) {
+  Choice out{
+      {},
+      [](const void* from) -> std::optional<int> {
+        return static_cast<int>(*static_cast<const E*>(from));
+      },
+      [](void* into, std::optional<int> x) { *static_cast<E*>(into) = static_cast<E>(x.value()); }};
+  for (const auto& [word, value] : words.words) {
+    out.words.emplace_back(word, static_cast<int>(value));
+  }
+  return out;
+}
+
+template <class S, class E>
+Field<S> choice(const char* key, E S::*member, const Words<E>& words, const char* description) {
+  return {choice_row(offset_of(member), key, choice_of(words), description)};
+}
+
+template <class S, Spelled E>
+Field<S> choice(const char* key, E S::*member, const char* description) {
+  return choice(key, member, all_words<E>(), description);
+}
+
+template <class S, class E>
+Field<S> optional_choice(const char* key, std::optional<E> S::*member, const Words<E>& words,
+                         const char* description) {
+  using Slot = std::optional<E>;
+  Choice choice = choice_of(words);
+  choice.get = [](const void* from) -> std::optional<int> {
+    const Slot& value = *static_cast<const Slot*>(from);
+    return value ? std::optional(static_cast<int>(*value)) : std::nullopt;
   };
-  f.write = [=](const S& s) { return write_quantity(s.*member); };
-  return f;
+  choice.put = [](void* into, std::optional<int> x) {
+    *static_cast<Slot*>(into) = x ? Slot(static_cast<E>(*x)) : std::nullopt;
+  };
+  choice.optional = true;
+  return {choice_row(offset_of(member), key, std::move(choice), description)};
+}
+
+// A row with a reader and a writer of its own.
+Row custom_row(const char* key, const char* description, Value schema, Row::Reads read,
+               Row::Writes write);
+
+template <class S>
+Field<S> custom(const char* key, const char* description, Value schema, Read<S> read,
+                Write<S> write) {
+  return {custom_row(key, description, std::move(schema), Field<S>::untyped(std::move(read)),
+                     Field<S>::untyped(std::move(write)))};
 }
 
 // ---------------------------------------------------------------- nested
 
-template <class S, class T>
-Field<S> section(std::string key, T S::*member, const Table<T>& table, std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), {}, true, false, specs(table)};
-  const Table<T>* rows = &table;
-  f.read = [=](Reader& r, const Value& v, S& s) { read_table(r, v, *rows, s.*member); };
-  f.write = [=](const S& s) { return write_table(*rows, s.*member); };
-  return f;
-}
+Row section_row(std::size_t at, const char* key, const std::vector<Row>& rows,
+                std::vector<Spec> children, const char* description);
 
 template <class S, class T>
-Field<S> optional_section(std::string key, std::optional<T> S::*member, const Table<T>& table,
-                          std::string description) {
-  Field<S> f;
-  f.spec = {std::move(key), std::move(description), {}, true, false, specs(table)};
-  const Table<T>* rows = &table;
-  f.read = [=](Reader& r, const Value& v, S& s) {
-    if (is_null(v)) {
-      s.*member = std::nullopt;
-      return;
-    }
-    if (!(s.*member)) {
-      s.*member = T{};
-    }
-    read_table(r, v, *rows, *(s.*member));
-  };
-  f.write = [=](const S& s) { return s.*member ? write_table(*rows, *(s.*member)) : tree::null(); };
-  return f;
+Field<S> section(const char* key, T S::*member, const Table<T>& table, const char* description) {
+  return {section_row(offset_of(member), key, table.rows, specs(table), description)};
+}
+
+// A section that may be null, without its type.
+struct Box {
+  const void* (*get)(const void* box);  // nullptr: null
+  void* (*fill)(void* box);             // what is in it, made where it is null
+  void (*clear)(void* box);
+};
+Row optional_section_row(std::size_t at, const char* key, Box box, const std::vector<Row>& rows,
+                         std::vector<Spec> children, const char* description);
+
+template <class S, class T>
+Field<S> optional_section(const char* key, std::optional<T> S::*member, const Table<T>& table,
+                          const char* description) {
+  using Slot = std::optional<T>;
+  constexpr Box box = {[](const void* at) -> const void* {
+                         const Slot& value = *static_cast<const Slot*>(at);
+                         return value ? &*value : nullptr;
+                       },
+                       [](void* at) -> void* {
+                         Slot& value = *static_cast<Slot*>(at);
+                         return value ? &*value : &value.emplace();
+                       },
+                       [](void* at) { static_cast<Slot*>(at)->reset(); }};
+  return {optional_section_row(offset_of(member), key, box, table.rows, specs(table), description)};
 }
 
 }  // namespace stepcast::config

@@ -331,9 +331,9 @@ void read_language_model(Reader& reader, const Value& doc, const Value& outer, M
     known.emplace_back(family.model_type);
     if (type->scalar == family.model_type) {
       family.read(c, out);
-      for (const auto& field : model_table()) {
-        if (field.spec.key != "vision") {
-          reader.record(field.spec.key, doc.origin);
+      for (const Row& row : model_table().rows) {
+        if (row.spec.key != "vision") {
+          reader.record(row.spec.key, doc.origin);
         }
       }
       c.report_unknown();

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// One spelling of what means the same.
+// Settings with the same meaning get one spelling.
 job::Job normal(job::Job job) {
   job::Parallelism& p = job.parallelism;
   const int model = p.tensor * p.pipeline * p.context;
@@ -82,7 +82,7 @@ Value use(const std::string& name) {
   return map;
 }
 
-// What was written for this job, below the names of its parts; `wanted` has the values.
+// Keys that were written for this job rather than in its named parts; `wanted` has the values.
 Value stated(const Loaded& loaded, const Value& wanted, bool named_system) {
   const job::Job& job = loaded.job;
   Value doc = tree::map();
@@ -118,9 +118,9 @@ std::optional<Loaded> read(const Value& doc) {
   }
 }
 
-// Adds what `doc` lacks until it gives the job; false where that fails.
+// Adds keys that `doc` lacks until it gives the job; false if it does not.
 bool complete(Value& doc, const Loaded& loaded, const Value& wanted) {
-  constexpr int kRounds = 4;  // a key may change what others are by default
+  constexpr int kRounds = 4;  // a key may change the defaults of others
   for (int round = 0; round < kRounds; ++round) {
     const auto read_back = read(doc);
     if (!read_back) {
@@ -140,7 +140,7 @@ bool complete(Value& doc, const Loaded& loaded, const Value& wanted) {
   return false;
 }
 
-// Words that YAML takes for strings and nothing else.
+// Whether YAML reads a word as a string.
 bool plain(const std::string& text) {
   static const std::vector<std::string> kOthers = {"true", "false", "null", "yes", "no",
                                                    "on",   "off",   "y",    "n",   "~"};
@@ -195,7 +195,7 @@ void write(std::string& out, const Value& map, const Spec& spec, int depth) {
   }
 }
 
-// As the option table has them, for readers.
+// Keys in the order of the option table.
 void sort(Value& map, const Spec& spec) {
   const auto place = [&](const std::string& key) {
     const auto found = std::find_if(spec.children.begin(), spec.children.end(),
@@ -212,7 +212,7 @@ void sort(Value& map, const Spec& spec) {
   }
 }
 
-// Files stay findable from wherever the job lies.
+// Relative paths become absolute, so that the job file can be moved.
 void make_absolute(Value& doc) {
   if (Value* files = tree::find(doc, "calibration")) {
     for (Value& item : files->items) {
@@ -239,7 +239,7 @@ std::vector<Difference> differences(const job::Job& wanted, const job::Job& foun
       out.push_back({key, text(&value), text(other)});
     }
   });
-  // Keys that only the other has: what is null here is a section there.
+  // Keys that only the other job has, because a section is null in the first.
   leaves(b, job_spec(), "", [&](const std::string& key, const Value& value) {
     const std::string section = key.substr(0, key.rfind('.'));
     const bool known = std::any_of(out.begin(), out.end(), [&](const Difference& d) {

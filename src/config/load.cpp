@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <memory>
 #include <mutex>
 #include <unordered_map>
@@ -93,7 +95,7 @@ Value system_document(Reader& reader, const Value& name) {
 
 namespace {
 
-// The job that a job names with `use`, below it.
+// Merges the job that `doc` names with `use` below it.
 Value with_base(Reader& reader, Value doc) {
   if (doc.kind != Value::Kind::map) {
     return doc;
@@ -144,7 +146,7 @@ void apply(Reader& reader, Value& doc, const std::string& option) {
   }
 }
 
-// The system's defaults below the job.
+// Merges the defaults of the training system below the job.
 Value with_system(Reader& reader, Value doc) {
   Value name = tree::string(kDefaultSystem);
   name.origin = doc.origin;
@@ -163,14 +165,14 @@ Value with_system(Reader& reader, Value doc) {
         std::erase_if(system->entries, [](const auto& entry) { return entry.key == "use"; });
       }
     } else if (!is_null(*system)) {
-      return doc;  // The table reports a list.
+      return doc;  // a list, which the option table reports
     } else {
       std::erase_if(doc.entries, [](const auto& entry) { return entry.key == "system"; });
     }
   }
   Value defaults = system_document(reader, name);
   if (Value* system = tree::find(defaults, "system"); system != nullptr && !chosen) {
-    // A job that names no system asks for its behaviour, not for its limits.
+    // A job that names no system gets the behaviour of the default one, not its limits.
     std::erase_if(system->entries, [](const auto& entry) {
       return entry.key == "cannot" || entry.key == "schedules";
     });
@@ -178,8 +180,8 @@ Value with_system(Reader& reader, Value doc) {
   return merge(defaults, doc, job_spec());
 }
 
-// A system of sharded units states the format in which those are reduced. Without them it is DDP,
-// which reduces gradients as they are.
+// A system with sharded units states the format in which their gradients are reduced. Without such
+// units it is DDP, which reduces gradients in the format in which they are accumulated.
 void reduce_whole_gradients(job::Job& j) {
   const auto sharding = j.parallelism.sharding;
   const bool units = sharding == job::Sharding::zero3 ||
@@ -189,7 +191,7 @@ void reduce_whole_gradients(job::Job& j) {
   }
 }
 
-// Whether a key was written anywhere but in a preset.
+// Whether the user, not a preset, wrote a key.
 bool by_user(const Loaded& loaded, const std::string& key) {
   const auto found = loaded.origins.find(key);
   return found != loaded.origins.end() && !is_preset(found->second.file);

@@ -64,7 +64,7 @@ void set_path(Value& doc, const std::string& path, Value value, const Spec& root
       return;
     }
     if (next->kind != Value::Kind::map || (spec != nullptr && spec->one_of)) {
-      // A bare name keeps its part; {every: 2} replaces a word.
+      // A bare name becomes {use: NAME}; a word gives way to a map such as {every: 2}.
       *next = spec != nullptr && spec->named ? as_map(*next) : tree::map();
       next->origin = value.origin;
     }

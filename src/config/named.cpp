@@ -1,8 +1,15 @@
 #include "named.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cctype>
+#include <memory>
+#include <mutex>
+#include <type_traits>
+#include <unordered_map>
 
+#include "huggingface.h"
 #include "stepcast/config/config.h"
 
 namespace stepcast::config {
@@ -50,7 +57,7 @@ std::string canonical(std::string name) {
   return name;
 }
 
-// Ready jobs lie in configs/ itself.
+// Ready jobs are in configs/ itself.
 fs::path folder_of(const std::string& kind) {
   return kind == "jobs" ? configs() : configs() / kind;
 }
@@ -134,5 +141,135 @@ std::vector<std::string> list(const std::string& kind) {
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
+
+namespace {
+
+template <class T>
+void read_named(Reader& reader, const Value& value, T& out, const Part<T>& part);
+
+// The content of a file.
+template <class T>
+struct LoadedPart {
+  T value;
+  std::map<std::string, Origin> origins;
+  std::vector<Fault> faults;
+  std::vector<Reader::Feature> features;
+};
+
+template <class T>
+std::shared_ptr<const LoadedPart<T>> load_part(Reader& reader, const std::filesystem::path& file,
+                                               const Part<T>& part) {
+  static std::mutex mutex;
+  static std::unordered_map<std::string, std::shared_ptr<const LoadedPart<T>>> cache;
+  const std::string key = file.string();
+  const bool preset = is_preset(file);
+  if (preset) {
+    const std::lock_guard lock(mutex);
+    if (const auto found = cache.find(key); found != cache.end()) {
+      return found->second;
+    }
+  }
+  auto loaded = std::make_shared<LoadedPart<T>>();
+  Reader sub;
+  sub.including = reader.including;
+  sub.subject = "a " + part.noun;
+  sub.begin(key);
+  try {
+    const Value doc = file.extension() == ".json" ? text::read_json(file) : text::read_yaml(file);
+    bool done = false;
+    if constexpr (std::is_same_v<T, job::Model>) {
+      if (is_huggingface(doc)) {
+        read_huggingface(sub, doc, loaded->value);
+        done = true;
+      }
+    }
+    if (!done && doc.kind != Value::Kind::map) {
+      sub.expected(doc, "the fields of a " + part.noun);
+    } else if (!done) {
+      read_named(sub, doc, loaded->value, part);
+    }
+    if (loaded->value.name.empty()) {
+      loaded->value.name = file.stem().string();
+    }
+  } catch (const InputError& error) {
+    sub.add(error.faults());
+  }
+  loaded->origins = sub.origins();
+  loaded->faults = sub.faults();
+  loaded->features = sub.features;
+  if (preset && sub.clean()) {
+    const std::lock_guard lock(mutex);
+    cache.emplace(key, loaded);
+  }
+  return loaded;
+}
+
+}  // namespace
+
+template <class T>
+void include(Reader& reader, const Value& value, T& out, const Part<T>& part) {
+  out = T{};
+  const auto file = find_file(reader, value, part.folder, part.noun);
+  if (!file || !enter(reader, value, *file)) {
+    return;
+  }
+  const auto loaded = load_part(reader, *file, part);
+  reader.including.pop_back();
+  out = loaded->value;
+  reader.add(loaded->faults);
+  for (const auto& [key, origin] : loaded->origins) {
+    reader.record(key, origin);
+  }
+  reader.features.insert(reader.features.end(), loaded->features.begin(), loaded->features.end());
+}
+
+namespace {
+
+template <class T>
+void read_named(Reader& reader, const Value& value, T& out, const Part<T>& part) {
+  if (value.kind == Value::Kind::scalar) {
+    include(reader, value, out, part);
+    reader.record(value.origin);
+    return;
+  }
+  if (value.kind != Value::Kind::map) {
+    reader.expected(value, "the name of a " + part.noun + ", {use: NAME, ...}, or its fields");
+    return;
+  }
+  if (const Value* use = value.find("use")) {
+    include(reader, *use, out, part);
+    reader.record("use", use->origin);
+    std::erase_if(reader.features, [&](const Reader::Feature& feature) {
+      return value.find(feature.key) != nullptr;
+    });
+  }
+  read_table(reader, value, part.table(), out, "use");
+}
+
+}  // namespace
+
+template <class T>
+Row named_row(std::size_t at, const char* key, const Part<T>& part, const char* description) {
+  const Table<T>& table = part.table();
+  Spec spec{key, description, {}, true, true, specs(table)};
+  spec.children.insert(
+      spec.children.begin(),
+      Spec{"use", "The " + part.noun + " to start from: a name or a path.", type_schema("string")});
+  return {std::move(spec),
+          [at, &part](Reader& r, const Value& v, void* into) {
+            read_named(r, v, *reinterpret_cast<T*>(static_cast<char*>(into) + at), part);
+          },
+          [at, &table](const void* from) -> std::optional<Value> {
+            return write_rows(table.rows, static_cast<const char*>(from) + at);
+          }};
+}
+
+template void include(Reader&, const Value&, job::Device&, const Part<job::Device>&);
+template void include(Reader&, const Value&, job::Model&, const Part<job::Model>&);
+template Row named_row(std::size_t, const char*, const Part<job::Model>&, const char*);
+template Row named_row(std::size_t, const char*, const Part<job::Device>&, const char*);
+template Row named_row(std::size_t, const char*, const Part<job::Node>&, const char*);
+template Row named_row(std::size_t, const char*, const Part<job::Fabric>&, const char*);
+template Row named_row(std::size_t, const char*, const Part<job::Cluster>&, const char*);
 
 }  // namespace stepcast::config

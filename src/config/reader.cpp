@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <tuple>
 
+#include "stepcast/text/map.h"
+
 namespace stepcast::config {
 
 Reader::Scope::Scope(Reader& reader, std::string_view key)
@@ -38,9 +40,8 @@ void Reader::expected(const Value& got, std::string_view what) {
 }
 
 void Reader::unknown(const Value::Entry& entry, const std::vector<std::string>& known) {
-  fault(entry.origin,
-        fmt::format("unknown key '{}'; expected a key of {}{}", shown(entry.key),
-                    path_.empty() ? subject : "'" + path_ + "'", suggestion(entry.key, known)));
+  const std::string of = path_.empty() ? subject : "'" + path_ + "'";
+  fault(entry.origin, text::Keys{known, "; expected a key of " + of}.unknown(shown(entry.key)));
 }
 
 std::string Reader::join(const std::string& key) const {
@@ -66,32 +67,16 @@ std::vector<Fault> Reader::faults() const {
 }
 
 std::string shown(const std::string& text) {
-  constexpr std::size_t kMost = 60;
-  std::string out = text.size() > kMost ? text.substr(0, kMost - 3) + "..." : text;
+  constexpr std::size_t kLongestShown = 60;
+  std::string out = text.size() > kLongestShown ? text.substr(0, kLongestShown - 3) + "..." : text;
   std::replace_if(
       out.begin(), out.end(), [](unsigned char c) { return c < ' ' || c == 0x7f; }, ' ');
   return out;
 }
 
-std::string suggestion(const std::string& word, const std::vector<std::string>& candidates) {
-  constexpr std::size_t kLongestName = 100;
-  if (word.size() > kLongestName) {
-    return "";
-  }
-  const std::string near = nearest(word, candidates);
-  return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
-}
-
 std::string describe(const Value& value) {
-  switch (value.kind) {
-    case Value::Kind::null:
-      return "empty";
-    case Value::Kind::sequence:
-      return "a list";
-    case Value::Kind::map:
-      return "a map";
-    case Value::Kind::scalar:
-      break;
+  if (value.kind != Value::Kind::scalar) {
+    return std::string(text::kind_in_words(value, "empty"));
   }
   const std::string& s = value.scalar;
   const bool digits =

@@ -1,4 +1,4 @@
-// The state of one reading: where we are, what was wrong, and where each key was set.
+// State while a document is read: the present path, the faults, and where each key was set.
 #pragma once
 
 #include <map>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::config {
@@ -28,7 +29,7 @@ class Reader {
     std::size_t length_;
   };
 
-  // Registers the main file first, so that its faults come first.
+  // Registers a file. The main file is registered first, so that its faults come first.
   void begin(const std::string& file);
 
   void fault(const Origin& where, std::string message);
@@ -40,10 +41,10 @@ class Reader {
 
   void record(const Origin& where) { origins_[path_] = where; }
   void record(const std::string& path, const Origin& where) { origins_[join(path)] = where; }
-  // The origin of a key below the present path.
+  // The full path of a key below the present one.
   std::string join(const std::string& key) const;
 
-  // As first met.
+  // In the order in which they were first met.
   const std::vector<std::string>& files() const { return files_; }
   const std::string& path() const { return path_; }
   bool clean() const { return faults_.empty(); }
@@ -63,7 +64,7 @@ class Reader {
   // What the file describes, for messages about its top level.
   std::string subject = "a job";
 
-  // Files that are being included, outermost first: one that comes up again is a cycle.
+  // Files that are being included, outermost first, to find cycles.
   std::vector<std::string> including;
 
  private:
@@ -73,10 +74,9 @@ class Reader {
   std::map<std::string, Origin> origins_;
 };
 
-// At most 60 characters of a value, on one line: a long or binary scalar would drown its message.
+// At most 60 characters of a value on one line, so that long or binary text does not fill a
+// message.
 std::string shown(const std::string& text);
-// The nearest candidate as " (did you mean 'x'?)", or nothing.
-std::string suggestion(const std::string& word, const std::vector<std::string>& candidates);
 // "'x'", "the text 'x'", "a list", "a map", "empty", "'010', which looks octal"… for messages.
 std::string describe(const Value& value);
 

@@ -1,4 +1,5 @@
-// What a training system sets, line by line, with the source that stands beside each line.
+// The keys that a training system sets, each with the source that its line states as a comment.
+#include <algorithm>
 #include <map>
 
 #include "named.h"
@@ -9,10 +10,10 @@ namespace stepcast::config {
 
 namespace {
 
-// A file's lines, read once.
+// Lines of files, each of which is read once.
 class Files {
  public:
-  // The comment at the end of a line; '#' within quotes is text.
+  // The comment at the end of a line; '#' within quotes does not begin one.
   std::string comment(const Origin& where) {
     auto found = lines_.find(where.file);
     if (found == lines_.end()) {

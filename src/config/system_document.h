@@ -1,4 +1,4 @@
-// What the file of a system says, with the systems it builds on merged below it.
+// The file of a training system, merged over the systems that it builds on.
 #pragma once
 
 #include "reader.h"

@@ -5,160 +5,86 @@
 namespace stepcast::config {
 namespace {
 
-using SystemFamily = job::System::Family;
+// Megatron-LM is what job::Habits has by default; every other family is stated by its differences.
 
-// One row a family, every habit in the order of job/habits.h.
-const std::pair<SystemFamily, job::Habits> kRows[] = {
-    {SystemFamily::megatron,
-     {
-         .packs_projections = true,
-         .adds_linear_bias_apart = true,
-         .adds_expert_bias_apart = true,
-         .casts_operands_twice = false,
-         .vocab_divisor = 128,
-         .eager_loss = EagerLoss::gathers_logits,
-         .saves_gathered_inputs = false,
-         .gradients_stand = true,
-         .hands_on_weight_gradients = true,
-         .bucket_storage = BucketStorage::main_gradients,
-         .always_in_buckets = false,
-         .adds_wide_after_pass = false,
-         .sends_behind_backward = true,
-         .gradient_format = GradientFormat::parameters_if_fp16,
-         .zero2_shards_parameters = false,
-         .keeps_whole_gradients = false,
-         .ends_join_root = true,
-         .reshards_before_reduction = false,
-         .makes_sharded_gradients = false,
-         .tiles_linears = false,
-         .partition = StatePartition::buffer_range,
-         .owns_whole_matrices = true,
-         .first_step_makes_moments = true,
-         .fp32_gradients_stand = true,
-         .orthogonalises_in_fp32 = true,
-         .norm_has_its_group = true,
-         .gradients_follow_optimizer = false,
-         .host_gradient_sum = HostGradientSum::none,
-         .norm_on_host = false,
-         .waits_behind_batched_p2p = true,
-         .keeps_last_received = true,
-         .keeps_scores_buffer = true,
-         .memory_spread = 0.06,
-     }},
-    {SystemFamily::ddp,
-     {
-         .packs_projections = false,
-         .adds_linear_bias_apart = false,
-         .adds_expert_bias_apart = false,
-         .casts_operands_twice = false,
-         .vocab_divisor = 1,
-         .eager_loss = EagerLoss::as_built,
-         .saves_gathered_inputs = false,
-         .gradients_stand = false,
-         .hands_on_weight_gradients = false,
-         .bucket_storage = BucketStorage::standing,
-         .always_in_buckets = false,
-         .adds_wide_after_pass = false,
-         .sends_behind_backward = false,
-         .gradient_format = GradientFormat::own,
-         .zero2_shards_parameters = false,
-         .keeps_whole_gradients = false,
-         .ends_join_root = true,
-         .reshards_before_reduction = false,
-         .makes_sharded_gradients = false,
-         .tiles_linears = false,
-         .partition = StatePartition::by_array,
-         .owns_whole_matrices = false,
-         .first_step_makes_moments = true,
-         .fp32_gradients_stand = false,
-         .orthogonalises_in_fp32 = false,
-         .norm_has_its_group = false,
-         .gradients_follow_optimizer = true,
-         .host_gradient_sum = HostGradientSum::none,
-         .norm_on_host = false,
-         .waits_behind_batched_p2p = false,
-         .keeps_last_received = false,
-         .keeps_scores_buffer = false,
-         .memory_spread = 0.35,
-     }},
-    {SystemFamily::fsdp2,
-     {
-         .packs_projections = false,
-         .adds_linear_bias_apart = false,
-         .adds_expert_bias_apart = false,
-         .casts_operands_twice = true,
-         .vocab_divisor = 1,
-         .eager_loss = EagerLoss::shards_logits,
-         .saves_gathered_inputs = true,
-         .gradients_stand = false,
-         .hands_on_weight_gradients = false,
-         .bucket_storage = BucketStorage::as_made,
-         .always_in_buckets = false,
-         .adds_wide_after_pass = false,
-         .sends_behind_backward = false,
-         .gradient_format = GradientFormat::reduced_as_accumulated,
-         .zero2_shards_parameters = true,
-         .keeps_whole_gradients = true,
-         .ends_join_root = true,
-         .reshards_before_reduction = true,
-         .makes_sharded_gradients = true,
-         .tiles_linears = false,
-         .partition = StatePartition::by_row,
-         .owns_whole_matrices = false,
-         .first_step_makes_moments = true,
-         .fp32_gradients_stand = false,
-         .orthogonalises_in_fp32 = false,
-         .norm_has_its_group = false,
-         .gradients_follow_optimizer = true,
-         .host_gradient_sum = HostGradientSum::on_host,
-         .norm_on_host = true,
-         .waits_behind_batched_p2p = false,
-         .keeps_last_received = false,
-         .keeps_scores_buffer = false,
-         .memory_spread = 0.35,
-     }},
-    {SystemFamily::deepspeed,
-     {
-         .packs_projections = false,
-         .adds_linear_bias_apart = false,
-         .adds_expert_bias_apart = false,
-         .casts_operands_twice = false,
-         .vocab_divisor = 1,
-         .eager_loss = EagerLoss::narrow_under_fp16,
-         .saves_gathered_inputs = false,
-         .gradients_stand = true,
-         .hands_on_weight_gradients = false,
-         .bucket_storage = BucketStorage::flat,
-         .always_in_buckets = true,
-         .adds_wide_after_pass = true,
-         .sends_behind_backward = false,
-         .gradient_format = GradientFormat::parameters,
-         .zero2_shards_parameters = false,
-         .keeps_whole_gradients = false,
-         .ends_join_root = false,
-         .reshards_before_reduction = false,
-         .makes_sharded_gradients = false,
-         .tiles_linears = true,
-         .partition = StatePartition::flat,
-         .owns_whole_matrices = false,
-         .first_step_makes_moments = false,
-         .fp32_gradients_stand = false,
-         .orthogonalises_in_fp32 = false,
-         .norm_has_its_group = false,
-         .gradients_follow_optimizer = true,
-         .host_gradient_sum = HostGradientSum::on_device,
-         .norm_on_host = false,
-         .waits_behind_batched_p2p = false,
-         .keeps_last_received = false,
-         .keeps_scores_buffer = false,
-         .memory_spread = 0.35,
-     }},
+// PyTorch's DistributedDataParallel, against Megatron-LM.
+constexpr job::Habits kDdp = {
+    .packs_projections = false,
+    .adds_linear_bias_apart = false,
+    .adds_expert_bias_apart = false,
+    .vocab_divisor = 1,
+    .eager_loss = EagerLoss::as_built,
+    .gradients_stand = false,
+    .hands_on_weight_gradients = false,
+    .bucket_storage = BucketStorage::standing,
+    .sends_behind_backward = false,
+    .gradient_format = GradientFormat::own,
+    .partition = StatePartition::by_array,
+    .owns_whole_matrices = false,
+    .fp32_gradients_stand = false,
+    .orthogonalises_in_fp32 = false,
+    .norm_has_its_group = false,
+    .gradients_follow_optimizer = true,
+    .waits_behind_batched_p2p = false,
+    .keeps_last_received = false,
+    .keeps_scores_buffer = false,
+    .memory_spread = 0.35,
+};
+
+// PyTorch's fully_shard, against DistributedDataParallel.
+constexpr job::Habits fsdp2() {
+  job::Habits h = kDdp;
+  h.casts_operands_twice = true;
+  h.eager_loss = EagerLoss::shards_logits;
+  h.saves_gathered_inputs = true;
+  h.bucket_storage = BucketStorage::as_made;
+  h.gradient_format = GradientFormat::reduced_as_accumulated;
+  h.zero2_shards_parameters = true;
+  h.keeps_whole_gradients = true;
+  h.reshards_before_reduction = true;
+  h.makes_sharded_gradients = true;
+  h.partition = StatePartition::by_row;
+  h.host_gradient_sum = HostGradientSum::on_host;
+  h.norm_on_host = true;
+  return h;
+}
+
+// DeepSpeed, against DistributedDataParallel.
+constexpr job::Habits deepspeed() {
+  job::Habits h = kDdp;
+  h.eager_loss = EagerLoss::narrow_under_fp16;
+  h.gradients_stand = true;
+  h.bucket_storage = BucketStorage::flat;
+  h.always_in_buckets = true;
+  h.adds_wide_after_pass = true;
+  h.gradient_format = GradientFormat::parameters;
+  h.ends_join_root = false;
+  h.tiles_linears = true;
+  h.partition = StatePartition::flat;
+  h.first_step_makes_moments = false;
+  h.host_gradient_sum = HostGradientSum::on_device;
+  return h;
+}
+
+constexpr std::pair<const char*, job::Habits> kFamilies[] = {
+    {"megatron", {}},
+    {"ddp", kDdp},
+    {"fsdp2", fsdp2()},
+    {"deepspeed", deepspeed()},
 };
 
 }  // namespace
 
-job::Habits habits_of(SystemFamily family) {
-  for (const auto& [name, habits] : kRows) {
+std::vector<std::string> family_names() {
+  std::vector<std::string> out;
+  for (const auto& [name, habits] : kFamilies) {
+    out.emplace_back(name);
+  }
+  return out;
+}
+
+job::Habits habits_of(const std::string& family) {
+  for (const auto& [name, habits] : kFamilies) {
     if (name == family) {
       return habits;
     }

@@ -1,10 +1,16 @@
-// What a system's `family` says: a shorthand for the habits that no key of its own states.
+// Habits of a training system's `family`, for which there are no keys.
 #pragma once
+
+#include <string>
+#include <vector>
 
 #include "stepcast/job/job.h"
 
 namespace stepcast::config {
 
-job::Habits habits_of(job::System::Family family);
+// In the order of the table.
+std::vector<std::string> family_names();
+// `family`: one of them.
+job::Habits habits_of(const std::string& family);
 
 }  // namespace stepcast::config

@@ -30,53 +30,40 @@ const std::vector<std::string>& finetune_targets() {
 }
 
 Field<Finetune> adapter_targets() {
-  Field<Finetune> f;
-  Value list = type_schema("array");
-  tree::put(list, "items", enum_schema(finetune_targets()));
-  f.spec = {
+  return custom<Finetune>(
       "targets",
-      "Modules with an adapter: q, k, v, o, gate, up, down; qkv and all are short for several.",
-      std::move(list),
-      false,
-      false,
-      {}};
-  f.read = [](Reader& r, const Value& v, Finetune& out) {
-    if (v.kind != Value::Kind::sequence) {
-      r.expected(v, "a list of modules such as [q, v]");
-      return;
-    }
-    out.targets.clear();
-    const auto add = [&](const std::string& name) {
-      if (std::find(out.targets.begin(), out.targets.end(), name) == out.targets.end()) {
-        out.targets.push_back(name);
-      }
-    };
-    for (const Value& one : v.items) {
-      if (!read_word(r, one, finetune_targets(), {})) {
-        continue;
-      }
-      if (one.scalar == "qkv" || one.scalar == "all") {
-        for (const char* name : {"q", "k", "v"}) {
-          add(name);
+      "Modules that have an adapter: q, k, v, o, gate, up, down; qkv and all stand for several.",
+      array_schema(enum_schema(finetune_targets())),
+      [](Reader& r, const Value& v, Finetune& out) {
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of modules such as [q, v]");
+          return;
         }
-      }
-      if (one.scalar == "all") {
-        for (const char* name : {"o", "gate", "up", "down"}) {
-          add(name);
+        out.targets.clear();
+        const auto add = [&](const std::string& name) {
+          if (std::find(out.targets.begin(), out.targets.end(), name) == out.targets.end()) {
+            out.targets.push_back(name);
+          }
+        };
+        for (const Value& one : v.items) {
+          if (!read_word(r, one, finetune_targets(), {})) {
+            continue;
+          }
+          if (one.scalar == "qkv" || one.scalar == "all") {
+            for (const char* name : {"q", "k", "v"}) {
+              add(name);
+            }
+          }
+          if (one.scalar == "all") {
+            for (const char* name : {"o", "gate", "up", "down"}) {
+              add(name);
+            }
+          } else if (one.scalar != "qkv") {
+            add(one.scalar);
+          }
         }
-      } else if (one.scalar != "qkv") {
-        add(one.scalar);
-      }
-    }
-  };
-  f.write = [](const Finetune& from) -> std::optional<Value> {
-    std::vector<Value> items;
-    for (const auto& t : from.targets) {
-      items.push_back(tree::string(t));
-    }
-    return tree::list(std::move(items));
-  };
-  return f;
+      },
+      [](const Finetune& from) { return tree::strings(from.targets); });
 }
 
 const Table<Finetune>& finetune_table() {
@@ -85,9 +72,10 @@ const Table<Finetune>& finetune_table() {
               "Rank of an adapter's product, or width of its bottleneck."),
       adapter_targets(),
       number("dropout", &Finetune::dropout, 0, 0.999,
-             "Dropout of what LoRA's products read (PEFT's lora_dropout)."),
+             "Dropout on the inputs of LoRA's products (PEFT's lora_dropout)."),
       boolean("double_quantized", &Finetune::double_quantized,
-              "qlora: the constants of blocks are quantised as well; false: fp32, one in 64."),
+              "qlora: the constants of quantised blocks are quantised as well; false: each block "
+              "of 64 weights has a constant in fp32."),
   };
   return table;
 }
@@ -96,102 +84,85 @@ const Table<Finetune>& finetune_table() {
 Field<Workload> finetune() {
   using Kind = Finetune::Kind;
   static const Words<Kind> kinds = some_words({Kind::lora, Kind::qlora, Kind::adapter});
-  Field<Workload> f;
   Value map = type_schema("object");
   Value properties = tree::map();
   for (const auto& [name, kind] : kinds.words) {
     tree::put(properties, name, object_schema(specs(finetune_table())));
   }
   tree::put(map, "properties", std::move(properties));
-  f.spec = {"finetune",
-            "none: every parameter is trained; {lora: {rank: 16, targets: [q, v]}}, {qlora: {...}} "
-            "or {adapter: {...}}: "
-            "the base model is frozen.",
-            any_of({enum_schema({"none"}), std::move(map)}),
-            false,
-            false,
-            {}};
+  Field<Workload> f = custom<Workload>(
+      "finetune",
+      "none: every parameter is trained; {lora: {rank: 16, targets: [q, v]}}, {qlora: {...}} "
+      "or {adapter: {...}}: "
+      "the base model is frozen.",
+      any_of({enum_schema({"none"}), std::move(map)}),
+      [](Reader& r, const Value& v, Workload& w) {
+        w.finetune = {};
+        if (v.kind != Value::Kind::map) {
+          read_word(r, v, {"none"}, {});
+          return;
+        }
+        if (v.entries.size() != 1) {
+          r.expected(v, "one of lora, qlora and adapter");
+          return;
+        }
+        const auto& entry = v.entries.front();
+        for (const auto& [name, kind] : kinds.words) {
+          if (entry.key == name) {
+            w.finetune.kind = kind;
+          }
+        }
+        if (w.finetune.kind == Kind::none) {
+          r.unknown(entry, kinds.names());
+          return;
+        }
+        Reader::Scope scope(r, entry.key);
+        if (!is_null(entry.value)) {
+          read_table(r, entry.value, finetune_table(), w.finetune);
+        }
+      },
+      [](const Workload& w) -> std::optional<Value> {
+        for (const auto& [name, kind] : kinds.words) {
+          if (w.finetune.kind == kind) {
+            Value v = tree::map();
+            tree::put(v, name, write_table(finetune_table(), w.finetune));
+            return v;
+          }
+        }
+        return tree::string("none");
+      });
   f.spec.one_of = true;
-  f.read = [](Reader& r, const Value& v, Workload& w) {
-    w.finetune = {};
-    if (v.kind != Value::Kind::map) {
-      read_word(r, v, {"none"}, {});
-      return;
-    }
-    if (v.entries.size() != 1) {
-      r.expected(v, "one of lora, qlora and adapter");
-      return;
-    }
-    const auto& entry = v.entries.front();
-    for (const auto& [name, kind] : kinds.words) {
-      if (entry.key == name) {
-        w.finetune.kind = kind;
-      }
-    }
-    if (w.finetune.kind == Kind::none) {
-      r.unknown(entry, kinds.names());
-      return;
-    }
-    Reader::Scope scope(r, entry.key);
-    if (!is_null(entry.value)) {
-      read_table(r, entry.value, finetune_table(), w.finetune);
-    }
-  };
-  f.write = [](const Workload& w) -> std::optional<Value> {
-    for (const auto& [name, kind] : kinds.words) {
-      if (w.finetune.kind == kind) {
-        Value v = tree::map();
-        tree::put(v, name, write_table(finetune_table(), w.finetune));
-        return v;
-      }
-    }
-    return tree::string("none");
-  };
   return f;
 }
 
 Field<Workload> documents() {
-  Field<Workload> f;
-  Value list = type_schema("array");
-  Value item = type_schema("integer");
-  tree::put(item, "minimum", tree::number(std::int64_t{1}));
-  tree::put(list, "items", std::move(item));
-  f.spec = {"documents",
-            "Lengths of the documents that are packed into one sequence; attention stays inside "
-            "each. Left out: one.",
-            any_of({std::move(list), type_schema("null")}),
-            false,
-            false,
-            {}};
-  f.read = [](Reader& r, const Value& v, Workload& w) {
-    w.documents.clear();
-    if (is_null(v)) {
-      return;
-    }
-    if (v.kind != Value::Kind::sequence) {
-      r.expected(v, "a list of lengths in tokens");
-      return;
-    }
-    std::int64_t sum = 0;
-    for (const Value& one : v.items) {
-      if (const auto n = read_integer(r, one, 1, 1'000'000'000)) {
-        w.documents.push_back(*n);
-        sum += *n;
-      }
-    }
-    if (w.sequence_length > 0 && sum > w.sequence_length) {
-      r.fault(v, fmt::format("{} adds up to {} tokens, more than the sequence's {}", r.path(), sum,
-                             w.sequence_length));
-    }
-  };
-  f.write = [](const Workload& w) -> std::optional<Value> {
-    std::vector<Value> items;
-    for (const auto n : w.documents) {
-      items.push_back(tree::number(n));
-    }
-    return tree::list(std::move(items));
-  };
-  return f;
+  return custom<Workload>(
+      "documents",
+      "Lengths of the documents that are packed into one sequence; attention does not cross from "
+      "one document to another. Left out: one document.",
+      any_of({array_schema(integer_schema(1)), type_schema("null")}),
+      [](Reader& r, const Value& v, Workload& w) {
+        w.documents.clear();
+        if (is_null(v)) {
+          return;
+        }
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of lengths in tokens");
+          return;
+        }
+        std::int64_t sum = 0;
+        for (const Value& one : v.items) {
+          if (const auto n = read_integer(r, one, 1, 1'000'000'000)) {
+            w.documents.push_back(*n);
+            sum += *n;
+          }
+        }
+        if (w.sequence_length > 0 && sum > w.sequence_length) {
+          r.fault(v, fmt::format("{} adds up to {} tokens, more than the sequence's {}", r.path(),
+                                 sum, w.sequence_length));
+        }
+      },
+      [](const Workload& w) { return tree::integers(w.documents); });
 }
 
 const Table<Workload>& workload_table() {
@@ -210,87 +181,84 @@ const Table<Workload>& workload_table() {
       documents(),
       finetune(),
       optional_number("tokens", &Workload::tokens, 1, 1e18,
-                      "Tokens of the whole run: the report says how many days they take."),
+                      "Tokens of the whole run; the report states how many days they take."),
   };
   return table;
 }
 
-const Table<MoeRuntime>& moe_runtime_table() {
-  static const Table<MoeRuntime> table = [] {
-    using Kind = job::ExpertBalance::Kind;
-    static const Words<Kind> loads = some_words({Kind::balanced, Kind::forced});
-    Field<MoeRuntime> balance;
-    Value spread = type_schema("object");
-    balance.spec = {"balance",
-                    "Load of the experts: balanced, forced (the same load), {spread: 1.3} (the "
-                    "fullest over the mean) or {shares: "
-                    "[...]} of each expert.",
-                    any_of({enum_schema(loads.names()), std::move(spread)}),
-                    false,
-                    false,
-                    {}};
-    balance.read = [](Reader& r, const Value& v, MoeRuntime& m) {
-      m.balance = {};
-      if (v.kind == Value::Kind::scalar) {
-        if (const auto load = read_word(r, v, loads)) {
-          m.balance.kind = *load;
-        }
-        return;
-      }
-      if (v.kind != Value::Kind::map || v.entries.size() != 1) {
-        r.expected(v, "balanced, forced, {spread: 1.3} or {shares: [...]}");
-        return;
-      }
-      const auto& entry = v.entries.front();
-      Reader::Scope scope(r, entry.key);
-      if (entry.key == "spread") {
-        if (const auto x = read_number(r, entry.value, 1, 1e6)) {
-          m.balance.kind = Kind::spread;
-          m.balance.spread = *x;
-        }
-      } else if (entry.key == "shares") {
-        if (entry.value.kind != Value::Kind::sequence) {
-          r.expected(entry.value, "a list of loads, one an expert");
+Field<MoeRuntime> balance() {
+  using Kind = job::ExpertBalance::Kind;
+  static const Words<Kind> loads = some_words({Kind::balanced, Kind::forced});
+  return custom<MoeRuntime>(
+      "balance",
+      "Load of the experts: balanced, forced (by a forced router, also even), {spread: 1.3} (the "
+      "highest load over the mean) or {shares: [...]} (the load of each expert).",
+      any_of({enum_schema(loads.names()), type_schema("object")}),
+      [](Reader& r, const Value& v, MoeRuntime& m) {
+        m.balance = {};
+        if (v.kind == Value::Kind::scalar) {
+          if (const auto load = read_word(r, v, loads)) {
+            m.balance.kind = *load;
+          }
           return;
         }
-        m.balance.kind = Kind::shares;
-        for (const Value& one : entry.value.items) {
-          if (const auto x = read_number(r, one, 0, 1e15)) {
-            m.balance.shares.push_back(*x);
-          }
+        if (v.kind != Value::Kind::map || v.entries.size() != 1) {
+          r.expected(v, "balanced, forced, {spread: 1.3} or {shares: [...]}");
+          return;
         }
-      } else {
-        r.unknown(entry, {"spread", "shares"});
-      }
-    };
-    balance.write = [](const MoeRuntime& m) -> std::optional<Value> {
-      Value v = tree::map();
-      switch (m.balance.kind) {
-        case Kind::balanced:
-        case Kind::forced:
-          return tree::string(to_string(m.balance.kind));
-        case Kind::spread:
-          tree::put(v, "spread", tree::number(m.balance.spread));
-          return v;
-        case Kind::shares:
-          break;
-      }
-      std::vector<Value> items;
-      for (const double x : m.balance.shares) {
-        items.push_back(tree::number(x));
-      }
-      tree::put(v, "shares", tree::list(std::move(items)));
-      return v;
-    };
-    return Table<MoeRuntime>{
-        choice("dispatcher", &MoeRuntime::dispatcher, "How tokens reach their experts."),
-        optional_number("capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
-                        "Expert capacity over the balanced load; null: no token is dropped."),
-        std::move(balance),
-        boolean("grouped", &MoeRuntime::grouped,
-                "A rank's experts run as one grouped product; false: one after the other."),
-    };
-  }();
+        const auto& entry = v.entries.front();
+        Reader::Scope scope(r, entry.key);
+        if (entry.key == "spread") {
+          if (const auto x = read_number(r, entry.value, 1, 1e6)) {
+            m.balance.kind = Kind::spread;
+            m.balance.spread = *x;
+          }
+        } else if (entry.key == "shares") {
+          if (entry.value.kind != Value::Kind::sequence) {
+            r.expected(entry.value, "a list of loads, one an expert");
+            return;
+          }
+          m.balance.kind = Kind::shares;
+          for (const Value& one : entry.value.items) {
+            if (const auto x = read_number(r, one, 0, 1e15)) {
+              m.balance.shares.push_back(*x);
+            }
+          }
+        } else {
+          r.unknown(entry, {"spread", "shares"});
+        }
+      },
+      [](const MoeRuntime& m) {
+        Value v = tree::map();
+        switch (m.balance.kind) {
+          case Kind::balanced:
+          case Kind::forced:
+            return tree::string(to_string(m.balance.kind));
+          case Kind::spread:
+            tree::put(v, "spread", tree::number(m.balance.spread));
+            return v;
+          case Kind::shares:
+            break;
+        }
+        Value shares = tree::list({});
+        for (const double x : m.balance.shares) {
+          shares.items.push_back(tree::number(x));
+        }
+        tree::put(v, "shares", std::move(shares));
+        return v;
+      });
+}
+
+const Table<MoeRuntime>& moe_runtime_table() {
+  static const Table<MoeRuntime> table = {
+      choice("dispatcher", &MoeRuntime::dispatcher, "How tokens reach their experts."),
+      optional_number(
+          "capacity_factor", &MoeRuntime::capacity_factor, 0.001, 1e6,
+          "Capacity of an expert as a multiple of the balanced load; null: no token is dropped."),
+      balance(),
+      boolean("grouped", &MoeRuntime::grouped,
+              "The experts of a rank run as one grouped product; false: one after the other."),
+  };
   return table;
 }
 
@@ -300,7 +268,8 @@ const Table<Kernels>& kernels_table() {
       choice("loss", &Kernels::loss, "The cross-entropy."),
       boolean("compile", &Kernels::compile, "torch.compile fuses element-wise operators."),
       boolean("cuda_graph", &Kernels::cuda_graph, "Kernels are launched as CUDA graphs."),
-      string("library", &Kernels::library, "Whose measured GEMM table prices matrix products."),
+      string("library", &Kernels::library,
+             "The GEMM library whose measured table gives the times of matrix products."),
   };
   return table;
 }
@@ -309,164 +278,139 @@ std::vector<std::string> strings(std::span<const std::string_view> words) {
   return {words.begin(), words.end()};
 }
 
-// NCCL reads its variables in any case: "Ring" and "ring" are one.
-Field<Nccl> variable(std::string key, std::optional<std::string> Nccl::*member,
-                     std::span<const std::string_view> names, std::string description) {
-  Field<Nccl> f;
-  f.spec = {std::move(key),
-            std::move(description),
-            any_of({enum_schema(strings(names)), type_schema("string"), type_schema("null")}),
-            false,
-            false,
-            {}};
-  f.read = [=](Reader& r, const Value& v, Nccl& n) {
-    if (is_null(v)) {
-      n.*member = std::nullopt;
-      return;
-    }
-    const auto known = strings(names);
-    if (v.kind != Value::Kind::scalar) {
-      read_word(r, v, known, {});
-      return;
-    }
-    const auto rules = job::parse_nccl_rules(v.scalar, names);
-    if (const auto* fault = std::get_if<job::NcclFault>(&rules)) {
-      using What = job::NcclFault::What;
-      const bool list = v.scalar.find_first_of(",;:^") != std::string::npos;
-      if (fault->what == What::function) {
-        const auto functions = strings(job::nccl_functions());
-        r.fault(v, fmt::format("{} names the function '{}'; expected {}{}", r.path(),
-                               shown(fault->word), fmt::join(functions, " | "),
-                               suggestion(fault->word, functions)));
-      } else if (list) {
-        r.fault(v, fmt::format("{} names '{}'; expected {}{}", r.path(), shown(fault->word),
-                               fmt::join(known, " | "), suggestion(fault->word, known)));
-      } else {
-        read_word(r, v, known, {});
-      }
-      return;
-    }
-    std::string lower = v.scalar;
-    std::transform(lower.begin(), lower.end(), lower.begin(),
-                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-    n.*member = lower;
-  };
-  f.write = [=](const Nccl& n) { return n.*member ? tree::string(*(n.*member)) : tree::null(); };
-  return f;
+// NCCL ignores the case of its variables: "Ring" is "ring".
+Field<Nccl> variable(const char* key, std::optional<std::string> Nccl::*member,
+                     std::span<const std::string_view> names, const char* description) {
+  return custom<Nccl>(
+      key, description,
+      any_of({enum_schema(strings(names)), type_schema("string"), type_schema("null")}),
+      [=](Reader& r, const Value& v, Nccl& n) {
+        if (is_null(v)) {
+          n.*member = std::nullopt;
+          return;
+        }
+        const auto known = strings(names);
+        if (v.kind != Value::Kind::scalar) {
+          read_word(r, v, known, {});
+          return;
+        }
+        const auto rules = job::parse_nccl_rules(v.scalar, names);
+        if (const auto* fault = std::get_if<job::NcclFault>(&rules)) {
+          using What = job::NcclFault::What;
+          const bool list = v.scalar.find_first_of(",;:^") != std::string::npos;
+          if (fault->what == What::function) {
+            const auto functions = strings(job::nccl_functions());
+            r.fault(v, fmt::format("{} names the function '{}'; expected {}{}", r.path(),
+                                   shown(fault->word), fmt::join(functions, " | "),
+                                   suggestion(fault->word, functions)));
+          } else if (list) {
+            r.fault(v, fmt::format("{} names '{}'; expected {}{}", r.path(), shown(fault->word),
+                                   fmt::join(known, " | "), suggestion(fault->word, known)));
+          } else {
+            read_word(r, v, known, {});
+          }
+          return;
+        }
+        std::string lower = v.scalar;
+        std::transform(lower.begin(), lower.end(), lower.begin(),
+                       [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+        n.*member = lower;
+      },
+      [=](const Nccl& n) { return n.*member ? tree::string(*(n.*member)) : tree::null(); });
 }
 
-// "2.18" or 2.18 (YAML's number) alike.
+// The text "2.18" or the number 2.18.
 Field<Nccl> nccl_version() {
-  Field<Nccl> f;
-  f.spec = {
+  return custom<Nccl>(
       "version",
       "NCCL's version, whose constants differ before 2.20 and before 2.24; null: the current.",
       any_of({type_schema("string"), type_schema("number"), type_schema("null")}),
-      false,
-      false,
-      {}};
-  f.read = [](Reader& r, const Value& v, Nccl& n) {
-    if (is_null(v)) {
-      n.version = std::nullopt;
-      return;
-    }
-    constexpr int kOldest = 210;
-    constexpr int kNewest = 299;
-    const auto number =
-        v.kind == Value::Kind::scalar ? job::parse_nccl_version(v.scalar) : std::nullopt;
-    if (number && *number >= kOldest && *number <= kNewest) {
-      n.version = v.scalar;
-    } else {
-      r.expected(v, "a version of NCCL from 2.10 on, such as 2.18 or 2.23.4");
-    }
-  };
-  f.write = [](const Nccl& n) { return n.version ? tree::string(*n.version) : tree::null(); };
-  return f;
+      [](Reader& r, const Value& v, Nccl& n) {
+        if (is_null(v)) {
+          n.version = std::nullopt;
+          return;
+        }
+        constexpr int kOldest = 210;
+        constexpr int kNewest = 299;
+        const auto number =
+            v.kind == Value::Kind::scalar ? job::parse_nccl_version(v.scalar) : std::nullopt;
+        if (number && *number >= kOldest && *number <= kNewest) {
+          n.version = v.scalar;
+        } else {
+          r.expected(v, "a version of NCCL from 2.10 on, such as 2.18 or 2.23.4");
+        }
+      },
+      [](const Nccl& n) { return n.version ? tree::string(*n.version) : tree::null(); });
 }
 
 const Table<Nccl>& nccl_table() {
-  constexpr int kMostCtas = 64;  // MAXCHANNELS
+  constexpr int kMaxCtas = 64;  // MAXCHANNELS
   static const Table<Nccl> table = {
-      variable(
-          "algo", &Nccl::algo, job::nccl_algorithms(),
-          "As NCCL_ALGO: a name, a list \"ring,tree\", an exclusion \"^nvls\", or by function "
-          "\"allreduce:tree;allgather:ring\"; hierarchical is no NCCL algorithm but two levels "
-          "as frameworks compose them; null: NCCL chooses."),
+      variable("algo", &Nccl::algo, job::nccl_algorithms(),
+               "As NCCL_ALGO: a name, a list \"ring,tree\", an exclusion \"^nvls\", or by function "
+               "\"allreduce:tree;allgather:ring\"; hierarchical is no NCCL algorithm but "
+               "collectives in two levels as frameworks compose them; null: NCCL chooses."),
       variable("proto", &Nccl::proto, job::nccl_protocols(),
                "As NCCL_PROTO, with the same syntax; null: NCCL chooses."),
       nccl_version(),
-      optional_integer("min_ctas", &Nccl::min_ctas, "", 1, kMostCtas,
-                       "As NCCL_MIN_CTAS: at least so many channels (an SM each)."),
-      optional_integer("max_ctas", &Nccl::max_ctas, "", 1, kMostCtas,
-                       "As NCCL_MAX_CTAS: at most so many channels."),
+      optional_integer(
+          "min_ctas", &Nccl::min_ctas, "", 1, kMaxCtas,
+          "As NCCL_MIN_CTAS: the least number of channels, each of which takes one SM."),
+      optional_integer("max_ctas", &Nccl::max_ctas, "", 1, kMaxCtas,
+                       "As NCCL_MAX_CTAS: the largest number of channels."),
   };
   return table;
 }
 
 Field<Job> calibration() {
-  Field<Job> f;
-  Value paths = type_schema("array");
-  tree::put(paths, "items", type_schema("string"));
-  f.spec = {"calibration",
-            "Calibration files or folders of them; auto: chosen by device, kernel library and "
-            "fabric. A list restricts to what it names; with auto in it, files chosen so price "
-            "what the list does not.",
-            any_of({type_schema("string"), std::move(paths)}),
-            false,
-            false,
-            {}};
-  f.read = [](Reader& r, const Value& v, Job& j) {
-    j.calibration.clear();
-    if (is_null(v) || is_word(v, "auto")) {
-      return;
-    }
-    if (v.kind == Value::Kind::scalar) {
-      j.calibration.push_back(v.scalar);
-      return;
-    }
-    if (v.kind != Value::Kind::sequence) {
-      r.expected(v, "auto, a path, or a list of paths");
-      return;
-    }
-    for (const Value& one : v.items) {
-      auto path = read_string(r, one, "a path");
-      if (!path) {
-        continue;
-      }
-      if (std::find(j.calibration.begin(), j.calibration.end(), *path) != j.calibration.end()) {
-        r.fault(one, fmt::format("{} names '{}' twice", r.path(), shown(*path)));
-        continue;
-      }
-      j.calibration.push_back(std::move(*path));
-    }
-    if (j.calibration == std::vector<std::string>{"auto"}) {
-      j.calibration.clear();
-    }
-  };
-  f.write = [](const Job& j) -> std::optional<Value> {
-    if (j.calibration.empty()) {
-      return tree::string("auto");
-    }
-    std::vector<Value> items;
-    for (const auto& path : j.calibration) {
-      items.push_back(tree::string(path));
-    }
-    return tree::list(std::move(items));
-  };
-  return f;
+  return custom<Job>(
+      "calibration",
+      "Calibration files, or folders of them; auto: chosen by device, kernel library and fabric. "
+      "With a list only its files are used; where the list has auto, files chosen automatically "
+      "cover what the others do not.",
+      any_of({type_schema("string"), array_schema(type_schema("string"))}),
+      [](Reader& r, const Value& v, Job& j) {
+        j.calibration.clear();
+        if (is_null(v) || is_word(v, "auto")) {
+          return;
+        }
+        if (v.kind == Value::Kind::scalar) {
+          j.calibration.push_back(v.scalar);
+          return;
+        }
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "auto, a path, or a list of paths");
+          return;
+        }
+        for (const Value& one : v.items) {
+          auto path = read_string(r, one, "a path");
+          if (!path) {
+            continue;
+          }
+          if (std::find(j.calibration.begin(), j.calibration.end(), *path) != j.calibration.end()) {
+            r.fault(one, fmt::format("{} names '{}' twice", r.path(), shown(*path)));
+            continue;
+          }
+          j.calibration.push_back(std::move(*path));
+        }
+        if (j.calibration == std::vector<std::string>{"auto"}) {
+          j.calibration.clear();
+        }
+      },
+      [](const Job& j) {
+        return j.calibration.empty() ? tree::string("auto") : tree::strings(j.calibration);
+      });
 }
 
-// The named system was merged below the job before (load.cpp), so here it is a section like others.
+// A plain section here, since load.cpp has merged the named system below the job.
 Field<Job> system_section() {
   Field<Job> f = section("system", &Job::system, system_table(),
-                         "The training system: its defaults and behaviour.");
+                         "The training system, which sets defaults and behaviour.");
   f.spec.named = true;
-  f.spec.children.insert(
-      f.spec.children.begin(),
-      Spec{"use", "The training system to start from.", type_schema("string"), false, false, {}});
-  f.read = [](Reader& r, const Value& v, Job& j) {
-    read_table(r, v, system_table(), j.system, "use");
-  };
+  f.spec.children.insert(f.spec.children.begin(),
+                         Spec{"use", "The training system to start from.", type_schema("string")});
+  f.reads(
+      [](Reader& r, const Value& v, Job& j) { read_table(r, v, system_table(), j.system, "use"); });
   return f;
 }
 
@@ -474,16 +418,16 @@ Field<Job> system_section() {
 
 const Table<Job>& job_table() {
   static const Table<Job> table = {
-      named("model", &Job::model, model_part, "The model: a name, a config.json, or its fields."),
-      named("cluster", &Job::cluster, cluster_part, "The machine."),
+      named("model", &Job::model, model_part(), "The model: a name, a config.json, or its fields."),
+      named("cluster", &Job::cluster, cluster_part(), "The machine."),
       system_section(),
       section("workload", &Job::workload, workload_table(), "What one step trains on."),
       section("parallelism", &Job::parallelism, parallelism_table(), "How the work is divided."),
       section("moe", &Job::moe, moe_runtime_table(), "How mixture-of-experts layers run."),
       section("kernels", &Job::kernels, kernels_table(), "Which kernels run."),
-      section("nccl", &Job::nccl, nccl_table(), "What is forced upon NCCL."),
+      section("nccl", &Job::nccl, nccl_table(), "Settings that are forced upon NCCL."),
       section("memory", &Job::memory, memory_table(),
-              "What is kept, recomputed, and in which format."),
+              "What is kept in memory, in which formats, and what is recomputed."),
       calibration(),
       integer("seed", &Job::seed, 0, INT64_MAX, "Seed of random draws."),
   };
@@ -493,9 +437,8 @@ const Table<Job>& job_table() {
 const Spec& job_spec() {
   static const Spec spec = [] {
     Spec s{"", "A Stepcast job.", {}, true, false, specs(job_table())};
-    s.children.insert(
-        s.children.begin(),
-        Spec{"use", "Another job to start from.", type_schema("string"), false, false, {}});
+    s.children.insert(s.children.begin(),
+                      Spec{"use", "Another job to start from.", type_schema("string")});
     return s;
   }();
   return spec;

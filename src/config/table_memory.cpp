@@ -1,4 +1,4 @@
-// What is kept, recomputed, and in which number format.
+// What is kept in memory, in which number formats, and what is recomputed.
 #include <fmt/ranges.h>
 
 #include "tables.h"
@@ -18,7 +18,7 @@ const Words<DType>& state_formats() {
   return words;
 }
 
-// Kinds that a word alone states, and those that state a number of layers.
+// Kinds that are a word alone, and kinds with a number of layers.
 const Words<RecomputeKind>& plain_kinds() {
   static const Words<RecomputeKind> words =
       some_words({RecomputeKind::none, RecomputeKind::selective, RecomputeKind::full});
@@ -134,66 +134,58 @@ Value one_key(const std::string& key, Value value) {
 }
 
 Field<Memory> recompute() {
-  Field<Memory> f;
   std::vector<Value> alternatives = {enum_schema(plain_kinds().names())};
   for (const auto& [key, kind] : counted_kinds().words) {
-    Value n = type_schema("integer");
-    tree::put(n, "minimum", tree::number(std::int64_t{1}));
-    alternatives.push_back(only_key(key, std::move(n)));
+    alternatives.push_back(only_key(key, integer_schema(1)));
   }
-  Value modules = type_schema("array");
-  tree::put(modules, "items", enum_schema(kModules));
+  Value modules = array_schema(enum_schema(kModules));
   tree::put(modules, "minItems", tree::number(std::int64_t{1}));
   alternatives.push_back(only_key("modules", std::move(modules)));
   alternatives.push_back(only_key("per_op", enum_schema(kPolicies)));
   alternatives.push_back(only_key("optimal", only_key("budget", quantity_schema("bytes"))));
-  f.spec = {"recompute",
-            "Activation recomputation: selective (attention core), full (every layer), every n-th "
-            "layer, uniform units of n layers, the first n layers of a chunk (block), modules as "
-            "Megatron-LM names them, operators by torchtitan's selective policy (per_op), or what "
-            "is optimal for a budget of allocated bytes a GPU (Beaumont et al., 1911.13214).",
-            any_of(std::move(alternatives)),
-            false,
-            false,
-            {}};
-  f.spec.one_of = true;
-  f.read = [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); };
-  f.write = [](const Memory& m) -> std::optional<Value> {
-    for (const auto& [key, kind] : counted_kinds().words) {
-      if (m.recompute.kind == kind) {
-        return one_key(key, tree::number(std::int64_t{m.recompute.layers}));
-      }
-    }
-    switch (m.recompute.kind) {
-      case Recompute::Kind::modules: {
-        Value list = tree::list({});
-        for (const std::string& name : m.recompute.modules) {
-          list.items.push_back(tree::string(name));
+  Field<Memory> f = custom<Memory>(
+      "recompute",
+      "Activation recomputation: selective (attention core), full (every layer), every n-th "
+      "layer, uniform units of n layers, the first n layers of a chunk (block), modules as "
+      "Megatron-LM names them, operators by torchtitan's selective policy (per_op), or the optimum "
+      "for a budget of allocated bytes per GPU (Beaumont et al., 1911.13214).",
+      any_of(std::move(alternatives)),
+      [](Reader& r, const Value& v, Memory& m) { read_recompute(r, v, m.recompute); },
+      [](const Memory& m) {
+        for (const auto& [key, kind] : counted_kinds().words) {
+          if (m.recompute.kind == kind) {
+            return one_key(key, tree::number(std::int64_t{m.recompute.layers}));
+          }
         }
-        return one_key("modules", std::move(list));
-      }
-      case Recompute::Kind::per_op:
-        return one_key("per_op", tree::string(m.recompute.policy));
-      case Recompute::Kind::optimal:
-        return one_key("optimal", one_key("budget", write_quantity(m.recompute.budget)));
-      default:
-        break;
-    }
-    return tree::string(to_string(m.recompute.kind));
-  };
+        switch (m.recompute.kind) {
+          case Recompute::Kind::modules:
+            return one_key("modules", tree::strings(m.recompute.modules));
+          case Recompute::Kind::per_op:
+            return one_key("per_op", tree::string(m.recompute.policy));
+          case Recompute::Kind::optimal:
+            return one_key("optimal", one_key("budget", write_quantity(m.recompute.budget)));
+          default:
+            break;
+        }
+        return tree::string(to_string(m.recompute.kind));
+      });
+  f.spec.one_of = true;
   return f;
 }
 
 const Table<StateDTypes>& state_table() {
   static const Table<StateDTypes> table = {
       choice("parameters", &StateDTypes::parameters, state_formats(),
-             "As kept between steps; left out: that of the precision."),
+             "Format in which parameters are kept between steps; left out: that of the precision."),
       choice("gradients", &StateDTypes::gradients, state_formats(),
-             "Main gradients as accumulated."),
-      choice("reduce", &StateDTypes::reduce, state_formats(), "Gradients on the wire."),
-      choice("moments", &StateDTypes::moments, state_formats(), "Optimizer moments."),
-      optional_choice("master", &StateDTypes::master, state_formats(),
-                      "The optimizer's copy of the parameters; null: none."),
+             "Format in which main gradients are accumulated."),
+      choice("reduce", &StateDTypes::reduce, state_formats(),
+             "Format in which gradients are reduced over the network."),
+      choice("moments", &StateDTypes::moments, state_formats(),
+             "Format of the optimizer's moments."),
+      optional_choice(
+          "master", &StateDTypes::master, state_formats(),
+          "Format of the optimizer's master copy of the parameters; null: there is none."),
   };
   return table;
 }
@@ -204,11 +196,11 @@ const Table<Memory>& memory_table() {
   static const Table<Memory> table = {
       recompute(),
       integer("whole_micro_batches", &Memory::whole_micro_batches, 0, kManyBatches,
-              "Of the micro-batches in flight on a stage, so many keep all that the others "
-              "recompute (Korthikanti et al., 2205.05198, appendix C)."),
+              "Number of micro-batches in flight on a stage that keep all activations, while the "
+              "others recompute (Korthikanti et al., 2205.05198, appendix C)."),
       offload(),
       choice("optimizer", &Memory::optimizer, "The optimizer."),
-      number("momentum", &Memory::momentum, 0, 1, "Of sgd; 0: it keeps no state."),
+      number("momentum", &Memory::momentum, 0, 1, "Momentum of sgd; 0: it keeps no state."),
       section("dtypes", &Memory::dtypes, state_table(), "Number formats of the training state."),
       choice("allocator", &Memory::allocator, "The framework's memory allocator."),
   };

@@ -1,6 +1,6 @@
 #include <fmt/core.h>
 
-#include "named.h"
+#include "tables.h"
 
 namespace stepcast::config {
 
@@ -55,19 +55,18 @@ const Table<Biases>& biases_table() {
   return table;
 }
 
-// `biases: true` is short for all of a block's.
+// `biases: true` stands for all biases of a block.
 Field<Model> biases() {
   Field<Model> f = section("biases", &Model::biases, biases_table(),
                            "Bias vectors: true for all of a block's matrices, or one by one.");
   f.spec.schema = any_of({type_schema("boolean"), object_schema(f.spec.children)});
-  const auto read_map = f.read;
-  f.read = [read_map](Reader& r, const Value& v, Model& m) {
+  f.reads([](Reader& r, const Value& v, Model& m) {
     if (v.kind == Value::Kind::map) {
-      read_map(r, v, m);
+      read_table(r, v, biases_table(), m.biases);
     } else if (const auto all = read_boolean(r, v)) {
       m.biases = {*all, *all, *all, false};
     }
-  };
+  });
   return f;
 }
 
@@ -121,14 +120,12 @@ const Table<job::WindowHeads>& window_heads_table() {
   return table;
 }
 
-// One letter a layer, repeated over the layers.
-Field<Model> letters(std::string key, std::string Model::*member, std::string allowed,
-                     std::string description) {
-  Field<Model> f;
-  Value schema = type_schema("string");
-  tree::put(schema, "pattern", tree::string(fmt::format("^[{}]*$", allowed)));
-  f.spec = {std::move(key), std::move(description), std::move(schema), false, false, {}};
-  f.read = [=](Reader& r, const Value& v, Model& m) {
+// One letter per layer, repeated over the layers.
+Field<Model> letters(const char* key, std::string Model::*member, const char* allowed,
+                     const char* description) {
+  Field<Model> f = string(key, member, description);
+  tree::put(f.spec.schema, "pattern", tree::string(fmt::format("^[{}]*$", allowed)));
+  f.reads([=](Reader& r, const Value& v, Model& m) {
     const auto text = read_string(r, v);
     if (!text) {
       return;
@@ -140,48 +137,38 @@ Field<Model> letters(std::string key, std::string Model::*member, std::string al
       return;
     }
     m.*member = *text;
-  };
-  f.write = [=](const Model& m) -> std::optional<Value> {
-    if ((m.*member).empty()) {
-      return std::nullopt;
-    }
-    return tree::string(m.*member);
-  };
+  });
   return f;
 }
 
-// A part of published models that is not modelled: only its absence can be said.
+// Part of published models that is not modelled: a job can only state that it is left out.
 Field<Model> vision() {
-  Field<Model> f;
-  f.spec = {"vision",
-            "A vision tower of an included config.json: only null, to forecast the language model "
-            "alone.",
-            type_schema("null"),
-            false,
-            false,
-            {}};
-  f.read = [](Reader& r, const Value& v, Model&) {
-    if (!is_null(v)) {
-      not_modelled(r, v, "a vision tower", "null");
-    }
-  };
-  f.write = [](const Model&) -> std::optional<Value> { return std::nullopt; };
-  return f;
+  return custom<Model>(
+      "vision",
+      "A vision tower of an included config.json: only null, to forecast the language model "
+      "alone.",
+      type_schema("null"),
+      [](Reader& r, const Value& v, Model&) {
+        if (!is_null(v)) {
+          not_modelled(r, v, "a vision tower", "null");
+        }
+      },
+      [](const Model&) { return std::nullopt; });
 }
 
-// null: none.
+// null: no sliding window.
 Field<Model> window() {
   Field<Model> f = integer("sliding_window", &Model::sliding_window, 0, kWide,
-                           "Keys that a query of a window layer sees; null or 0: no such layers.");
+                           "Number of keys that a query of a sliding-window layer attends to; null "
+                           "or 0: there are no such layers.");
   f.spec.schema = any_of({f.spec.schema, type_schema("null")});
-  const auto read_number = f.read;
-  f.read = [read_number](Reader& r, const Value& v, Model& m) {
+  f.reads([](Reader& r, const Value& v, Model& m) {
     if (is_null(v)) {
       m.sliding_window = 0;
-    } else {
-      read_number(r, v, m);
+    } else if (const auto n = read_integer(r, v, 0, kWide)) {
+      m.sliding_window = *n;
     }
-  };
+  });
   return f;
 }
 
@@ -208,44 +195,46 @@ const Table<Model>& model_table() {
       choice("norm", &Model::norm,
              "The normalisation: layer norm (weight and bias) or RMS norm (weight)."),
       choice("positions", &Model::positions,
-             "How positions enter: a learned embedding, rotary, not at all, as slopes on the "
-             "scores (ALiBi), or as learned biases by distance (T5)."),
+             "How positions are encoded: a learned embedding, rotary, none, slopes on the "
+             "attention scores (ALiBi), or learned biases by distance (T5)."),
       biases(),
       boolean("qk_norm", &Model::qk_norm, "A norm over each head's query and key (Qwen3)."),
       boolean("parallel_block", &Model::parallel_block,
-              "Attention and MLP read the same norm and add to the stream at once (GPT-J)."),
+              "Attention and MLP read the same norm and are added to the residual stream together "
+              "(GPT-J)."),
       number("dropout", &Model::dropout, 0, 0.999, "Hidden and attention dropout probability."),
       optional_section("moe", &Model::moe, moe_table(), "Mixture of experts; null: a dense model."),
       optional_section("mla", &Model::mla, mla_table(),
                        "Multi-head latent attention; null: ordinary heads."),
       window(),
       integer("mtp_layers", &Model::mtp_layers, 0, 1000,
-              "Multi-token prediction layers behind the last (DeepSeek-V3)."),
+              "Multi-token prediction layers after the last layer (DeepSeek-V3)."),
       letters("mixers", &Model::mixers, "awlm-",
-              "What mixes tokens, a letter for each layer, repeated: a attention, w attention in "
-              "the sliding window, l linear attention, m Mamba-2, - nothing. Empty: w throughout "
-              "with a sliding_window, else a."),
+              "What mixes tokens in each layer, one letter per layer, repeated over the layers: a "
+              "attention, w sliding-window attention, l linear attention, m Mamba-2, - nothing. "
+              "Empty: w in every layer with a sliding_window, else a."),
       letters("mlps", &Model::mlps, "de-",
-              "MLPs, a letter for each layer, repeated: d dense, e experts, - none. Empty: as moe "
-              "says."),
+              "The MLP of each layer, one letter per layer, repeated over the layers: d dense, e "
+              "experts, - none. Empty: as moe states."),
       integer("encoder_layers", &Model::encoder_layers, 0, kManyLayers,
-              "The first n layers attend both ways; all: an encoder (BERT), fewer: the others are "
-              "a decoder with cross-attention (T5)."),
+              "Number of layers, from the first, without a causal mask. All layers: an encoder "
+              "(BERT); fewer: the others are a decoder with cross-attention (T5)."),
       integer("encoder_sequence", &Model::encoder_sequence, 0, kWide,
               "Tokens of an encoder-decoder model's input; 0: workload.sequence_length."),
       boolean("chunked_window", &Model::chunked_window,
-              "A query sees the keys before it in its own chunk of sliding_window (Llama 4)."),
+              "A query attends to the earlier keys in its own chunk of sliding_window tokens "
+              "(Llama 4)."),
       boolean("sinks", &Model::sinks, "A learned logit per head in the softmax (gpt-oss)."),
       boolean("attention_gate", &Model::attention_gate,
               "A sigmoid gate on attention's output (Qwen3-Next)."),
       boolean("qk_norm_whole", &Model::qk_norm_whole,
               "qk_norm has a weight for each channel of all heads (MiniMax-M2)."),
       boolean("sandwich_norms", &Model::sandwich_norms,
-              "A norm behind each block as well as before it (Gemma 2)."),
+              "A norm after each block as well as before it (Gemma 2)."),
       boolean("parallel_norms", &Model::parallel_norms,
               "A parallel block's MLP has a norm of its own (GPT-NeoX)."),
       boolean("post_norm", &Model::post_norm,
-              "Norms behind the residual adds, none at the end (BERT)."),
+              "Norms follow the residual adds, and there is no final norm (BERT)."),
       boolean("embedding_norm", &Model::embedding_norm, "A norm over the embeddings (BLOOM)."),
       boolean("head_transform", &Model::head_transform,
               "A square product, activation and norm before the output projection (BERT)."),
@@ -261,7 +250,8 @@ const Table<Model>& model_table() {
       optional_section("indexer", &Model::indexer, indexer_table(),
                        "Sparse attention to the keys that an indexer chooses; null: none."),
       optional_section("window_heads", &Model::window_heads, window_heads_table(),
-                       "Heads of window layers where they are unlike the others'; null: alike."),
+                       "Heads of sliding-window layers where they differ from those of the other "
+                       "layers; null: they are the same."),
       vision(),
   };
   return table;

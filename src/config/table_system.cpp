@@ -1,3 +1,5 @@
+#include <fmt/core.h>
+
 #include <algorithm>
 
 #include "system_habits.h"
@@ -25,145 +27,107 @@ bool known(const std::string& word, const std::vector<std::string>& words) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// A later layer replaces the whole map: what a system inherits it may well be able to do.
+// A later layer replaces the whole map, since a system may be able to run what its parent cannot.
 Field<System> cannot() {
-  Field<System> f;
-  f.spec = {"cannot",
-            "What the system refuses, with the reason: a feature, or several joined by '+'.",
-            type_schema("object"),
-            false,
-            false,
-            {}};
-  tree::put(f.spec.schema, "additionalProperties", type_schema("string"));
-  f.read = [](Reader& r, const Value& v, System& s) {
-    s.cannot.clear();
-    if (v.kind != Value::Kind::map) {
-      r.expected(v, "a map of features to reasons");
-      return;
-    }
-    for (const auto& entry : v.entries) {
-      std::size_t begin = 0;
-      while (begin <= entry.key.size()) {
-        const std::size_t end = std::min(entry.key.find('+', begin), entry.key.size());
-        const std::string feature = entry.key.substr(begin, end - begin);
-        if (!known(feature, kFeatureNames)) {
-          r.fault(entry.origin, fmt::format("system.cannot names '{}'; expected a feature{}",
-                                            shown(feature), suggestion(feature, kFeatureNames)));
+  return custom<System>(
+      "cannot", "What the system cannot run, with the reason: a feature, or several joined by '+'.",
+      map_schema(type_schema("string")),
+      [](Reader& r, const Value& v, System& s) {
+        s.cannot.clear();
+        if (v.kind != Value::Kind::map) {
+          r.expected(v, "a map of features to reasons");
+          return;
         }
-        begin = end + 1;
-      }
-      Reader::Scope scope(r, entry.key);
-      if (const auto reason = read_string(r, entry.value, "the reason")) {
-        s.cannot[entry.key] = *reason;
-      }
-    }
-  };
-  f.write = [](const System& s) -> std::optional<Value> {
-    Value out = tree::map();
-    for (const auto& [feature, reason] : s.cannot) {
-      tree::put(out, feature, tree::string(reason));
-    }
-    return out;
-  };
-  return f;
+        for (const auto& entry : v.entries) {
+          std::size_t begin = 0;
+          while (begin <= entry.key.size()) {
+            const std::size_t end = std::min(entry.key.find('+', begin), entry.key.size());
+            const std::string feature = entry.key.substr(begin, end - begin);
+            if (!known(feature, kFeatureNames)) {
+              r.fault(entry.origin,
+                      fmt::format("system.cannot names '{}'; expected a feature{}", shown(feature),
+                                  suggestion(feature, kFeatureNames)));
+            }
+            begin = end + 1;
+          }
+          Reader::Scope scope(r, entry.key);
+          if (const auto reason = read_string(r, entry.value, "the reason")) {
+            s.cannot[entry.key] = *reason;
+          }
+        }
+      },
+      [](const System& s) {
+        Value out = tree::map();
+        for (const auto& [feature, reason] : s.cannot) {
+          tree::put(out, feature, tree::string(reason));
+        }
+        return out;
+      });
 }
 
 Field<System> survey() {
-  Field<System> f;
-  f.spec = {"survey",
-            "The survey's marks for it (its Table 3): data, sharded, tensor, pipeline, sequence, "
-            "automatic. Not used by a forecast.",
-            type_schema("object"),
-            false,
-            false,
-            {}};
-  tree::put(f.spec.schema, "additionalProperties", type_schema("boolean"));
-  f.read = [](Reader& r, const Value& v, System& s) {
-    s.survey.clear();
-    if (v.kind != Value::Kind::map) {
-      r.expected(v, "a map of marks");
-      return;
-    }
-    for (const auto& entry : v.entries) {
-      if (!known(entry.key, kSurvey)) {
-        r.unknown(entry, kSurvey);
-        continue;
-      }
-      Reader::Scope scope(r, entry.key);
-      if (const auto mark = read_boolean(r, entry.value)) {
-        s.survey[entry.key] = *mark;
-      }
-    }
-  };
-  f.write = [](const System& s) -> std::optional<Value> {
-    Value out = tree::map();
-    for (const auto& [mark, value] : s.survey) {
-      tree::put(out, mark, tree::boolean(value));
-    }
-    return out;
-  };
-  return f;
+  return custom<System>(
+      "survey",
+      "The survey's marks for it (its Table 3): data, sharded, tensor, pipeline, sequence, "
+      "automatic. Not used by a forecast.",
+      map_schema(type_schema("boolean")),
+      [](Reader& r, const Value& v, System& s) {
+        s.survey.clear();
+        if (v.kind != Value::Kind::map) {
+          r.expected(v, "a map of marks");
+          return;
+        }
+        for (const auto& entry : v.entries) {
+          if (!known(entry.key, kSurvey)) {
+            r.unknown(entry, kSurvey);
+            continue;
+          }
+          Reader::Scope scope(r, entry.key);
+          if (const auto mark = read_boolean(r, entry.value)) {
+            s.survey[entry.key] = *mark;
+          }
+        }
+      },
+      [](const System& s) {
+        Value out = tree::map();
+        for (const auto& [mark, value] : s.survey) {
+          tree::put(out, mark, tree::boolean(value));
+        }
+        return out;
+      });
 }
 
 Field<System> schedules() {
-  Field<System> f;
-  Value names = type_schema("array");
-  tree::put(names, "items", type_schema("string"));
-  f.spec = {"schedules",
-            "The pipeline schedules that the system runs; empty: all.",
-            std::move(names),
-            false,
-            false,
-            {}};
-  f.read = [](Reader& r, const Value& v, System& s) {
-    s.schedules.clear();
-    if (v.kind != Value::Kind::sequence) {
-      r.expected(v, "a list of schedules");
-      return;
-    }
-    for (const Value& one : v.items) {
-      if (const auto name = read_string(r, one, "a schedule")) {
-        s.schedules.push_back(*name);
-      }
-    }
-  };
-  f.write = [](const System& s) -> std::optional<Value> {
-    std::vector<Value> items;
-    for (const std::string& name : s.schedules) {
-      items.push_back(tree::string(name));
-    }
-    return tree::list(std::move(items));
-  };
-  return f;
+  return custom<System>(
+      "schedules", "The pipeline schedules that the system can run; empty: all.",
+      array_schema(type_schema("string")),
+      [](Reader& r, const Value& v, System& s) {
+        s.schedules.clear();
+        if (v.kind != Value::Kind::sequence) {
+          r.expected(v, "a list of schedules");
+          return;
+        }
+        for (const Value& one : v.items) {
+          if (const auto name = read_string(r, one, "a schedule")) {
+            s.schedules.push_back(*name);
+          }
+        }
+      },
+      [](const System& s) { return tree::strings(s.schedules); });
 }
 
-Field<System> gather_order() {
-  Field<System> f = string(
-      "order", &System::order,
-      "Ranks that are neighbours first, where the job states none; left out: the cluster's.");
-  f.read = [](Reader& r, const Value& v, System& s) {
-    if (v.kind != Value::Kind::scalar || !is_rank_order(v.scalar)) {
-      r.expected(v, "a permutation of tp-cp-ep-dp-pp");
-      return;
-    }
-    s.order = v.scalar;
-  };
-  return f;
-}
-
-// A shorthand: the family's habits are data (system_habits.cpp).
+// Also sets the family's habits (system_habits.cpp).
 Field<System> family() {
-  Field<System> f = choice("family", &System::family,
-                           Words<System::Family>{{{"megatron", System::Family::megatron},
-                                                  {"ddp", System::Family::ddp},
-                                                  {"fsdp2", System::Family::fsdp2},
-                                                  {"deepspeed", System::Family::deepspeed}},
-                                                 {"fsdp1"}},
-                           "Whose rules of data parallelism and streams apply.");
-  f.read = [read = std::move(f.read)](Reader& r, const Value& v, System& s) {
-    read(r, v, s);
-    s.habits = habits_of(s.family);
-  };
+  Field<System> f = string("family", &System::family,
+                           "The framework family whose habits apply where no key states them.");
+  f.spec.schema = enum_schema(family_names());
+  f.reads([](Reader& r, const Value& v, System& s) {
+    const std::vector<std::string> names = family_names();
+    if (const auto i = read_word(r, v, names, {"fsdp1"})) {
+      s.family = names[*i];
+      s.habits = habits_of(s.family);
+    }
+  });
   return f;
 }
 
@@ -179,8 +143,7 @@ const Table<System>& system_table() {
                                   {"language_model", System::Kind::language_model},
                                   {"single_strategy", System::Kind::single_strategy},
                                   {"hybrid_parallel", System::Kind::hybrid_parallel},
-                                  {"automatic_search", System::Kind::automatic_search}},
-                                 {}},
+                                  {"automatic_search", System::Kind::automatic_search}}},
              "The kind of system, as the survey's Table 2 divides them. Not used by a forecast."),
       boolean("fused_norm", &System::fused_norm, "A norm is one kernel."),
       boolean("fused_softmax", &System::fused_softmax,
@@ -199,10 +162,10 @@ const Table<System>& system_table() {
       boolean("quantized_inputs", &System::quantized_inputs,
               "Products with 4-bit weights keep their inputs (bitsandbytes before 0.43.2)."),
       boolean("fused_optimizer", &System::fused_optimizer,
-              "The optimizer updates many tensors a kernel."),
+              "The optimizer updates many tensors in one kernel."),
       boolean("foreach_optimizer", &System::foreach_optimizer,
-              "Every operation of AdamW's step runs over all tensors, with a list of temporaries "
-              "(torch's foreach); without it the step is one kernel a chunk."),
+              "Each operation of AdamW's step runs over all tensors and makes a list of "
+              "temporaries (torch's foreach); false: the step is one kernel per chunk."),
       boolean("gradient_accumulation_fusion", &System::gradient_accumulation_fusion,
               "The weight-gradient GEMM adds into the main gradient."),
       boolean("transformer_engine", &System::transformer_engine,
@@ -210,7 +173,7 @@ const Table<System>& system_table() {
       integer("bucket_elements", &System::bucket_elements, 0, 1'000'000'000'000'000,
               "Gradient bucket size in parameters; 0: max(40e6, 1e6 * data) as Megatron."),
       quantity("bucket_bytes", &System::bucket_bytes, false,
-               "Gradient bucket size in bytes instead; 0: bucket_elements holds."),
+               "Gradient bucket size in bytes; 0: bucket_elements states it."),
       quantity("first_bucket_bytes", &System::first_bucket_bytes, false,
                "Size of the first bucket; 0: as the others."),
       boolean("bucket_first_stage_only", &System::bucket_first_stage_only,
@@ -225,82 +188,97 @@ const Table<System>& system_table() {
               "Embedding and head are units of their own; else they stay whole from forward to "
               "backward."),
       integer("unit_layers", &System::unit_layers, 1, kManyLayers,
-              "Layers that zero3 gathers together."),
-      choice(
-          "forward_prefetch", &System::forward_prefetch,
-          "When zero3 gathers the next unit in forward: none (at its turn), implicit (as soon as "
-          "the host gets there), explicit (before this unit computes)."),
+              "Layers whose parameters zero3 gathers together."),
+      choice("forward_prefetch", &System::forward_prefetch,
+             "When zero3 gathers the next unit in the forward pass: none (when that unit is about "
+             "to run), implicit (as soon as the host reaches it), explicit (before the present "
+             "unit computes)."),
       choice("backward_prefetch", &System::backward_prefetch,
-             "The same in backward (FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: implicit)."),
+             "The same for the backward pass (FSDP1's BACKWARD_PRE: explicit, BACKWARD_POST: "
+             "implicit)."),
       boolean("limit_all_gathers", &System::limit_all_gathers,
               "At most two parameter gathers are in flight."),
       integer("prefetch_elements", &System::prefetch_elements, 0, 1'000'000'000'000'000,
-              "Parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); 0: one unit."),
-      integer(
-          "persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
-          "Parameters at most so large are never sharded (stage3_param_persistence_threshold)."),
+              "Number of parameters gathered ahead (DeepSpeed's stage3_prefetch_bucket_size); 0: "
+              "one unit."),
+      integer("persistent_elements", &System::persistent_elements, 0, 1'000'000'000'000'000,
+              "Tensors of at most this many parameters are never sharded "
+              "(stage3_param_persistence_threshold)."),
       boolean("reduce_to_owner", &System::reduce_to_owner,
-              "Whole parameters belong to ranks: gradients are reduced to the owner, which "
-              "broadcasts what it updated."),
+              "Each parameter belongs to one rank: its gradient is reduced to that rank, which "
+              "broadcasts the updated parameter."),
       boolean("zero1_all_reduces", &System::zero1_all_reduces,
-              "zero1 all-reduces gradients and keeps its slice."),
+              "zero1 all-reduces gradients, and each rank keeps its slice."),
       boolean("zero2_all_reduces", &System::zero2_all_reduces,
-              "zero2 all-reduces gradients and keeps its slice."),
-      boolean(
-          "bucket_before_overflow", &System::bucket_before_overflow,
-          "A bucket leaves before a parameter would overfill it; else with the one that fills it."),
+              "zero2 all-reduces gradients, and each rank keeps its slice."),
+      boolean("bucket_before_overflow", &System::bucket_before_overflow,
+              "A bucket is reduced before a parameter would overfill it; false: together with the "
+              "parameter that fills it."),
       boolean("zero3_overlaps", &System::zero3_overlaps,
-              "zero3 overlaps whatever overlap.grad_reduce and overlap.param_gather say."),
+              "zero3 overlaps communication even where overlap.grad_reduce and "
+              "overlap.param_gather are false."),
       boolean("zero3_buckets", &System::zero3_buckets,
               "Gradients of sharded units are reduced in buckets, not unit by unit."),
       integer("reuse_elements", &System::reuse_elements, 0, 1'000'000'000'000'000,
-              "A sharded unit that is read again within so many parameters stays gathered."),
+              "A sharded unit stays gathered if it is read again before this many further "
+              "parameters are."),
       boolean("gradients_in_parameters", &System::gradients_in_parameters,
-              "Gradients take the storage of gathered parameters."),
+              "Gradients reuse the storage of gathered parameters."),
       boolean("overlap_with_pipeline", &System::overlap_with_pipeline,
-              "false: gradient reduction never overlaps where there are pipeline stages."),
+              "false: with pipeline stages, gradient reduction never overlaps."),
       boolean("align_grad_reduce", &System::align_grad_reduce,
-              "Interleaved stages reduce a chunk's gradients at one time."),
+              "Interleaved stages reduce the gradients of a chunk at the same time."),
       boolean("align_param_gather", &System::align_param_gather,
-              "Interleaved stages gather a chunk's parameters at one time."),
+              "Interleaved stages gather the parameters of a chunk at the same time."),
       quantity("cycle_time", &System::cycle_time, false,
-               "Gradients leave at ticks of a background thread (Horovod); 0: at once."),
+               "Period of the background thread that starts gradient reductions (Horovod); 0: they "
+               "start at once."),
       boolean("hierarchical_all_reduce", &System::hierarchical_all_reduce,
-              "Gradients are reduced in the node, among hosts, and gathered in the node."),
+              "Gradients are reduce-scattered within the node, all-reduced between nodes, and "
+              "gathered within the node."),
       boolean("optimizer_post_validation", &System::optimizer_post_validation,
-              "The step goes on before the global norm is known (zero bubble)."),
+              "The optimizer step starts before the global gradient norm is known (zero bubble)."),
       integer("vocab_divisor", &System::vocab_divisor, 0, 1'000'000,
-              "The vocabulary is padded to a multiple of this times tensor; 0: 128 for Megatron, "
-              "else 1."),
-      boolean("reshard_with_pipeline", &System::reshard_with_pipeline,
-              "false: with pipeline stages reshard_after_forward is off unless stated."),
-      gather_order(),
+              "The vocabulary is padded to a multiple of this number times tensor; 0: 128 for "
+              "Megatron, else 1."),
+      boolean(
+          "reshard_with_pipeline", &System::reshard_with_pipeline,
+          "false: with pipeline stages, reshard_after_forward is off unless the job states it."),
+      rank_order("order", &System::order,
+                 "Order of the parallel dimensions over ranks where the job states none, as "
+                 "cluster.order; left out: the cluster's."),
       boolean("async_tensor_backward", &System::async_tensor_backward,
-              "The input gradient's collective runs beside the weight-gradient GEMM."),
-      boolean("overlap_pairs", &System::overlap_pairs,
-              "pairs of passes of DualPipe run side by side, not in turn"),
+              "The collective of the input gradient overlaps the weight-gradient GEMM."),
+      boolean(
+          "overlap_pairs", &System::overlap_pairs,
+          "The two passes of a DualPipe pair run at the same time; false: one after the other."),
       boolean("batched_p2p", &System::batched_p2p,
-              "Stage sends and receives are posted together and block compute."),
+              "Sends and receives between stages are posted together and block compute."),
       boolean("scatter_gather_p2p", &System::scatter_gather_p2p,
-              "Each tensor rank sends its share between stages and gathers it over NVLink."),
+              "Each tensor rank sends its share of an activation to the next stage, where it is "
+              "gathered over NVLink."),
       quantity("launch", &System::launch, false, "Host time to issue one kernel."),
       quantity("layer_overhead", &System::layer_overhead, false,
                "Further host time per layer and pass."),
       quantity("expert_overhead", &System::expert_overhead, false,
                "Further host time per layer of experts and pass, outside CUDA graphs."),
-      boolean("sync_before_optimizer", &System::sync_before_optimizer,
-              "The host waits for the gradient norm or the loss scale's check each step."),
+      boolean(
+          "sync_before_optimizer", &System::sync_before_optimizer,
+          "In each step the host waits for the gradient norm or for the check of the loss scale."),
       boolean("sync_micro_batch", &System::sync_micro_batch,
               "The host waits for the device as each micro-batch begins."),
-      integer("loss_metrics", &System::loss_metrics, 0, 16,
-              "Cross entropies that the trainer computes again of each micro-batch's logits."),
+      integer(
+          "loss_metrics", &System::loss_metrics, 0, 16,
+          "Further cross entropies that the trainer computes from the logits of each micro-batch."),
       quantity("context_memory", &System::context_memory, false,
                "Memory of the CUDA context and libraries; 0: by device."),
       quantity("gemm_workspace", &System::gemm_workspace, false,
-               "Workspace of one cuBLAS handle, inside the allocator; 0: by device."),
-      choice("activation_offload", &System::activation_offload,
-             "How offloaded activations travel: unit by unit, spread over all layers (Transformer "
-             "Engine's cpu_offload), or beside forward-backward pairs (Yuan et al.)."),
+               "Workspace of one cuBLAS handle, which comes from the framework's allocator; 0: by "
+               "device."),
+      choice(
+          "activation_offload", &System::activation_offload,
+          "How offloaded activations are copied: unit by unit, spread over all layers (Transformer "
+          "Engine's cpu_offload), or while forward-backward pairs compute (Yuan et al.)."),
       schedules(),
       cannot(),
       survey(),

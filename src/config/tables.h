@@ -1,5 +1,4 @@
-// The option table: one Table per struct of the job. Order is reading order, for people and for the
-// reader.
+// The option table: one Table per struct of the job. Keys are read and printed in its order.
 #pragma once
 
 #include "field.h"
@@ -19,10 +18,21 @@ Field<job::Memory> offload();          // of memory_table
 Field<job::Workload> micro_batches();  // of job_table's workload
 const Table<job::Job>& job_table();
 
-// The job's keys with everything below them: what merging and the schema need.
+// All keys of a job, for merging and for the schema.
 const Spec& job_spec();
 
-// Whether it is a permutation of tp-cp-ep-dp-pp.
-bool is_rank_order(const std::string& order);
+// A permutation of tp-cp-ep-dp-pp.
+std::optional<std::string> read_rank_order(Reader& reader, const Value& value);
+
+template <class S>
+Field<S> rank_order(const char* key, std::string S::*member, const char* description) {
+  Field<S> f = string(key, member, description);
+  f.reads([member](Reader& r, const Value& v, S& s) {
+    if (const auto order = read_rank_order(r, v)) {
+      s.*member = *order;
+    }
+  });
+  return f;
+}
 
 }  // namespace stepcast::config

@@ -34,6 +34,14 @@ Value list(std::vector<Value> items) {
   return v;
 }
 
+Value strings(const std::vector<std::string>& items) {
+  Value v = list({});
+  for (const std::string& item : items) {
+    v.items.push_back(string(item));
+  }
+  return v;
+}
+
 Value map() {
   Value v;
   v.kind = Value::Kind::map;

@@ -1,4 +1,4 @@
-// Small builders of text::Value trees: what the option table writes, and what schema() is made of.
+// Builders of text::Value trees, for what the option table writes and for schema().
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,21 @@ Value number(double x);
 Value number(std::int64_t x);
 Value boolean(bool x);
 Value list(std::vector<Value> items);
+Value strings(const std::vector<std::string>& items);
+template <class N>
+Value integers(const std::vector<N>& items) {
+  Value v = list({});
+  for (const N x : items) {
+    v.items.push_back(number(std::int64_t{x}));
+  }
+  return v;
+}
 Value map();
 void put(Value& map, std::string key, Value value);
 
 // The entry of a map, or nullptr.
 Value* find(Value& map, std::string_view key);
-// Every origin below becomes `where`.
+// Sets the origin of a value and of everything below it.
 void relocate(Value& value, const Origin& where);
 
 std::string to_json(const Value& value);

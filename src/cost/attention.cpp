@@ -12,7 +12,7 @@ constexpr double kTile = 128;  // queries per thread block in FlashAttention's k
 // (FlashAttention-2, section 3.2).
 constexpr double kBackwardFlops = 2.5;
 
-// Between the head dimensions that were measured.
+// The rate for a head dimension, interpolated between those that were measured.
 double rate_at(const std::map<int, double>& rate, int dim) {
   const auto up = rate.lower_bound(dim);
   if (up == rate.end()) {
@@ -26,7 +26,7 @@ double rate_at(const std::map<int, double>& rate, int dim) {
   return low->second + part * (up->second - low->second);
 }
 
-// Keys that a query meets on average.
+// Number of keys that a query attends to, on average.
 double keys_per_query(const model::AttentionShape& s) {
   const auto q = static_cast<double>(s.query_length);
   const auto k = static_cast<double>(s.key_length);
@@ -42,7 +42,8 @@ double keys_per_query(const model::AttentionShape& s) {
   return (growing + full) / q * s.share;
 }
 
-// Keys of a tile beyond those that its queries meet: the mask cuts a window off on both sides.
+// Keys that a tile computes although its queries do not attend to them, at the diagonal and at the
+// far edge of a window.
 double masked_keys(const model::AttentionShape& s) {
   const bool windowed = s.window > 0 && s.window < s.key_length;
   return (s.causal ? kTile / 2 : 0) + (windowed ? kTile / 2 : 0);

@@ -1,10 +1,11 @@
 // LAW     t = fixed + max(C, bytes/bandwidth) * exp(g(sequences heads, q, d))
 //         C = W(sequences heads ceil(q/128)) * 2 * 128 (keys + prologue)(d_qk + d_v) * SMs/rate(d)
-//         keys: those a tile of 128 queries meets on average: all, or (causal) k - q/2 + 64; a
-//         window cuts them, with another 64 at its far edge; of packed documents and steps of
-//         context parallelism a share W(T) = (1 - tail) T/SMs + tail ceil(T/SMs) C * full without a
-//         causal mask. backward: five matrix products instead of two (FLOPs x 2.5) at rate *
-//         backward, or with all parameters of its own.
+//         keys: those that a tile of 128 queries computes on average: all, or (causal) k - q/2 +
+//         64; fewer with a window, with another 64 at its far edge; a share of them for packed
+//         documents and steps of context parallelism W(T) = (1 - tail) T/SMs + tail ceil(T/SMs)
+//         without a causal mask: C * full
+//         backward: five matrix products instead of two (FLOPs x 2.5) at rate * backward, or with
+//         parameters of its own
 // SOURCE  rates fitted to calibration/*/attention-points.csv; form after FlashAttention-2
 //         (arXiv 2307.08691)
 // VALID   512 to 128k tokens, head dimensions 32 to 512, interpolated between measured ones
@@ -20,14 +21,15 @@ struct AttentionDevice {
   double bandwidth = 0;  // bytes/s, achieved
 };
 
-// Multiply-adds count two; causal attention counts the half that is needed.
+// A multiply-add counts as two FLOPs; causal attention counts the half that is needed.
 double attention_flops(const model::AttentionShape& shape, bool backward);
 
 // One pass with its own parameters; `ratio` scales its rate.
 double pass_seconds(const AttentionPass& pass, const model::AttentionShape& shape, bool backward,
                     double ratio, const AttentionDevice& device, double bytes_per_element);
 
-// What writing keys and values into a paged cache added in the table that the pass was fitted to.
+// Time that writing keys and values into a paged cache took in the table that the pass was fitted
+// to.
 double cache_seconds(const AttentionPass& pass, const model::AttentionShape& shape,
                      const AttentionDevice& device, double bytes_per_element);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr int kMinAttentionPoints = 40;
 constexpr std::size_t kMinPassPoints = 16;
 constexpr std::size_t kMinRatioPoints = 4;
-constexpr std::size_t kMinFullPoints = 8;  // on either side of the causal mask
+constexpr std::size_t kMinFullPoints = 8;  // points needed with a causal mask, and without one
 constexpr double kAttentionHuber = 0.2;
 constexpr double kBf16Bytes = 2;
 // Reading and writing each element once takes two passes at the rate of a copy; at most ten times
@@ -152,7 +152,7 @@ Split split(const std::vector<AttentionPoint>& points, int held_fold) {
   return s;
 }
 
-// The rates' ratio at which the middle point is met.
+// The ratio of the rates at which the median error is zero.
 double fit_ratio(const AttentionPass& forward, const std::vector<AttentionPoint>& points,
                  const AttentionDevice& device) {
   double low = std::log(0.05);
@@ -160,7 +160,7 @@ double fit_ratio(const AttentionPass& forward, const std::vector<AttentionPoint>
   for (int i = 0; i < 40; ++i) {
     const double middle = (low + high) / 2;
     const double ratio = upper_median(log_ratios(forward, true, std::exp(middle), points, device));
-    // Too slow a prediction wants a higher rate.
+    // Where predictions are too slow, the rate has to rise.
     (ratio > 0 ? low : high) = middle;
   }
   return std::exp((low + high) / 2);
@@ -203,9 +203,9 @@ PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, doubl
       points.begin(), points.end(), [](const AttentionPoint& a, const AttentionPoint& b) {
         return attention_flops(a.shape, false) < attention_flops(b.shape, false);
       });
-  if (attention_flops(high->shape, false) < kLeastSpan * attention_flops(low->shape, false)) {
+  if (attention_flops(high->shape, false) < kMinSpan * attention_flops(low->shape, false)) {
     throw std::invalid_argument(fmt::format(
-        "all points are of nearly one size: their FLOPs must span a factor of {:g}", kLeastSpan));
+        "all points are of nearly one size: their FLOPs must span a factor of {:g}", kMinSpan));
   }
   const Shape shape = shape_of(points, backward, paged);
   PassFit fit;
@@ -247,7 +247,7 @@ BackwardFit fit_backward(const AttentionPass& forward, const std::vector<Attenti
     fit.own = fit_pass(points, true, fit.ratio * forward.rate.rbegin()->second, device);
     fit.own_is_better = fit.own->held_out.median < fit.ratio_held_out.median;
   } catch (const std::invalid_argument&) {
-    // The ratio stands.
+    // The points are too few: only the ratio is used.
   }
   return fit;
 }

@@ -15,12 +15,12 @@ struct AttentionPoint {
 };
 
 struct AttentionFit {
-  AttentionCurve curve;  // fitted to all points; its residual that of the held-out ones
+  AttentionCurve curve;  // fitted to all points; its residual is that of the held-out ones
   SizeClass held_out;    // on a quarter that a separate fit did not see
 };
 
-// `rate` is a first guess in FLOP/s. `paged`: an inference engine's times, which hold writing keys
-// and values into its cache. Throws std::invalid_argument with fewer than 40 points.
+// `rate` is a first guess in FLOP/s. `paged`: times of an inference engine, which include writing
+// keys and values into its cache. Throws std::invalid_argument with fewer than 40 points.
 AttentionFit fit_attention(const std::vector<AttentionPoint>& points, double rate,
                            const AttentionDevice& device, bool paged = false);
 
@@ -34,8 +34,8 @@ struct PassFit {
 };
 
 // One pass by itself: the shape-dependent correction is fitted with 40 points or more. Throws
-// std::invalid_argument with fewer than 16, or where their lengths cannot tell a fixed time from a
-// rate.
+// std::invalid_argument with fewer than 16, or where their lengths do not determine both a fixed
+// time and a rate.
 PassFit fit_pass(const std::vector<AttentionPoint>& points, bool backward, double rate,
                  const AttentionDevice& device, bool paged = false);
 

@@ -6,13 +6,17 @@
 #include <charconv>
 #include <cmath>
 
-#include "map_fields.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
 
-// Of a coefficient of overlap: a kernel that loses four times what it shares would be broken.
-constexpr double kMostOverlap = 4;
+using text::fault;
+using text::need;
+
+// Limit of a coefficient of overlap: a kernel that loses more than four times the share it gives up
+// would be broken.
+constexpr double kMaxOverlap = 4;
 
 struct NamedCopy {
   const char* name;
@@ -28,19 +32,8 @@ constexpr std::array kCopies = {NamedCopy{"h2d", CopyDirection::host_to_device, 
                                 NamedCopy{"d2d", CopyDirection::device_to_device, true}};
 
 // A map whose keys must all be known.
-const text::Value& expect_map(const text::Value& v, std::initializer_list<const char*> keys) {
-  if (v.kind != text::Value::Kind::map) {
-    fault(v.origin, "expected a map");
-  }
-  const std::vector<std::string> allowed(keys.begin(), keys.end());
-  for (const auto& entry : v.entries) {
-    if (std::find(allowed.begin(), allowed.end(), entry.key) == allowed.end()) {
-      const std::string like = nearest(entry.key, allowed);
-      fault(entry.origin,
-            fmt::format("unknown key '{}'{}", entry.key,
-                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
-    }
-  }
+const text::Value& map_of(const text::Value& v, std::vector<std::string> keys) {
+  text::expect_keys(text::expect_map(v, "expected a map"), {std::move(keys)});
   return v;
 }
 
@@ -54,7 +47,7 @@ double number_in(const text::Value& map, std::string_view key, double low, doubl
 }
 
 CorrectionGrid::Axis read_axis(const text::Value& grid, std::string_view key) {
-  const text::Value& v = expect_map(need(grid, key), {"first", "step", "nodes"});
+  const text::Value& v = map_of(need(grid, key), {"first", "step", "nodes"});
   CorrectionGrid::Axis axis;
   axis.first = number_in(v, "first", 0, 40);
   axis.step = number_in(v, "step", 0.01, 10);
@@ -99,7 +92,7 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
   if (grid == nullptr) {
     return;
   }
-  expect_map(*grid, {names[0], names[1], names[2]});
+  map_of(*grid, {names[0], names[1], names[2]});
   std::size_t count = 1;
   for (std::size_t d = 0; d < 3; ++d) {
     into.axes[d] = read_axis(*grid, names[d]);
@@ -109,12 +102,12 @@ void read_grid(const text::Value& curve, const std::array<const char*, 3>& names
 }
 
 GemmCurve read_gemm(const text::Value& v) {
-  expect_map(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
-                 "grid", "correction", "casts", "training"});
+  map_of(v, {"law", "layout", "sustained", "grouped", "other_library", "residual", "held_out",
+             "grid", "correction", "casts", "training"});
   GemmCurve c;
   const text::Value& law =
-      expect_map(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail",
-                                  "quantise", "resident", "l2_bandwidth"});
+      map_of(need(v, "law"), {"sms", "fixed", "rate", "bandwidth", "prologue", "tile", "tail",
+                              "quantise", "resident", "l2_bandwidth"});
   c.law.sms = static_cast<int>(number_in(law, "sms", 1, 4096));
   c.law.fixed = number_in(law, "fixed", 0, 1e-2);
   c.law.rate = number_in(law, "rate", 1e9, 1e18);
@@ -130,8 +123,8 @@ GemmCurve read_gemm(const text::Value& v) {
     c.law.l2_bandwidth = number_in(law, "l2_bandwidth", c.law.bandwidth, 1e16);
   }
   if (const text::Value* layout = v.find("layout")) {
-    expect_map(*layout, {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual",
-                         "source"});
+    map_of(*layout,
+           {"input_grad", "weight_grad", "input_grad_residual", "weight_grad_residual", "source"});
     c.input_grad = number_in(*layout, "input_grad", 0.2, 5);
     c.weight_grad = number_in(*layout, "weight_grad", 0.2, 5);
     if (layout->find("input_grad_residual") != nullptr) {
@@ -142,29 +135,29 @@ GemmCurve read_gemm(const text::Value& v) {
     }
   }
   const text::Value& sustained =
-      expect_map(need(v, "sustained"), {"burst", "long_run", "deviation", "source"});
+      map_of(need(v, "sustained"), {"burst", "long_run", "deviation", "source"});
   c.burst = number_in(sustained, "burst", 1e9, 1e18);
   c.long_run = number_in(sustained, "long_run", 0.1 * c.burst, c.burst);
   c.long_run_deviation = number_in(sustained, "deviation", 0, 1);
   c.cap = power_cap(c.burst, c.long_run);
   if (const text::Value* training = v.find("training")) {
-    expect_map(*training, {"level", "source"});
+    map_of(*training, {"level", "source"});
     c.training = number_in(*training, "level", 0.1 * c.burst, c.burst);
     c.training_cap = power_cap(c.burst, c.training);
   }
   if (const text::Value* grouped = v.find("grouped")) {
-    expect_map(*grouped, {"factor", "deviation", "source"});
+    map_of(*grouped, {"factor", "deviation", "source"});
     c.grouped = number_in(*grouped, "factor", 0.2, 20);
     if (grouped->find("deviation") != nullptr) {
       c.grouped_deviation = number_in(*grouped, "deviation", 0, 2);
     }
   }
   if (const text::Value* other = v.find("other_library")) {
-    expect_map(*other, {"deviation", "source"});
+    map_of(*other, {"deviation", "source"});
     c.other_library = number_in(*other, "deviation", 0, 2);
   }
   if (const text::Value* casts = v.find("casts")) {
-    expect_map(*casts, {"bytes", "source"});
+    map_of(*casts, {"bytes", "source"});
     c.casts = number_in(*casts, "bytes", 0, 100);
   }
   c.residual = number_in(v, "residual", 0, 2);
@@ -173,7 +166,7 @@ GemmCurve read_gemm(const text::Value& v) {
 }
 
 GroupedCurve read_grouped(const text::Value& v) {
-  expect_map(v, {"over", "first", "factor", "fixed", "gather", "residual", "held_out"});
+  map_of(v, {"over", "first", "factor", "fixed", "gather", "residual", "held_out"});
   GroupedCurve c;
   c.over = text::to_string(need(v, "over"));
   c.fixed = number_in(v, "fixed", 0, 1e-2);
@@ -229,21 +222,21 @@ void read_pass(const text::Value& v, AttentionPass& c) {
 }
 
 AttentionCurve read_attention(const text::Value& v) {
-  expect_map(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass", "cache",
-                 "residual", "held_out", "source", "grid", "correction"});
+  map_of(v, {"fixed", "prologue", "tail", "full", "rate", "backward", "backward_pass", "cache",
+             "residual", "held_out", "source", "grid", "correction"});
   AttentionCurve c;
   read_pass(v, c);
   c.backward = number_in(v, "backward", 0.05, 2);
   if (const text::Value* own = v.find("backward_pass")) {
-    expect_map(*own, {"fixed", "prologue", "tail", "full", "rate", "residual", "held_out", "grid",
-                      "correction"});
+    map_of(*own, {"fixed", "prologue", "tail", "full", "rate", "residual", "held_out", "grid",
+                  "correction"});
     read_pass(*own, c.backward_pass.emplace());
   }
   return c;
 }
 
 MemoryCurve read_memory(const text::Value& v) {
-  expect_map(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source"});
+  map_of(v, {"fixed", "share", "residual", "held_out", "ramp", "resident", "gain", "source"});
   MemoryCurve c;
   c.fixed = number_in(v, "fixed", 0, 1e-2);
   c.share = number_in(v, "share", 0.01, 1);
@@ -259,7 +252,7 @@ MemoryCurve read_memory(const text::Value& v) {
 }
 
 CopyCurve read_copy(const text::Value& v) {
-  expect_map(v, {"latency", "bandwidth", "residual", "held_out", "source"});
+  map_of(v, {"latency", "bandwidth", "residual", "held_out", "source"});
   CopyCurve c;
   c.latency = number_in(v, "latency", 0, 1);
   c.bandwidth = number_in(v, "bandwidth", 1e6, 1e15);
@@ -270,14 +263,14 @@ CopyCurve read_copy(const text::Value& v) {
 // {value, residual} of one coefficient, or its default.
 void read_coefficient(const text::Value& curves, const char* key, double& value, double& residual) {
   if (const text::Value* v = curves.find(key)) {
-    expect_map(*v, {"coefficient", "residual", "points", "source"});
-    value = number_in(*v, "coefficient", 0, kMostOverlap);
+    map_of(*v, {"coefficient", "residual", "points", "source"});
+    value = number_in(*v, "coefficient", 0, kMaxOverlap);
     residual = number_in(*v, "residual", 0, 2);
   }
 }
 
 OverlapCurve read_overlap(const text::Value& curves) {
-  expect_map(curves, {"arithmetic", "memory", "collective"});
+  map_of(curves, {"arithmetic", "memory", "collective"});
   OverlapCurve c;
   double spread = 0;
   read_coefficient(curves, "arithmetic", c.arithmetic, c.arithmetic_residual);
@@ -287,7 +280,7 @@ OverlapCurve read_overlap(const text::Value& curves) {
 }
 
 LaunchCurve read_launch(const text::Value& curves) {
-  expect_map(curves, {"host", "graph", "residual"});
+  map_of(curves, {"host", "graph", "residual"});
   LaunchCurve c;
   c.host = number_in(curves, "host", 0, 1);
   if (curves.find("graph") != nullptr) {
@@ -298,7 +291,7 @@ LaunchCurve read_launch(const text::Value& curves) {
 }
 
 PowerCurve read_power(const text::Value& curves) {
-  expect_map(curves, {"rated", "exponent", "residual", "source"});
+  map_of(curves, {"rated", "exponent", "residual", "source"});
   PowerCurve c;
   c.rated = number_in(curves, "rated", 1, 1e5);
   c.exponent = number_in(curves, "exponent", 0, 1);
@@ -308,10 +301,7 @@ PowerCurve read_power(const text::Value& curves) {
 
 template <class Map, class Parse, class Read>
 void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, const char* what) {
-  if (curves.kind != text::Value::Kind::map) {
-    fault(curves.origin, "expected a map of curves");
-  }
-  for (const auto& entry : curves.entries) {
+  for (const auto& entry : text::expect_map(curves, "expected a map of curves").entries) {
     const auto key = parse(entry.key);
     if (!key) {
       fault(entry.origin, fmt::format("'{}' is no {}", entry.key, what));
@@ -342,22 +332,14 @@ std::string copy_name(CopyDirection direction, bool pinned) {
 
 CalibrationFile to_calibration(const text::Value& document) {
   CalibrationFile file;
-  if (document.kind != text::Value::Kind::map) {
-    fault(document.origin, "expected a calibration file: a map with 'kind'");
-  }
+  text::expect_map(document, "expected a calibration file: a map with 'kind'");
   const std::string& kind = text::to_string(need(document, "kind"));
   file.kind = parse<CalibrationFile::Kind>(kind).value_or(CalibrationFile::Kind::other);
   if (file.kind == CalibrationFile::Kind::other) {
     return file;
   }
-  expect_map(document, {"kind", "devices", "library", "source", "curves"});
-  const text::Value& devices = need(document, "devices");
-  if (devices.kind != text::Value::Kind::sequence || devices.items.empty()) {
-    fault(devices.origin, "expected a list of device names");
-  }
-  for (const auto& item : devices.items) {
-    file.devices.push_back(text::to_string(item));
-  }
+  map_of(document, {"kind", "devices", "library", "source", "curves"});
+  file.devices = text::expect_texts(need(document, "devices"), "expected a list of device names");
   file.library = text::to_string(need(document, "library"));
   file.source = text::to_string(need(document, "source"));
   const text::Value& curves = need(document, "curves");

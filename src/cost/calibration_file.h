@@ -1,7 +1,7 @@
 // Calibration files of kernels: calibration/<device>/<what>-<library>.yaml, written by fit_kernels.
 //
 //   kind: gemm | grouped | attention | memory | copy | overlap | launch | power
-//   devices: [a100-sxm-80, a100-sxm-40]      # that the curves hold for
+//   devices: [a100-sxm-80, a100-sxm-40]      # the curves hold for these
 //   library: cublas
 //   source: one line of provenance
 //   curves: ...                              # by dtype, kernel, operator or direction
@@ -31,45 +31,47 @@ namespace stepcast::cost {
 struct GemmCurve {
   GemmLaw law;
   double input_grad = 1;   // time of the NN layout over that of TN
-  double weight_grad = 1;  // NT over TN
-  // Held-out standard deviations of those layouts where they were measured; 0: as the forward's.
+  double weight_grad = 1;  // time of NT over TN
+  // Held-out standard deviations of those layouts where they were measured; 0: the same as of the
+  // forward layout.
   double input_grad_residual = 0;
   double weight_grad_residual = 0;
-  // FLOP/s of the fastest GEMMs in a burst (as the points) and in long runs, and how sure the
-  // latter is.
+  // FLOP/s of the fastest GEMMs in a burst (as the points are timed) and in long runs, and the
+  // relative standard deviation of the latter.
   double burst = 0;
   double long_run = 0;
   double long_run_deviation = 0;
   double cap = std::numeric_limits<double>::infinity();  // power_cap(burst, long_run)
-  double training = 0;  // FLOP/s that steps of training sustain; 0: as long runs
+  double training = 0;  // FLOP/s that steps of training sustain; 0: the level of long runs
   double training_cap = std::numeric_limits<double>::infinity();  // power_cap(burst, training)
   double residual = 0;  // held-out standard deviation at 1 GFLOP and more
-  // Time of a grouped GEMM over that of the same tiles in one GEMM, where this library's grouped
-  // kernels were not measured (GroupedCurve), and how sure that is.
+  // Time of a grouped GEMM over that of the same tiles in one GEMM, with its relative standard
+  // deviation. Used where this library's grouped kernels were not measured (GroupedCurve).
   double grouped = 1;
   double grouped_deviation = 0;
-  // Bytes moved for each element of the left operand that a job casts below 16 bits beforehand,
-  // where the points are of products alone; 0: the law holds the casts (quantise).
+  // Bytes moved to cast one element of the left operand of a job below 16 bits, where the points
+  // are of products without casts; 0: the law includes the casts (quantise).
   double casts = 0;
-  // What another library's time may be off from this curve's, where it stands in for it.
+  // Relative standard deviation of another library's time from this curve, where the curve is used
+  // in its place.
   double other_library = 0;
 };
 
 // Parameters of the attention law for one pass.
 struct AttentionPass {
   double fixed = 5e-6;         // seconds
-  double prologue = 500;       // of a tile of 128 queries, in keys
+  double prologue = 500;       // start of a tile of 128 queries, as a number of keys
   double tail = 0.5;           // share of wave quantisation that is exposed
   double full = 1;             // time without a causal mask over what the causal rate predicts
   std::map<int, double> rate;  // head dimension -> FLOP/s at infinite length
   CorrectionGrid grid;         // over sequences x heads, queries, head dimension
   double residual = 0;
-  // Of tables that inference engines timed: passes over keys and values that writing them into a
-  // paged cache took, by head dimension. In the table, not in training: prices go without.
+  // For tables that inference engines timed: the time to write keys and values into a paged cache,
+  // as passes over them by head dimension. Training does not do that, so its prices leave it out.
   std::map<int, double> cache;
 };
 
-// The forward pass, and the backward one: by a ratio, or with parameters of its own.
+// The forward pass, and the backward pass by a ratio or with parameters of its own.
 struct AttentionCurve : AttentionPass {
   double backward = 0.8;  // rate of the backward pass over the forward's
   std::optional<AttentionPass> backward_pass;
@@ -81,7 +83,7 @@ struct MemoryCurve {
   double residual = 0;
   double ramp = 1;      // exponent that joins the fixed time and the transfer (memory.h)
   double resident = 0;  // bytes that stay in L2
-  double gain = 1;      // speed of those over the rest
+  double gain = 1;      // rate of those bytes over the rate of the rest
 };
 
 struct CopyCurve {
@@ -92,7 +94,7 @@ struct CopyCurve {
 
 // Coefficients of lower/slowdown.h.
 struct OverlapCurve {
-  double arithmetic = 1;  // of the share of SMs held
+  double arithmetic = 1;  // of the share of SMs occupied
   double memory = 1;      // of the share of memory bandwidth taken
   double collective = 0;  // share of its speed that a collective loses beside kernels
   double arithmetic_residual = 0, memory_residual = 0;  // of the time lost
@@ -104,7 +106,7 @@ struct LaunchCurve {
   double residual = 0;
 };
 
-// Products under a power limit below the board's rating (gemm.h: power_share).
+// GEMMs under a power limit below the board's rating (gemm.h: power_share).
 struct PowerCurve {
   double rated = 0;     // W, under which long runs were measured
   double exponent = 0;  // of the limit's share of it
@@ -128,7 +130,7 @@ struct CalibrationFile {
   std::optional<PowerCurve> power;
 };
 
-// `other` has no word: files of further kinds are not read here.
+// `other` has no spelling: files of other kinds are not read here.
 constexpr auto spellings(CalibrationFile::Kind) {
   return std::to_array<Spelling<CalibrationFile::Kind>>(
       {{CalibrationFile::Kind::gemm, "gemm"},
@@ -141,22 +143,23 @@ constexpr auto spellings(CalibrationFile::Kind) {
        {CalibrationFile::Kind::power, "power"}});
 }
 
-// Throws InputError: unreadable, unknown keys, missing or non-finite numbers, a correction of
-// another length than its grid. A file of another kind (a collective's) gives Kind::other.
+// Throws InputError for an unreadable file, unknown keys, missing or non-finite numbers, and a
+// correction of another length than its grid. A file of another kind (such as collectives) gives
+// Kind::other.
 std::shared_ptr<const CalibrationFile> read_calibration(const std::filesystem::path& file);
 
 // All kernel files below `directory` that name the device, in order of path. `given`, when not
-// empty, restricts to those files, which must name the device, and to those of folders that do;
-// with "auto" among them they come first and the others after them. Throws InputError.
+// empty, restricts them to its files, which must name the device, and to those files of its folders
+// that do. With "auto" in `given`, all others follow these. Throws InputError.
 std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
     const std::filesystem::path& directory, const std::string& device,
     const std::vector<std::string>& given);
 
-// Direction and whether pinned: "h2d", "h2d_pageable".
+// The direction and whether memory is pinned: "h2d", "h2d_pageable".
 std::optional<std::pair<CopyDirection, bool>> parse_copy(const std::string& text);
 std::string copy_name(CopyDirection direction, bool pinned);
 
-// The reader of a file already parsed, for tests and tools.
+// Reads a file that was already parsed, for tests and tools.
 CalibrationFile to_calibration(const text::Value& document);
 
 }  // namespace stepcast::cost

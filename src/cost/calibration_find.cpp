@@ -1,5 +1,5 @@
-// Which calibration files of kernels speak for a device: those below calibration/, and those that a
-// job names.
+// Finds the calibration files of kernels that hold for a device, among those below calibration/ and
+// those that a job names.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,13 +15,13 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr const char* kAuto = "auto";  // in a job's list: the files chosen by device
+constexpr const char* kAuto = "auto";  // in a job's list: the committed files of the device
 
 [[noreturn]] void file_fault(const std::filesystem::path& file, std::string message) {
   throw InputError(Fault{{file.string(), 0, 0}, std::move(message)});
 }
 
-// A file seen before; `parsed` is empty until someone asks for a device that the text names.
+// A cached file; `parsed` is empty until a device is asked for whose name occurs in the text.
 struct CachedFile {
   std::filesystem::file_time_type time;
   std::string text;
@@ -74,7 +74,7 @@ bool is_for_device(const CalibrationFile& file, const std::string& device) {
   return std::find(file.devices.begin(), file.devices.end(), device) != file.devices.end();
 }
 
-// Kernel files declare themselves in their first line, so that files of other kinds are not parsed
+// Kernel files state their kind in the first line, so that files of other kinds need not be parsed
 // here.
 bool is_kernel_file(const std::string& text) {
   constexpr std::string_view kKey = "kind: ";
@@ -102,8 +102,8 @@ std::vector<std::filesystem::path> yaml_below(const std::filesystem::path& direc
   return paths;
 }
 
-// With the cache's mutex held, as below. A file whose text does not hold the name cannot name the
-// device: it need not be parsed. False: no kernels' file.
+// With the cache's mutex held, as below. A file in whose text the device's name does not occur need
+// not be parsed. Returns false where it is no file of kernels.
 bool add_if_named(const std::filesystem::path& path, const std::string& device, Files& found) {
   CachedFile& e = entry_of(path);
   if (!is_kernel_file(e.text)) {
@@ -118,12 +118,13 @@ bool add_if_named(const std::filesystem::path& path, const std::string& device, 
   return true;
 }
 
-// A file that a job names: of collectives, or of this device.
+// Adds a file that a job names: it must be of collectives or of this device.
 void add_file(const std::filesystem::path& path, const std::string& device, Files& found) {
   CachedFile& e = entry_of(path);
   auto parsed = parse_entry(e, path);
   if (!is_kernel_file(e.text)) {
-    return;  // collectives have readers of their own; what is no mapping at all was a fault
+    return;  // files of collectives have readers of their own; a file that is no mapping was
+             // refused above
   }
   if (!is_for_device(*parsed, device)) {
     file_fault(path, fmt::format("the file is of {}, not of device '{}'",
@@ -132,7 +133,7 @@ void add_file(const std::filesystem::path& path, const std::string& device, File
   found.push_back(std::move(parsed));
 }
 
-// A folder that a job names may hold files of other devices, and other YAML.
+// Adds a folder that a job names. It may also hold files of other devices, and other YAML.
 void add_folder(const std::filesystem::path& path, const std::string& device, bool restricts,
                 Files& found) {
   const std::size_t before = found.size();
@@ -150,7 +151,8 @@ void add_folder(const std::filesystem::path& path, const std::string& device, bo
   }
 }
 
-// As a job names it: from where it runs, else below the committed files.
+// The path that a job's name stands for: relative to the working directory, else below the
+// committed files.
 std::filesystem::path located(const std::string& name, const std::filesystem::path& directory) {
   const std::filesystem::path path(name);
   return path.is_relative() && !std::filesystem::exists(path) ? directory / name : path;
@@ -180,7 +182,7 @@ std::vector<std::shared_ptr<const CalibrationFile>> find_calibration(
       add_file(path, device, found);
     }
   }
-  // Where only collectives' files are named, kernels keep theirs.
+  // Where a job names only files of collectives, kernels use the committed files.
   if (found.empty() || committed) {
     for (const auto& path : yaml_below(directory)) {
       add_if_named(path, device, found);

@@ -132,7 +132,7 @@ std::string by_dimension(const std::map<int, double>& values) {
   return out + "}";
 }
 
-// The keys of a pass, each line behind `indent`.
+// The keys of a pass, each line indented by `indent`.
 std::string pass_text(const AttentionPass& c, const std::string& indent) {
   std::string out = fmt::format("{0}fixed: {1:.4g}\n{0}prologue: {2:.4g}\n{0}tail: {3:.3g}\n",
                                 indent, c.fixed, c.prologue, c.tail);

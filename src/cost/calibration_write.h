@@ -1,4 +1,4 @@
-// Text of a calibration file from fitted curves: what calibration_file.h reads.
+// Writes fitted curves as the text of a calibration file, which calibration_file.h reads.
 #pragma once
 
 #include <string>
@@ -35,7 +35,8 @@ std::string gemm_text(const std::string& dtype, const GemmCurve& curve, const Si
 std::string grouped_text(const std::string& dtype, const GroupedCurve& curve,
                          const SizeClass& held_out);
 
-// `held_out` with no points is left out: a curve from published rates instead of a fit.
+// `held_out` without points is not written: the curve comes from published rates and not from a
+// fit.
 std::string attention_text(const std::string& kernel, const AttentionCurve& curve,
                            const SizeClass& held_out, const std::string& source,
                            const SizeClass& backward_held_out = {});
@@ -47,7 +48,7 @@ std::string coefficient_text(const std::string& key, double value, double residu
                              const std::string& source);
 std::string launch_text(const LaunchCurve& curve);
 
-// In double quotes, as YAML reads it back.
+// The text as a YAML string in double quotes.
 std::string quoted(const std::string& text);
 
 }  // namespace stepcast::cost

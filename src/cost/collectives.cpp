@@ -1,5 +1,5 @@
-// Which fit prices a group, and the price. The law stands in collective/predict.h, NCCL's model in
-// collective/line.h.
+// Chooses the fit for a group and prices operations with it. The law is in collective/predict.h,
+// NCCL's model in collective/line.h.
 #include "stepcast/cost/collectives.h"
 
 #include <fmt/core.h>
@@ -16,7 +16,7 @@
 namespace stepcast::cost {
 namespace {
 
-// Bits of the names' rows in a table.
+// A bit for each index below `count` whose name the rule lists.
 template <class Name>
 unsigned bits(const job::NcclRule& rule, int count, Name&& name) {
   unsigned mask = 0;
@@ -28,7 +28,7 @@ unsigned bits(const job::NcclRule& rule, int count, Name&& name) {
   return mask;
 }
 
-// The rule for an operation, or none.
+// The rule that applies to an operation, or nullopt.
 std::optional<job::NcclRule> rule_for(const std::optional<std::string>& text,
                                       std::span<const std::string_view> names, Collective op) {
   if (!text) {
@@ -47,8 +47,8 @@ std::optional<job::NcclRule> rule_for(const std::optional<std::string>& text,
   return std::nullopt;
 }
 
-// Grouped sends and receives have no algorithm that NCCL_ALGO names: only a rule that names
-// `hierarchical` touches them.
+// NCCL_ALGO has no algorithm for grouped sends and receives: only a rule that names
+// `hierarchical` applies to them.
 Allowed allowed_for(const job::Nccl& forced, Collective op) {
   Allowed a;
   const auto all = algorithms();
@@ -71,13 +71,13 @@ struct CurvePair {
   CurveId bandwidth = 0;
 };
 
-// Of a network curve's deviation, the part that a site's operations share: errors of sites that a
-// fit did not see (calibration/nccl/data, from 4 MiB on) correlate by 0.78 between operations, by
-// 0.34 without the TCP site; the square root of a half.
+// Share of a network curve's deviation that all operations of a site have in common. The errors of
+// sites that a fit did not see (calibration/nccl/data, from 4 MiB on) correlate by 0.78 between
+// operations, by 0.34 without the TCP site; this is the square root of a half.
 constexpr double kSharedByOperations = 0.7;
 
-// How far ECMP's hash may carry a group's network rate from its mean, as relative standard
-// deviations that a curve of their own stands for. The smallest that covers the group's is taken.
+// Relative standard deviations of a group's network rate under ECMP's hash, each with a curve of
+// its own. A group takes the smallest that is at least its own deviation.
 constexpr double kHashSpreads[] = {0.05, 0.1, 0.2, 0.4};
 constexpr int kHashed = 4;
 
@@ -95,7 +95,7 @@ struct Collectives::State {
   std::shared_ptr<const std::vector<NcclFile>> files;
   const std::vector<SizedFit>* fits[2][kOps] = {};
   CurvePair curves[2][kOps];
-  CurveId hashed[kHashed][kOps] = {};  // of the network, where routes are hashed
+  CurveId hashed[kHashed][kOps] = {};  // network curves where routes are hashed
   Allowed allowed[kCollectives];
   Release release = Release::current;
   ChannelLimits limits;
@@ -107,8 +107,9 @@ struct Collectives::State {
 
 namespace {
 
-// Bytes that a member's memory sees per byte that its ports send: read to be sent, written when
-// received; what is reduced is read once more beside the own part (NCCL's fifos lie in memory).
+// Bytes read and written in a member's memory per byte that its ports send: a byte is read when
+// sent and written when received. A reduction also reads it again together with the member's own
+// part (NCCL's FIFOs are in memory).
 double memory_passes(Collective op) {
   return op == Collective::reduce_scatter || op == Collective::reduce ? 3
          : op == Collective::all_reduce                               ? 2.5
@@ -236,8 +237,8 @@ CollectivePrice Collectives::price(Collective op, Bytes bytes,
       traffic = e.traffic(s, op, amount);
     }
   }
-  // Alone, an operation takes its curve's time: what it asks of a link never exceeds that link's
-  // capacity.
+  // Alone on the machine an operation takes the time of its curve, so its traffic on a link never
+  // exceeds the link's capacity.
   traffic.nvlink = std::min(traffic.nvlink, time.fluid * group.nvlink.count());
   if (s.nics > 0) {
     traffic.nic = std::min(traffic.nic, time.fluid * group.nic_per_domain.count() / s.nics);

@@ -67,11 +67,11 @@ CopyFit fit_copy(const std::vector<CopySample>& samples) {
     throw std::invalid_argument(fmt::format(
         "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinCopySizes));
   }
-  if (*sizes.rbegin() < kLeastSpan * *sizes.begin()) {
+  if (*sizes.rbegin() < kMinSpan * *sizes.begin()) {
     throw std::invalid_argument(
         fmt::format("sizes from {:g} to {:g} bytes cannot tell a latency from a bandwidth: they "
                     "must span a factor of {:g}",
-                    *sizes.begin(), *sizes.rbegin(), kLeastSpan));
+                    *sizes.begin(), *sizes.rbegin(), kMinSpan));
   }
   std::vector<double> unseen;
   for (int f = 0; f < kFolds; ++f) {

@@ -12,13 +12,13 @@ namespace stepcast::cost {
 double copy_seconds(const CopyCurve& curve, double bytes);
 
 struct CopyFit {
-  CopyCurve curve;     // fitted to all points; its residual that of the held-out ones
+  CopyCurve curve;     // fitted to all points; its residual is that of the held-out ones
   SizeClass held_out;  // every point once, in four folds
   int outliers = 0;
 };
 
-// Throws std::invalid_argument with fewer than 6 sizes, or where they cannot tell a latency from a
-// bandwidth.
+// Throws std::invalid_argument with fewer than 6 sizes, or where they do not determine both a
+// latency and a bandwidth.
 CopyFit fit_copy(const std::vector<CopySample>& samples);
 
 }  // namespace stepcast::cost

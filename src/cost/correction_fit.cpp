@@ -8,14 +8,16 @@
 namespace stepcast::cost {
 namespace {
 
-// Against one measured point: the weight of the difference between two neighbouring nodes, and of a
-// node itself. Chosen by the held-out error of the A100 and H100 GEMM tables.
+// Weight of the difference between two neighbouring nodes, and of a node's own value, relative to
+// one measured point. Chosen by the held-out error of the A100 and H100 GEMM tables.
 constexpr double kGridSmoothness = 0.3;
 constexpr double kRidge = 0.02;
-// Samples that want more than this pull less: tables hold outliers of a factor of ten.
+// Samples whose correction exceeds this (log time) weigh less: tables have outliers of a factor of
+// ten.
 constexpr double kTrusted = 0.45;
-// As the files can hold: gaps on the host between small kernels reach a factor of a hundred.
-constexpr double kMostWanted = 4.9;
+// The largest correction that files can hold: gaps on the host between small kernels reach a factor
+// of a hundred.
+constexpr double kMaxWanted = 4.9;
 
 CorrectionGrid::Axis axis_over(double lowest, double highest, double step) {
   CorrectionGrid::Axis axis;
@@ -52,7 +54,7 @@ CorrectionGrid fit_correction(const std::vector<CorrectionSample>& samples,
         entries.emplace_back(row, s.node[corner], trust * s.weight[corner]);
       }
     }
-    right.push_back(trust * std::clamp(sample.want, -kMostWanted, kMostWanted));
+    right.push_back(trust * std::clamp(sample.want, -kMaxWanted, kMaxWanted));
     ++row;
   }
   const std::array<int, 3> stride = {axes[1].nodes * axes[2].nodes, axes[2].nodes, 1};

@@ -1,6 +1,7 @@
-// A smooth correction over three logarithmic axes by regularised linear least squares: measured
-// points against the weighted nodes around them, with the differences between neighbouring nodes
-// and the nodes themselves held small, so that gaps between points are bridged, not invented.
+// Fits a smooth correction over three logarithmic axes by regularised linear least squares:
+// measured points against the weighted nodes around them. The differences between neighbouring
+// nodes and the nodes' own values are kept small, so that the correction stays smooth between
+// points.
 #pragma once
 
 #include <array>
@@ -15,7 +16,7 @@ struct CorrectionSample {
   double want = 0;          // ln(measured/predicted)
 };
 
-// `steps`: of the nodes in log2, by axis. Nodes cover the samples' range.
+// `steps`: distance of the nodes on each axis, in log2. The nodes cover the samples' range.
 CorrectionGrid fit_correction(const std::vector<CorrectionSample>& samples,
                               const std::array<double, 3>& steps);
 

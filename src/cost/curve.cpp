@@ -9,12 +9,12 @@ CurveTable::CurveTable() { curves_.push_back({"exact", "", "", "a count, not a m
 CurveId CurveTable::add(const Curve& curve) {
   for (std::size_t i = 0; i < curves_.size(); ++i) {
     if (curves_[i].name == curve.name && curves_[i].file == curve.file) {
-      return static_cast<CurveId>(i);
+      return CurveId::at(i);
     }
   }
   STEPCAST_CHECK(curves_.size() < 65535, "more curves than a CurveId counts");
   curves_.push_back(curve);
-  return static_cast<CurveId>(curves_.size() - 1);
+  return CurveId::at(curves_.size() - 1);
 }
 
 }  // namespace stepcast::cost

@@ -25,16 +25,16 @@ constexpr double kStreamShare = 0.82;
 // Azure's AI-benchmarking-guide, NVIDIA's README, ml-engineering and SuperBench's fixtures.
 constexpr double kPinnedShare = 0.83;
 constexpr double kPinnedResidual = 0.06;
-// Each way with the other at once, of one way alone: 18.6 of 26.0 GB/s over PCIe (NVIDIA's README),
-// 175 of 359 over NVLink-C2C (ml-engineering).
+// Rate of each direction when both copy at once, over that of one alone: 18.6 of 26.0 GB/s over
+// PCIe (NVIDIA's README), 175 of 359 over NVLink-C2C (ml-engineering).
 constexpr double kBothShare = 0.72;
 constexpr double kBothShareC2c = 0.49;
 constexpr double kBothResidual = 0.15;
-// Pageable memory goes through a pinned buffer that the CPU fills first. No table of ours: two
-// copies one after another, the CPU's not faster than the link.
+// Pageable memory goes through a pinned buffer that the CPU fills first. This is not measured: it
+// assumes two copies one after the other, of which the CPU's is no faster than the link.
 constexpr double kPageableShare = 0.4;
 constexpr double kPageableResidual = 0.4;
-constexpr double kC2cRate = 2e11;  // bytes/s: no PCIe link of today is as fast
+constexpr double kC2cRate = 2e11;  // bytes/s; no PCIe link of today is as fast
 
 bool is_nvidia(const job::Device& d) { return d.compute_capability > 0; }
 
@@ -110,8 +110,8 @@ AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKern
   c.fixed = 8e-6;
   c.prologue = 200;
   c.tail = 0.5;
-  // Of the backward pass: FlashAttention-2 0.75 (512 tokens) to 0.96 (8k) of the forward rate
-  // (flash-attention PR 2688); Blackwell 0.85 to 0.89 (PR 2280).
+  // Rate of the backward pass over the forward rate: FlashAttention-2 0.75 (512 tokens) to 0.96
+  // (8k) of the forward rate (flash-attention PR 2688); Blackwell 0.85 to 0.89 (PR 2280).
   c.backward = cc >= 10 ? 0.87 : kernel == AttentionKernel::flash3 ? 0.75 : 0.88;
   // Head dimension 64 over 128: 0.78 (H100), 0.66 (B200).
   c.rate = {{32, 0.5 * share * peak},
@@ -154,7 +154,7 @@ CopyCurve datasheet_copy(const job::Device& device, CopyDirection direction, boo
   CopyCurve c;
   c.latency = kCopyLatency;
   if (direction == CopyDirection::device_to_device) {
-    // Read and written: a stream copy of twice the bytes.
+    // A copy reads and writes its bytes: it is a stream copy of twice the bytes.
     c.bandwidth = device.memory_bandwidth.count() * kStreamShare / 2;
     c.residual = kDatasheetMemoryResidual;
     return c;

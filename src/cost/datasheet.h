@@ -1,18 +1,18 @@
-// Kernel curves of a device that has no measurements: its data sheet times the shares that measured
-// devices reach.
+// Kernel curves of a device without measurements: the rates of its data sheet times the shares of
+// them that measured devices reach.
 #pragma once
 
 #include "calibration_file.h"
 
 namespace stepcast::cost {
 
-// Relative standard deviations of a prediction from a data sheet: what these shares are off by on
+// Relative standard deviations of a prediction from a data sheet: the errors of these shares on
 // the devices that were measured (tests/unit/cost_kernels: GEMM 0.06 to 0.22), rounded up.
 inline constexpr double kDatasheetGemmResidual = 0.23;
 inline constexpr double kDatasheetAttentionResidual = 0.25;
 inline constexpr double kDatasheetMemoryResidual = 0.15;
 
-// One transfer's start, seconds: cudaMemcpyAsync and the copy engine. Not published for these
+// Seconds to start one transfer: cudaMemcpyAsync and the copy engine. Not published for these
 // devices; SuperBench's A100 events take 5.5 to 5.9 us (tests/analyzer/test_results.jsonl), a copy
 // some more.
 inline constexpr double kCopyLatency = 8e-6;
@@ -21,10 +21,11 @@ GemmCurve datasheet_gemm(const job::Device& device, job::DType dtype);
 AttentionCurve datasheet_attention(const job::Device& device, job::AttentionKernel kernel,
                                    job::DType dtype);
 MemoryCurve datasheet_memory(MemoryOp op);
-// Of the device's host link; bandwidth 0 where none is stated.
+// Curve of copies over the device's host link; its bandwidth is 0 where the data sheet states none.
 CopyCurve datasheet_copy(const job::Device& device, CopyDirection direction, bool pinned);
 
-// The data sheet's dense peak; a dtype it lacks runs at that of the next wider one the device has.
+// The data sheet's dense peak; a dtype that it does not list runs at the peak of the next wider one
+// that it lists.
 double peak_flops(const job::Device& device, job::DType dtype);
 int sms_of(const job::Device& device);
 

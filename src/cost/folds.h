@@ -1,4 +1,4 @@
-// Cross-validation: which points a fit does not see, and what of a measurement is off the others.
+// Cross-validation: which points are held out of a fit, and which points are outliers.
 #pragma once
 
 #include <cstdint>
@@ -10,21 +10,22 @@ namespace stepcast::cost {
 
 inline constexpr int kFolds = 4;
 
-// By a hash of what was measured, so that every run holds out the same and repeats of one case are
-// never on both sides.
+// The fold of a case, by a hash of what was measured: every run holds out the same points, and
+// repeats of one case are in the same fold.
 int fold_of(std::initializer_list<std::int64_t> shape);
 
-// The same number everywhere, whatever the platform.
+// The hash of a case; it is the same on every platform.
 std::uint64_t shape_hash(std::initializer_list<std::int64_t> numbers);
 
-// Of a quantity that spans less than this factor no law with a fixed part can be told.
-inline constexpr double kLeastSpan = 16;
+// A law with a fixed part is fitted only where sizes span at least this factor.
+inline constexpr double kMinSpan = 16;
 
-// Throws std::invalid_argument where the points that a fit did not see lie off it by more than a
-// factor of e (one standard deviation of the log): they follow no such law. `of`: "", or the part.
+// Throws std::invalid_argument where held-out points are off by more than a factor of e (one
+// standard deviation of the log), since they do not follow the law. `of`: the part that was fitted,
+// or "".
 void require_law(double deviation, const std::string& of = "");
 
-// How many log ratios lie further out than four times the robust spread of all, and than 15 %.
+// Number of log ratios that are further out than both four times the robust spread of all and 15 %.
 int count_outliers(const std::vector<double>& log_ratios);
 
 }  // namespace stepcast::cost

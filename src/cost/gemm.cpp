@@ -14,7 +14,7 @@ struct Tile {
 // list).
 constexpr std::array kTiles = {Tile{8, 7}, Tile{7, 8}, Tile{7, 7}, Tile{7, 6},
                                Tile{6, 7}, Tile{6, 6}, Tile{8, 6}, Tile{6, 8}};
-// Those of few rows, from the 16 of one tensor-core instruction.
+// Tiles of few rows, from the 16 of one tensor-core instruction.
 constexpr std::array kSkinny = {Tile{4, 6}, Tile{4, 7}, Tile{4, 8}, Tile{5, 6}, Tile{5, 7}};
 constexpr std::int64_t kSkinnyRows = 32;
 // Partial sums of a split k are written and read back in fp32, mostly within L2, whose bandwidth is
@@ -125,7 +125,7 @@ double gemm_seconds(const GemmLaw& law, const GemmWork& work) {
   const double c2 = c * c;
   const double m2 = mem * mem;
   const double both = std::sqrt(std::sqrt(c2 * c2 + m2 * m2));
-  // A batched GEMM fills the device like one of batch times the rows.
+  // A batched GEMM fills the device like one GEMM with batch times as many rows.
   return law.fixed + quantise_seconds(law, work) +
          both * std::exp(law.grid.at(grid_rows(work.m * work.batch), work.n, work.k));
 }

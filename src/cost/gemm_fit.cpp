@@ -15,27 +15,27 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr int kCommon = 6;  // parameters of every law
+constexpr int kCommon = 6;  // parameters that every law has
 constexpr int kMinGemmPoints = 40;
-// Points further off than this (in log time) are bounded in their pull: tables hold outliers of a
-// factor of ten.
+// Huber's threshold in log time: tables have outliers of a factor of ten.
 constexpr double kGemmHuber = 0.15;
 
 // Quantise is fitted only below 16 bits (else its bounds coincide): a cast reads 2 bytes, writes 1,
 // and may pass over its input more than once.
-constexpr double kMostQuantise = 12;
-// What physics allows: a kernel's start and end, and the share of the data sheet's bandwidth,
-// whatever a table with few memory-bound points would prefer.
+constexpr double kMaxQuantise = 12;
+// Physical bounds of a kernel's fixed time and of the share of the data sheet's bandwidth,
+// which a table with few memory-bound points does not determine.
 constexpr std::array<double, 2> kFixed = {1e-6, 20e-6};
-constexpr double kFixedShare = 0.85;  // of the shortest times (1st percentile), at most
+// Largest fixed time, as a share of the shortest times (1st percentile).
+constexpr double kFixedShare = 0.85;
 constexpr std::array<double, 2> kBandwidth = {0.6, 0.98};
 constexpr double kStartBandwidth = 0.85;
 constexpr std::array<double, 2> kPrologue = {4, 1024};  // elements of k
 constexpr std::array<double, 2> kTileLimits = {0.5, 64};
-constexpr double kLogit = 4;  // the tail stays within 2 and 98 %
-// L2 over HBM: no device here reads L2 more than twelve times as fast.
-constexpr double kMostL2 = 12;
-constexpr double kLeastL2 = 1.05;
+constexpr double kLogit = 4;  // bound of the logit: the tail stays within 2 and 98 %
+// Bandwidth of L2 over HBM: no device here reads L2 more than twelve times as fast.
+constexpr double kMaxL2 = 12;
+constexpr double kMinL2 = 1.05;
 
 double flops(const GemmPoint& p) {
   return 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k) *
@@ -50,14 +50,14 @@ GemmWork work_of(const GemmPoint& p, ElementBytes e) {
   return {m, n, k, batch, gemm_bytes(m, n, k, batch, e.in, e.out), true};
 }
 
-// Which parameters a table determines beyond the common ones.
+// Parameters beyond the common ones that a table determines.
 struct Fitted {
   bool quantise = false;
   bool l2 = false;
   int count() const { return kCommon + (quantise ? 1 : 0) + (l2 ? 1 : 0); }
 };
 
-// All parameters are positive: they are fitted as logarithms, the tail as a logit.
+// Parameters are positive and are fitted as logarithms, the tail as a logit.
 Eigen::VectorXd pack(const GemmLaw& l, Fitted f) {
   Eigen::VectorXd x(f.count());
   x.head(kCommon) << std::log(l.fixed), std::log(l.rate), std::log(l.bandwidth),
@@ -106,7 +106,8 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
   bounds.low.head(kCommon) << std::log(kFixed[0]), std::log(0.1 * start.rate),
       std::log(kBandwidth[0] * start.bandwidth), std::log(kPrologue[0]), std::log(kTileLimits[0]),
       -kLogit;
-  // Above the shortest time of the table, no correction of the rest could reach those points.
+  // If the fixed time exceeded the table's shortest times, no correction of the rest could reach
+  // those points.
   std::vector<double> times;
   for (const GemmPoint& p : points) {
     times.push_back(p.seconds);
@@ -118,17 +119,17 @@ GemmLaw fit_physics(const std::vector<GemmPoint>& points, const GemmLaw& start, 
       std::log(kBandwidth[1] * start.bandwidth), std::log(kPrologue[1]), std::log(kTileLimits[1]),
       kLogit;
   if (fitted.quantise) {
-    bounds.high[kCommon] = kMostQuantise;
+    bounds.high[kCommon] = kMaxQuantise;
   }
   if (fitted.l2) {
-    bounds.high[fitted.count() - 1] = std::log(kMostL2);
+    bounds.high[fitted.count() - 1] = std::log(kMaxL2);
   }
   const Eigen::VectorXd x = least_squares(
       pack(like, fitted), bounds, kGemmHuber,
       [&](const Eigen::VectorXd& y) { return residuals(unpack(y, like, fitted), points, e); });
   GemmLaw law = unpack(x, like, fitted);
-  if (law.l2_bandwidth < kLeastL2 * law.bandwidth) {
-    law.resident = law.l2_bandwidth = 0;  // nothing of L2 shows in this table
+  if (law.l2_bandwidth < kMinL2 * law.bandwidth) {
+    law.resident = law.l2_bandwidth = 0;  // this table shows no effect of L2
   }
   return law;
 }
@@ -141,7 +142,7 @@ CorrectionGrid fit_grid(const GemmLaw& physics, const std::vector<GemmPoint>& po
     const GemmWork w = work_of(p, e);
     const double before = physics.fixed + quantise_seconds(physics, w);
     const double body = gemm_seconds(physics, w) - before;
-    // What the correction must explain is the part above the fixed cost.
+    // The correction applies to the part of the time above the fixed cost.
     samples.push_back({{grid_rows(w.m * w.batch), w.n, w.k},
                        std::log(std::max(p.seconds - before, 0.2 * p.seconds) / body)});
   }

@@ -1,6 +1,5 @@
 // Fits a GEMM law to measured points: Levenberg-Marquardt for the physics, then regularised least
-// squares for the smooth correction. Residuals come from a fit that did not see the points they are
-// counted on.
+// squares for the smooth correction. Residuals are errors on held-out points.
 #pragma once
 
 #include <array>
@@ -23,7 +22,7 @@ struct SizeClass {
   double deviation = 0;  // standard deviation of ln(predicted/measured), of the inner 98 %
 };
 
-// Hold-out figures by FLOPs of the GEMM: below 1, 1 to 10, 10 to 100, above 100 GFLOP; then all of
+// Held-out errors by FLOPs of the GEMM: below 1, 1 to 10, 10 to 100, above 100 GFLOP; then all of
 // at least 1 GFLOP.
 using SizeClasses = std::array<SizeClass, 5>;
 
@@ -45,13 +44,13 @@ GemmFit fit_gemm(const std::vector<GemmPoint>& points, const GemmLaw& start, Ele
 // The error of a law on points, by size class.
 SizeClasses errors(const GemmLaw& law, const std::vector<GemmPoint>& points, ElementBytes element);
 
-// Of ln(predicted/measured).
+// Statistics of ln(predicted/measured).
 SizeClass summary(std::vector<double> log_ratios);
 
 // Whether a point belongs to the held-out quarter: by a hash of its shape, so that every run holds
 // out the same.
 bool is_held_out(const GemmPoint& p);
-// By a hash of n and k alone.
+// The same by a hash of n and k alone.
 bool is_weight_held_out(const GemmPoint& p);
 
 }  // namespace stepcast::cost

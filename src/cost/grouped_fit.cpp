@@ -13,12 +13,13 @@ namespace {
 
 constexpr std::size_t kMinExpertPoints = 40;
 constexpr double kExpertHuber = 0.2;  // of ln(time): layers run one of several kernels
-// Against one point: the weight of the difference between neighbouring nodes.
+// Weight of the difference between neighbouring nodes, relative to one point.
 constexpr double kExpertSmoothness = 0.5;
-constexpr double kLeastFixed = 2e-6;
-constexpr double kMostFixed = 100e-6;  // routing, sorting and gathering launch some kernels more
-constexpr double kMostGather = 20;
-constexpr double kMostFactor = 20;
+constexpr double kMinFixed = 2e-6;
+constexpr double kMaxFixed =
+    100e-6;  // seconds: routing, sorting and gathering launch further kernels
+constexpr double kMaxGather = 20;
+constexpr double kMaxFactor = 20;
 
 double rows_of(const ExpertLayer& l) {
   return std::max(1.0, static_cast<double>(l.tokens) * l.topk / l.experts);
@@ -48,12 +49,12 @@ GroupedCurve fit_once(const std::vector<ExpertPoint>& points, const GemmLaw& ove
   Eigen::VectorXd start = Eigen::VectorXd::Zero(nodes + 2);
   start[0] = std::log(20e-6);
   Bounds bounds;
-  bounds.low = Eigen::VectorXd::Constant(nodes + 2, -std::log(kMostFactor));
-  bounds.high = Eigen::VectorXd::Constant(nodes + 2, std::log(kMostFactor));
-  bounds.low[0] = std::log(kLeastFixed);
-  bounds.high[0] = std::log(kMostFixed);
+  bounds.low = Eigen::VectorXd::Constant(nodes + 2, -std::log(kMaxFactor));
+  bounds.high = Eigen::VectorXd::Constant(nodes + 2, std::log(kMaxFactor));
+  bounds.low[0] = std::log(kMinFixed);
+  bounds.high[0] = std::log(kMaxFixed);
   bounds.low[1] = std::log(1e-3);
-  bounds.high[1] = std::log(kMostGather);
+  bounds.high[1] = std::log(kMaxGather);
   const auto count = static_cast<Eigen::Index>(points.size());
   const Eigen::VectorXd x =
       least_squares(start, bounds, kExpertHuber, [&](const Eigen::VectorXd& y) {
@@ -71,7 +72,7 @@ GroupedCurve fit_once(const std::vector<ExpertPoint>& points, const GemmLaw& ove
   return unpack(x, first);
 }
 
-// A layer at all its lengths: nothing of it leaks.
+// A layer is held out at all its lengths, so that the fit sees none of them.
 bool is_held_out(const ExpertPoint& p) {
   const ExpertLayer& l = p.layer;
   return is_held_out(

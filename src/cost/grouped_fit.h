@@ -1,4 +1,4 @@
-// Fits a grouped curve to measured fused layers of experts, over a GEMM law that stands.
+// Fits a grouped curve to measured fused layers of experts, on top of a given GEMM law.
 #pragma once
 
 #include <vector>

@@ -18,8 +18,8 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr double kLeastCachePasses = 1.8;  // two, and the noise of a fit
-constexpr double kWorthwhile = 0.9;        // of the held-out error that a further term must leave
+constexpr double kMinCachePasses = 1.8;  // two passes, less the noise of a fit
+constexpr double kWorthwhile = 0.9;      // a further term must cut the held-out error to this share
 
 const char* const kComment = "Written by simulate calibrate gpu; do not edit.";
 
@@ -85,15 +85,15 @@ class Fitter {
     write("attention", "attention.yaml", "any", curves);
   }
 
-  // A table of an inference engine holds writing keys and values into its cache: read and written,
-  // two passes at least. What is less is the kernel's own.
+  // A table of an inference engine includes writing keys and values into its cache, which reads and
+  // writes them: at least two passes. A fitted term of fewer passes is time of the kernel itself.
   static PassFit fit_forward(const std::vector<AttentionPoint>& points, double rate,
                              const AttentionDevice& device) {
     PassFit plain = fit_pass(points, false, rate, device);
     PassFit paged = fit_pass(points, false, rate, device, true);
     const bool written =
         std::all_of(paged.pass.cache.begin(), paged.pass.cache.end(),
-                    [](const auto& of_dim) { return of_dim.second > kLeastCachePasses; });
+                    [](const auto& of_dim) { return of_dim.second > kMinCachePasses; });
     return written && paged.held_out.median < kWorthwhile * plain.held_out.median ? paged : plain;
   }
 
@@ -140,7 +140,7 @@ class Fitter {
     return attention_text(to_string(kernel), curve, fit.held_out, source, backward_held_out);
   }
 
-  // Of a streaming copy: measured here, else the data sheet's share.
+  // Bandwidth of a streaming copy, as measured here, else by the data sheet.
   double stream_bandwidth() const {
     double share = datasheet_memory(MemoryOp::copy).share;
     const auto it = samples_.memory.find(MemoryOp::copy);
@@ -149,7 +149,7 @@ class Fitter {
         share = fit_memory_sizes(points_of(it->second), device_.memory_bandwidth.count(), l2())
                     .curve.share;
       } catch (const std::invalid_argument&) {
-        // The data sheet's.
+        // The data sheet's share is used.
       }
     }
     return share * device_.memory_bandwidth.count();

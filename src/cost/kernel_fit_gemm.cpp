@@ -19,23 +19,28 @@ namespace stepcast::cost {
 namespace {
 
 constexpr std::size_t kMinGemmShapes = 40;
-constexpr std::size_t kMinLayout = 8;      // points of a layout for a factor of its own
-constexpr std::size_t kManySustained = 3;  // long runs whose spread says how sure their level is
-constexpr double kFewSustainedDeviation = 0.05;  // of fewer
+constexpr std::size_t kMinLayout = 8;  // points of a layout for a factor of its own
+// Number of long runs from which on the deviation of their level is estimated.
+constexpr std::size_t kManySustained = 3;
+constexpr double kFewSustainedDeviation = 0.05;  // least deviation with fewer long runs
 constexpr std::size_t kMinGrouped = 4;
-constexpr double kGemmSpan = 100;  // in FLOPs
-// A level of long runs that was not measured: what the measured devices reach of their bursts, 0.88
-// (A100, H100) to 0.90 (GB300), and how sure a borrowed one is (calibration/sources.yaml).
+constexpr double kGemmSpan = 100;  // least ratio of the largest to the smallest GEMM, in FLOPs
+// Level of long runs over bursts where it was not measured: 0.88 (A100, H100) to 0.90 (GB300) on
+// the measured devices; with the deviations of such a level and of one borrowed from a committed
+// file (calibration/sources.yaml).
 constexpr double kUnmeasuredLongRun = 0.89;
 constexpr double kUnmeasuredDeviation = 0.1;
 constexpr double kBorrowedDeviation = 0.06;
 // The fused cast and transpose before a product below 16 bits reads an element in bf16 and writes
-// it twice (Transformer Engine's cast_transpose). calibrate-gpu times products alone; published
-// tables hold casts of 2 bytes an element and more, which the law's own term then finds.
+// it twice (Transformer Engine's cast_transpose). calibrate-gpu times products without casts;
+// published tables include casts of 2 bytes an element and more, to which the law's own term is
+// fitted.
 constexpr double kBytesBeforeCast = 2;
 constexpr double kCastCopies = 2;
-constexpr double kLeastMeasuredCast = 1;  // bytes an element, in the law's term
-constexpr double kLongGemm = 50e-6;  // seconds: the class that the harness's own mark is stated for
+// Bytes an element of the law's term from which on the points include casts.
+constexpr double kMinMeasuredCast = 1;
+// Seconds: errors of longer GEMMs are reported as a class of their own.
+constexpr double kLongGemm = 50e-6;
 
 // Half the distance between the outer sixths: a standard deviation that outliers do not move.
 double spread_of(std::vector<double> x) {
@@ -130,7 +135,7 @@ class GemmCurveFitter {
     layouts(all, element, name, curve, notes);
     grouped(all, element, name, curve, notes);
     long_runs(dtype, all, element, name, curve, notes);
-    if (element.in < kBytesBeforeCast && curve.law.quantise < kLeastMeasuredCast) {
+    if (element.in < kBytesBeforeCast && curve.law.quantise < kMinMeasuredCast) {
       curve.casts = kBytesBeforeCast + kCastCopies * element.in;
       notes.casts_source =
           "not measured: products were timed alone; one fused cast and transpose of each "
@@ -150,12 +155,13 @@ class GemmCurveFitter {
     }
     for (std::size_t i = 0; i < kSizes.size(); ++i) {
       if (fit.held_out[i].points > 0) {
-        // Of all sizes: the fit bounds their pull together.
+        // Outliers are counted over all sizes, as the fit limits their weight over all sizes.
         const int outliers = i + 1 == kSizes.size() ? count_outliers(off) : 0;
         out_.rows.push_back(row_of(name, kSizes[i], seen[i].points, fit.held_out[i], outliers));
       }
     }
-    // By time: a fit without the held-out quarter, judged on its long kernels.
+    // The class of long GEMMs: a fit without the held-out quarter, with its errors on the long
+    // kernels of that quarter.
     std::vector<GemmPoint> rest;
     std::vector<GemmPoint> held;
     int longs = 0;
@@ -191,7 +197,7 @@ class GemmCurveFitter {
     return r;
   }
 
-  // A factor, and its held-out error: each point by the median of the other folds.
+  // A factor with its held-out error: each point is predicted by the median of the other folds.
   double factor_of(const std::vector<double>& logs, const std::string& name,
                    const std::string& what, double* residual = nullptr) {
     std::vector<double> unseen;
@@ -239,7 +245,8 @@ class GemmCurveFitter {
     };
     one(Layout::input_grad, "input_grad", curve.input_grad, curve.input_grad_residual);
     one(Layout::weight_grad, "weight_grad", curve.weight_grad, curve.weight_grad_residual);
-    // Accumulation in fp32 is part of the law (its bytes): checked, not fitted.
+    // Accumulation in fp32 is part of the law (its bytes): its error is reported and nothing is
+    // fitted.
     auto accumulated = ratios(all, curve.law, element, [](const GemmSample& s) {
       return s.accumulate_fp32 && s.groups == 1;
     });
@@ -308,8 +315,8 @@ class GemmCurveFitter {
       }
       return r;
     };
-    // The cap that meets them best, by the sum of |ln|: on a fine grid, since the sum is no smooth
-    // function.
+    // The cap with the least sum of |ln| errors. It is searched on a fine grid, since the sum is
+    // not a smooth function.
     double best = INFINITY;
     double cap = 0;
     for (double x = std::log(0.3); x <= std::log(1.5); x += 0.002) {
@@ -317,7 +324,7 @@ class GemmCurveFitter {
       for (const double r : errors_at(curve.burst * std::exp(x))) {
         sum += std::min(std::abs(r), 0.3);
       }
-      // Of equal ones the highest: the points are not capped at all.
+      // Of equally good caps the highest is taken: then the points are not capped at all.
       if (sum <= best) {
         best = sum;
         cap = curve.burst * std::exp(x);

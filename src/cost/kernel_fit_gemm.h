@@ -1,4 +1,4 @@
-// The GEMM curve of one format for fit_kernels: law, layouts, groups, level of long runs.
+// Fits the GEMM curve of one format for fit_kernels: law, layouts, groups, level of long runs.
 #pragma once
 
 #include <string>
@@ -10,11 +10,12 @@
 namespace stepcast::cost {
 
 struct GemmCurveFit {
-  std::string yaml;  // as calibration files hold it
+  std::string yaml;  // the curve as in calibration files
   std::vector<FitRow> rows;
 };
 
-// `name` of the rows: "gemm bf16". Throws std::invalid_argument where the samples cannot tell.
+// `name`: name of the curve in the rows, "gemm bf16". Throws std::invalid_argument where the
+// samples do not determine the curve.
 GemmCurveFit fit_gemm_curve(const job::Device& device, job::DType dtype,
                             const std::vector<GemmSample>& samples, const std::string& name);
 

@@ -22,16 +22,18 @@ constexpr int kAttentionKernels = 5;
 constexpr int kMemoryOpCount = 10;
 constexpr int kCopyDirections = 4;
 
-// Added where a job asks for a library that was not measured on its device and the curve that
-// stands in does not say how far libraries lie apart: bf16's 4 to 5 % in the median on A100, H100,
-// H200 and B200, as a standard deviation (calibration/sources.yaml: libraries).
+// Deviation that is added where a job asks for a library that was not measured on its device, and
+// the curve used in its place does not state how far libraries differ. In bf16 they differ by 4 to
+// 5 % in the median on A100, H100, H200 and B200; this is that figure as a standard deviation
+// (calibration/sources.yaml: libraries).
 constexpr double kLibraryDeviation = 0.07;
-// Added where one 8-bit format stands in for another: fp8 and fp8_block on H100 and H200 under
-// TensorRT-LLM lie 12 % apart in the median from 10 GFLOP (calibration/*/gemm-trtllm-points.csv).
+// Deviation that is added where one 8-bit format is used in place of another: fp8 and fp8_block on
+// H100 and H200 under TensorRT-LLM differ by 12 % in the median from 10 GFLOP
+// (calibration/*/gemm-trtllm-points.csv).
 constexpr double kFormatDeviation = 0.18;
 
-// Of one fused attention kernel's speed from another's of the same device (0.87 to 1.05, same
-// issue).
+// Deviation of one fused attention kernel's speed from another's on the same device (0.87 to 1.05,
+// flash-attention issue 1310).
 constexpr double kKernelDeviation = 0.1;
 
 double together(double a, double b) { return std::sqrt(a * a + b * b); }
@@ -45,7 +47,7 @@ double operand_bytes(job::DType t) {
 // Results of 8-bit and 4-bit products are written in bf16.
 double result_bytes(job::DType t) { return std::max(2.0, job::bytes_per_element(t)); }
 
-// dtypes whose measurements may stand for another's, nearest first.
+// The dtypes whose measurements may be used for a dtype, nearest first.
 std::vector<job::DType> stand_ins(job::DType t) {
   using job::DType;
   switch (t) {
@@ -83,7 +85,7 @@ struct PricedGemm {
   GemmCurve curve;
   CurveId id = 0;
   std::array<CurveId, 3> layout_ids{};
-  double peak = 0;  // FLOP/s of the data sheet: a floor
+  double peak = 0;  // FLOP/s of the data sheet, which no product exceeds
   GroupedCurve grouped;
   GemmCurve grouped_over;  // the curve that it multiplies
   CurveId grouped_id = 0;
@@ -110,7 +112,7 @@ struct PricedCopy {
 struct Kernels::State {
   job::Device device;
   std::array<PricedGemm, kDTypeCount> gemm;
-  // By kernel; fp8 attention is priced at twice the rate of bf16 only where measured: not yet.
+  // By kernel. fp8 attention is priced as bf16, since no measurement of it is known.
   std::array<PricedAttention, kAttentionKernels> attention;
   std::array<PricedMemory, kMemoryOpCount> memory;
   std::array<std::array<PricedCopy, 2>, kCopyDirections> copies;  // by direction; pinned second
@@ -127,7 +129,8 @@ struct Kernels::State {
   // FLOP/s, which no product exceeds.
   double gemm_time(const GemmCurve& curve, double peak, const GemmQuery& query,
                    double factor) const;
-  // What a power limit below the rating leaves of the cap, and the deviation that it adds.
+  // Share of the cap that is left under a power limit below the rating, and the deviation that it
+  // adds.
   std::pair<double, double> power_left(
       const std::vector<std::shared_ptr<const CalibrationFile>>& files) const;
   void load_grouped(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
@@ -164,9 +167,10 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     const CalibrationFile* chosen = nullptr;
     job::DType measured = dtype;
     bool same_library = true;
-    // The format asked for before the library: another library's kernels of it are nearer than this
-    // library's of another format. Of several libraries the first in order of path: cuBLAS, whose
-    // kernels TensorRT-LLM calls too, then TensorRT-LLM, then vLLM with its gaps on the host.
+    // The same format matters more than the same library: another library's kernels of the format
+    // are nearer than this library's of another format. Of several libraries the first in order of
+    // path is taken: cuBLAS, whose kernels TensorRT-LLM also calls, then TensorRT-LLM, then vLLM
+    // with its gaps on the host.
     for (const job::DType candidate : stand_ins(dtype)) {
       for (const bool same : {true, false}) {
         for (const auto& file : files) {
@@ -209,7 +213,7 @@ void Kernels::State::load_gemm(const std::vector<std::shared_ptr<const Calibrati
     entry.curve.training_cap *= left;
     c.common = Common::clock;
     entry.id = curves.add(c);
-    // Layouts that were measured are as sure as their own points.
+    // A layout that was measured has the residual of its own points.
     const double added = std::sqrt(
         std::max(0.0, c.residual * c.residual - entry.curve.residual * entry.curve.residual));
     const std::string forward = c.name;
@@ -262,7 +266,7 @@ void Kernels::State::load_grouped(const std::vector<std::shared_ptr<const Calibr
       c.name += fmt::format(", groups {}", library);
       c.file = chosen->name;
       c.provenance = chosen->source;
-      c.residual = entry.grouped.residual;  // of whole layers: the products' errors are in it
+      c.residual = entry.grouped.residual;  // of whole layers, so it includes the products' errors
     }
     entry.grouped_id = curves.add(c);
   }
@@ -367,7 +371,7 @@ void Kernels::State::load_copies(const std::vector<std::shared_ptr<const Calibra
   }
 }
 
-// Curves of overlap are the collectives' own unless this device's was measured.
+// Without measurements of this device, the curves of overlap are those of the collectives.
 void Kernels::State::load_host(const std::vector<std::shared_ptr<const CalibrationFile>>& files,
                                CurveTable& curves) {
   for (const auto& file : files) {
@@ -465,7 +469,7 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
     burst -= quantise_seconds(curve.law, work);
   }
   if (operands_cast && curve.law.quantise > 0) {
-    // A cast is a kernel of its own: what starts and ends a product is what does so in 16 bits.
+    // The cast is a kernel of its own, so the product's fixed time is that of a 16-bit product.
     const GemmLaw& plain = gemm[static_cast<int>(job::DType::bf16)].curve.law;
     burst -= std::max(0.0, curve.law.fixed - plain.fixed);
   }
@@ -473,7 +477,7 @@ double Kernels::State::gemm_time(const GemmCurve& curve, double peak, const Gemm
   const double cap = pace == Pace::training ? std::min(curve.cap, curve.training_cap) : curve.cap;
   double t = sustained ? sustained_seconds(burst, flops, cap) : burst;
   if (sustained && !operands_cast && layout != Layout::weight_grad) {
-    // As the casts that are part of a law: of curves from products alone, for a job's operands.
+    // Curves of products without casts: the casts of a job's operands are added.
     t += curve.casts * m * k * batch / curve.law.bandwidth;
   }
   if (layout == Layout::input_grad) {
@@ -512,7 +516,7 @@ Priced Kernels::attention(const AttentionQuery& query) const {
   if (attention_flops(shape, backward) > 0) {
     double t = attention_seconds(p.curve, shape, backward, state_->attention_device, bytes);
     if (dtype == job::DType::fp32) {
-      // Fused kernels exist in 16 bit; fp32 falls back to the ratio of the peaks.
+      // Fused kernels exist in 16 bits only; fp32 is slower by the ratio of the peaks.
       t *= std::max(
           1.0, peak_flops(state_->device, job::DType::bf16) / peak_flops(state_->device, dtype));
     }

@@ -11,8 +11,9 @@ namespace {
 constexpr int kMaxSteps = 40;
 constexpr int kMaxAttempts = 8;
 constexpr double kDifference = 1e-4;  // step of the numeric derivative
-constexpr double kLongestStep = 0.7;  // parameters are logarithms: a factor of two a step
-constexpr double kEnough = 1e-5;      // relative gain of a step below which the search ends
+constexpr double kLongestStep =
+    0.7;                          // parameters are logarithms, so this is a factor of two a step
+constexpr double kEnough = 1e-5;  // relative gain of a step below which the search ends
 
 double loss(const Eigen::VectorXd& r, double huber) {
   double sum = 0;

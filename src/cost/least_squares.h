@@ -11,8 +11,8 @@ struct Bounds {
   Eigen::VectorXd high;
 };
 
-// Parameters near `start` that minimise the loss of residuals(x). Residuals beyond `huber` pull
-// with bounded force: measured tables hold outliers.
+// Parameters near `start` that minimise the loss of residuals(x). The loss is linear beyond
+// `huber`, since measured tables have outliers.
 Eigen::VectorXd least_squares(
     const Eigen::VectorXd& start, const Bounds& bounds, double huber,
     const std::function<Eigen::VectorXd(const Eigen::VectorXd&)>& residuals);

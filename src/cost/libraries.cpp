@@ -6,7 +6,7 @@
 
 namespace stepcast::cost {
 
-// By the heads of the files alone, which are a few lines: nothing is parsed.
+// Reads only the first few lines of each file and parses nothing.
 std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir,
                                         const std::string& device) {
   std::set<std::string> found;

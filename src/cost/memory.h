@@ -1,7 +1,7 @@
 // LAW     t = (fixed^p + S^p)^(1/p), S = min(b, resident)/(gain R) + max(0, b - resident)/R,
-//         R = share of the data sheet's bandwidth. p (ramp) 1: the start and the transfer follow
-//         each other; larger: they overlap. resident: bytes that L2 holds, where what fits moves
-//         faster.
+//         R = share of the data sheet's bandwidth. p (ramp) 1: the transfer follows
+//         the start; larger: they overlap. resident: bytes that stay in L2, which move
+//         faster by the factor `gain`.
 // SOURCE  parameters are fitted (memory_fit.h) to measured points: calibration/*/memory.yaml
 // VALID   from a few KiB to the device's memory
 #pragma once

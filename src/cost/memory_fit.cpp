@@ -18,8 +18,8 @@ constexpr std::size_t kMinMemorySizes = 8;
 constexpr double kMemoryHuber = 0.1;
 // A term must cut the mean held-out error by this share to be kept.
 constexpr double kTermGain = 0.1;
-constexpr double kMostRamp = 8;
-constexpr double kMostGain = 10;  // L2 over HBM: 2 to 4 on A100 to B200
+constexpr double kMaxRamp = 8;
+constexpr double kMaxGain = 10;  // bandwidth of L2 over HBM, which is 2 to 4 on A100 to B200
 
 struct Terms {
   bool ramp = false;
@@ -64,12 +64,12 @@ MemoryCurve fit_once(const std::vector<MemoryPoint>& points, double bandwidth, d
   if (terms.ramp) {
     start[i] = std::log(1.5);
     bounds.low[i] = 0;
-    bounds.high[i++] = std::log(kMostRamp);
+    bounds.high[i++] = std::log(kMaxRamp);
   }
   if (terms.l2 > 0) {
     start.tail(2) << std::log(terms.l2 / 2), std::log(2.0);
     bounds.low.tail(2) << std::log(terms.l2 / 16), 0;
-    bounds.high.tail(2) << std::log(terms.l2), std::log(kMostGain);
+    bounds.high.tail(2) << std::log(terms.l2), std::log(kMaxGain);
   }
   const Eigen::VectorXd x =
       least_squares(start, bounds, kMemoryHuber, [&](const Eigen::VectorXd& y) -> Eigen::VectorXd {
@@ -85,7 +85,7 @@ bool is_held_out(const MemoryPoint& p) {
   return is_held_out(GemmPoint{truncated(p.bytes), 1, 1, 1, p.seconds});
 }
 
-// Start to end of a kernel that does nothing, at least: tables timed from the host, and events.
+// Least time of a kernel that does nothing, in tables timed from the host or by events.
 constexpr double kHostShortest = 1e-6;
 constexpr double kDeviceShortest = 0.3e-6;
 
@@ -111,7 +111,8 @@ std::vector<double> cross_validated(const std::vector<MemoryPoint>& points, doub
 double mean_size(const std::vector<double>& x) {
   double sum = 0;
   for (const double v : x) {
-    sum += std::min(std::abs(v), 3 * kMemoryHuber);  // no single outlier chooses the law
+    sum +=
+        std::min(std::abs(v), 3 * kMemoryHuber);  // no single outlier decides which law is chosen
   }
   return sum / static_cast<double>(x.size());
 }
@@ -145,13 +146,13 @@ MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwi
     throw std::invalid_argument(fmt::format(
         "{} sizes are too few for a fit: at least {} are needed", sizes.size(), kMinMemorySizes));
   }
-  if (*sizes.rbegin() < kLeastSpan * *sizes.begin()) {
+  if (*sizes.rbegin() < kMinSpan * *sizes.begin()) {
     throw std::invalid_argument(
         fmt::format("sizes from {:g} to {:g} bytes cannot tell a fixed time from a rate: they must "
                     "span a factor of {:g}",
-                    *sizes.begin(), *sizes.rbegin(), kLeastSpan));
+                    *sizes.begin(), *sizes.rbegin(), kMinSpan));
   }
-  // L2's part needs sizes inside it and beyond.
+  // The part in L2 is fitted only with sizes well inside L2 and well beyond it.
   const bool reaches_l2 = l2 > 0 && *sizes.begin() < l2 / 8 && *sizes.rbegin() > 4 * l2;
   Terms best;
   std::vector<double> error = cross_validated(points, bandwidth, best);

@@ -14,7 +14,7 @@ struct MemoryPoint {
 };
 
 struct MemoryFit {
-  MemoryCurve curve;   // fitted to all points; its residual that of the held-out ones
+  MemoryCurve curve;   // fitted to all points; its residual is that of the held-out ones
   SizeClass held_out;  // on points that separate fits did not see
   int outliers = 0;
 };
@@ -23,10 +23,10 @@ struct MemoryFit {
 // sheet's. Throws std::invalid_argument with fewer than 20 points.
 MemoryFit fit_memory(const std::vector<MemoryPoint>& points, double bandwidth);
 
-// With the ramp at small sizes and the part that stays in an L2 of `l2` bytes, each only where it
-// cuts the held-out error; every point is held out once, in four folds. Throws
-// std::invalid_argument with fewer than 8 points, or where their sizes cannot tell a fixed time
-// from a rate.
+// The law with the ramp at small sizes and the part that stays in an L2 of `l2` bytes, each only
+// where it reduces the held-out error; every point is held out once, in four folds. Throws
+// std::invalid_argument with fewer than 8 points, or where their sizes do not determine both a
+// fixed time and a rate.
 MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwidth, double l2);
 
 }  // namespace stepcast::cost

@@ -8,6 +8,7 @@
 
 #include "stepcast/base/diagnostics.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using text::Value;
 
 [[noreturn]] void fail(const Value& at, const std::string& message) {
-  throw InputError(Fault{at.origin, message});
+  text::fault(at.origin, message);
 }
 
 const Value& required(const Value& map, const char* key) {
@@ -88,7 +89,7 @@ NcclFile read_file(const std::filesystem::path& path, const std::string& name) {
   for (const auto& entry : required(root, "ops").entries) {
     const int op = op_of(entry.key);
     if (op < 0) {
-      throw InputError(Fault{entry.origin, "no collective is named '" + entry.key + "'"});
+      text::fault(entry.origin, "no collective is named '" + entry.key + "'");
     }
     const Value& residual = required(entry.value, "residual");
     file.residuals[op] = {text::to_number(required(residual, "below_1MiB")),

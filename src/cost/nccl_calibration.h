@@ -12,17 +12,17 @@
 
 namespace stepcast::cost {
 
-// Collective's order, then a send.
+// Operations in the order of Collective, then a send.
 inline constexpr int kOps = kCollectives + 1;
 inline constexpr int kSend = kCollectives;
 const char* op_name(int op);
-int op_of(const std::string& name);  // -1: none; nccl-tests' names too
+int op_of(const std::string& name);  // also by nccl-tests' names; -1: unknown
 
 enum class Scope { domain = 0, network = 1 };
 
 struct SizedFit {
   int size = 0;    // ranks of the domain, or domains of the network
-  int points = 0;  // measured at this size; 0: drawn from others
+  int points = 0;  // measured at this size; 0: the fit follows from other sizes and machines
   Fit fit;
 };
 
@@ -41,16 +41,16 @@ struct NcclFile {
   std::vector<std::string> fabrics;  // fabric names of the same kind
   double compute_capability = 0;
   bool nvlink = false;
-  bool pairs = false;   // domains smaller than the node: NVLink bridges
-  bool pooled = false;  // of a kind of machine, not of one
+  bool pairs = false;   // NVLink bridges: domains are smaller than the node
+  bool pooled = false;  // fitted to a kind of machine, not to one machine
   double nic = 0;       // bytes/s of one NIC port, network scope
   std::string provenance;
   std::vector<std::pair<std::string, std::string>> logs;  // name, source
-  std::vector<SizedFit> fits[kOps];                       // rising size
+  std::vector<SizedFit> fits[kOps];                       // by ascending size
   Residuals residuals[kOps];
 };
 
-// As read_nccl_files reads it.
+// The text of a file that read_nccl_files reads.
 std::string to_yaml(const NcclFile& file);
 
 // All files of a folder, parsed once per process (thread-safe). A missing folder is an empty list.

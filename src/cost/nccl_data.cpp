@@ -3,12 +3,14 @@
 
 #include <map>
 
-#include "map_fields.h"
 #include "stepcast/cost/nccl_fit.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
+
+using text::need;
 
 std::vector<std::string> list(const text::Value& v) {
   std::vector<std::string> all;
@@ -18,7 +20,8 @@ std::vector<std::string> list(const text::Value& v) {
   return all;
 }
 
-// One node's facts. The names are those that the system speaks for, so that it matches itself.
+// The cluster of a system. Its names are those that the system's fit applies to, so that the fit
+// matches the system itself.
 job::Cluster cluster_of(const text::Value& v, const NcclSystem& s) {
   job::Cluster c;
   c.nodes = 1;
@@ -31,7 +34,8 @@ job::Cluster cluster_of(const text::Value& v, const NcclSystem& s) {
   c.device.pcie = parse_bandwidth(text::to_string(need(v, "pcie")));
   c.device.compute_capability = text::to_number(need(v, "compute_capability"));
   c.node.intra = c.device.nvlink.count() > 0 ? job::Node::Intra::nvswitch : job::Node::Intra::pcie;
-  // As in configs/nodes and configs/fabrics, where they differ from the usual.
+  // Keys of configs/nodes and configs/fabrics that are given only where they differ from the
+  // default.
   if (const auto* links = v.find("nvlink_links")) {
     c.node.intra = job::Node::Intra::nvlink_mesh;
     for (const auto& link : links->items) {

@@ -1,5 +1,5 @@
-// From points of nccl-tests logs to calibration files (collective/pool.h), and how well these
-// predict logs that they did not see.
+// Fits calibration files to points of nccl-tests logs (collective/pool.h), and determines the
+// errors of the files on logs that were left out of the fit.
 #include "stepcast/cost/nccl_fit.h"
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr double kLarge = 1048576;  // bytes: where "from 1 MiB" begins
+constexpr double kLarge = 1048576;  // bytes: sizes from 1 MiB on are large
 
-// What a further log of a machine shows about curves of a machine with one log: median over the
-// systems and operations with several logs, as `fit_collectives --table` gives it.
+// Residuals of a further log of a machine about a curve fitted to one log: median over the
+// systems and operations with several logs, as `fit_collectives --table` prints it.
 constexpr Residuals kRepeat = {0.27, 0.14};
 
 std::string join(const std::set<std::string>& names) {
@@ -72,7 +72,7 @@ NcclFile file_of(const NcclMeasured& m, const Machine& machine, const Pool& pool
   return f;
 }
 
-// Machines without a system: kinds and classes.
+// Files of kinds and classes of machines.
 std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
     const std::vector<NcclMeasured>& measured, const std::vector<Machine>& machines,
     const std::set<int>& present, const Pool& pool) {
@@ -82,11 +82,11 @@ std::map<std::string, std::pair<Machine, NcclFile>> pooled_files(
     const NcclSystem& s = measured[static_cast<std::size_t>(i)].system;
     const Machine& m = machines[static_cast<std::size_t>(i)];
     if (m.kind == "staged" || (m.group == "nvlink" && !s.link.empty())) {
-      continue;  // nothing that a device's name shows
+      continue;  // not a kind that a device's name implies
     }
     for (const Machine& of : {Machine{m.group, m.kind, ""}, Machine{m.group, "", ""}}) {
       if (m.group == "pcie" && of.kind.empty()) {
-        continue;  // one kind
+        continue;  // the class has one kind only
       }
       NcclFile f;
       f.pooled = true;
@@ -146,7 +146,7 @@ struct Guess {
 };
 
 Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const Sample& s) {
-  // A system of no device, node or fabric is asked for by name.
+  // A system that names no device, node or fabric is found by its own name.
   std::vector<std::string> only;
   if (system.devices.empty() && system.nodes.empty() && system.fabrics.empty()) {
     only.push_back(system.name + ".yaml");
@@ -157,7 +157,7 @@ Guess guess(const std::vector<NcclFile>& files, const NcclSystem& system, const 
           fits == nullptr ? "datasheet" : file->file};
 }
 
-// Every sample that `wanted` holds for, by files fitted without the samples of its fold.
+// Predicts every sample for which `wanted` holds, by files fitted without the samples of its fold.
 std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Everything& all,
                            const std::vector<std::string>& fold_of_log,
                            const std::function<bool(const Sample&)>& wanted) {
@@ -192,8 +192,8 @@ std::vector<Guess> guesses(const std::vector<NcclMeasured>& measured, const Ever
 
 // ---- residuals
 
-// A standard deviation that 1.645 of hold 90 % of the points of a further log; fewer than eight are
-// too few.
+// Collects errors, and gives the standard deviation of which 1.645 cover 90 % of the points of a
+// further log. At least eight errors are needed.
 struct Spread {
   std::vector<double> errors[2];  // |ln(predicted / measured)|, below and from 1 MiB
 
@@ -208,21 +208,22 @@ struct Spread {
  private:
   double of(int which, double otherwise) const {
     constexpr std::size_t kFew = 8;
-    // Few logs stand for all others: the interval that holds so much of theirs holds 90 % of a log
-    // that it was not drawn from (`fit_collectives --table`: within).
+    // The errors come from few logs: the interval that covers this share of them covers 90 % of a
+    // log that is not among them (`fit_collectives --table`: within).
     constexpr double kHeldOfOthers = 0.94;
-    constexpr double kLeast = 0.02;
+    constexpr double kMinDeviation = 0.02;
     std::vector<double> e = errors[which];
     if (e.size() < kFew) {
       return otherwise;
     }
     std::sort(e.begin(), e.end());
     const auto last = static_cast<std::size_t>(kHeldOfOthers * static_cast<double>(e.size()));
-    return std::max(kLeast, e[std::min(last, e.size() - 1)] / kDeviations90);
+    return std::max(kMinDeviation, e[std::min(last, e.size() - 1)] / kDeviations90);
   }
 };
 
-// Of every operation of a system: what leaving its logs out in turn shows.
+// Sets the residuals of every operation of a system: the errors of its logs, each predicted without
+// that log.
 void set_residuals(NcclFile& file, const Everything& all, int machine,
                    const std::vector<Guess>& by_log) {
   std::map<int, Spread> spreads;
@@ -246,7 +247,8 @@ void set_residuals(NcclFile& file, const Everything& all, int machine,
     if (file.fits[op].empty()) {
       continue;
     }
-    // One log: a repeat of it would lie nearer than another machine's curve does.
+    // With a single log, a repeat of it is expected to be nearer than the curve that was fitted
+    // without it.
     file.residuals[op] = logs[op].empty()       ? usual
                          : logs[op].size() == 1 ? kRepeat
                                                 : spreads[op].sum_up(usual);
@@ -267,7 +269,7 @@ NcclDeviations deviations_of(const std::vector<const Sample*>& samples,
 NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs,
                     const std::vector<NcclPoint>& points,
                     const std::filesystem::path& calibration_dir) {
-  // Beside the committed systems of the same class.
+  // The system is fitted together with the committed systems of the same class.
   std::vector<NcclMeasured> measured;
   NcclMeasured own = {system, logs, points};
   const std::string group = machine_of(system).group;

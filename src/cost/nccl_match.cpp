@@ -11,9 +11,9 @@
 namespace stepcast::cost {
 namespace {
 
-// Relative standard deviation of NCCL's plain model against the healthy logs of
-// calibration/nccl/data, all systems: what a system without logs of its own must expect. Last lines
-// of `fit_collectives calibration --table`.
+// Relative standard deviation of NCCL's plain model against the healthy logs of all systems of
+// calibration/nccl/data: the error to expect for a system without a file. Last lines of
+// `fit_collectives calibration --table`.
 constexpr double kBlindSmall = 0.79;  // below 1 MiB
 constexpr double kBlindLarge = 0.66;
 
@@ -24,10 +24,10 @@ bool holds(const std::vector<std::string>& names, const std::string& name) {
 
 bool near(double a, double b) { return std::abs(a / b - 1) < 0.05; }
 
-// How well a file describes a cluster; 0: not at all. A domain file speaks for its devices, a
-// pooled one for its generation (an H800 behaves like an H100 with fewer links) or for all; a
-// network file for its own nodes, else its fabric at its rate, a pooled one for its fabrics or for
-// all.
+// How well a file describes a cluster; 0: not at all. A domain file applies to its devices, a
+// pooled one to its generation (an H800 behaves like an H100 with fewer links) or to all. A
+// network file applies to its own nodes, else to its fabric, best at its rate; a pooled one to its
+// fabrics or to all.
 int match(const NcclFile& file, const job::Cluster& cluster) {
   const bool device = holds(file.devices, cluster.device.name);
   if (file.scope == Scope::domain) {
@@ -61,7 +61,7 @@ int match(const NcclFile& file, const job::Cluster& cluster) {
                   : 0;
 }
 
-// Collectives' files of a folder that a job names, below which other YAML may lie.
+// The files of collectives in a folder that a job names; the folder may hold other YAML.
 std::vector<std::filesystem::path> yaml_in(const std::filesystem::path& folder) {
   std::vector<std::filesystem::path> paths;
   std::error_code error;
@@ -81,7 +81,8 @@ std::vector<std::filesystem::path> yaml_in(const std::filesystem::path& folder) 
   return paths;
 }
 
-// A file without logs of an operation lends the nearest relative's: [op][choice].
+// Operations whose curves are used, in this order, where a file has none of the operation:
+// [op][choice].
 constexpr int kRelatives[kOps][4] = {{0, 1, 2, -1},   {1, 2, 0, -1}, {2, 1, 0, -1},
                                      {3, -1, -1, -1}, {4, 5, 1, 0},  {5, 4, 2, 0},
                                      {6, 7, 8, 3},    {7, 6, 8, 3},  {8, 3, -1, -1}};

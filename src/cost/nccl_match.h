@@ -1,4 +1,4 @@
-// Which calibration file, and which of its curves, speak for a cluster's collectives.
+// Chooses the calibration file for a cluster's collectives, and the curve of the file.
 #pragma once
 
 #include <memory>
@@ -10,28 +10,31 @@
 
 namespace stepcast::cost {
 
-// Of the files of a scope the one that describes the cluster best; nullptr: none. `only`: paths
-// that a job names, folders of them, or names of committed files. One of them of this scope is used
-// whatever cluster it speaks of; where none is, all files are open, since a job may name kernels'
-// files alone.
+// The file of a scope that describes the cluster best; nullptr: none. `only`: paths that a job
+// names, folders of them, or names of committed files. A file among them that is of this scope is
+// used for any cluster; where there is none, all files are considered, since a job may name files
+// of kernels only.
 const NcclFile* match_file(const std::vector<NcclFile>& files, Scope scope,
                            const job::Cluster& cluster, const std::vector<std::string>& only);
 
-// Curves of an operation, its own or a relative's; nullptr: none.
+// Curves of an operation, or else of a similar one; nullptr: none.
 const std::vector<SizedFit>* find_fits(const NcclFile* file, int op);
 
-// The curve for a group of so many ranks (domain) or domains (network), between those fitted.
+// The curve for a group of `size` ranks (domain) or domains (network), interpolated between the
+// sizes fitted.
 Fit fit_for(const std::vector<SizedFit>* fits, int size);
 
-// What the file states for curves that find_fits gave; NCCL's plain model's where there are none.
+// The residuals that the file states for curves of find_fits; those of NCCL's plain model where
+// there are no curves.
 Residuals residuals(const NcclFile* file, const std::vector<SizedFit>* fits);
 
-// Release of a version as logs and jobs state it; the current one where that says nothing.
+// The Release that a version stated by a log or job belongs to; the current one where none is
+// stated.
 Release release_of(const std::string& version);
 
 const char* generation(double compute_capability);  // "hopper"
 
-// Lower case, '_' as '-': names are compared so.
+// The name in lower case with '-' for '_', as names are compared.
 std::string normal_name(std::string name);
 
 }  // namespace stepcast::cost

@@ -1,4 +1,5 @@
-// Points of nccl-tests logs as the fits see them: what NCCL offers the group that was measured.
+// Turns points of nccl-tests logs into samples for the fits, with the lines that NCCL offers to the
+// measured group.
 #pragma once
 
 #include <map>
@@ -13,7 +14,7 @@ namespace stepcast::cost {
 
 Scope scope_of(const NcclSystem& system);
 Machine machine_of(const NcclSystem& system);
-// NVLink joins fewer GPUs than a node has.
+// Whether NVLink joins fewer GPUs than a node has.
 bool has_pairs(const job::Cluster& cluster);
 // Rate of one NIC port, bytes/s.
 double port_rate(const job::Cluster& cluster);
@@ -22,7 +23,7 @@ double port_rate(const job::Cluster& cluster);
 class Places {
  public:
   explicit Places(const NcclSystem& system) : system_(system) {}
-  // Machine and log are left to the caller. Throws InputError as fit_nccl does.
+  // The caller sets the sample's machine and log. Throws InputError as fit_nccl does.
   Sample sample(const NcclLog& log, const NcclPoint& point);
 
  private:
@@ -40,7 +41,7 @@ class Places {
 struct Everything {
   std::vector<Machine> machines;
   std::vector<Sample> samples;
-  std::vector<std::pair<int, int>> from;  // of a sample: system, point
+  std::vector<std::pair<int, int>> from;  // system and point of each sample
   std::vector<std::string> logs;          // by Sample::log
   std::vector<std::string> sites;
 };

@@ -12,12 +12,13 @@ namespace stepcast::cost {
 namespace {
 
 constexpr std::size_t kMinSamples = 4;
-constexpr double kLargestCoefficient = 4;  // as calibration files hold
-constexpr double kSlowest =
-    0.05;  // of a kernel's speed: the tables of lower/slowdown.h never stop one
-constexpr double kLeastShare = 0.005;
-// Timing noise of a ratio of two medians: the extra time of a kernel is never known better.
-constexpr double kLeastExtra = 0.01;
+constexpr double kLargestCoefficient = 4;  // the largest that calibration files accept
+// Least speed of a kernel, since the tables of lower/slowdown.h never stop one.
+constexpr double kSlowest = 0.05;
+constexpr double kMinShare = 0.005;
+// Timing noise of a ratio of two medians, which bounds how well the extra time of a kernel is
+// known.
+constexpr double kMinExtra = 0.01;
 
 struct OverlapPoint {
   double share = 0;
@@ -28,8 +29,8 @@ double predicted(double coefficient, double share) {
   return 1 / std::max(kSlowest, 1 - coefficient * share);
 }
 
-// Least squares of the speed lost over the share taken, then once more with each point's pull
-// bounded by how far it is off.
+// Least squares of the speed lost over the share taken, repeated with the weight of outliers
+// limited.
 double slope(const std::vector<OverlapPoint>& points) {
   double value = 1;
   for (int pass = 0; pass < 10; ++pass) {
@@ -47,7 +48,7 @@ double slope(const std::vector<OverlapPoint>& points) {
   return value;
 }
 
-// Each point by the others' coefficient.
+// Predicts each point with the coefficient fitted to the others.
 Coefficient cross_validated(const std::vector<OverlapPoint>& points) {
   Coefficient c;
   c.points = static_cast<int>(points.size());
@@ -60,7 +61,7 @@ Coefficient cross_validated(const std::vector<OverlapPoint>& points) {
     const double t = predicted(slope(others), points[i].share);
     const double stretch = std::max(1.0, points[i].stretch);
     log_ratios.push_back(std::log(t / stretch));
-    const double extra = std::max(kLeastExtra, stretch - 1);
+    const double extra = std::max(kMinExtra, stretch - 1);
     square += std::pow(std::min(2.0, std::abs(t - stretch) / extra), 2);
   }
   const SizeClass s = summary(log_ratios);
@@ -83,7 +84,7 @@ Coefficient fit_overlap(const std::vector<OverlapSample>& samples, bool memory_b
   std::vector<OverlapPoint> points;
   for (const OverlapSample& s : samples) {
     const double share = memory_bound ? s.memory_share : static_cast<double>(s.sms) / sms;
-    if (s.memory_bound == memory_bound && share > kLeastShare) {
+    if (s.memory_bound == memory_bound && share > kMinShare) {
       points.push_back({share, s.kernel_stretch});
     }
   }

@@ -9,7 +9,7 @@
 
 namespace stepcast::cost {
 
-// Speed lost, 1 - 1/stretch, in proportion to the share taken.
+// The speed lost, 1 - 1/stretch, over the share taken.
 struct Coefficient {
   double value = 0;
   double residual = 0;  // relative standard deviation of the extra time, stretch - 1, held out
@@ -18,11 +18,11 @@ struct Coefficient {
   int points = 0;
 };
 
-// Of kernels of one kind. Throws std::invalid_argument with fewer than 4 samples beside which
-// something was taken.
+// The coefficient of compute-bound or memory-bound kernels. Throws std::invalid_argument with fewer
+// than 4 samples in which the collective takes a share.
 Coefficient fit_overlap(const std::vector<OverlapSample>& samples, bool memory_bound, int sms);
 
-// What the collective loses, over all samples.
+// The share of its speed that the collective loses, over all samples.
 Coefficient fit_collective_loss(const std::vector<OverlapSample>& samples);
 
 }  // namespace stepcast::cost

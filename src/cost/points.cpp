@@ -11,9 +11,10 @@
 namespace stepcast::cost {
 namespace {
 
-constexpr double kContradiction = 2;  // times of one shape further apart than this factor
+// Times of one shape that differ by more than this factor are a fault.
+constexpr double kContradiction = 2;
 constexpr double kLongestSeconds = 1e3;
-constexpr std::size_t kMostFaults = 20;
+constexpr std::size_t kMaxFaults = 20;
 
 // Rows of a table by named columns: the first is text, the others positive numbers, the last a time
 // in microseconds.
@@ -71,7 +72,7 @@ class Rows {
   }
 
   void fault(std::size_t row, std::string message) {
-    if (faults_.size() < kMostFaults) {
+    if (faults_.size() < kMaxFaults) {
       faults_.push_back({{table_.file, static_cast<int>(row) + 2, 0}, std::move(message)});
     }
   }

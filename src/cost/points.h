@@ -1,6 +1,7 @@
-// Measured points as calibration/ keeps them: CSV, a row a shape, by dtype, kernel or operator.
-// All throw InputError with every row at fault: a missing column, no number, nothing positive, a
-// shape that stands twice with times more than a factor of two apart.
+// Reads measured points of calibration/: CSV files with one row for each shape, here by dtype,
+// kernel or operator. All functions throw InputError with every row at fault: a missing column, a
+// field that is not a positive number, or a shape that occurs twice with times that differ by more
+// than a factor of two.
 #pragma once
 
 #include <filesystem>
@@ -27,7 +28,7 @@ std::map<std::string, std::vector<ExpertPoint>> read_expert_points(
 std::map<std::string, std::vector<AttentionPoint>> read_attention_points(
     const std::filesystem::path& file, std::int64_t shortest);
 
-// Columns op, bytes, time_us. The same bytes may stand for several shapes.
+// Columns op, bytes, time_us. Several shapes may have the same bytes.
 std::map<std::string, std::vector<MemoryPoint>> read_memory_points(
     const std::filesystem::path& file);
 

@@ -6,25 +6,28 @@
 #include <cmath>
 #include <fstream>
 
-#include "map_fields.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
 
+using text::fault;
+using text::need;
 using text::Value;
 
 struct Row {
   const char* words;
-  double usual;  // without a site: seconds of launch and layer stand in the training system
+  double usual;  // without a site file; the launch and layer times of a job then come from its
+                 // training system
   SiteRange range;
 };
 
 // Ranges: a sustained clock between half of the calibration's (a hard power cap) and 1.1 (the
 // calibration itself was throttled); 1 us is less than any measured launch on the host, 50 us that
 // of an eager framework under a debugger; vTrain's Megatron-LM of 2022 spends 3.5 ms of host time
-// on a layer's three passes, and twice that is more than anyone printed; communication that costs
-// nothing up to four times the calibration's slow-down; a network from a fifth of its rate (TCP) to
+// on a layer's three passes, and twice that is more than any published figure; from no slow-down
+// beside communication to four times the calibration's; a network from a fifth of its rate (TCP) to
 // slightly above the calibration's.
 constexpr std::array<Row, kSiteParameters> kRows = {{
     {"sustained clock", 1, {0.5, 1.1}},
@@ -36,18 +39,8 @@ constexpr std::array<Row, kSiteParameters> kRows = {{
 
 const Row& row(SiteParameter p) { return kRows[static_cast<std::size_t>(p)]; }
 
-void expect_keys(const Value& v, const std::string& what, const std::vector<std::string>& keys) {
-  if (v.kind != Value::Kind::map) {
-    fault(v.origin, "expected " + what);
-  }
-  for (const auto& entry : v.entries) {
-    if (std::find(keys.begin(), keys.end(), entry.key) == keys.end()) {
-      const std::string like = nearest(entry.key, keys);
-      fault(entry.origin,
-            fmt::format("unknown key '{}' of {}{}", entry.key, what,
-                        like.empty() ? "" : fmt::format(" (did you mean '{}'?)", like)));
-    }
-  }
+void expect_known(const Value& v, const std::string& what, const std::vector<std::string>& keys) {
+  text::expect_keys(text::expect_map(v, "expected " + what), {keys, " of " + what});
 }
 
 double ranged_number(const Value& map, std::string_view key, double low, double high) {
@@ -70,7 +63,7 @@ SiteParameter parameter_of(const std::string& name, const Origin& where) {
 }
 
 void read_value(const Value& v, SiteParameter p, Site& site) {
-  expect_keys(v, "a parameter", {"value", "prior", "deviation", "determined", "reason"});
+  expect_known(v, "a parameter", {"value", "prior", "deviation", "determined", "reason"});
   SiteValue& out = site[p];
   const SiteRange range = row(p).range;
   out.prior = ranged_number(v, "prior", 0, range.high);
@@ -89,11 +82,8 @@ void read_value(const Value& v, SiteParameter p, Site& site) {
 }
 
 void read_correlations(const Value& list, Site& site) {
-  if (list.kind != Value::Kind::sequence) {
-    fault(list.origin, "expected a list of correlations");
-  }
-  for (const Value& item : list.items) {
-    expect_keys(item, "a correlation", {"of", "value"});
+  for (const Value& item : text::expect_list(list, "expected a list of correlations").items) {
+    expect_known(item, "a correlation", {"of", "value"});
     const Value& of = need(item, "of");
     if (of.kind != Value::Kind::sequence || of.items.size() != 2) {
       fault(of.origin, "expected two parameters");
@@ -146,9 +136,9 @@ Site::Site() {
 
 Site read_site(const std::filesystem::path& file) {
   const Value doc = text::read_yaml(file);
-  expect_keys(doc, "a site calibration",
-              {"kind", "name", "devices", "system", "fabric", "provenance", "scatter", "parameters",
-               "correlations"});
+  expect_known(doc, "a site calibration",
+               {"kind", "name", "devices", "system", "fabric", "provenance", "scatter",
+                "parameters", "correlations"});
   const Value& kind = need(doc, "kind");
   if (text::to_string(kind) != "site") {
     fault(kind.origin, "expected the kind 'site'");
@@ -156,22 +146,13 @@ Site read_site(const std::filesystem::path& file) {
   Site site;
   site.file = file.filename().string();
   site.name = text::to_string(need(doc, "name"));
-  const Value& devices = need(doc, "devices");
-  if (devices.kind != Value::Kind::sequence || devices.items.empty()) {
-    fault(devices.origin, "expected a list of device names");
-  }
-  for (const Value& item : devices.items) {
-    site.devices.push_back(text::to_string(item));
-  }
+  site.devices = text::expect_texts(need(doc, "devices"), "expected a list of device names");
   site.system = text::to_string(need(doc, "system"));
   site.fabric = text::to_string(need(doc, "fabric"));
   site.provenance = text::to_string(need(doc, "provenance"));
   site.scatter = ranged_number(doc, "scatter", 0, 1);
-  const Value& parameters = need(doc, "parameters");
-  if (parameters.kind != Value::Kind::map) {
-    fault(parameters.origin, "expected a map of parameters");
-  }
-  for (const auto& entry : parameters.entries) {
+  for (const auto& entry :
+       text::expect_map(need(doc, "parameters"), "expected a map of parameters").entries) {
     read_value(entry.value, parameter_of(entry.key, entry.origin), site);
   }
   if (const Value* correlations = doc.find("correlations")) {

@@ -2,12 +2,13 @@
 
 #include <fmt/format.h>
 
-#include "map_fields.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
 
+using text::fault;
 using text::Value;
 
 // `value` of an entry {value, source}.
@@ -33,10 +34,7 @@ Software read_software(const std::filesystem::path& calibration) {
     return out;
   }
   const Value all = text::read_yaml(file);
-  if (all.kind != Value::Kind::map) {
-    fault(all.origin, "expected a map of constants");
-  }
-  for (const auto& entry : all.entries) {
+  for (const auto& entry : text::expect_map(all, "expected a map of constants").entries) {
     if (entry.key == "mxfp8_cast") {
       out.mxfp8_cast = value_of(entry.key, entry.value, 1, 10);
     } else if (entry.key == "column_cast_ps") {
@@ -44,11 +42,11 @@ Software read_software(const std::filesystem::path& calibration) {
     } else if (entry.key == "user_buffer_step_us") {
       out.user_buffer_step = seconds(1e-6 * value_of(entry.key, entry.value, 0, 1000));
     } else if (entry.key == "listed_experts") {
-      constexpr double kMost = 10'000;
-      out.listed_experts = static_cast<int>(value_of(entry.key, entry.value, 1, kMost));
+      constexpr double kMaxValue = 10'000;
+      out.listed_experts = static_cast<int>(value_of(entry.key, entry.value, 1, kMaxValue));
     } else if (entry.key == "collective_launches") {
-      constexpr double kMost = 1000;
-      out.collective_launches = static_cast<int>(value_of(entry.key, entry.value, 1, kMost));
+      constexpr double kMaxValue = 1000;
+      out.collective_launches = static_cast<int>(value_of(entry.key, entry.value, 1, kMaxValue));
     } else {
       fault(entry.origin, fmt::format("unknown constant '{}'; expected mxfp8_cast, column_cast_ps, "
                                       "user_buffer_step_us, listed_experts or collective_launches",

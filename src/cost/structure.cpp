@@ -4,24 +4,23 @@
 
 #include <algorithm>
 
-#include "map_fields.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::cost {
 namespace {
 
+using text::fault;
 using text::Value;
 
 constexpr const char* kOthers = "others";
-constexpr double kLargestDeviation =
-    1;  // a deviation of the whole part: nothing would be known of it
+// At a relative deviation of 1 nothing is known of the part.
+constexpr double kLargestDeviation = 1;
 
 Structure read_one(const Value& v) {
-  if (v.kind != Value::Kind::map) {
-    fault(v.origin, "expected a map of systems, deviations and source");
-  }
   Structure out;
-  for (const auto& entry : v.entries) {
+  for (const auto& entry :
+       text::expect_map(v, "expected a map of systems, deviations and source").entries) {
     if (const auto part = parse<Part>(entry.key)) {
       const double x = text::to_number(entry.value);
       if (!(x >= 0 && x <= kLargestDeviation)) {

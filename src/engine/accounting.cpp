@@ -11,16 +11,15 @@ using program::TaskKind;
 
 namespace {
 
-std::int64_t& at(Breakdown& b, Category c) { return b[static_cast<std::size_t>(c)]; }
+Time& at(Breakdown& b, Category c) { return b[static_cast<std::size_t>(c)]; }
 
 }  // namespace
 
-void Machine::charge_busy(Account& a, const StreamState& s, const CompiledTask& t,
-                          std::int64_t now) {
+void Machine::charge_busy(Account& a, const StreamState& s, const CompiledTask& t, Time now) {
   if (t.kind == TaskKind::kernel) {
-    const std::int64_t extra = now - s.arrive - t.duration;
+    const Time extra = now - s.arrive - t.duration;
     at(a.now, t.category) += t.duration;
-    if (extra != 0) {
+    if (extra != Time{0}) {
       at(a.now, Category::slowdown) += extra;
     }
   } else {
@@ -32,8 +31,7 @@ void Machine::charge_busy(Account& a, const StreamState& s, const CompiledTask& 
 // Charges [from, to], in which the compute stream was idle; what ended at `to` is `bound`. A task
 // on another stream is charged for its transfer and for its wait for peers; before its arrival,
 // whatever that waited for, and so on.
-void Machine::charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to,
-                          std::uint8_t bound) {
+void Machine::charge_idle(std::uint32_t rank, Time from, Time to, std::uint8_t bound) {
   Account& account = accounts_[rank];
   const RankState& r = ranks_[rank];
   const std::vector<Segment>& segments = r.program->segments;
@@ -51,7 +49,7 @@ void Machine::charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to
         --q;
       }
       for (;;) {
-        const std::int64_t since = std::clamp(base(q), from, to);
+        const Time since = std::clamp(base(q), from, to);
         at(account.now, Category::host) += to - since;
         to = since;
         if (to <= from || q == oldest) {
@@ -60,7 +58,7 @@ void Machine::charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to
         --q;
         const Segment& g = segments[q % segments.size()];
         if (base(q) + g.length < to) {  // a sync held the host up
-          bound = g.step_end ? 0 : g.wait.stream;
+          bound = g.step_end ? std::uint8_t{0} : g.wait.stream.value();
           break;
         }
       }
@@ -76,8 +74,8 @@ void Machine::charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to
       break;
     }
     const Passage& p = passages[--i];
-    const std::int64_t arrive = std::max(p.arrive, from);
-    const std::int64_t begin = std::max(p.begin, arrive);
+    const Time arrive = std::max(p.arrive, from);
+    const Time begin = std::max(p.begin, arrive);
     at(account.now, p.category) += to - begin;
     at(account.now, p.wait_category) += begin - arrive;
     to = arrive;

@@ -25,7 +25,7 @@ void check_tasks(const Program& p) {
     const program::Task& t = p.tasks[i];
     require(t.stream < p.streams.size(), "program {}: task {} is on unknown stream {}", p.name, i,
             t.stream);
-    require(t.duration >= 0, "program {}: task {} has a negative duration", p.name, i);
+    require(t.duration >= Time{0}, "program {}: task {} has a negative duration", p.name, i);
     require(t.waits == 0 || std::size_t{t.first_wait} + t.waits <= p.waits.size(),
             "program {}: waits of task {} are out of range", p.name, i);
     if (t.kind == TaskKind::exchange) {
@@ -94,7 +94,7 @@ void compile_host(const Program& p, CompiledProgram& c) {
   Segment segment;
   std::uint32_t issued = 0;
   for (const program::HostOp& op : p.host) {
-    require(op.duration >= 0, "program {}: a host operation has a negative duration", p.name);
+    require(op.duration >= Time{0}, "program {}: a host operation has a negative duration", p.name);
     switch (op.kind) {
       case HostKind::work:
         segment.length += op.duration;
@@ -175,7 +175,7 @@ void check_prices(const World& w) {
   }
   for (std::size_t i = 0; i < w.shapes.size(); ++i) {
     for (const program::Price& p : w.shapes[i].prices) {
-      require(p.latency >= 0 && p.fluid >= 0 && p.rate > 0 &&
+      require(p.latency >= Time{0} && p.fluid >= Time{0} && p.rate > 0 &&
                   *std::min_element(std::begin(p.weight), std::end(p.weight)) >= 0,
               "shape {}: a price is negative or has no rate", i);
     }

@@ -15,8 +15,8 @@ namespace stepcast::engine {
 constexpr int kMaxStreams = 31;  // bit 31 of a rank's masks is its host
 
 struct CompiledTask {
-  std::int64_t duration = 0;
-  std::int64_t issue_offset = 0;  // host time from the start of its segment
+  Time duration{0};
+  Time issue_offset{0};  // host time from the start of its segment
   std::uint32_t segment = 0;
   std::uint32_t first_wait = 0;
   std::uint32_t first_transfer = 0;
@@ -39,7 +39,7 @@ struct CompiledStream {
 // A stretch of host time without syncs. Afterwards the host waits for `wait`, or, at the end of the
 // step, until the compute stream has completed the step before.
 struct Segment {
-  std::int64_t length = 0;
+  Time length{0};
   program::Wait wait;
   bool step_end = false;
 };

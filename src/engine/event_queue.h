@@ -18,10 +18,12 @@
 #include <utility>
 #include <vector>
 
+#include "stepcast/base/quantity.h"
+
 namespace stepcast::engine {
 
 struct Event {
-  std::int64_t time = 0;
+  Time time{0};
   std::uint32_t subject = 0;     // what it concerns; the high bits may hold a kind
   std::uint32_t generation = 0;  // of the subject when it was pushed
 };
@@ -37,7 +39,7 @@ class EventQueue {
 
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
-  std::int64_t now() const { return last_; }
+  Time now() const { return last_; }
 
   // Moves all events of the earliest time to `batch` (cleared first), in the order pushed. False
   // when empty.
@@ -61,8 +63,9 @@ class EventQueue {
 
  private:
   // Bucket 0: equal to last_. Bucket b: differs from last_ first in bit b - 1.
-  int bucket(std::int64_t time) const {
-    const auto x = static_cast<std::uint64_t>(time) ^ static_cast<std::uint64_t>(last_);
+  int bucket(Time time) const {
+    const auto x =
+        static_cast<std::uint64_t>(time.count()) ^ static_cast<std::uint64_t>(last_.count());
     return static_cast<int>(std::bit_width(x));
   }
 
@@ -71,7 +74,7 @@ class EventQueue {
     const int b = std::countr_zero(occupied_);
     std::vector<Event>& from = buckets_[b];
     occupied_ &= ~(std::uint64_t{1} << b);
-    std::int64_t least = from.front().time;
+    Time least = from.front().time;
     for (const Event& e : from) {
       least = e.time < least ? e.time : least;
     }
@@ -92,7 +95,7 @@ class EventQueue {
       buckets_;  // times are non-negative: 63 bits and the bucket of equals
   std::uint64_t occupied_ = 0;
   std::size_t size_ = 0;
-  std::int64_t last_ = 0;
+  Time last_{0};
 };
 
 }  // namespace stepcast::engine

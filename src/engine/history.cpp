@@ -55,7 +55,7 @@ std::size_t History::meeting_at(std::uint32_t rs, std::uint32_t ordinal) const {
          meeting_index_[machine_.world().ranks[s.rank].program][task];
 }
 
-void History::record(std::uint32_t rs, std::int64_t now, const Operation* by) {
+void History::record(std::uint32_t rs, Time now, const Operation* by) {
   const StreamState& s = machine_.stream(rs);
   if (s.step > last_step_) {
     return;
@@ -91,7 +91,7 @@ bool History::complete(std::uint32_t step) const {
   return true;
 }
 
-std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t origin) const {
+std::vector<program::Slice> History::slices(std::uint32_t step, Time origin) const {
   std::vector<program::Slice> out;
   for (std::uint32_t r = 0; r < machine_.world().ranks.size(); ++r) {
     const CompiledProgram& p = machine_.program(r);
@@ -100,9 +100,10 @@ std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t ori
       for (std::uint32_t i = 0; i < count; ++i) {
         const std::uint32_t rs = machine_.rank(r).first_stream + k;
         if (const Span* x = find(rs, step * count + i)) {
-          const std::int64_t begin = begins_[span_at(rs, step * count + i)];
+          const Time begin = begins_[span_at(rs, step * count + i)];
           const std::uint32_t task = p.tasks[p.streams[k].first + i].task;
-          out.push_back({x->arrive - origin, begin - origin, x->end - origin, task, r});
+          out.push_back({x->arrive - origin, begin - origin, x->end - origin,
+                         program::TaskIndex::at(task), program::RankId::at(r)});
         }
       }
     }
@@ -110,7 +111,7 @@ std::vector<program::Slice> History::slices(std::uint32_t step, std::int64_t ori
   return out;
 }
 
-std::int64_t History::end_of(std::uint32_t rs, std::uint64_t ordinal, std::int64_t period) const {
+Time History::end_of(std::uint32_t rs, std::uint64_t ordinal, Time period) const {
   const std::uint32_t count = machine_.stream(rs).count;
   const auto at = static_cast<std::uint32_t>(ordinal);
   if (const Span* x = find(rs, at)) {
@@ -136,7 +137,7 @@ struct Queue {
 }  // namespace
 
 std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint32_t step,
-                                                  std::int64_t origin, std::int64_t period) const {
+                                                  Time origin, Time period) const {
   const Program& p = *machine_.program(rank).source;
   const std::uint32_t first = machine_.rank(rank).first_stream;
   std::vector<program::MemoryEvent> out;
@@ -146,7 +147,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
     sums.push_back((sums.empty() ? 0 : sums.back()) + t.launches);
   }
   // The host issues the next task of stream `s`: what must have ended before its queue takes it.
-  std::int64_t held_until = kNever;
+  Time held_until = kNever;
   const auto issue = [&](std::uint32_t s) {
     Queue& q = queues[s];
     const std::uint32_t all = q.launches.back();
@@ -167,7 +168,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
   };
   std::uint32_t next = 0;
   std::uint32_t segment = 0;
-  std::int64_t offset = 0;
+  Time offset{0};
   for (const program::HostOp& op : p.host) {
     switch (op.kind) {
       case HostKind::work:
@@ -181,12 +182,12 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
         break;
       case HostKind::sync:
         ++segment;
-        offset = 0;
+        offset = Time{0};
         break;
       case HostKind::allocate:
       case HostKind::release: {
         program::MemoryEvent e;
-        std::int64_t base = 0;
+        Time base{0};
         machine_.segment_base(rank, step, segment, base);
         e.time = std::max(base + offset, held_until) - origin;
         e.safe = e.time;
@@ -199,7 +200,7 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
           const std::uint64_t upto =
               std::uint64_t{step} * machine_.stream(first + k).count + queues[k].issued;
           if (upto > 0) {
-            const std::int64_t end = end_of(first + k, upto - 1, period);
+            const Time end = end_of(first + k, upto - 1, period);
             e.safe = end == kNever ? e.safe : std::max(e.safe, end - origin);
           }
         }
@@ -213,9 +214,9 @@ std::vector<program::MemoryEvent> History::memory(std::uint32_t rank, std::uint3
 
 // What the host waited for when it began `segment`: walks over its own work, which no curve prices.
 History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
-                                    std::int64_t& time) const {
+                                    Time& time) const {
   const std::vector<Segment>& segments = machine_.program(rank).segments;
-  std::int64_t base = 0;
+  Time base{0};
   while (machine_.segment_base(rank, step, segment, base)) {
     time = std::min(time, base);
     if (segment == 0 && step == 0) {
@@ -227,7 +228,7 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
     }
     --segment;
     const Segment& g = segments[segment];
-    std::int64_t earlier = 0;
+    Time earlier{0};
     if (!machine_.segment_base(rank, step, segment, earlier)) {
       return {};
     }
@@ -246,7 +247,7 @@ History::Place History::before_host(std::uint32_t rank, std::uint32_t step, std:
 }
 
 // The task whose end let task `p` arrive at `time`. Same order as Machine::bound_by.
-History::Place History::before(Place p, std::int64_t& time) const {
+History::Place History::before(Place p, Time& time) const {
   const StreamState& s = machine_.stream(p.rs);
   const CompiledProgram& program = machine_.program(s.rank);
   const CompiledTask& t = s.tasks[p.ordinal % s.count];
@@ -272,35 +273,34 @@ History::Place History::before(Place p, std::int64_t& time) const {
   return before_host(s.rank, step, t.segment, time);
 }
 
-History::Path History::critical_path(std::uint32_t rank, std::uint32_t step,
-                                     std::int64_t span) const {
+History::Path History::critical_path(std::uint32_t rank, std::uint32_t step, Time span) const {
   using program::Category;
-  std::vector<std::int64_t> under(machine_.world().curves.size(), 0);
-  std::array<std::int64_t, program::kCategories> by_category{};
-  const auto spend = [&](Category category, std::int64_t ps) {
-    by_category[static_cast<std::size_t>(category)] += ps;
+  std::vector<Time> under(machine_.world().curves.size(), Time{0});
+  std::array<Time, program::kCategories> by_category{};
+  const auto spend = [&](Category category, Time t) {
+    by_category[static_cast<std::size_t>(category)] += t;
   };
-  const auto charge = [&](program::CurveId curve, std::int64_t ps) {
+  const auto charge = [&](program::CurveId curve, Time t) {
     if (curve < under.size()) {
-      under[curve] += ps;
+      under[curve] += t;
     }
   };
   Place at{machine_.rank(rank).first_stream,
            (step + 1) * machine_.stream(machine_.rank(rank).first_stream).count - 1};
   const Span* x = find(at.rs, at.ordinal);
-  std::int64_t time = x != nullptr ? x->end : 0;
-  const std::int64_t stop = time - span;
+  Time time = x != nullptr ? x->end : Time{0};
+  const Time stop = time - span;
   while (x != nullptr && time > stop) {
     const StreamState& s = machine_.stream(at.rs);
     const CompiledTask& t = s.tasks[at.ordinal % s.count];
     if (t.kind == TaskKind::kernel) {
-      const std::int64_t from = std::max(x->arrive, stop);
+      const Time from = std::max(x->arrive, stop);
       const program::Task& task = machine_.program(s.rank).source->tasks[t.task];
       charge(task.curve, time - from);
       spend(task.category, time - from);
       // What it lost beside communication grows with it, and hangs on a second curve besides.
       if (t.slowdown != 0) {
-        const auto lost = std::clamp<std::int64_t>(x->end - x->arrive - t.duration, 0, time - from);
+        const auto lost = std::clamp(x->end - x->arrive - t.duration, Time{0}, time - from);
         charge(machine_.world().slowdowns[t.slowdown].curve, lost);
         spend(task.category, -lost);
         spend(Category::slowdown, lost);
@@ -314,11 +314,11 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step,
       if (last == nullptr) {
         break;
       }
-      const std::int64_t begin = std::min(last->arrive, time);
+      const Time begin = std::min(last->arrive, time);
       spend(machine_.program(s.rank).source->tasks[t.task].category, time - std::max(begin, stop));
-      const std::int64_t fluid_from = std::min(time, begin + price.latency);
+      const Time fluid_from = std::min(time, begin + price.latency);
       charge(price.curve, time - std::max(fluid_from, stop));
-      charge(price.latency_curve, std::max<std::int64_t>(0, fluid_from - std::max(begin, stop)));
+      charge(price.latency_curve, std::max(Time{0}, fluid_from - std::max(begin, stop)));
       time = begin;
     }
     if (time <= stop) {
@@ -327,17 +327,17 @@ History::Path History::critical_path(std::uint32_t rank, std::uint32_t step,
     at = before(at, time);
     x = at.rs == kNone ? nullptr : find(at.rs, at.ordinal);
   }
-  std::int64_t of_tasks = 0;
-  for (const std::int64_t ps : by_category) {
-    of_tasks += ps;
+  Time of_tasks{0};
+  for (const Time t : by_category) {
+    of_tasks += t;
   }
   spend(Category::host, span - of_tasks);
   Path path;
-  for (const std::int64_t ps : under) {
-    path.curves.push_back(static_cast<double>(ps) * 1e-12);
+  for (const Time t : under) {
+    path.curves.push_back(to_seconds(t));
   }
   for (std::size_t i = 0; i < by_category.size(); ++i) {
-    path.categories[i] = static_cast<double>(by_category[i]) * 1e-12;
+    path.categories[i] = to_seconds(by_category[i]);
   }
   return path;
 }

@@ -20,29 +20,29 @@ class History {
 
   // Nothing after step `step` is kept from now on, so that nothing up to it is forgotten.
   void keep_until(std::uint32_t step) { last_step_ = step; }
-  void record(std::uint32_t rs, std::int64_t now, const Operation* by);
+  void record(std::uint32_t rs, Time now, const Operation* by);
   // Every stream has completed step `step`.
   bool complete(std::uint32_t step) const;
 
-  std::vector<program::Slice> slices(std::uint32_t step, std::int64_t origin) const;
+  std::vector<program::Slice> slices(std::uint32_t step, Time origin) const;
   // Allocator trace of one rank's step, at the host's times. The host is held up where more
   // launches than a stream's queue takes are outstanding, which nothing but these times depends on.
   // A use that had not ended is placed one period after that of the step before.
-  std::vector<program::MemoryEvent> memory(std::uint32_t rank, std::uint32_t step,
-                                           std::int64_t origin, std::int64_t period) const;
+  std::vector<program::MemoryEvent> memory(std::uint32_t rank, std::uint32_t step, Time origin,
+                                           Time period) const;
   // The critical path of `span` picoseconds that leads to the end of `step` on `rank`, in seconds:
   // under each curve, and by category.
   struct Path {
     std::vector<double> curves;
     std::array<double, program::kCategories> categories{};
   };
-  Path critical_path(std::uint32_t rank, std::uint32_t step, std::int64_t span) const;
+  Path critical_path(std::uint32_t rank, std::uint32_t step, Time span) const;
 
  private:
   // Sixteen bytes a task, twelve more a communication task: every rank of a large job fits.
   struct Span {
-    std::int64_t arrive = 0;
-    std::int64_t end = 0;
+    Time arrive{0};
+    Time end{0};
   };
   struct Meeting {           // of the operation that ended last
     std::uint32_t last = 0;  // stream of its last member to arrive: it began when that arrived
@@ -59,7 +59,7 @@ class History {
   std::size_t spans_per_step_ = 0;
   std::size_t meetings_per_step_ = 0;
   std::vector<Span> spans_;
-  std::vector<std::int64_t> begins_;  // parallel to spans_, for slices only
+  std::vector<Time> begins_;  // parallel to spans_, for slices only
   std::vector<Meeting> meetings_;
   std::vector<const program::Price*> prices_;
   std::unordered_map<const program::Price*, std::uint32_t> price_index_;
@@ -68,17 +68,17 @@ class History {
   const Span* find(std::uint32_t rs, std::uint32_t ordinal) const;
   // When it ended; one that is not kept, a period after that of the step before. kNever: neither
   // is.
-  static constexpr std::int64_t kNever = INT64_MIN;
-  std::int64_t end_of(std::uint32_t rs, std::uint64_t ordinal, std::int64_t period) const;
+  static constexpr Time kNever = Time::min();
+  Time end_of(std::uint32_t rs, std::uint64_t ordinal, Time period) const;
   std::size_t span_at(std::uint32_t rs, std::uint32_t ordinal) const;
   std::size_t meeting_at(std::uint32_t rs, std::uint32_t ordinal) const;
   struct Place {
     std::uint32_t rs = program::kNone;
     std::uint32_t ordinal = 0;
   };
-  Place before(Place p, std::int64_t& time) const;
+  Place before(Place p, Time& time) const;
   Place before_host(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
-                    std::int64_t& time) const;
+                    Time& time) const;
 };
 
 }  // namespace stepcast::engine

@@ -8,7 +8,7 @@
 
 namespace stepcast::engine {
 
-void Machine::advance_host(RankState& r, std::int64_t now) {
+void Machine::advance_host(RankState& r, Time now) {
   const std::vector<Segment>& segments = r.program->segments;
   for (;;) {
     if (r.host_waits) {
@@ -44,7 +44,7 @@ void Machine::advance_host(RankState& r, std::int64_t now) {
 }
 
 bool Machine::segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
-                           std::int64_t& base) const {
+                           Time& base) const {
   const RankState& r = ranks_[rank];
   const std::uint64_t n = r.program->segments.size();
   const std::uint64_t which = std::uint64_t{step} * n + segment;

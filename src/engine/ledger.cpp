@@ -15,20 +15,20 @@ using program::Program;
 
 struct Live {
   std::vector<bool> buffers;
-  std::int64_t bytes = 0;  // on the device
-  std::array<std::int64_t, program::kMemoryCategories> by_category{};
-  std::array<std::int64_t, program::kPlaces> elsewhere{};
-  std::array<std::int64_t, program::kPlaces> most{};  // of `elsewhere`, so far
+  Bytes bytes;  // on the device
+  std::array<Bytes, program::kMemoryCategories> by_category{};
+  std::array<Bytes, program::kPlaces> elsewhere{};
+  std::array<Bytes, program::kPlaces> most{};  // of `elsewhere`, so far
 
   void add(const Buffer& b, std::int64_t sign) {
     if (b.place != program::Place::device) {
       const auto at = static_cast<std::size_t>(b.place);
-      elsewhere[at] += sign * b.bytes.count();
+      elsewhere[at] += sign * b.bytes;
       most[at] = std::max(most[at], elsewhere[at]);
       return;
     }
-    bytes += sign * b.bytes.count();
-    by_category[static_cast<std::size_t>(b.category)] += sign * b.bytes.count();
+    bytes += sign * b.bytes;
+    by_category[static_cast<std::size_t>(b.category)] += sign * b.bytes;
   }
 };
 
@@ -42,10 +42,10 @@ void make_persistent(const Program& p, bool lazy, Live& live) {
 }
 
 struct Step {
-  std::int64_t peak = 0;
-  std::array<std::int64_t, program::kMemoryCategories> at_peak{};
+  Bytes peak;
+  std::array<Bytes, program::kMemoryCategories> at_peak{};
   std::uint32_t segment = 0;
-  std::int64_t offset = 0;
+  Time offset{0};
 };
 
 void change(const Program& p, const program::HostOp& op, bool first, Live& live) {
@@ -72,7 +72,7 @@ Step replay_step(const Program& p, bool first, Live& live) {
   s.peak = live.bytes;
   s.at_peak = live.by_category;
   std::uint32_t segment = 0;
-  std::int64_t offset = 0;
+  Time offset{0};
   for (const program::HostOp& op : p.host) {
     switch (op.kind) {
       case HostKind::work:
@@ -83,7 +83,7 @@ Step replay_step(const Program& p, bool first, Live& live) {
         break;
       case HostKind::sync:
         ++segment;
-        offset = 0;
+        offset = Time{0};
         break;
       case HostKind::allocate:
       case HostKind::release:
@@ -104,7 +104,7 @@ Ledger replay(const Program& p) {
   live.buffers.assign(p.buffers.size(), false);
   make_persistent(p, false, live);
   Ledger l;
-  l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra.count();
+  l.first_step_peak = replay_step(p, true, live).peak + p.first_step_extra;
   make_persistent(p, true, live);
   l.first_step_peak = std::max(l.first_step_peak, live.bytes);
   const Step steady = replay_step(p, false, live);

@@ -11,14 +11,14 @@
 namespace stepcast::engine {
 
 struct Ledger {
-  std::int64_t first_step_peak = 0;
-  std::int64_t peak = 0;    // of a steady step
-  std::int64_t steady = 0;  // live at its end
-  std::array<std::int64_t, program::kMemoryCategories> at_peak{};
-  std::array<std::int64_t, program::kPlaces>
+  Bytes first_step_peak;
+  Bytes peak;    // of a steady step
+  Bytes steady;  // live at its end
+  std::array<Bytes, program::kMemoryCategories> at_peak{};
+  std::array<Bytes, program::kPlaces>
       place_peak{};                // of all steps; not the device, whose is `peak`
   std::uint32_t peak_segment = 0;  // where in the host's step the peak is first reached
-  std::int64_t peak_offset = 0;    // host time from the start of that segment
+  Time peak_offset{0};             // host time from the start of that segment
   bool periodic = true;            // the third step repeats the second
 };
 

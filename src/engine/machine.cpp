@@ -48,7 +48,7 @@ Machine::Machine(const program::World& world, const Options& options)
       unfinished_ += s.count > 0 ? 1 : 0;
     }
   }
-  bases_.assign(bases, 0);
+  bases_.assign(bases, Time{0});
   communicators_.resize(world.communicators.size());
   channels_.resize(world.channels.size());
   keep_binding_usages();
@@ -91,8 +91,7 @@ void Machine::keep_binding_usages() {
   }
 }
 
-void Machine::push(std::int64_t time, EventKind kind, std::uint32_t subject,
-                   std::uint32_t generation) {
+void Machine::push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation) {
   queue_.push(Event{time, (static_cast<std::uint32_t>(kind) << 30) | subject, generation});
 }
 
@@ -126,21 +125,21 @@ void Machine::start() {
     // by what it has to issue before it first waits. Where that is not so the second step shows it,
     // and a third is run.
     ranks_[r].clock = -ranks_[r].program->segments.front().length;
-    advance_host(ranks_[r], 0);
+    advance_host(ranks_[r], Time{0});
     mark(ranks_[r], r, (1U << ranks_[r].streams) - 1);
   }
   for (std::size_t i = 0; i < dirty_.size(); ++i) {
-    examine(dirty_[i], 0);
+    examine(dirty_[i], Time{0});
   }
   dirty_.clear();
-  settle(0);
+  settle(Time{0});
 }
 
 bool Machine::advance() {
   if (!fault_.empty() || !queue_.next(batch_)) {
     return false;
   }
-  const std::int64_t now = queue_.now();
+  const Time now = queue_.now();
   do {
     events_ += batch_.size();
     for (const Event& e : batch_) {
@@ -155,7 +154,7 @@ bool Machine::advance() {
   return fault_.empty();
 }
 
-void Machine::apply(const Event& e, std::int64_t now) {
+void Machine::apply(const Event& e, Time now) {
   const std::uint32_t id = e.subject & 0x3fffffffU;
   switch (static_cast<EventKind>(e.subject >> 30)) {
     case EventKind::task_end:
@@ -180,7 +179,7 @@ void Machine::apply(const Event& e, std::int64_t now) {
   }
 }
 
-void Machine::examine(std::uint32_t rank, std::int64_t now) {
+void Machine::examine(std::uint32_t rank, Time now) {
   RankState& r = ranks_[rank];
   while (r.examine != 0) {
     std::uint32_t todo = r.examine;
@@ -203,7 +202,7 @@ std::uint32_t Machine::need(const RankState& r, std::uint32_t step, const progra
   return w.lag > step ? 0 : (step - w.lag) * streams_[r.first_stream + w.stream].count + w.position;
 }
 
-void Machine::try_start(RankState& r, std::uint32_t rs, std::int64_t now) {
+void Machine::try_start(RankState& r, std::uint32_t rs, Time now) {
   StreamState& s = streams_[rs];
   if (s.state != Activity::idle || s.step == limit_ || s.count == 0) {
     return;
@@ -227,7 +226,7 @@ void Machine::try_start(RankState& r, std::uint32_t rs, std::int64_t now) {
     ++s.wait_index;
   }
   if (r.host_step < s.step + kHostSteps) {
-    const std::int64_t issue =
+    const Time issue =
         bases_[r.first_base + (s.step % kHostSteps) * segments + t.segment] + t.issue_offset;
     if (issue > now) {
       s.state = Activity::waking;
@@ -241,7 +240,7 @@ void Machine::try_start(RankState& r, std::uint32_t rs, std::int64_t now) {
 // The one thing whose end let the head arrive now. When several ended at this instant: its own
 // stream, then the first of its waits, then the host.
 std::uint8_t Machine::bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
-                               std::int64_t now) const {
+                               Time now) const {
   if (s.last_end == now && s.completed > 0) {
     return s.index;
   }
@@ -261,7 +260,7 @@ std::uint8_t Machine::bound_by(const RankState& r, const StreamState& s, const C
   return kBoundByNothing;
 }
 
-void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now) {
+void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   s.arrive = now;
   s.begin = now;
@@ -297,9 +296,8 @@ void Machine::begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::
 namespace {
 
 // The usual speed is a constant, which divides by multiplication.
-std::int64_t time_left(const StreamState& s) {
-  return s.speed == kFullSpeed ? ceil_divide(s.remaining, kFullSpeed)
-                               : ceil_divide(s.remaining, s.speed);
+Time time_left(const StreamState& s) {
+  return s.speed == kFullSpeed ? time_of(s.remaining, kFullSpeed) : time_of(s.remaining, s.speed);
 }
 
 }  // namespace
@@ -310,8 +308,7 @@ std::int64_t Machine::kernel_speed(const RankState& r, std::uint8_t row) const {
   return d.speed[std::min(i, d.speed.size() - 1)];
 }
 
-void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t,
-                           std::int64_t now) {
+void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   s.state = Activity::running;
   if (t.slowdown == 0) {
@@ -322,7 +319,7 @@ void Machine::begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t
   // Two kernels in a row take what one of their joint length takes: the second inherits the
   // fraction of a picosecond by which the first was done early.
   const bool inherits = s.credit != 0 && s.credit_row == t.slowdown && s.last_end == now;
-  s.remaining = Int128{t.duration} * kFullSpeed - (inherits ? s.credit : 0);
+  s.remaining = work(kFullSpeed, t.duration) - (inherits ? s.credit : 0);
   s.since = now;
   s.credit_row = t.slowdown;
   s.speed = static_cast<std::int32_t>(kernel_speed(r, t.slowdown));
@@ -342,7 +339,7 @@ void Machine::press(RankState& r, std::uint32_t rank, int by) {
   }
 }
 
-void Machine::reprice(RankState& r, std::int64_t now) {
+void Machine::reprice(RankState& r, Time now) {
   // A kernel that began within this instant may have been priced at a pressure that lasted no time:
   // every running kernel is looked at.
   for (std::uint32_t left = r.slowed; left != 0; left &= left - 1) {
@@ -352,7 +349,7 @@ void Machine::reprice(RankState& r, std::int64_t now) {
     if (speed == s.speed) {
       continue;
     }
-    s.remaining -= Int128{s.speed} * (now - s.since);
+    s.remaining -= work(s.speed, now - s.since);
     s.since = now;
     s.speed = static_cast<std::int32_t>(speed);
     ++s.generation;
@@ -360,13 +357,13 @@ void Machine::reprice(RankState& r, std::int64_t now) {
   }
 }
 
-void Machine::complete(std::uint32_t rs, std::int64_t now, const Operation* by) {
+void Machine::complete(std::uint32_t rs, Time now, const Operation* by) {
   StreamState& s = streams_[rs];
   RankState& r = ranks_[s.rank];
   const CompiledTask& t = s.tasks[s.position];
   if (t.kind == TaskKind::kernel) {
     if (t.slowdown != 0) {
-      s.credit = static_cast<std::int32_t>(Int128{s.speed} * (now - s.since) - s.remaining);
+      s.credit = static_cast<std::int32_t>(work(s.speed, now - s.since) - s.remaining);
       r.slowed &= ~(1U << s.index);
       if (transfers_slow_ && !r.repricing) {
         r.repricing = true;
@@ -410,15 +407,15 @@ void Machine::complete(std::uint32_t rs, std::int64_t now, const Operation* by) 
   }
 }
 
-std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step,
-                                    std::int64_t now) const {
+std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step, Time now) const {
   std::uint64_t hash = 1469598103934665603ULL;  // FNV-1a, by words
   const auto mix = [&hash](std::int64_t value) {
     hash = (hash ^ static_cast<std::uint64_t>(value)) * 1099511628211ULL;
     hash ^= hash >> 29;
   };
+  const auto mix_age = [&mix, now](Time since) { mix((since - now).count()); };
   const RankState& r = ranks_[rank];
-  mix(r.clock - now);
+  mix_age(r.clock);
   mix(std::int64_t{r.host_step} - step);
   mix(r.host_segment);
   mix(r.host_waits ? 1 : 0);
@@ -432,11 +429,11 @@ std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step,
     mix(std::int64_t{s.step} - step);
     mix(static_cast<std::int64_t>(s.state));
     if (s.state != Activity::idle) {
-      mix(s.arrive - now);
-      mix(s.begin - now);
+      mix_age(s.arrive);
+      mix_age(s.begin);
     }
     if (s.state == Activity::running && s.tasks[s.position].kind == TaskKind::kernel) {
-      mix(s.since - now);
+      mix_age(s.since);
       mix(static_cast<std::int64_t>(s.remaining));
       mix(s.speed);
     }
@@ -444,7 +441,7 @@ std::uint64_t Machine::state_digest(std::uint32_t rank, std::uint32_t step,
   return hash;
 }
 
-void Machine::finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now) {
+void Machine::finish_step(std::uint32_t rank, std::uint32_t step, Time now) {
   if (boundaries_[step].empty()) {
     boundaries_[step].resize(ranks_.size());
     breakdowns_[step].resize(ranks_.size());
@@ -459,7 +456,7 @@ void Machine::finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t n
   }
 }
 
-void Machine::settle(std::int64_t now) {
+void Machine::settle(Time now) {
   for (const std::uint32_t rank : repricing_) {
     RankState& r = ranks_[rank];
     r.repricing = false;

@@ -32,10 +32,10 @@ enum class Activity : std::uint8_t { idle, waking, running, meeting };
 
 struct StreamState {
   const CompiledTask* tasks = nullptr;
-  std::int64_t arrive = 0;
-  std::int64_t begin = 0;
-  std::int64_t last_end = 0;
-  std::int64_t since = 0;        // kernel: `remaining` was true then
+  Time arrive{0};
+  Time begin{0};
+  Time last_end{0};
+  Time since{0};                 // kernel: `remaining` was true then
   std::uint32_t count = 0;       // tasks per step
   std::uint32_t position = 0;    // of the head, in the step
   std::uint32_t step = 0;        // of the head
@@ -70,7 +70,7 @@ struct RankState {
   bool repricing = false;
   bool host_waits = false;
   // host
-  std::int64_t clock = 0;
+  Time clock{0};
   std::uint64_t issued = 0;  // segments, since the start of the run
   std::uint32_t host_step = 0;
   std::uint32_t host_segment = 0;
@@ -84,9 +84,9 @@ struct RankState {
 // A collective, a transfer of an exchange, or a copy.
 struct Operation {
   const program::Price* price = nullptr;
-  std::int64_t begin = 0;
+  Time begin{0};
   std::uint32_t home = 0;   // communicator, channel or rank
-  std::uint32_t use = 0;    // collective: the how-manieth on its communicator
+  std::uint32_t use = 0;    // collective: sequence number of the call on its communicator
   std::uint32_t key = 0;    // price key (collective), transfer key
   std::uint32_t next = 0;   // open operation of the same home
   std::uint32_t first = 0;  // stream of the first member; transfer: of who posted first
@@ -102,16 +102,16 @@ struct Operation {
 // What ran on other streams while the compute stream was idle: enough to say what an idle stretch
 // waited for.
 struct Passage {
-  std::int64_t arrive = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  Time arrive{0};
+  Time begin{0};
+  Time end{0};
   std::uint8_t stream = 0;
   std::uint8_t bound_by = 0;
   program::Category category = program::Category::compute;
   program::Category wait_category = program::Category::stall;
 };
 
-using Breakdown = std::array<std::int64_t, program::kCategories>;
+using Breakdown = std::array<Time, program::kCategories>;
 
 struct Account {
   Breakdown now{};
@@ -139,14 +139,12 @@ class Machine {
 
   const program::World& world() const { return world_; }
   const Options& options() const { return options_; }
-  std::int64_t now() const { return queue_.now(); }
+  Time now() const { return queue_.now(); }
   const CompiledProgram& program(std::uint32_t rank) const { return *ranks_[rank].program; }
   const RankState& rank(std::uint32_t r) const { return ranks_[r]; }
   const StreamState& stream(std::uint32_t rs) const { return streams_[rs]; }
   std::uint32_t steps_finished() const { return steps_finished_; }
-  std::int64_t boundary(std::uint32_t step, std::uint32_t rank) const {
-    return boundaries_[step][rank];
-  }
+  Time boundary(std::uint32_t step, std::uint32_t rank) const { return boundaries_[step][rank]; }
   // What a rank's streams and host were at, relative to its boundary: equal digests mean equal
   // positions, ages and leads.
   std::uint64_t digest(std::uint32_t step, std::uint32_t rank) const {
@@ -164,7 +162,7 @@ class Machine {
   const History* history() const { return history_.get(); }
   // Host time at which a segment of a step began; false when it is no longer or not yet known.
   bool segment_base(std::uint32_t rank, std::uint32_t step, std::uint32_t segment,
-                    std::int64_t& base) const;
+                    Time& base) const;
   std::vector<std::string> waiting_chain() const;
   std::string name(std::uint32_t rank, std::uint32_t stream) const;
 
@@ -189,7 +187,7 @@ class Machine {
   Network network_;
   std::vector<RankState> ranks_;
   std::vector<StreamState> streams_;
-  std::vector<std::int64_t> bases_;
+  std::vector<Time> bases_;
   std::vector<Operation> operations_;
   std::vector<std::uint32_t> free_operations_;
   std::vector<CommunicatorState> communicators_;
@@ -197,7 +195,7 @@ class Machine {
   std::vector<program::Usage> usages_;  // those of resources that can bind
   std::vector<std::uint32_t> uses_;     // parallel to World::communicator_table
   std::vector<Account> accounts_;
-  std::vector<std::vector<std::int64_t>> boundaries_;
+  std::vector<std::vector<Time>> boundaries_;
   std::vector<std::vector<Breakdown>> breakdowns_;
   std::vector<std::vector<std::uint64_t>> digests_;
   std::vector<std::uint32_t> ranks_done_;  // by step
@@ -218,34 +216,34 @@ class Machine {
 
   // machine.cpp
   void keep_binding_usages();
-  void push(std::int64_t time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
-  void apply(const Event& e, std::int64_t now);
+  void push(Time time, EventKind kind, std::uint32_t subject, std::uint32_t generation);
+  void apply(const Event& e, Time now);
   void mark(RankState& r, std::uint32_t rank, std::uint32_t streams);
   std::uint32_t released(const RankState& r, StreamState& s);
-  void examine(std::uint32_t rank, std::int64_t now);
-  void try_start(RankState& r, std::uint32_t rs, std::int64_t now);
-  void begin(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
-  void begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
-  void complete(std::uint32_t rs, std::int64_t now, const Operation* by);
-  void finish_step(std::uint32_t rank, std::uint32_t step, std::int64_t now);
-  std::uint64_t state_digest(std::uint32_t rank, std::uint32_t step, std::int64_t now) const;
+  void examine(std::uint32_t rank, Time now);
+  void try_start(RankState& r, std::uint32_t rs, Time now);
+  void begin(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  void begin_kernel(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  void complete(std::uint32_t rs, Time now, const Operation* by);
+  void finish_step(std::uint32_t rank, std::uint32_t step, Time now);
+  std::uint64_t state_digest(std::uint32_t rank, std::uint32_t step, Time now) const;
   void press(RankState& r, std::uint32_t rank, int by);
-  void reprice(RankState& r, std::int64_t now);
+  void reprice(RankState& r, Time now);
   std::int64_t kernel_speed(const RankState& r, std::uint8_t row) const;
   std::uint8_t bound_by(const RankState& r, const StreamState& s, const CompiledTask& t,
-                        std::int64_t now) const;
+                        Time now) const;
   std::uint32_t need(const RankState& r, std::uint32_t step, const program::Wait& w) const;
-  void settle(std::int64_t now);
+  void settle(Time now);
 
   // operations.cpp
   std::uint32_t open_operation(program::TaskKind kind, std::uint32_t home, std::uint32_t rs);
-  void join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
-  void post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
-  void post(RankState& r, std::uint32_t rs, const program::Transfer& x, std::int64_t now);
-  void start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now);
-  void begin_operation(std::uint32_t id, std::int64_t now);
-  void flow(std::uint32_t id, std::int64_t now);
-  void end_operation(std::uint32_t id, std::int64_t now);
+  void join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  void post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  void post(RankState& r, std::uint32_t rs, const program::Transfer& x, Time now);
+  void start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now);
+  void begin_operation(std::uint32_t id, Time now);
+  void flow(std::uint32_t id, Time now);
+  void end_operation(std::uint32_t id, Time now);
   std::int64_t capped_rate(const Operation& op) const;
   void recap(std::uint32_t rank);
   void usages(const Operation& op, const program::Usage*& first, std::uint32_t& count) const;
@@ -254,11 +252,11 @@ class Machine {
   void set_fault(std::string text);
 
   // host.cpp
-  void advance_host(RankState& r, std::int64_t now);
+  void advance_host(RankState& r, Time now);
 
   // accounting.cpp
-  void charge_busy(Account& a, const StreamState& s, const CompiledTask& t, std::int64_t now);
-  void charge_idle(std::uint32_t rank, std::int64_t from, std::int64_t to, std::uint8_t bound);
+  void charge_busy(Account& a, const StreamState& s, const CompiledTask& t, Time now);
+  void charge_idle(std::uint32_t rank, Time from, Time to, std::uint8_t bound);
   friend class History;
   friend class WaitingChain;
 };

@@ -40,7 +40,7 @@ void Network::change(std::uint32_t activity) {
 }
 
 void Network::start(std::uint32_t activity, const program::Usage* usages, std::uint32_t count,
-                    const program::Price& price, std::int64_t cap, std::int64_t now) {
+                    const program::Price& price, std::int64_t cap, Time now) {
   if (activities_.size() <= activity) {
     activities_.resize(activity + 1);
   }
@@ -49,7 +49,7 @@ void Network::start(std::uint32_t activity, const program::Usage* usages, std::u
     used += price.weight[usages[k].kind] > 0 ? 1 : 0;
   }
   Activity& a = activities_[activity];
-  a.remaining = Int128{price.fluid} * price.rate;
+  a.remaining = work(price.rate, price.fluid);
   a.rate = 0;
   a.cap = cap;
   a.since = now;
@@ -223,18 +223,18 @@ void Network::solve() {
   }
 }
 
-void Network::apply(Activity& a, std::uint32_t activity, std::int64_t now) {
+void Network::apply(Activity& a, std::uint32_t activity, Time now) {
   const std::int64_t rate = std::max<std::int64_t>(rate_of(a.key), 1);
   if (a.rate == rate) {
     return;
   }
-  a.remaining -= Int128{a.rate} * (now - a.since);
+  a.remaining -= work(a.rate, now - a.since);
   a.since = now;
   a.rate = rate;
-  endings_.push_back({activity, now + ceil_divide(a.remaining, rate)});
+  endings_.push_back({activity, now + time_of(a.remaining, rate)});
 }
 
-const std::vector<Network::Ending>& Network::settle(std::int64_t now) {
+const std::vector<Network::Ending>& Network::settle(Time now) {
   endings_.clear();
   if (!touched_.empty()) {
     solve();

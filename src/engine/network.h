@@ -28,7 +28,7 @@ class Network {
  public:
   struct Ending {
     std::uint32_t activity = 0;
-    std::int64_t time = 0;
+    Time time{0};
   };
 
   explicit Network(const std::vector<program::Resource>& resources);
@@ -36,12 +36,12 @@ class Network {
   // Activity ids are the caller's, small and reused. Alone it takes `price.fluid` at its cap if
   // that is `price.rate`.
   void start(std::uint32_t activity, const program::Usage* usages, std::uint32_t count,
-             const program::Price& price, std::int64_t cap, std::int64_t now);
+             const program::Price& price, std::int64_t cap, Time now);
   void finish(std::uint32_t activity);
   void set_cap(std::uint32_t activity, std::int64_t cap);
   bool unsettled() const { return !changed_.empty() || !touched_.empty(); }
   // New ends of activities whose rate changed (or that started). Valid until the next call.
-  const std::vector<Ending>& settle(std::int64_t now);
+  const std::vector<Ending>& settle(Time now);
   std::int64_t rate(std::uint32_t activity) const { return activities_[activity].rate; }
   std::int64_t cap(std::uint32_t activity) const { return activities_[activity].cap; }
   // Instants that touched a resource that can bind, and levels worked out in them.
@@ -60,7 +60,7 @@ class Network {
     Int128 remaining = 0;  // bytes per second times picoseconds
     std::int64_t rate = 0;
     std::int64_t cap = 0;
-    std::int64_t since = 0;
+    Time since{0};
     Key key = 0;
     std::uint32_t first = 0;  // uses
     std::uint32_t count = 0;
@@ -109,7 +109,7 @@ class Network {
   void examine(Key water);
   void move_level(State& r, Key level);
   void solve();
-  void apply(Activity& a, std::uint32_t activity, std::int64_t now);
+  void apply(Activity& a, std::uint32_t activity, Time now);
 };
 
 }  // namespace stepcast::engine

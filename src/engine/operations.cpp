@@ -36,8 +36,7 @@ void Machine::set_fault(std::string text) {
   }
 }
 
-void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t,
-                              std::int64_t now) {
+void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   const std::uint32_t entry = world_.ranks[s.rank].first_communicator + t.communicator;
   const std::uint32_t home = world_.communicator_table[entry];
@@ -87,8 +86,7 @@ void Machine::join_collective(RankState& r, std::uint32_t rs, const CompiledTask
   begin_operation(id, now);
 }
 
-void Machine::post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t,
-                            std::int64_t now) {
+void Machine::post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   const program::Transfer* transfers = r.program->source->transfers.data() + t.first_transfer;
   s.pending = t.transfers;
@@ -110,7 +108,7 @@ void Machine::post_exchange(RankState& r, std::uint32_t rs, const CompiledTask& 
 }
 
 // The k-th send on a channel meets the k-th receive.
-void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, std::int64_t now) {
+void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, Time now) {
   StreamState& s = streams_[rs];
   const std::uint32_t home = world_.channel_table[world_.ranks[s.rank].first_channel + x.channel];
   const program::Channel& c = world_.channels[home];
@@ -148,7 +146,7 @@ void Machine::post(RankState&, std::uint32_t rs, const program::Transfer& x, std
   begin_operation(id, now);
 }
 
-void Machine::start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, std::int64_t now) {
+void Machine::start_copy(RankState& r, std::uint32_t rs, const CompiledTask& t, Time now) {
   StreamState& s = streams_[rs];
   const Price& price = world_.shapes[world_.ranks[s.rank].copy_shape].prices[t.price];
   s.pressure = price.pressure;
@@ -183,13 +181,13 @@ void Machine::usages(const Operation& op, const program::Usage*& first,
 
 // Everyone is there: latency first, then the fluid part. What can neither share nor be slowed needs
 // no network.
-void Machine::begin_operation(std::uint32_t id, std::int64_t now) {
+void Machine::begin_operation(std::uint32_t id, Time now) {
   Operation& op = operations_[id];
   op.begin = now;
   const program::Usage* first = nullptr;
   std::uint32_t count = 0;
   usages(op, first, count);
-  if ((count == 0 && !transfers_slow_) || op.price->fluid == 0) {
+  if ((count == 0 && !transfers_slow_) || op.price->fluid == Time{0}) {
     push(now + op.price->latency + op.price->fluid, EventKind::operation_end, id, op.generation);
   } else {
     push(now + op.price->latency, EventKind::flow, id, op.generation);
@@ -223,7 +221,7 @@ std::int64_t Machine::capped_rate(const Operation& op) const {
       1, static_cast<std::int64_t>(Int128{op.price->rate} * speed / kFullSpeed));
 }
 
-void Machine::flow(std::uint32_t id, std::int64_t now) {
+void Machine::flow(std::uint32_t id, Time now) {
   Operation& op = operations_[id];
   const program::Usage* first = nullptr;
   std::uint32_t count = 0;
@@ -255,7 +253,7 @@ void Machine::recap(std::uint32_t rank) {
   }
 }
 
-void Machine::end_operation(std::uint32_t id, std::int64_t now) {
+void Machine::end_operation(std::uint32_t id, Time now) {
   Operation op = operations_[id];  // a copy: completing may not touch it, but readers keep it
   if (op.flowing) {
     network_.finish(id);

@@ -16,13 +16,13 @@ namespace {
 constexpr std::uint32_t kInstantsUnasked = 1024;
 
 struct Period {
-  std::int64_t period = 0;
-  std::int64_t spread = 0;
+  Time period{0};
+  Time spread{0};
   bool found = false;
 };
 
-std::int64_t length(const Machine& m, std::uint32_t step, std::uint32_t rank) {
-  return m.boundary(step, rank) - (step > 0 ? m.boundary(step - 1, rank) : 0);
+Time length(const Machine& m, std::uint32_t step, std::uint32_t rank) {
+  return m.boundary(step, rank) - (step > 0 ? m.boundary(step - 1, rank) : Time{0});
 }
 
 // What two successive steps show. `lengths`: both are equally long, and so on every rank. `states`:
@@ -39,7 +39,7 @@ Repetition repetition(const Machine& m, std::uint32_t step) {
   if (step == 0) {
     return {};
   }
-  const std::int64_t p = length(m, step, 0);
+  const Time p = length(m, step, 0);
   Repetition out{true, true};
   for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
     if (length(m, step, r) != p) {
@@ -51,8 +51,8 @@ Repetition repetition(const Machine& m, std::uint32_t step) {
   return out;
 }
 
-std::int64_t latest(const Machine& m, std::uint32_t step) {
-  std::int64_t t = 0;
+Time latest(const Machine& m, std::uint32_t step) {
+  Time t{0};
   for (std::uint32_t r = 0; r < m.world().ranks.size(); ++r) {
     t = std::max(t, m.boundary(step, r));
   }
@@ -64,10 +64,10 @@ std::int64_t latest(const Machine& m, std::uint32_t step) {
 Period average(const Machine& m, std::uint32_t step) {
   const std::uint32_t from = step / 2;
   Period p;
-  std::int64_t least = 0;
-  std::int64_t most = 0;
+  Time least{0};
+  Time most{0};
   for (std::uint32_t k = from + 1; k <= step; ++k) {
-    const std::int64_t l = latest(m, k) - latest(m, k - 1);
+    const Time l = latest(m, k) - latest(m, k - 1);
     least = k == from + 1 ? l : std::min(least, l);
     most = std::max(most, l);
   }
@@ -77,7 +77,7 @@ Period average(const Machine& m, std::uint32_t step) {
 }
 
 void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint32_t step,
-                std::int64_t origin, Timeline& t) {
+                Time origin, Timeline& t) {
   t.ranks.resize(m.world().ranks.size());
   for (std::uint32_t r = 0; r < t.ranks.size(); ++r) {
     const Ledger& l = ledgers[m.world().ranks[r].program];
@@ -89,16 +89,16 @@ void fill_ranks(const Machine& m, const std::vector<Ledger>& ledgers, std::uint3
     to.at_peak = l.at_peak;
     to.host_peak = l.place_peak[static_cast<std::size_t>(program::Place::host)];
     to.nvme_peak = l.place_peak[static_cast<std::size_t>(program::Place::nvme)];
-    std::int64_t base = 0;
+    Time base{0};
     if (m.segment_base(r, step, l.peak_segment, base)) {
       // The host runs ahead of the step, or behind it: the peak returns every period.
-      const std::int64_t at = (base + l.peak_offset - origin) % std::max<std::int64_t>(1, t.period);
-      to.peak_at = at < 0 ? at + t.period : at;
+      const Time at = (base + l.peak_offset - origin) % std::max(Time{1}, t.period);
+      to.peak_at = at < Time{0} ? at + t.period : at;
     }
   }
 }
 
-void fill_history(Machine& m, std::uint32_t step, std::int64_t origin, Timeline& t) {
+void fill_history(Machine& m, std::uint32_t step, Time origin, Timeline& t) {
   m.history()->keep_until(step);
   while (!m.history()->complete(step) && m.advance()) {
   }
@@ -110,7 +110,7 @@ void fill_history(Machine& m, std::uint32_t step, std::int64_t origin, Timeline&
     t.memory.resize(t.ranks.size());
     std::vector<program::RankId> ranks = options.memory_of;
     for (std::uint32_t r = 0; options.memory_of.empty() && r < t.ranks.size(); ++r) {
-      ranks.push_back(r);
+      ranks.push_back(program::RankId::at(r));
     }
     for (const program::RankId r : ranks) {
       t.memory[r] = m.history()->memory(r, step, origin, t.period);
@@ -148,7 +148,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
       const Repetition again = repetition(m, seen);
       const bool last = seen + 1 == limit;
       if (steady_memory && seen + 1 >= least && (again.states || (last && again.lengths))) {
-        period = {length(m, seen, 0), 0, true};
+        period = {length(m, seen, 0), Time{0}, true};
         break;
       }
       ++seen;
@@ -169,7 +169,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   }
   const std::uint32_t step = period.found ? seen : limit - 1;
   if (!period.found) {
-    period = options.once ? Period{latest(m, 0), 0, false} : average(m, step);
+    period = options.once ? Period{latest(m, 0), Time{0}, false} : average(m, step);
   }
   Timeline t;
   t.period = period.period;
@@ -179,7 +179,7 @@ std::variant<Timeline, Deadlock> run(const World& world, const Options& options)
   t.steps = static_cast<int>(step) + 1;
   t.tasks = m.tasks_done();
   t.events = m.events();
-  std::int64_t origin = step > 0 ? m.boundary(step - 1, 0) : 0;
+  Time origin = step > 0 ? m.boundary(step - 1, 0) : Time{0};
   for (std::uint32_t r = 1; step > 0 && r < world.ranks.size(); ++r) {
     origin = std::min(origin, m.boundary(step - 1, r));
   }

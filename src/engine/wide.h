@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "stepcast/base/quantity.h"
+
 namespace stepcast::engine {
 
 __extension__ using Int128 = __int128;
@@ -30,5 +32,10 @@ inline Int128 floor_divide(Int128 a, Int128 b) {
   }
   return a / b;
 }
+
+// What is done in `t` at so much a picosecond, and the time that it takes, rounded up: the engine's
+// only ways from time to a number and back.
+inline Int128 work(std::int64_t rate, Time t) { return Int128{rate} * t.count(); }
+inline Time time_of(Int128 work, std::int64_t rate) { return Time(ceil_divide(work, rate)); }
 
 }  // namespace stepcast::engine

@@ -31,7 +31,7 @@ constexpr cost::Part part_of(program::Category c) {
   }
 }
 
-// What the simulation leaves out; a site that was measured knows its own part of it.
+// Adds what the simulation leaves out, except for parts that the deviations of a site include.
 void add_structure(const Source& s, std::vector<result::Doubt>& out) {
   using cost::Part;
   using cost::SiteParameter;
@@ -43,7 +43,7 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
     seconds[static_cast<std::size_t>(part_of(static_cast<program::Category>(i)))] +=
         s.timeline->path[i];
   }
-  seconds[static_cast<std::size_t>(Part::run)] = static_cast<double>(s.timeline->period) * 1e-12;
+  seconds[static_cast<std::size_t>(Part::run)] = to_seconds(s.timeline->period);
   const auto sure = [&](SiteParameter p) { return s.site != nullptr && s.site->sure(p); };
   for (int i = 0; i < cost::kParts; ++i) {
     const auto part = static_cast<Part>(i);
@@ -64,8 +64,8 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
 }  // namespace
 
 void average_shapes(const std::vector<cost::Curve>& curves, program::World& world) {
-  // The attention's two and the feed-forward's two products; their three passes share a shape's
-  // error.
+  // Two GEMMs of attention and two of the MLP; the three passes of each are assumed to have the
+  // same error.
   constexpr double kProducts = 4;
   for (std::size_t i = 0; i < curves.size() && i < world.curves.size(); ++i) {
     if (curves[i].kind == cost::CurveKind::gemm) {
@@ -84,7 +84,7 @@ std::vector<result::Doubt> doubts_of(const Source& s) {
   }
   add_structure(s, out);
   if (s.site != nullptr && s.site->site != nullptr) {
-    const double step = static_cast<double>(s.timeline->period) * 1e-12;
+    const double step = to_seconds(s.timeline->period);
     const double of_site = deviation(*s.site, s.site_seconds, s.site_scatter);
     out.push_back({"the site's factors and the scatter of its steps", result::DoubtKind::site,
                    s.site->site->file + ": " + s.site->site->provenance, step,

@@ -1,9 +1,9 @@
-// What makes a step's interval: the factors that are not known, and how much of the step hangs on
-// each.
-// Three kinds: curves (a calibration's residual; a product's is that of single shapes, of which a
-// layer runs several), what the simulation leaves out (cost/structure.h, by what the path's time
-// goes into), and a site's own factors. LAW  deviation^2 of the step = sum over doubts of (seconds
-// under it x its deviation)^2
+// The doubts of a step: factors that are not known exactly, and the seconds of the step that depend
+// on each.
+//
+// There are three kinds: curves (with the calibration's residual), time that the simulation leaves
+// out (cost/structure.h, by parts of the critical path), and a site's own factors. LAW  deviation^2
+// of the step = sum over doubts of (seconds under it x its deviation)^2
 #pragma once
 
 #include <vector>
@@ -13,11 +13,11 @@
 
 namespace stepcast::forecast {
 
-// A residual as the step sees it: products of several shapes err by less than one. Written into
-// `world`.
+// Sets the residuals of GEMM curves in `world` to those of a step: a curve's residual is that of a
+// single shape, and errors of several shapes average out.
 void average_shapes(const std::vector<cost::Curve>& curves, program::World& world);
 
-// Of the step time, largest first; those that add nothing are left out.
+// The doubts of the step time, largest first; those that add nothing are left out.
 std::vector<result::Doubt> doubts_of(const Source& source);
 
 // Standard deviation of the step, seconds.

@@ -22,8 +22,8 @@ void scale(program::World& world, const std::vector<double>& factor) {
     }
     return sum;
   };
-  auto scaled = [](std::int64_t t, double f) {
-    return static_cast<std::int64_t>(static_cast<double>(t) * f);
+  auto scaled = [](Time t, double f) {
+    return Time(static_cast<std::int64_t>(static_cast<double>(t.count()) * f));
   };
   for (program::Program& p : world.programs) {
     for (program::Task& t : p.tasks) {
@@ -37,7 +37,7 @@ void scale(program::World& world, const std::vector<double>& factor) {
       continue;
     }
     const double f = std::max(0.0, blended(s.curve));
-    for (std::int64_t& speed : s.speed) {  // the time lost, 1/speed - 1, is what the factor scales
+    for (std::int64_t& speed : s.speed) {  // the factor scales the time lost, 1/speed - 1
       speed = std::lround(1e6 / (1 + (1e6 / static_cast<double>(speed) - 1) * f));
     }
   }
@@ -52,7 +52,7 @@ void scale(program::World& world, const std::vector<double>& factor) {
   }
 }
 
-// Standard deviation, in seconds, of what no curve carries.
+// Standard deviation, in seconds, of all doubts that belong to no curve.
 double beside_curves(const std::vector<result::Doubt>& doubts) {
   double beside = 0;
   for (const result::Doubt& d : doubts) {
@@ -85,7 +85,7 @@ std::vector<double> drawn_steps(const program::World& world,
     auto result = engine::run(sample, draw);
     if (auto* t = std::get_if<program::Timeline>(&result)) {
       const double shift = beside > 0 ? beside * normal(random) : 0;
-      steps.push_back(static_cast<double>(t->period) * 1e-12 + shift);
+      steps.push_back(to_seconds(t->period) + shift);
     }
   }
   std::sort(steps.begin(), steps.end());

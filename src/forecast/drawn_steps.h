@@ -12,8 +12,8 @@
 namespace stepcast::forecast {
 
 // Seconds of `samples` steps, the shortest first: every curve's prices are scaled by a factor drawn
-// with the curve's residual, and the world is simulated again. What no curve carries (`doubts`) is
-// nearly linear in the step and is added as one normal error.
+// with the curve's residual, and the world is simulated again. Those of `doubts` that belong to no
+// curve act nearly linearly on the step and are added as one normal error.
 std::vector<double> drawn_steps(const program::World& world,
                                 const std::vector<result::Doubt>& doubts, int samples,
                                 std::uint64_t seed, const Stop* stop);

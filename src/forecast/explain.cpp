@@ -7,7 +7,7 @@
 namespace stepcast::forecast {
 namespace {
 
-// What tells more of a doubt, by its kind.
+// What to measure against a doubt, by its kind.
 struct Remedy {
   result::DoubtKind kind;
   std::string_view how;

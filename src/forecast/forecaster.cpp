@@ -39,17 +39,17 @@ std::string describe(const program::Deadlock& d) {
   return text;
 }
 
-// Whether any stage waits for its host: only then do launch and layer matter.
+// Whether any rank waits for its host: only then do launch and layer matter.
 bool waits_for_host(const program::Timeline& t) {
   constexpr double kShare = 1e-3;
   return std::any_of(t.ranks.begin(), t.ranks.end(), [&](const program::RankResult& r) {
-    return static_cast<double>(r.breakdown[static_cast<std::size_t>(program::Category::host)]) >
-           kShare * static_cast<double>(t.period);
+    return to_seconds(r.breakdown[static_cast<std::size_t>(program::Category::host)]) >
+           kShare * to_seconds(t.period);
   });
 }
 
-// What one deviation more of launch or layer adds to the step: their cost is no curve's, so the
-// step is simulated again.
+// Seconds that one deviation more of launch or layer adds to the step. These times belong to no
+// curve, so the step is simulated again.
 double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse& use,
                     cost::SiteParameter p, double period, const Stop* stop) {
   if (!use.sure(p)) {
@@ -75,7 +75,7 @@ double host_seconds(Forecaster::State& state, const job::Job& job, const SiteUse
   run.stop = stop;
   const auto outcome = engine::run(world, run);
   const auto* t = std::get_if<program::Timeline>(&outcome);
-  return t == nullptr ? 0 : std::max(0.0, static_cast<double>(t->period) * 1e-12 - period);
+  return t == nullptr ? 0 : std::max(0.0, to_seconds(t->period) - period);
 }
 
 // Usable memory of the GPU behind each rank of the simulated world.
@@ -113,7 +113,7 @@ struct Simulated {
   program::World full;  // all ranks
   std::optional<lower::Folded> folded;
   Flops recomputed{0};
-  std::vector<cost::Curve> curves;  // as sure as the site makes them
+  std::vector<cost::Curve> curves;  // with the residuals that the site leaves
   program::Timeline timeline;
 
   const program::World& world() const { return folded ? folded->world : full; }
@@ -156,10 +156,10 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   return out;
 }
 
-// How a site's own uncertainty acts on the step, in seconds.
+// The uncertainty of the step by a site's own parameters, in seconds.
 struct SiteDoubts {
-  std::array<double, cost::kSiteParameters> seconds{};  // what one deviation of each adds
-  double scattered = 0;                                 // what steps scatter about the forecast
+  std::array<double, cost::kSiteParameters> seconds{};  // added by one deviation of each
+  double scattered = 0;                                 // scatter of steps about the forecast
 };
 
 SiteDoubts site_doubts(Forecaster::State& state, const job::Job& job, const Prepared& p,
@@ -167,8 +167,8 @@ SiteDoubts site_doubts(Forecaster::State& state, const job::Job& job, const Prep
   SiteDoubts out;
   out.seconds =
       parameter_seconds(p.site, run.curves, run.world(), curve_seconds(run.world(), run.timeline));
-  // Time that kernels or the host pace scatters as measured steps did; communication has its
-  // curves.
+  // The measured scatter applies to time that kernels or the host determine; that of communication
+  // follows from its curves.
   double paced = p.site.sure(cost::SiteParameter::clock)
                      ? -out.seconds[static_cast<std::size_t>(cost::SiteParameter::clock)]
                      : 0;
@@ -176,7 +176,7 @@ SiteDoubts site_doubts(Forecaster::State& state, const job::Job& job, const Prep
     const auto parameter = static_cast<cost::SiteParameter>(i);
     out.seconds[i] *= p.site.sure(parameter) ? (*p.site.site)[parameter].deviation : 0;
   }
-  const double period = static_cast<double>(run.timeline.period) * 1e-12;
+  const double period = to_seconds(run.timeline.period);
   if (options.samples >= 0 && waits_for_host(run.timeline)) {
     for (const auto parameter : {cost::SiteParameter::launch, cost::SiteParameter::layer}) {
       if (!p.site.sure(parameter)) {
@@ -195,7 +195,7 @@ SiteDoubts site_doubts(Forecaster::State& state, const job::Job& job, const Prep
   return out;
 }
 
-// The interval of the step from samples in place of sensitivities; none ran: as it is.
+// Replaces the interval of the step by that of samples, if there are any.
 void take_interval(const std::vector<double>& steps, const job::Job& job, const Prepared& p,
                    Flops recomputed, result::Report& report) {
   if (steps.empty()) {
@@ -208,7 +208,7 @@ void take_interval(const std::vector<double>& steps, const job::Job& job, const 
              recomputed, report);
 }
 
-// What the engine did, and what a reader should know of it.
+// Facts of the engine's run, and notes on it for the reader.
 void fill_engine(const Simulated& run, const Options& options, result::Report& report) {
   const program::Timeline& timeline = run.timeline;
   report.engine.fidelity = run.folded ? "folded" : "full";

@@ -9,8 +9,8 @@ void fill_host(const job::Node& node, const cluster::Topology& topology,
                const std::vector<std::uint32_t>& class_of, const program::Timeline& timeline,
                result::Report& report) {
   struct Use {
-    std::int64_t host = 0;
-    std::int64_t nvme = 0;
+    Bytes host;
+    Bytes nvme;
   };
   std::vector<Use> nodes;
   const std::size_t ranks = class_of.empty() ? timeline.ranks.size() : class_of.size();
@@ -24,8 +24,8 @@ void fill_host(const job::Node& node, const cluster::Topology& topology,
   report.host_capacity = node.host_memory;
   report.nvme_capacity = node.nvme;
   for (const Use& use : nodes) {
-    report.host_used = std::max(report.host_used, Bytes(use.host));
-    report.nvme_used = std::max(report.nvme_used, Bytes(use.nvme));
+    report.host_used = std::max(report.host_used, use.host);
+    report.nvme_used = std::max(report.nvme_used, use.nvme);
   }
   const auto within = [](Bytes used, Bytes capacity) {
     return used == Bytes(0) || used <= capacity;

@@ -1,4 +1,4 @@
-// Host memory and NVMe space: what the ranks of a node take of it together.
+// Host memory and NVMe space that the ranks of a node use together.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace stepcast::forecast {
 
-// Fills the report's host and NVMe figures, of the node that uses most, and clears `fits` where one
-// is beyond its capacity. `class_of`: by rank, into the timeline's; empty: each rank is its own.
-// Peaks of ranks are added up, as if they fell together.
+// Fills the report's host and NVMe figures with those of the node that uses most, and clears `fits`
+// where one exceeds its capacity. `class_of`: the rank of the timeline that stands for each rank;
+// empty: each rank itself. Peaks of ranks are added up as if they were at the same time.
 void fill_host(const job::Node& node, const cluster::Topology& topology,
                const std::vector<std::uint32_t>& class_of, const program::Timeline& timeline,
                result::Report& report);

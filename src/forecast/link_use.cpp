@@ -1,5 +1,5 @@
-// What a step sends over the cluster's links: each rank's operations, by the bytes that their
-// prices put on each kind of link, gathered on the links that its slot uses.
+// The use of the cluster's links: the bytes of each rank's operations on each kind of link, by
+// their prices, added up on the links that its slot uses.
 #include "stepcast/forecast/link_use.h"
 
 #include <algorithm>
@@ -15,9 +15,10 @@ namespace {
 using program::kResourceKinds;
 using Bytes4 = std::array<double, kResourceKinds>;  // by cluster::ResourceKind
 
-// What crosses each kind of link when one operation runs.
+// Bytes that cross each kind of link when one operation runs.
 Bytes4 crossing(const program::Price& price) {
-  const double payload = static_cast<double>(price.rate) * static_cast<double>(price.fluid) * 1e-12;
+  const double payload =
+      static_cast<double>(price.rate) * static_cast<double>(price.fluid.count()) * 1e-12;
   Bytes4 out{};
   for (std::size_t k = 0; k < out.size(); ++k) {
     out[k] = payload * static_cast<double>(price.weight[k]) / program::kWeightOne;
@@ -45,7 +46,7 @@ Bytes4 of_rank(const program::World& world, const program::Rank& rank) {
         const auto& channel =
             world.channels[world.channel_table[rank.first_channel + transfer.channel]];
         const Bytes4 add = crossing(world.shapes[channel.shape].prices[transfer.price]);
-        // A receiver takes in what arrives; the sender counts for all else.
+        // The receiver counts what enters its NIC; the sender counts everything else.
         for (std::size_t k = 0; k < out.size(); ++k) {
           out[k] += transfer.send == (k != kNicIn) ? add[k] : 0;
         }
@@ -94,7 +95,7 @@ const char* name_of(job::Fabric::Kind kind) {
   return "";
 }
 
-// A class of links, and which one a slot uses.
+// A class of links, and the link of each slot.
 struct Level {
   const char* name;
   int (cluster::Topology::*of)(int) const;
@@ -113,7 +114,7 @@ result::LinkUse link_use(const result::Report& report, const job::Job& job) {
   }
   const auto& plan = std::get<strategy::Plan>(planned);
   const auto& topology = std::get<cluster::Topology>(built);
-  const double step = static_cast<double>(report.trace->timeline.period) * 1e-12;
+  const double step = to_seconds(report.trace->timeline.period);
   const auto stages = by_stage(report.trace->world);
   const int ranks = std::min(plan.grid.ranks(), topology.devices());
 
@@ -138,7 +139,7 @@ result::LinkUse link_use(const result::Report& report, const job::Job& job) {
       Level{"core links of a pod", &T::core, K::spine}};
   int last_node = -1;
   std::vector<std::vector<double>> load(
-      levels.size(), std::vector<double>(topology.resources().size(), -1));  // -1: none uses it
+      levels.size(), std::vector<double>(topology.resources().size(), -1));  // -1: not used
   std::vector<int> stage_of(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     const int stage = cluster::coordinates(plan.grid, rank).pipeline;
@@ -182,7 +183,7 @@ result::LinkUse link_use(const result::Report& report, const job::Job& job) {
   }
   out.nodes.resize(static_cast<std::size_t>(last_node + 1));
   std::vector<bool> seen(out.nodes.size(), false);
-  constexpr std::size_t kPort = 0, kOut = 3, kIn = 4;  // of `levels`
+  constexpr std::size_t kPort = 0, kOut = 3, kIn = 4;  // indices into `levels`
   for (int rank = 0; rank < ranks; ++rank) {
     const auto n = static_cast<std::size_t>(topology.node_of(rank));
     result::NodeLinks& node = out.nodes[n];

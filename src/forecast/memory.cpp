@@ -20,29 +20,30 @@ RankMemory by_rule(const Program& p, const RankResult& r, Bytes capacity,
                    const memory::Request& request) {
   RankMemory m;
   memory::Request q = request;
-  q.allocated = Bytes(std::max(r.peak_allocated, r.first_step_peak));
+  q.allocated = std::max(r.peak_allocated, r.first_step_peak);
   q.outside = p.outside_allocator;
   const memory::Amounts amounts = memory::amounts(q);
-  m.allocated = Bytes(r.peak_allocated);
+  m.allocated = r.peak_allocated;
   m.active = m.allocated;
   m.reserved = amounts.reserved;
   m.process = amounts.process;
-  m.steady = Bytes(r.steady);
-  m.first = Bytes(r.first_step_peak);
-  m.by_category = r.at_peak;
-  m.at = Time(r.peak_at);
+  m.steady = r.steady;
+  m.first = r.first_step_peak;
+  std::transform(r.at_peak.begin(), r.at_peak.end(), m.by_category.begin(),
+                 [](Bytes bytes) { return bytes.count(); });
+  m.at = r.peak_at;
   m.fits = m.process <= capacity;
   return m;
 }
 
-RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& trace,
-                     std::int64_t period, Bytes capacity, memory::ReplayOptions options) {
+RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& trace, Time period,
+                     Bytes capacity, memory::ReplayOptions options) {
   options.period = period;
   memory::Replayed r = memory::replay(p, trace, options);
   RankMemory m;
   if (Bytes(r.peak.reserved) + p.outside_allocator > capacity) {
-    // The driver refuses what is more: cached memory goes back first. What does not fit even so is
-    // reported without limit.
+    // The driver refuses to allocate beyond the capacity, so the allocator first frees its cache.
+    // Memory that does not fit even then is reported without a limit.
     options.allocator.limit = capacity - p.outside_allocator;
     m.fits = false;
     if (options.allocator.limit > Bytes(0)) {
@@ -61,9 +62,9 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
   m.steady = Bytes(r.steady.allocated);
   m.first = Bytes(r.first.allocated);
   m.by_category = r.at_peak_by_category;
-  if (period > 0) {  // the host runs ahead of the step, or behind it: the peak returns every period
-    const std::int64_t at = r.peak_at % period;
-    m.at = Time(at < 0 ? at + period : at);
+  if (period > Time{0}) {  // the host may be ahead of the step: the peak recurs in every period
+    const Time at = r.peak_at % period;
+    m.at = at < Time{0} ? at + period : at;
   }
   return m;
 }
@@ -71,12 +72,12 @@ RankMemory by_replay(const Program& p, const std::vector<program::MemoryEvent>& 
 }  // namespace
 
 result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread) {
-  // Half-widths of 90 %. `spread`, of tensors: that share of its published rows lies within it in
-  // the median source, of the 7 sources of Megatron-LM and its forks (0.02 to 0.39 each: 0.06) and
-  // of the 6 of other frameworks (0.05 to 1.2: 0.35), whose versions and options the rows tell less
-  // of (the figures stand with each system's habits). Outside: jobs alike on 8 B200 show 1.59
-  // to 1.73 GiB, kernels compiled at run time and other generations of NCCL add to that: a
-  // judgement.
+  // Half-widths of 90 % intervals. `spread`, for tensors: 90 % of the published rows of the median
+  // source are within it. It is 0.06 for the 7 sources of Megatron-LM and its forks (0.02 to 0.39
+  // each) and 0.35 for the 6 of other frameworks (0.05 to 1.2), whose rows state versions and
+  // options less completely (the figures are given with each system's habits). Memory outside the
+  // allocator: equal jobs on 8 B200 show 1.59 to 1.73 GiB, and kernels compiled at run time and
+  // other generations of NCCL add to that, so the figure is a judgement.
   constexpr double kOutside = 0.3;
   const auto value = static_cast<double>((reserved + outside).count());
   const double half = std::hypot(spread * static_cast<double>(reserved.count()),
@@ -87,7 +88,7 @@ result::Estimate memory_interval(Bytes reserved, Bytes outside, double spread) {
 std::vector<program::RankId> traced_ranks(const World& world) {
   std::vector<program::RankId> out;
   std::vector<bool> seen(world.programs.size(), false);
-  for (std::uint32_t r = 0; r < world.ranks.size(); ++r) {
+  for (program::RankId r; r < world.ranks.size(); ++r) {
     const program::ProgramId p = world.ranks[r].program;
     if (!seen[p]) {
       seen[p] = true;

@@ -36,7 +36,7 @@ void order_by_forecast_times(strategy::Plan& plan, const cluster::Topology& topo
   times.input_grad = to_seconds(backward - weight) / ranks;
   times.weight_grad = to_seconds(weight) / ranks;
   times.comm = to_seconds(hop.latency + hop.fluid);
-  // An order that cannot be made for these times leaves the one for equal times.
+  // Where no order exists for these times, the plan keeps the one for equal times.
   static_cast<void>(strategy::order_by_times(plan, times));
 }
 

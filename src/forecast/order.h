@@ -6,9 +6,9 @@
 
 namespace stepcast::forecast {
 
-// Gives an automatic schedule the pass times of this job, as its runtime measures them before it
-// plans: of a whole rank's passes, the mean over pipeline ranks (zero-bubble runtime, profiled T_F,
-// T_B, T_W, T_comm).
+// Plans an automatic schedule with the pass times of this job, as its runtime measures them before
+// it plans. The times are those of a whole rank's passes, averaged over pipeline ranks (zero-bubble
+// runtime, profiled T_F, T_B, T_W, T_comm).
 void order_by_forecast_times(strategy::Plan& plan, const cluster::Topology& topology,
                              const lower::Prices& prices);
 

@@ -11,7 +11,7 @@
 namespace stepcast::forecast {
 namespace {
 
-// Every figure of a device that prices a kernel.
+// A key of all figures of a device that the prices of kernels depend on.
 std::string device_key(const job::Device& d, const std::string& library) {
   std::string key = fmt::format("{}|{}|{}|{}|{}|{}", d.name, library, d.memory_bandwidth.count(),
                                 d.sms, d.compute_capability, d.power.count());

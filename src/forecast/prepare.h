@@ -1,5 +1,5 @@
-// What a forecast needs before anything is simulated: the job as its site has it, its plan, and
-// what prices its tasks.
+// Prepares a forecast before anything is simulated: the job with its site's parameters, its plan,
+// and the prices of its tasks.
 #pragma once
 
 #include <map>
@@ -20,14 +20,14 @@
 
 namespace stepcast::forecast {
 
-// What is kept between the jobs of one Forecaster: calibration, read once.
+// Calibration that is read once and kept between the jobs of one Forecaster.
 struct Forecaster::State {
   std::filesystem::path calibration;
   cost::CurveTable curves;
   std::map<std::string, cost::Kernels>
       kernels;  // by the figures of their device and the job's files
   std::vector<cost::Structure> structures;
-  // By a job's calibration files: those files without the site calibration among them, and that.
+  // By a job's list of calibration files: the list without its site file, and that file's site.
   using FilesAndSite = std::pair<std::vector<std::string>, std::optional<cost::Site>>;
   std::map<std::vector<std::string>, FilesAndSite> sites;
 
@@ -36,22 +36,22 @@ struct Forecaster::State {
   const cost::Kernels* kernels_for(const job::Device& device, const job::Job& job, double clock);
 };
 
-// A job as its site has it, and with names that tell its devices apart.
+// A job with its site's parameters, and with a distinct name for each of its devices.
 struct JobAtSite {
   SiteUse site;
-  job::Cluster cluster;  // as stated: which calibration holds
+  job::Cluster cluster;  // as stated, by which calibration is chosen
   job::Job stated;       // with its devices as stated
   job::Job job;
 };
 // `given`: the site in place of the one that the job's calibration names; null: none.
 JobAtSite job_at_site(Forecaster::State& state, job::Job stated, const cost::Site* given);
 
-// Kernels are found by their device's name: where an override states other figures under a name
-// that is taken ("h100-sxm" at half its bandwidth), it gets a name of its own. Calibration files
-// are still chosen by the name that the job states.
+// Kernels are found by the name of their device. A device of an override that has other figures
+// under a name already in use ("h100-sxm" at half its bandwidth) gets a name of its own.
+// Calibration files are still chosen by the name that the job states.
 job::Job with_distinct_devices(const job::Job& job);
 
-// What prices a job's tasks.
+// The topology and prices of a job's tasks.
 struct Priced {
   cluster::Topology topology;
   std::unique_ptr<cost::Collectives> collectives;
@@ -67,7 +67,7 @@ struct Prepared {
 std::variant<Prepared, Infeasible> prepare(Forecaster::State& state, const job::Job& stated,
                                            const cost::Site* given);
 
-// The programs of all ranks, as the site slows them.
+// The programs of all ranks, with the site's slow-down beside communication.
 program::World world_of(const Prepared& p, bool merge, lower::Recomputed* recomputed = nullptr);
 
 // Usable memory of the largest GPU.

@@ -83,14 +83,14 @@ void fill_peak(const Source& s, result::Report& report) {
   }
 }
 
-// What one rank of the busiest stage sends and receives in a step.
+// Traffic of one rank of the busiest stage in a step.
 std::vector<result::Traffic> traffic(const program::World& world, std::size_t rank) {
   const program::Rank& r = world.ranks[rank];
   const program::Program& p = world.programs[r.program];
   struct Sum {
     std::int64_t count = 0;
-    std::int64_t bytes = 0;
-    std::int64_t time = 0;
+    Bytes bytes;
+    Time time{0};
   };
   std::map<std::pair<std::string, std::string>, Sum> sums;
   auto add = [&](const std::string& group, const program::Price& price) {
@@ -161,7 +161,8 @@ Bytes usable_memory(const job::Device& device) {
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
                 const result::Estimate& step_time, Flops recomputed, result::Report& report) {
   report.step_time = step_time;
-  // A rate's interval is the step's, turned over; an unbounded one stays finite.
+  // The interval of a rate is the inverse of the step's; where that is unbounded, it is kept
+  // finite.
   auto rate = [&](double amount) {
     return result::Estimate{amount / step_time.value, amount / step_time.high,
                             amount / std::max(step_time.low, 1e-3 * step_time.value)};
@@ -188,7 +189,7 @@ void fill_rates(const strategy::Plan& plan, const job::Device& device,
 void fill_report(const Source& s, result::Report& report) {
   const strategy::Plan& plan = *s.plan;
   const program::Timeline& t = *s.timeline;
-  const double step = static_cast<double>(t.period) * 1e-12;
+  const double step = to_seconds(t.period);
   const double of_site =
       step > 0 && s.site != nullptr ? deviation(*s.site, s.site_seconds, s.site_scatter) / step : 0;
   report.doubts = doubts_of(s);
@@ -198,9 +199,9 @@ void fill_report(const Source& s, result::Report& report) {
   fill_rates(plan, *s.device, {step, step * std::max(0.0, 1 - spread), step * (1 + spread)},
              s.recomputed, report);
 
-  // A stage's breakdown is its busiest rank class's, its memory its largest's.
+  // A stage's breakdown is that of its busiest rank class, its memory that of the largest.
   std::map<int, std::pair<std::size_t, std::size_t>> by_stage;
-  // GPUs of a mixed cluster differ: what counts is what a rank has to spare.
+  // GPUs of a mixed cluster differ, so ranks are compared by the memory that they have to spare.
   const std::vector<RankMemory>& memory = *s.memory;
   const auto spare = [&](std::size_t i) { return s.capacity[i] - memory[i].process; };
   for (std::size_t i = 0; i < s.world->ranks.size(); ++i) {
@@ -228,7 +229,7 @@ void fill_report(const Source& s, result::Report& report) {
       busiest = picks.first;
     }
   }
-  report.bubble_fraction = bubble / static_cast<double>(t.period) /
+  report.bubble_fraction = bubble / static_cast<double>(t.period.count()) /
                            static_cast<double>(std::max<std::size_t>(1, by_stage.size()));
   report.traffic = traffic(*s.world, busiest);
 

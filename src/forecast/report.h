@@ -1,4 +1,4 @@
-// From a timeline to the report's figures.
+// Computes the report's figures from a timeline.
 #pragma once
 
 #include <array>
@@ -27,27 +27,27 @@ struct Source {
   const std::vector<RankMemory>* memory = nullptr;  // likewise
   Flops recomputed{0};                              // all ranks together
   const SiteUse* site = nullptr;
-  std::array<double, cost::kSiteParameters> site_seconds{};  // what one deviation of each adds
+  std::array<double, cost::kSiteParameters> site_seconds{};  // added by one deviation of each
   double site_scatter = 0;                                   // seconds
-  const cost::Structure* structure = nullptr;  // null: nothing is known to be left out
+  const cost::Structure* structure = nullptr;  // null: no deviations of structure are added
 };
 
-// What a process may use of a device's memory.
+// Memory of a device that a process may use.
 Bytes usable_memory(const job::Device& device);
 
 // Fills everything but `engine`, `job_json`, `advice` and `trace`.
 void fill_report(const Source& source, result::Report& report);
 
-// Step time and the rates that follow from it, their intervals from its own.
+// Fills the step time and the rates that follow from it; their intervals follow from that of the
+// step time.
 void fill_rates(const strategy::Plan& plan, const job::Device& device,
                 const result::Estimate& step_time, Flops recomputed, result::Report& report);
 
-// FLOPs that the hardware executes in a step beyond the model's own: recomputation. All ranks
-// together.
+// FLOPs of recomputation in a step, of all ranks together.
 Flops recomputed_flops(const program::World& world, const lower::Recomputed& recomputed);
 
-// Derivative of the step by the logarithm of each curve, seconds, merged kernels resolved into
-// their curves.
+// Derivative of the step time by the logarithm of each curve, in seconds. Time of merged kernels is
+// divided among their curves.
 std::vector<double> curve_seconds(const program::World& world, const program::Timeline& timeline);
 
 }  // namespace stepcast::forecast

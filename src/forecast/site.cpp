@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t at(SiteParameter p) { return static_cast<std::size_t>(p); }
 
-// A parameter that the file leaves as it was has nothing to apply, and nothing to say.
+// A parameter that the file does not change is not applied, and needs no note.
 bool silent(const cost::SiteValue& v) { return !v.determined && v.deviation <= 0; }
 
 }  // namespace
@@ -61,7 +61,8 @@ job::Job at_site(const SiteUse& use, const job::Job& job) {
   if (use.site == nullptr) {
     return out;
   }
-  // What is not determined stays as the job's training system has it, whatever the prior was.
+  // A parameter that is not determined keeps the value of the job's training system, whatever the
+  // prior was.
   const auto set = [&](SiteParameter p) { return use.has(p) && (*use.site)[p].determined; };
   if (set(SiteParameter::launch)) {
     out.system.launch = seconds(use.value(SiteParameter::launch));
@@ -70,7 +71,7 @@ job::Job at_site(const SiteUse& use, const job::Job& job) {
     out.system.layer_overhead = seconds(use.value(SiteParameter::layer));
   }
   if (set(SiteParameter::fabric)) {
-    // A share of the line rate is at most 1: what is above raises the rate itself.
+    // The share of the line rate is at most 1; a larger factor raises the line rate itself.
     const double share = out.cluster.fabric.efficiency * use.value(SiteParameter::fabric);
     out.cluster.fabric.efficiency = std::min(1.0, share);
     out.cluster.node.nic = Bandwidth(out.cluster.node.nic.count() * std::max(1.0, share));
@@ -113,8 +114,8 @@ std::vector<cost::Curve> sharpen(const SiteUse& use, const std::vector<cost::Cur
   const auto overlap = overlap_curves(world);
   for (std::size_t i = 0; i < out.size() && i < world.curves.size(); ++i) {
     cost::Curve& c = out[i];
-    // Steps were measured: what curves of kernels leave open is in the clock's deviation and in the
-    // scatter of steps about it.
+    // Steps were measured, so the clock's deviation and the scatter of steps include the errors of
+    // the curves of kernels.
     if (use.sure(SiteParameter::clock) && c.common == cost::Common::clock) {
       c.residual = 0;
     }

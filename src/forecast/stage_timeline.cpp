@@ -8,7 +8,7 @@
 
 namespace stepcast::forecast {
 
-Names names_of(const program::Program& p, std::uint32_t buffer, std::uint32_t block) {
+Names names_of(const program::Program& p, program::BufferIndex buffer, std::uint32_t block) {
   const program::Buffer& b = p.buffers[buffer];
   if (block == program::kNone || p.blocks[block].label == b.label) {
     return {b.label, program::kNone};
@@ -22,7 +22,7 @@ std::string text_of(const program::Program& p, std::uint32_t label) {
 
 namespace {
 
-// What lies outside, by part; what the parts leave is a part of its own.
+// The parts of memory outside the allocator; the rest is a part of its own.
 std::vector<result::StageTimeline::Outside> outside_of(const program::Program& p, Bytes whole) {
   std::vector<result::StageTimeline::Outside> out;
   Bytes rest = whole;
@@ -38,8 +38,8 @@ std::vector<result::StageTimeline::Outside> outside_of(const program::Program& p
   return out;
 }
 
-// As the report has it: without a limit, and where that is more than the GPU has, within it if the
-// allocator manages.
+// The replay that the report shows: without a limit or, where that exceeds the GPU's memory, within
+// it if that is possible.
 memory::Replayed recorded(const program::Program& p, const std::vector<program::MemoryEvent>& trace,
                           Bytes capacity, memory::ReplayOptions options) {
   memory::Replayed r = memory::replay(p, trace, options);
@@ -66,7 +66,7 @@ result::StageTimeline stage_timeline(const result::Report& report, const result:
       job.memory.allocator == job::Memory::Allocator::expandable_segments;
   options.period = timeline.period;
   options.record = true;
-  const auto rank = static_cast<program::RankId>(first - world.ranks.begin());
+  const auto rank = program::RankId::at(first - world.ranks.begin());
   const memory::Replayed replayed =
       recorded(program, timeline.memory[rank], report.capacity, options);
   result::StageTimeline out;

@@ -1,26 +1,26 @@
-// From the host's clock, by which memory is allocated, to the GPU's.
+// Converts the host's clock, by which memory is allocated, to the GPU's.
 #include <algorithm>
 
 #include "stage_timeline.h"
 
 namespace stepcast::forecast {
 
-std::vector<std::int64_t> gpu_clock(const program::Program& program,
-                                    const std::vector<program::MemoryEvent>& trace,
-                                    const std::vector<program::Slice>& slices, program::RankId rank,
-                                    const memory::Replayed& replayed) {
-  std::vector<std::int64_t> begins(program.tasks.size(), 0);
-  std::int64_t end = 0;
+std::vector<Time> gpu_clock(const program::Program& program,
+                            const std::vector<program::MemoryEvent>& trace,
+                            const std::vector<program::Slice>& slices, program::RankId rank,
+                            const memory::Replayed& replayed) {
+  std::vector<Time> begins(program.tasks.size(), Time{0});
+  Time end{0};
   for (const program::Slice& s : slices) {
     if (s.rank == rank) {
       begins[s.task] = s.begin;
       end = program.tasks[s.task].stream == 0 ? std::max(end, s.end) : end;
     }
   }
-  std::vector<std::int64_t> of_trace;  // by event of the trace
-  std::size_t first = 0;               // of of_trace that waits for the next compute task
+  std::vector<Time> of_trace;  // time of each event of the trace
+  std::size_t first = 0;       // first event whose next compute task is not known yet
   std::size_t task = 0;
-  const auto reach = [&](std::int64_t time) {
+  const auto reach = [&](Time time) {
     std::fill(of_trace.begin() + static_cast<std::ptrdiff_t>(first), of_trace.end(), time);
     first = of_trace.size();
   };
@@ -35,23 +35,24 @@ std::vector<std::int64_t> gpu_clock(const program::Program& program,
       }
     }
   }
-  // Tensors of a pass lie between its begin and its end as they do on the host's clock.
-  std::vector<std::int64_t> out;
-  std::int64_t latest = of_trace.empty() ? 0 : of_trace.front();
+  // Tensors of a pass are placed between its begin and its end in proportion to the host's clock.
+  std::vector<Time> out;
+  Time latest = of_trace.empty() ? Time{0} : of_trace.front();
   for (const memory::TensorEvent& e : replayed.events) {
-    const std::int64_t from = trace[e.trace].time;
+    const Time from = trace[e.trace].time;
     std::size_t next = e.trace;
     while (next + 1 < trace.size() && (trace[next].time < e.time || trace[next].time == from) &&
            e.time > from) {
       ++next;
     }
-    const double share = e.time > from && trace[next].time > from
-                             ? std::min(1.0, static_cast<double>(e.time - from) /
-                                                 static_cast<double>(trace[next].time - from))
-                             : 0;
-    const std::int64_t at =
-        of_trace[e.trace] +
-        static_cast<std::int64_t>(share * static_cast<double>(of_trace[next] - of_trace[e.trace]));
+    const double share =
+        e.time > from && trace[next].time > from
+            ? std::min(1.0, static_cast<double>((e.time - from).count()) /
+                                static_cast<double>((trace[next].time - from).count()))
+            : 0;
+    const Time at = of_trace[e.trace] +
+                    Time(static_cast<std::int64_t>(
+                        share * static_cast<double>((of_trace[next] - of_trace[e.trace]).count())));
     latest = std::max(latest, at);
     out.push_back(latest);
   }

@@ -1,4 +1,4 @@
-// Samples over the step, the peak, and what stands there.
+// Samples over the step, the peak, and the tensors live at the peak.
 #include <algorithm>
 #include <map>
 #include <tuple>
@@ -15,16 +15,16 @@ std::size_t category_of(const program::Program& p, std::uint32_t buffer) {
   return static_cast<std::size_t>(p.buffers[buffer].category);
 }
 
-// Every sample of the step: at its start, and behind each event.
+// Every sample of the step: at its start, and after each event.
 class Samples {
  public:
   Samples(const program::Program& program, const memory::Replayed& replayed,
-          const std::vector<std::int64_t>& clock)
+          const std::vector<Time>& clock)
       : program_(program), replayed_(replayed), clock_(clock) {}
 
   template <class Visit>
   void each(Visit visit) const {
-    MemorySample s;  // at the step's start: what stands at its end, less what the step changed
+    MemorySample s;  // at the step's start: the state at its end, less the changes of the step
     for (const memory::Tensor& t : replayed_.at_end) {
       s.by_category[category_of(program_, t.buffer)] += t.bytes;
     }
@@ -55,14 +55,14 @@ class Samples {
  private:
   const program::Program& program_;
   const memory::Replayed& replayed_;
-  const std::vector<std::int64_t>& clock_;
+  const std::vector<Time>& clock_;
 };
 
-// So many slots over the step; the largest and the smallest sample of each are kept.
+// The step is divided into this many slots, of which the largest and the smallest sample are kept.
 constexpr std::int64_t kSlots = 600;
 
 void fill_samples(const program::Program& program, const memory::Replayed& replayed,
-                  const std::vector<std::int64_t>& clock, StageTimeline& stage) {
+                  const std::vector<Time>& clock, StageTimeline& stage) {
   const Samples samples(program, replayed, clock);
   std::int64_t most = -1;
   std::int64_t begin = 0, end = 0;
@@ -98,7 +98,7 @@ void fill_samples(const program::Program& program, const memory::Replayed& repla
   MemorySample start, last;
   samples.each([&](const MemorySample& s, std::size_t) {
     const std::int64_t span = std::max<std::int64_t>(1, end - begin);
-    // Within a step picoseconds times slots fit 64 bits up to some 15,000 s.
+    // Picoseconds times slots fit in 64 bits for steps of up to some 15,000 s.
     const std::int64_t at =
         std::min(kSlots - 1, (s.at.count() - begin) / std::max<std::int64_t>(1, span / kSlots));
     start = order == 0 ? s : start;
@@ -125,7 +125,8 @@ void fill_samples(const program::Program& program, const memory::Replayed& repla
   }
 }
 
-// Which of the host's operations is the trace's event number `event`, and what it issues next.
+// Finds the host operation of the trace's event number `event`, and the task that the host issues
+// next.
 void find_peak(const program::Program& p, std::uint32_t event, StageTimeline& stage) {
   std::uint32_t seen = 0;
   std::size_t task = 0;
@@ -150,14 +151,14 @@ void find_peak(const program::Program& p, std::uint32_t event, StageTimeline& st
 }
 
 void fill_at_peak(const program::Program& p, const memory::Replayed& replayed,
-                  const std::vector<std::int64_t>& clock, std::size_t peak, StageTimeline& stage) {
-  std::map<memory::BlockId, std::int64_t> since;  // of what this step allocates until the peak
+                  const std::vector<Time>& clock, std::size_t peak, StageTimeline& stage) {
+  std::map<memory::BlockId, Time> since;  // blocks that this step allocates before the peak
   for (std::size_t i = 0; i < replayed.events.size() && i <= peak; ++i) {
     if (replayed.events[i].allocate) {
       since[replayed.events[i].id] = clock[i];
     }
   }
-  const std::int64_t begin = replayed.events.empty() ? 0 : replayed.events.front().time;
+  const Time begin = replayed.events.empty() ? Time{0} : replayed.events.front().time;
   using Key = std::tuple<std::uint32_t, std::uint32_t, std::size_t, int, std::int64_t>;
   std::map<Key, result::StandingTensor> groups;
   for (const memory::Tensor& t : replayed.at_peak) {
@@ -178,7 +179,7 @@ void fill_at_peak(const program::Program& p, const memory::Replayed& replayed,
     if (t.since < begin || made == since.end()) {
       s.from_before = true;
     } else {
-      s.since = fresh ? Time(made->second) : std::min(s.since, Time(made->second));
+      s.since = fresh ? made->second : std::min(s.since, made->second);
     }
   }
   for (auto& [key, s] : groups) {
@@ -191,7 +192,7 @@ void fill_at_peak(const program::Program& p, const memory::Replayed& replayed,
 }  // namespace
 
 void fill_timeline(const program::Program& program, const memory::Replayed& replayed,
-                   const std::vector<std::int64_t>& clock, StageTimeline& stage) {
+                   const std::vector<Time>& clock, StageTimeline& stage) {
   fill_samples(program, replayed, clock, stage);
   const auto peak = std::find_if(
       replayed.events.begin(), replayed.events.end(),

@@ -16,7 +16,7 @@ class Labels {
   Labels(const program::Program& program, AllocatorSnapshot& snapshot)
       : program_(program), snapshot_(snapshot) {}
 
-  std::uint32_t of(std::uint32_t buffer, std::uint32_t block) {
+  std::uint32_t of(program::BufferIndex buffer, std::uint32_t block) {
     const Names names = names_of(program_, buffer, block);
     const program::MemoryCategory category = program_.buffers[buffer].category;
     const auto [it, fresh] =
@@ -56,7 +56,7 @@ void fill_events(const program::Program& program, const memory::Replayed& replay
   std::size_t segment = 0;
   for (std::size_t i = 0; i < replayed.events.size(); ++i) {
     const memory::TensorEvent& e = replayed.events[i];
-    // PyTorch looks for completed uses when it allocates.
+    // PyTorch checks for completed uses when it allocates.
     while (e.allocate && !waiting.empty() && waiting.back().at <= Time(e.time)) {
       snapshot.events.push_back(waiting.back());
       snapshot.events.back().at = Time(e.time);

@@ -26,9 +26,9 @@ class Fields {
 
   // Nothing when absent or null; InputError when it is of another type, or beyond what a row can
   // mean (so that products of a few stay whole numbers).
-  std::optional<std::int64_t> integer() const { return within(-kMostOfAnything, kMostOfAnything); }
+  std::optional<std::int64_t> integer() const { return within(-kMaxOfAnything, kMaxOfAnything); }
   // Of ranks, stages, sequences: at least one.
-  std::optional<std::int64_t> count() const { return within(1, kMostOfThem); }
+  std::optional<std::int64_t> count() const { return within(1, kMaxOfThem); }
   std::optional<double> number() const {
     return present() ? std::optional(text::to_number(*value_)) : std::nullopt;
   }
@@ -45,8 +45,8 @@ class Fields {
   bool is_true() const { return present() && value_->scalar == "true"; }
 
  private:
-  static constexpr std::int64_t kMostOfAnything = 1'000'000'000;
-  static constexpr std::int64_t kMostOfThem = 1'000'000;
+  static constexpr std::int64_t kMaxOfAnything = 1'000'000'000;
+  static constexpr std::int64_t kMaxOfThem = 1'000'000;
 
   std::optional<std::int64_t> within(std::int64_t least, std::int64_t most) const {
     if (!present()) {

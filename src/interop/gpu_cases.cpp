@@ -8,16 +8,16 @@
 namespace stepcast::interop {
 namespace {
 
-constexpr std::int64_t kMostOfAShape = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxOfAShape = std::int64_t{1} << 31;
 
 GpuCase gemm(Record& r) {
   GemmCase c;
   c.dtype = r.dtype();
   c.layout = static_cast<GemmLayout>(r.choice("layout", kLayoutNames));
-  c.m = r.whole("m", 1, kMostOfAShape);
-  c.n = r.whole("n", 1, kMostOfAShape);
-  c.k = r.whole("k", 1, kMostOfAShape);
-  c.batch = r.whole_or("batch", 1, kMostOfAShape);
+  c.m = r.whole("m", 1, kMaxOfAShape);
+  c.n = r.whole("n", 1, kMaxOfAShape);
+  c.k = r.whole("k", 1, kMaxOfAShape);
+  c.batch = r.whole_or("batch", 1, kMaxOfAShape);
   c.groups = static_cast<int>(r.whole_or("groups", 1, 1 << 20));
   c.accumulate_fp32 = r.flag("accumulate_fp32", false);
   c.sustained = r.flag("sustained", false);
@@ -28,8 +28,8 @@ GpuCase attention(Record& r) {
   AttentionCase c;
   c.kernel = kAttentionNames[r.choice("kernel", kAttentionNames)];
   c.dtype = r.dtype();
-  c.sequences = r.whole("sequences", 1, kMostOfAShape);
-  c.length = r.whole("length", 1, kMostOfAShape);
+  c.sequences = r.whole("sequences", 1, kMaxOfAShape);
+  c.length = r.whole("length", 1, kMaxOfAShape);
   c.heads = r.count("heads", 1 << 20);
   c.kv_heads = r.count("kv_heads", 1 << 20);
   c.head_dim = r.count("head_dim", 1 << 16);
@@ -46,7 +46,7 @@ GpuCase memory(Record& r) {
   MemoryCase c;
   c.op = kMemoryNames[r.choice("op", kMemoryNames)];
   c.dtype = r.dtype();
-  c.bytes = r.whole("bytes", 1, kMostBytes);
+  c.bytes = r.whole("bytes", 1, kMaxBytes);
   c.backward = r.flag("backward");
   return c;
 }
@@ -55,7 +55,7 @@ GpuCase copy(Record& r) {
   CopyCase c;
   c.direction = kDirectionNames[r.choice("direction", kDirectionNames)];
   c.pinned = r.flag("pinned");
-  c.bytes = r.whole("bytes", 1, kMostBytes);
+  c.bytes = r.whole("bytes", 1, kMaxBytes);
   return c;
 }
 
@@ -76,9 +76,9 @@ GpuCase collective(Record& r) {
   CollectiveCase c;
   c.op = collective_op(r);
   c.dtype = r.dtype();
-  c.bytes = r.whole("bytes", 1, kMostBytes);
-  c.ranks = r.count("ranks", kMostGpus);
-  c.nodes = r.count("nodes", kMostGpus);
+  c.bytes = r.whole("bytes", 1, kMaxBytes);
+  c.ranks = r.count("ranks", kMaxGpus);
+  c.nodes = r.count("nodes", kMaxGpus);
   if (r.good() && c.ranks < c.nodes) {
     r.fault(r.origin(),
             fmt::format("{} ranks on {} nodes; expected at least one on each", c.ranks, c.nodes));
@@ -94,32 +94,32 @@ GpuCase overlap(Record& r) {
   OverlapCase c;
   c.kernel = r.text("kernel");
   if (c.kernel == "gemm") {
-    c.m = r.whole("m", 1, kMostOfAShape);
-    c.n = r.whole("n", 1, kMostOfAShape);
-    c.k = r.whole("k", 1, kMostOfAShape);
+    c.m = r.whole("m", 1, kMaxOfAShape);
+    c.n = r.whole("n", 1, kMaxOfAShape);
+    c.k = r.whole("k", 1, kMaxOfAShape);
   } else {
     if (!c.kernel.empty() &&
         std::find(kMemoryNames.begin(), kMemoryNames.end(), c.kernel) == kMemoryNames.end()) {
       r.fault(r.origin(),
               fmt::format("kernel is '{}'; expected gemm, {}", c.kernel, listed(kMemoryNames)));
     }
-    c.bytes = r.whole("bytes", 1, kMostBytes);
+    c.bytes = r.whole("bytes", 1, kMaxBytes);
   }
   if (r.has("op") == r.has("direction")) {
     r.fault(r.origin(), "an overlap is beside a collective or a copy; expected op or direction");
   }
   if (r.has("op")) {
     c.op = collective_op(r);
-    c.ranks = r.count("ranks", kMostGpus);
+    c.ranks = r.count("ranks", kMaxGpus);
     c.channels = static_cast<int>(r.whole_or("channels", 0, 1024));
   } else if (r.has("direction")) {
     c.direction = kDirectionNames[r.choice("direction", kDirectionNames)];
-    c.ranks = static_cast<int>(r.whole_or("ranks", 0, kMostGpus));
+    c.ranks = static_cast<int>(r.whole_or("ranks", 0, kMaxGpus));
     c.channels = static_cast<int>(r.whole_or("channels", 0, 1024));
   }
   r.get("op", false);
   r.get("direction", false);
-  c.other_bytes = r.whole("other_bytes", 1, kMostBytes);
+  c.other_bytes = r.whole("other_bytes", 1, kMaxBytes);
   return c;
 }
 
@@ -127,9 +127,9 @@ GpuCase layer(Record& r) {
   LayerCase c;
   c.model = r.text("model");
   c.dtype = r.dtype();
-  c.sequences = r.whole("sequences", 1, kMostOfAShape);
-  c.length = r.whole("length", 1, kMostOfAShape);
-  c.tensor = r.count("tensor", kMostGpus);
+  c.sequences = r.whole("sequences", 1, kMaxOfAShape);
+  c.length = r.whole("length", 1, kMaxOfAShape);
+  c.tensor = r.count("tensor", kMaxGpus);
   c.backward = r.flag("backward");
   return c;
 }

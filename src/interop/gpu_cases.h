@@ -1,4 +1,4 @@
-// What each record of a measurement says was measured.
+// Reads the case of each kind of measurement record.
 #pragma once
 
 #include <string_view>
@@ -10,7 +10,7 @@ namespace stepcast::interop {
 
 using CaseReader = GpuCase (*)(Record&);
 
-// nullptr: no record of a measurement.
+// The reader of a record; nullptr: it is not a record of a measurement.
 CaseReader case_reader(std::string_view record);
 
 }  // namespace stepcast::interop

@@ -1,4 +1,4 @@
-// Collectives that calibrate-gpu measured, as `simulate calibrate nccl` takes them.
+// Converts collectives measured by calibrate-gpu for `simulate calibrate nccl`.
 #pragma once
 
 #include <string_view>
@@ -8,7 +8,7 @@
 
 namespace stepcast::interop {
 
-// Whether a text is JSON lines and no table.
+// Whether a text is JSON lines and not a table.
 bool is_json_lines(std::string_view text);
 
 // One run for each session, placement, algorithm and protocol. Throws InputError where there is no

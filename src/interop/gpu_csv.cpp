@@ -1,5 +1,5 @@
-// Published tables of kernels. A row at fault is an error; a row of what is not modelled is left
-// out, and told.
+// Reads published tables of kernels. A faulty row is an error; a row of a kernel that is not
+// modelled is left out and reported.
 #include "stepcast/interop/gpu_csv.h"
 
 #include <fmt/format.h>
@@ -21,7 +21,7 @@ using text::plain;
 
 constexpr double kLongestKernelMicroseconds = 1e9;
 constexpr double kFastest = 1e6;  // TFLOP/s
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
+constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;
 // flash-attention counts 4 b h s^2 d forward, half of it causal, and 2.5 times as much backward
 // (benchmarks/benchmark_flash_attention.py).
 constexpr double kBackwardFlops = 2.5;
@@ -70,7 +70,7 @@ class TableReader {
   }
   int line() const { return cells_->line(); }
 
-  // What the columns say it is a table of.
+  // The kind of table, by its columns.
   Taker taker() {
     const auto all = [&](std::initializer_list<const char*> columns) {
       return std::all_of(columns.begin(), columns.end(), [&](const char* c) { return has(c); });
@@ -136,7 +136,7 @@ class TableReader {
     out_.measurements[library].push_back(std::move(m));
   }
 
-  // Whose kernels a table's `kernel` column names.
+  // The library of a kernel named in a table's `kernel` column.
   static std::string library_of(const std::string& kernel) {
     const std::string word = plain(kernel);
     const auto within = [&](const char* part) { return word.find(part) != std::string::npos; };
@@ -147,7 +147,7 @@ class TableReader {
     if (word == "torch-flow") {
       return "trtllm";
     }
-    // TensorRT-LLM calls DeepGEMM for block-scaled fp8 and its tables say so.
+    // TensorRT-LLM calls DeepGEMM for block-scaled fp8, and its tables name that.
     if (word == "deepgemm") {
       return "trtllm";
     }
@@ -184,7 +184,7 @@ class TableReader {
       if (layout == "nn") {
         c.layout = GemmLayout::input_grad;
       } else if (layout == "nt") {
-        // Written down as outputs x inputs; the record's shape is inputs x outputs.
+        // The table has outputs x inputs; the record's shape is inputs x outputs.
         c.layout = GemmLayout::weight_grad;
         std::swap(c.m, c.n);
       } else if (layout != "tn") {
@@ -206,8 +206,9 @@ class TableReader {
     add(library_of(cell_or("kernel", "")), c, time);
   }
 
-  // A fused layer of experts: up and gate in one grouped GEMM, down in another, and what stands
-  // between. Each gets its share of the FLOPs, which is also that of the weights' bytes.
+  // A fused layer of experts: up and gate in one grouped GEMM, down in another, and the kernels
+  // between. Each GEMM gets the part of the time of its share of the FLOPs, which is also that of
+  // the weights' bytes.
   void grouped() {
     const std::int64_t tokens = whole("num_tokens");
     const std::int64_t hidden = whole("hidden");
@@ -227,7 +228,7 @@ class TableReader {
     }
     const std::int64_t rows = tokens * topk / experts;
     if (expert > 1) {
-      // The rows that stay are few, the work on all tokens (sorting, summing) is not.
+      // Few rows remain on the GPU, while sorting and summing are work on all tokens.
       leave_out("experts spread over GPUs: the time holds work on tokens of all of them");
       return;
     }
@@ -278,21 +279,21 @@ class TableReader {
     c.dtype = *type;
     c.sequences = whole(batch);
     c.length = whole(length);
-    constexpr std::int64_t kMostHeads = 1 << 20;
+    constexpr std::int64_t kMaxHeads = 1 << 20;
     c.head_dim = static_cast<int>(whole("head_dim", 1 << 16));
-    // "2048/d": as many heads as make a width of 2048.
+    // "2048/d": the number of heads that makes a width of 2048.
     const std::string& heads = cell("heads");
     if (heads.ends_with("/d")) {
       const auto width = number<std::int64_t>(heads.substr(0, heads.size() - 2));
-      if (!width || *width < c.head_dim || *width > kMostHeads) {
+      if (!width || *width < c.head_dim || *width > kMaxHeads) {
         fault(fmt::format("heads is '{}'; expected a whole number, or such as 2048/d", heads));
         return;
       }
       c.heads = static_cast<int>(*width / c.head_dim);
     } else {
-      c.heads = static_cast<int>(whole("heads", kMostHeads));
+      c.heads = static_cast<int>(whole("heads", kMaxHeads));
     }
-    c.kv_heads = has("kv_heads") ? static_cast<int>(whole("kv_heads", kMostHeads)) : c.heads;
+    c.kv_heads = has("kv_heads") ? static_cast<int>(whole("kv_heads", kMaxHeads)) : c.heads;
     const std::string causal = cell_or("causal", "1");
     if (causal != "0" && causal != "1") {
       fault(fmt::format("causal is '{}'; expected 0 or 1", causal));
@@ -331,9 +332,9 @@ class TableReader {
     const double time = seconds();
     const auto type = has("dtype") ? dtype_named(cell("dtype")) : std::optional(job::DType::bf16);
     if (has("bytes_moved")) {
-      c.bytes = whole("bytes_moved", kMostBytes);
+      c.bytes = whole("bytes_moved", kMaxBytes);
     } else if (has("bytes")) {
-      c.bytes = whole("bytes", kMostBytes);
+      c.bytes = whole("bytes", kMaxBytes);
     } else {
       const std::int64_t elements = whole("tokens", 1 << 24) * whole("hidden", 1 << 24);
       // An addition reads two tensors and writes one. A norm may be one kernel or the several of
@@ -369,7 +370,7 @@ class TableReader {
       return "";
     }
     const text::Value doc = text::read_yaml(yaml);
-    // A calibration file beside its points is no description of them.
+    // A calibration file beside the points is not a description of them.
     if (doc.kind != text::Value::Kind::map || doc.find("kind") == nullptr ||
         doc.find("devices") == nullptr) {
       const text::Value* v = doc.kind == text::Value::Kind::map ? doc.find("source") : nullptr;
@@ -381,7 +382,7 @@ class TableReader {
   text::Table table_;
   KernelTable out_;
   std::vector<Fault> faults_;
-  std::optional<Cells> cells_;  // of the row
+  std::optional<Cells> cells_;  // of the present row
 };
 
 }  // namespace
@@ -423,7 +424,7 @@ std::optional<job::DType> dtype_named(std::string_view name) {
 
 std::optional<job::AttentionKernel> attention_named(std::string_view name) {
   using job::AttentionKernel;
-  // Prefill in FlashInfer's TensorRT-LLM kernels is what the Blackwell curves call cudnn
+  // The Blackwell curves named cudnn are those of prefill in FlashInfer's TensorRT-LLM kernels
   // (calibration/sources.yaml).
   static const std::map<std::string, AttentionKernel> known{
       {"unfused", AttentionKernel::unfused},

@@ -1,4 +1,4 @@
-// Words of measurement records: what stands in them, and what messages list as expected.
+// Words of measurement records, as they are written there and as messages list what is expected.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ inline constexpr std::array kRecordNames{
 inline constexpr std::array kLayoutNames{
     std::string_view{"forward"}, std::string_view{"input_grad"}, std::string_view{"weight_grad"}};
 
-// What cost::MemoryOp names, its elementwise as add.
+// The operators of cost::MemoryOp, where `add` is its elementwise.
 inline constexpr std::array kMemoryNames{
     std::string_view{"copy"},      std::string_view{"add"},           std::string_view{"norm"},
     std::string_view{"softmax"},   std::string_view{"activation"},    std::string_view{"dropout"},

@@ -9,7 +9,8 @@
 namespace stepcast::interop {
 namespace {
 
-// Two medians of one case further apart than this are not noise: the machine changed in between.
+// If two medians of one case differ by more than this factor, it is not noise: the machine changed
+// in between.
 constexpr double kContradiction = 1.5;
 
 int line_of(const GpuMeasurements& all, std::size_t i) { return all.measurements[i].line; }

@@ -1,12 +1,13 @@
-// Each case of a measurement file once.
+// Keeps each case of a measurement file once.
 #pragma once
 
 #include "stepcast/interop/gpu_measurements.h"
 
 namespace stepcast::interop {
 
-// Of a case that stands twice the later one counts; all go where they contradict each other; a
-// skipped one gives way to a time. What goes is told by a warning; warnings end in order of lines.
+// Of a case that occurs twice the later one is kept, but none where they contradict each other; a
+// measured case is preferred to a skipped one. What is removed is reported by a warning; the
+// warnings are sorted by line.
 void keep_one_each(GpuMeasurements& all);
 
 }  // namespace stepcast::interop

@@ -1,5 +1,5 @@
-// Files of calibrate-gpu. Every line is checked against its record's keys; all lines at fault are
-// told at once.
+// Reads files of calibrate-gpu. Every line is checked against its record's keys; all faulty lines
+// are reported at once.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -21,9 +21,10 @@ namespace fs = std::filesystem;
 using text::Value;
 
 constexpr std::uintmax_t kLargestFile = 256u << 20;
-// A file of another kind has a fault on every line: the first ones tell.
-constexpr std::size_t kMostFaults = 50;
-// What drivers of different releases keep for themselves changes a device's memory by less.
+// A file of another kind has a fault on every line, of which the first ones are enough.
+constexpr std::size_t kMaxFaults = 50;
+// Releases of the driver reserve different amounts, which changes a device's memory by less than
+// this.
 constexpr double kSameMemory = 0.03;
 
 // "2026-11-20T21:43:15Z".
@@ -75,10 +76,10 @@ class MeasurementReader {
       at = end + 1;
     }
     if (!faults_.empty()) {
-      if (faults_.size() > kMostFaults) {
-        const std::size_t more = faults_.size() - kMostFaults;
-        const Origin next = faults_[kMostFaults].where;
-        faults_.resize(kMostFaults);
+      if (faults_.size() > kMaxFaults) {
+        const std::size_t more = faults_.size() - kMaxFaults;
+        const Origin next = faults_[kMaxFaults].where;
+        faults_.resize(kMaxFaults);
         faults_.push_back(
             {next, fmt::format("from here on {} more {}", more, more == 1 ? "fault" : "faults")});
       }
@@ -131,7 +132,7 @@ class MeasurementReader {
     r.get("record");
     if (const Value* schema = r.get("schema");
         schema != nullptr && schema->scalar != fmt::format("{}", kMeasurementSchema)) {
-      // Keys of another schema are others: they are not looked at.
+      // The keys of another schema are different and are not read.
       r.fault(schema->origin, fmt::format("schema is '{}'; expected {}: written by another version "
                                           "of calibrate-gpu",
                                           schema->scalar, kMeasurementSchema));
@@ -155,11 +156,11 @@ class MeasurementReader {
       } else {
         Record gpu(*g, "session's gpu", faults_);
         s.gpu = gpu.text("name");
-        s.gpus = gpu.count("count", kMostGpus);
+        s.gpus = gpu.count("count", kMaxGpus);
         s.compute_capability = gpu.number("compute_capability");
         s.sms = static_cast<int>(gpu.whole("sms", 0, 1 << 20));
-        s.memory = gpu.whole("memory", 0, kMostBytes);
-        s.l2 = gpu.whole("l2", 0, kMostBytes);
+        s.memory = gpu.whole("memory", 0, kMaxBytes);
+        s.l2 = gpu.whole("l2", 0, kMaxBytes);
         s.sm_clock = gpu.number("sm_clock");
         s.memory_clock = gpu.number("memory_clock");
         s.power_limit = gpu.number("power_limit");
@@ -256,8 +257,8 @@ class MeasurementReader {
   std::string_view text_;
   GpuMeasurements out_;
   std::vector<Fault> faults_;
-  std::vector<int> lines_;  // of sessions
-  int session_lines_ = 0;   // those at fault too
+  std::vector<int> lines_;  // line of each session
+  int session_lines_ = 0;   // number of session lines, including faulty ones
 };
 
 }  // namespace

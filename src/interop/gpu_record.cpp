@@ -3,14 +3,15 @@
 #include <cmath>
 
 #include "gpu_names.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::interop {
 namespace {
 
 using text::Value;
 
-constexpr double kLongest = 3600;        // seconds
-constexpr double kMostOfANumber = 1e15;  // Hz, W, Celsius
+constexpr double kLongest = 3600;       // seconds
+constexpr double kMaxOfANumber = 1e15;  // Hz, W, Celsius
 
 }  // namespace
 
@@ -62,7 +63,7 @@ std::int64_t Record::whole_or(const char* key, std::int64_t otherwise, std::int6
 
 double Record::number(const char* key, bool needed) {
   const Value* v = get(key, needed);
-  return v == nullptr ? 0 : number_of(*v, key, 0, kMostOfANumber);
+  return v == nullptr ? 0 : number_of(*v, key, 0, kMaxOfANumber);
 }
 
 double Record::seconds(const char* key) {
@@ -70,7 +71,7 @@ double Record::seconds(const char* key) {
   if (v == nullptr) {
     return 1;
   }
-  const double s = number_of(*v, key, -kMostOfANumber, kMostOfANumber);
+  const double s = number_of(*v, key, -kMaxOfANumber, kMaxOfANumber);
   if (std::isnan(s)) {
     return 1;
   }
@@ -99,8 +100,11 @@ void Record::close() {
   for (const auto& entry : value_.entries) {
     if (std::find(known_.begin(), known_.end(), entry.key) == known_.end()) {
       const std::string near = nearest(entry.key, known_);
-      fault(entry.origin, fmt::format("unknown key '{}' of a {}; expected {}", entry.key, what_,
-                                      near.empty() ? listed(known_) : "'" + near + "'"));
+      const text::Keys keys{known_,
+                            fmt::format(" of a {}; expected {}", what_,
+                                        near.empty() ? listed(known_) : "'" + near + "'"),
+                            false};
+      fault(entry.origin, keys.unknown(entry.key));
     }
   }
 }

@@ -1,4 +1,5 @@
-// One JSON object of a measurement file, key by key. What is wrong is collected, nothing is thrown.
+// Reads one JSON object of a measurement file key by key. Faults are collected and nothing is
+// thrown.
 #pragma once
 
 #include <fmt/format.h>
@@ -17,13 +18,13 @@
 
 namespace stepcast::interop {
 
-inline constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;  // of one kernel, and to spare
-inline constexpr std::int64_t kMostGpus = 1 << 20;
+inline constexpr std::int64_t kMaxBytes = std::int64_t{1} << 50;  // beyond what any kernel moves
+inline constexpr std::int64_t kMaxGpus = 1 << 20;
 
 std::string listed(const auto& words) { return fmt::format("{}", fmt::join(words, ", ")); }
 
-// Each key is asked for once; what was not asked for is a fault. A value at fault reads as one that
-// is harmless; `good` tells.
+// Each key is read once; a key that was not read is a fault. A faulty value reads as a
+// harmless one; `good` says whether there were faults.
 class Record {
  public:
   Record(const text::Value& value, std::string what, std::vector<Fault>& faults)
@@ -33,7 +34,7 @@ class Record {
   const text::Value* get(const char* key, bool needed = true);
 
   std::string text(const char* key, bool may_be_empty = false);
-  // Index into `words`; 0 where it is none of them.
+  // The index of the key's value in `words`; 0 where it is none of them.
   template <std::size_t N>
   std::size_t choice(const char* key, const std::array<std::string_view, N>& words) {
     const text::Value* v = get(key);
@@ -54,11 +55,11 @@ class Record {
   std::int64_t whole(const char* key, std::int64_t least, std::int64_t most);
   std::int64_t whole_or(const char* key, std::int64_t otherwise, std::int64_t most);
   int count(const char* key, std::int64_t most) { return static_cast<int>(whole(key, 1, most)); }
-  double number(const char* key, bool needed = true);  // from 0
+  double number(const char* key, bool needed = true);  // 0 or above
   double seconds(const char* key);                     // above 0
   bool flag(const char* key, bool needed = true);
 
-  void close();  // keys that nobody asked for
+  void close();  // reports keys that were not read
 
   void fault(const Origin& where, std::string message);
   bool good() const { return good_; }

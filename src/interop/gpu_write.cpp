@@ -1,4 +1,5 @@
-// Records of measurements as text: keys in one order, numbers as short as they read back exactly.
+// Writes records of measurements as text: keys in a fixed order, numbers as the shortest text that
+// reads back exactly.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -12,11 +13,11 @@ namespace stepcast::interop {
 namespace {
 
 std::string quoted(const std::string& text) {
-  // A driver's string that is no UTF-8 must not end a run.
+  // A driver's string that is not UTF-8 must not end a run.
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// One JSON object, key by key.
+// Writes one JSON object key by key.
 class ObjectWriter {
  public:
   ObjectWriter& text(const char* key, const std::string& value) { return put(key, quoted(value)); }
@@ -48,7 +49,7 @@ std::string shape_of(std::int64_t m, std::int64_t n, std::int64_t k) {
   return fmt::format("{}x{}x{}", m, n, k);
 }
 
-// Keys at their usual value are left out: batch 1, one group, no algorithm forced.
+// Keys with their usual value are left out: batch 1, one group, no algorithm forced.
 struct Keys {
   ObjectWriter& out;
 
@@ -195,7 +196,7 @@ std::string to_json_line(const GpuMeasurement& m) {
     out.number("alone", m.alone).number("other_alone", m.other_alone);
     out.number("other_together", m.other_together);
   }
-  // What no sensor told is left out.
+  // Values that no sensor reported are left out.
   if (m.sm_clock > 0) {
     out.number("sm_clock", m.sm_clock);
   }

@@ -7,7 +7,7 @@
 
 namespace stepcast::interop {
 
-// The file of configs/models that a name means: by letters and digits alone, or by an alias.
+// The file of configs/models that a name means: by its letters and digits only, or by an alias.
 std::optional<std::string> known_model(std::string_view name);
 
 }  // namespace stepcast::interop

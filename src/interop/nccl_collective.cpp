@@ -96,13 +96,13 @@ std::set<std::string> possible(const std::vector<Row>& rows, bool redop_column, 
                   : std::set<std::string>{"all_gather", "all_reduce", "alltoall", "hypercube",
                                           "reduce_scatter", "sendrecv"});
     } else if (reduces) {
-      keep({"all_reduce", "reduce_scatter"});  // reduce always printed its root
+      keep({"all_reduce", "reduce_scatter"});  // reduce has always printed its root
     } else if (!redop_column) {
-      keep({"all_gather"});  // all others had the column, though empty
+      keep({"all_gather"});  // all others had the column, though it may be empty
     } else if (r.redop.empty()) {
       keep({"alltoall", "hypercube", "sendrecv"});
     }
-    // Whole buffers count all their elements, sharded ones a rank's share of them.
+    // Whole buffers count all their elements, sharded ones the share of one rank.
     if (!one_rank) {
       keep(r.size % r.element == 0 && r.count == r.size / r.element
                ? std::set<std::string>{"all_reduce", "broadcast", "reduce", "sendrecv"}
@@ -110,7 +110,7 @@ std::set<std::string> possible(const std::vector<Row>& rows, bool redop_column, 
                                        "reduce_scatter", "scatter"});
     }
     if (r.in_place_unchecked) {
-      keep({"alltoall", "sendrecv", "hypercube"});  // in place they have no meaning
+      keep({"alltoall", "sendrecv", "hypercube"});  // a run in place has no meaning for these
     }
   }
   return all;
@@ -120,7 +120,7 @@ std::string most_likely(const std::set<std::string>& names, const std::vector<Ro
   if (names.size() == 1) {
     return *names.begin();
   }
-  // A checked all-to-all prints N/A in place; hypercube is not run in practice.
+  // With checks, all-to-all prints N/A in place; hypercube is not run in practice.
   const bool checked = std::any_of(rows.begin(), rows.end(),
                                    [](const Row& r) { return r.has_in_place && !r.unchecked; });
   const bool in_place_checked = checked && std::none_of(rows.begin(), rows.end(), [](const Row& r) {
@@ -135,7 +135,7 @@ std::string most_likely(const std::set<std::string>& names, const std::vector<Ro
   return "";
 }
 
-// Not over algbw: early versions printed it with the factor in it.
+// The time is used and not algbw, which early versions printed with the factor included.
 bool plausible(const std::string& collective, int ranks, const std::vector<Row>& rows) {
   const Row* largest = nullptr;
   for (const Row& r : rows) {

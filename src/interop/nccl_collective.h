@@ -1,4 +1,4 @@
-// Which collective a table of nccl-tests is, where a log does not say it in words.
+// Finds the collective of a table of nccl-tests where the log does not name it.
 #pragma once
 
 #include <set>
@@ -10,21 +10,21 @@
 
 namespace stepcast::interop {
 
-// "all_reduce" in "./build/all_reduce_perf -b 8" or "# Collective test starting: all_reduce_perf".
+// The collective that a line names: "all_reduce" in "./build/all_reduce_perf -b 8" or "# Collective
+// test starting: all_reduce_perf".
 std::string named_program(std::string_view line);
 
-// "all_gather" of "a100-40g-1n8-superbench-allgather.txt".
+// The collective in the name of a file: "all_gather" in "a100-40g-1n8-superbench-allgather.txt".
 std::string named_in(const std::string& file);
 
-// What a table's columns say by themselves; several where they cannot tell. One rank's share is the
+// The collectives that a table's columns allow. `one_rank`: there is only one, whose share is the
 // whole.
 std::set<std::string> possible(const std::vector<Row>& rows, bool redop_column, bool one_rank);
 
 // One of `names`, or "".
 std::string most_likely(const std::set<std::string>& names, const std::vector<Row>& rows);
 
-// Whether the bus bandwidth that the table printed is that of so many ranks; documents leave out
-// device lines.
+// Whether the printed bus bandwidth is that of `ranks`; documents may leave out device lines.
 bool plausible(const std::string& collective, int ranks, const std::vector<Row>& rows);
 
 }  // namespace stepcast::interop

@@ -1,5 +1,5 @@
-// Files of measured collectives: which kind they are (a log, CSV, lines of calibrate-gpu), CSV, and
-// what stands beside them.
+// Reads files of measured collectives: detects their kind (a log, CSV, lines of calibrate-gpu), and
+// reads CSV and the YAML beside a file.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -61,8 +61,8 @@ CollectiveLog read_csv(const fs::path& path) {
   CollectiveRun run;
   run.line = 1;
   std::vector<Fault> faults;
-  constexpr std::size_t kMostFaults = 20;
-  for (std::size_t i = 0; i < table.rows.size() && faults.size() < kMostFaults; ++i) {
+  constexpr std::size_t kMaxFaults = 20;
+  for (std::size_t i = 0; i < table.rows.size() && faults.size() < kMaxFaults; ++i) {
     const auto& row = table.rows[i];
     const int line = static_cast<int>(i) + 2;
     const auto cell = [&](int column) -> const std::string& {
@@ -111,7 +111,7 @@ struct Beside {
 };
 
 // The YAML beside a file: `nodes` and `gpus_per_node` (else `nranks`), `nccl_version`, `gpu`. A
-// calibration file that a log's fit was written to is no description of the log.
+// calibration file that was fitted to a log is not a description of the log.
 Beside facts_beside(const fs::path& path) {
   fs::path yaml = path;
   yaml.replace_extension(".yaml");
@@ -136,9 +136,9 @@ Beside facts_beside(const fs::path& path) {
       return 0;
     }
     const std::int64_t n = text::to_integer(*v);
-    if (n < 1 || n > kMostRanks) {
+    if (n < 1 || n > kMaxRanks) {
       throw InputError(
-          Fault{v->origin, fmt::format("{} is {}; expected 1 to {}", key, n, kMostRanks)});
+          Fault{v->origin, fmt::format("{} is {}; expected 1 to {}", key, n, kMaxRanks)});
     }
     return n;
   };
@@ -148,7 +148,7 @@ Beside facts_beside(const fs::path& path) {
   if (nodes > 0 && each == 0 && ranks % nodes == 0) {
     each = ranks / nodes;
   }
-  if (nodes > 0 && each > 0 && nodes * each <= kMostRanks) {
+  if (nodes > 0 && each > 0 && nodes * each <= kMaxRanks) {
     out.ranks_per_node.assign(static_cast<std::size_t>(nodes), static_cast<int>(each));
   }
   return out;

@@ -12,7 +12,7 @@ void Devices::read(std::string_view line) {
     }
     const auto rank = number<int>(w[i + 1]);
     const auto on = std::find(w.begin() + static_cast<std::ptrdiff_t>(i), w.end(), "on");
-    if (!rank || *rank < 0 || *rank >= kMostRanks || w.end() - on < 4 || on[2] != "device") {
+    if (!rank || *rank < 0 || *rank >= kMaxRanks || w.end() - on < 4 || on[2] != "device") {
       return;
     }
     auto host = ranks_.find(on[1]);
@@ -23,12 +23,12 @@ void Devices::read(std::string_view line) {
     ++host->second[number<int>(on[3]).value_or(0)];
     ++listed_;
     highest_ = std::max(highest_, *rank);
-    if (w.end() - on > 5) {  // behind the bus address
+    if (w.end() - on > 5) {  // after the bus address
       const auto first = static_cast<std::size_t>(on[5].data() - line.data());
       std::string name(line.substr(first));
       name.erase(name.find_last_not_of(" \t\r\n") + 1);
-      constexpr std::size_t kMostNames = 16;  // a list of hosts is no list of devices
-      if (names_.size() < kMostNames &&
+      constexpr std::size_t kMaxNames = 16;  // more names are a list of hosts, not of devices
+      if (names_.size() < kMaxNames &&
           std::find(names_.begin(), names_.end(), name) == names_.end()) {
         names_.push_back(std::move(name));
       }
@@ -43,7 +43,8 @@ std::vector<int> Devices::per_node() const {
   }
   std::vector<int> out;
   for (const std::string& host : hosts_) {
-    // with[c]: devices that come more than c times, the ranks of the host's copy c.
+    // with[c]: number of devices that occur more than c times, which is that of the ranks of the
+    // host's copy c.
     std::vector<int> with;
     for (const auto& [device, times] : ranks_.find(host)->second) {
       with.resize(std::max(with.size(), static_cast<std::size_t>(times)), 0);

@@ -1,4 +1,4 @@
-// What stands above a table of nccl-tests: the devices, and the sizes that are to come.
+// Reads what is printed above a table of nccl-tests: the devices, and the sizes that follow.
 #pragma once
 
 #include <functional>
@@ -17,8 +17,8 @@ class Devices {
  public:
   void read(std::string_view line);
 
-  // Ranks of each node; empty: the list is not whole. One name may stand for several nodes
-  // (containers): a device that comes twice is on another.
+  // Ranks of each node; empty: the list is not complete. Several nodes may have the same name
+  // (containers): a device that occurs again is on another node.
   std::vector<int> per_node() const;
   // Names of GPUs, each once, in order of appearance.
   const std::vector<std::string>& names() const { return names_; }
@@ -31,12 +31,12 @@ class Devices {
   int highest_ = -1;
 };
 
-// What "# nThread 1 nGpus 8 minBytes 8 maxBytes 1024 step: 2(factor)" promises.
+// The sizes announced by "# nThread 1 nGpus 8 minBytes 8 maxBytes 1024 step: 2(factor)".
 class Promise {
  public:
   void read(std::string_view line);
-  // Whether a size is still to come after `last`. Sharded operations round sizes down: just below
-  // the most, the next one may have been beyond it.
+  // Whether another size must follow `last`. Sharded operations round sizes down, so after a size
+  // just below the largest there may be none.
   bool goes_on(std::int64_t last) const;
   std::int64_t most() const { return most_; }
 

@@ -38,7 +38,7 @@ bool is_operator(std::string_view word) {
 bool is_space(char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// "[1,0]<stdout>:8" and "[STAT]:393216" hold the size behind the launcher's prefix.
+// The word after a launcher's prefix: the size in "[1,0]<stdout>:8" and "[STAT]:393216".
 std::string_view behind_prefix(std::string_view word) {
   const std::size_t colon = word.rfind(':');
   return colon == std::string_view::npos ? word : word.substr(colon + 1);
@@ -63,7 +63,7 @@ Columns columns_of(const Words& w) {
   return c;
 }
 
-// The last column of a half: a count, a deviation, or N/A.
+// Reads the last column of a half: a count, a deviation, or N/A.
 bool wrong_field(std::string_view word, std::optional<double>& value) {
   if (word == "N/A") {
     return true;
@@ -71,7 +71,7 @@ bool wrong_field(std::string_view word, std::optional<double>& value) {
   value = number<double>(word);
   const bool good = value.has_value();
   if (good && !std::isfinite(*value)) {
-    value.reset();  // the deviation of nothing from nothing
+    value.reset();  // NaN: nothing was compared
   }
   return good;
 }
@@ -82,20 +82,20 @@ bool is_date(std::string_view word) {
          std::all_of(word.begin(), word.end(), [](char c) { return is_digit(c) || c == '-'; });
 }
 
-// Early versions printed algbw with the collective's factor of (n - 1) / n in it, never below a
-// half.
+// Whether algbw contradicts size and time. Early versions printed algbw with the collective's
+// factor of (n - 1) / n, which is at least a half.
 bool contradicts(double bytes, double microseconds, double algorithm) {
-  constexpr double kLeastFactor = 0.4, kMostFactor = 1.1;
+  constexpr double kMinFactor = 0.4, kMaxFactor = 1.1;
   constexpr double kRounding = 0.02;  // GB/s: two decimals
-  constexpr double kShort = 1;        // microseconds: few digits of the time are left
+  constexpr double kShort = 1;        // microseconds, below which the time has few digits
   if (microseconds < kShort || !std::isfinite(algorithm)) {
     return false;
   }
   const double rate = bytes / microseconds * 1e-3;
-  return algorithm < kLeastFactor * rate - kRounding || algorithm > kMostFactor * rate + kRounding;
+  return algorithm < kMinFactor * rate - kRounding || algorithm > kMaxFactor * rate + kRounding;
 }
 
-// Reads what stands behind the type; false: cut.
+// Reads the columns after the type; false: the row is cut short.
 bool read_fields(const Words& w, std::size_t at, std::size_t halves, Row& row, std::string& why) {
   if (at < w.size() && is_operator(w[at])) {
     row.redop = w[at++];
@@ -202,7 +202,7 @@ std::optional<std::string> before_message(std::string_view text) {
   if (level != "INFO" && level != "WARN" && level != "TRAC" && level != "CALL") {
     return std::nullopt;
   }
-  // "host:pid:tid", glued to what was printed before it: "-1host:12:34" or "0host:12:34".
+  // "host:pid:tid", printed right after something else: "-1host:12:34" or "0host:12:34".
   for (const std::string_view word : words(text.substr(0, nccl))) {
     const std::size_t last = word.rfind(':');
     const std::size_t middle = last == 0 || last == std::string_view::npos
@@ -216,7 +216,7 @@ std::optional<std::string> before_message(std::string_view text) {
     if (word.starts_with("N/A")) {
       glued = 3;
     } else if (word.starts_with("-1")) {
-      glued = 2;  // the root of what has none; a host may begin with digits
+      glued = 2;  // "-1" is the root of operations without a root; a host may begin with digits
     } else {
       while (glued < word.size() && is_digit(word[glued])) {
         ++glued;
@@ -239,8 +239,8 @@ Line read_line(std::string_view text, bool in_table, std::size_t halves) {
   if (std::find(w.begin(), w.end(), "#") != w.end()) {
     return out;
   }
-  constexpr std::size_t kMostPrefixes = 4;
-  for (std::size_t i = 0; i + 1 < w.size() && i < kMostPrefixes; ++i) {
+  constexpr std::size_t kMaxPrefixes = 4;
+  for (std::size_t i = 0; i + 1 < w.size() && i < kMaxPrefixes; ++i) {
     const auto size = number<std::int64_t>(i == 0 ? behind_prefix(w[i]) : w[i]);
     const auto count = number<std::int64_t>(w[i + 1]);
     if (!size || !count || *size < 0 || *count < 0 || *size > kLargestSize) {
@@ -252,7 +252,7 @@ Line read_line(std::string_view text, bool in_table, std::size_t halves) {
     }
     const auto element = element_bytes(w[i + 2]);
     if (!element) {
-      // "4096 1024 flo" ends in the middle of a row; prose goes on.
+      // "4096 1024 flo" is the beginning of a row; prose has more words.
       out.kind = in_table && i + 3 == w.size() ? Kind::cut : Kind::other;
       return out;
     }

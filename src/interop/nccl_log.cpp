@@ -1,5 +1,5 @@
-// Reader of nccl-tests output: from lines to runs. A line is read by nccl_line.cpp; this file keeps
-// what stands around a table.
+// Reads nccl-tests output: from lines to runs. nccl_line.cpp reads a line; this file keeps
+// the facts that are printed around a table.
 #include "stepcast/interop/nccl_log.h"
 
 #include <fmt/format.h>
@@ -34,8 +34,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// What a line sets NCCL_ALGO or NCCL_PROTO to: "-x NCCL_ALGO=Ring", "NCCL_ALGO set by environment
-// to Ring". Lists and exclusions ("^Tree", "allreduce:tree") are not read.
+// The value that a line sets NCCL_ALGO or NCCL_PROTO to: "-x NCCL_ALGO=Ring", "NCCL_ALGO set by
+// environment to Ring". Lists and exclusions ("^Tree", "allreduce:tree") are not read.
 std::string forced(std::string_view line, std::string_view variable) {
   const std::size_t at = line.find(variable);
   if (at == std::string_view::npos) {
@@ -61,7 +61,8 @@ std::string forced(std::string_view line, std::string_view variable) {
   return next == ',' || next == ':' || next == ';' ? "" : lower(rest.substr(0, end));
 }
 
-// "NCCL version 2.26.6+cuda12.8", "nccl-library=22807", "nccl-tests version 2.17.4 ...".
+// The version of NCCL in "NCCL version 2.26.6+cuda12.8", "nccl-library=22807", "nccl-tests
+// version 2.17.4 ...".
 std::string stated_version(std::string_view line) {
   const auto word_behind = [&](std::string_view mark) -> std::string_view {
     const std::size_t at = line.find(mark);
@@ -76,7 +77,7 @@ std::string stated_version(std::string_view line) {
   if (found.empty()) {
     found = word_behind("NCCL version ");
   }
-  // A version begins with a digit and holds no quotes: it is printed into files as it is.
+  // A version begins with a digit and has no quotes, since it is written into files as it is.
   constexpr std::size_t kLongest = 40;
   const bool good =
       !found.empty() && found.size() <= kLongest &&
@@ -121,7 +122,7 @@ class Parser {
       context(text, line, log);
       return;
     }
-    if (!begun_.empty()) {  // a row that messages interrupted goes on
+    if (!begun_.empty()) {  // the rest of a row that messages interrupted
       row_or_fault(read(begun_ + text), begun_line_, log);
       begun_.clear();
       return;
@@ -142,7 +143,7 @@ class Parser {
     context(text, line, log);
   }
 
-  // A message of NCCL with what of a row stood before it.
+  // A message of NCCL, with the part of a row that was printed before it.
   void message(const std::string& before, int line, CollectiveLog& log) {
     const std::string begun = begun_ + before + " ";
     const Line parsed = read(begun);
@@ -180,7 +181,7 @@ class Parser {
     lines_.push_back(line);
   }
 
-  // What is said around tables.
+  // Reads the text around tables.
   void context(std::string_view text, int line, CollectiveLog& log) {
     if (std::string version = stated_version(text); !version.empty()) {
       version_ = std::move(version);
@@ -200,8 +201,8 @@ class Parser {
     if (in_table()) {
       return;
     }
-    // Prose behind a table speaks of the program too; a table is named above it, or by the line
-    // that starts the next.
+    // Text after a table may also name the program. A table's collective is named above it, or by
+    // the line that starts the next one.
     if (const std::string name = named_program(text); !name.empty()) {
       program_ = name;
     }
@@ -234,7 +235,7 @@ class Parser {
     lines_.clear();
     header_ = 0;
     ended_ = complete_ = false;
-    // Set for one command (mpirun -x NCCL_ALGO=Ring), as far as a log tells.
+    // The variable is assumed to be set for one command (mpirun -x NCCL_ALGO=Ring).
     algorithm_.clear();
     protocol_.clear();
   }
@@ -269,7 +270,7 @@ class Parser {
         run.date = r.date;
       }
       if (r.size == 0) {
-        continue;  // too small for one element a rank: nothing was sent
+        continue;  // less than one element per rank: nothing was sent
       }
       for (const bool in_place : {false, true}) {
         if (in_place && !r.has_in_place) {
@@ -294,7 +295,7 @@ class Parser {
   int header_ = 0;  // line of the open table's header
   bool ended_ = false;
   bool complete_ = false;
-  std::string begun_;  // the front of a row that a message interrupted
+  std::string begun_;  // the beginning of a row that a message interrupted
   int begun_line_ = 0;
 };
 
@@ -322,7 +323,7 @@ void check_is_text(std::string_view text, const std::string& file) {
 
 std::string version_name(std::string_view code) {
   const auto n = number<int>(code);
-  constexpr int kFirst = 20900;  // 2.9 and on; before it X * 1000 + Y * 100 + Z
+  constexpr int kFirst = 20900;  // from 2.9 on; versions before are X * 1000 + Y * 100 + Z
   return n && *n >= kFirst && *n < 100 * kFirst
              ? fmt::format("{}.{}.{}", *n / 10000, *n / 100 % 100, *n % 100)
              : std::string(code);

@@ -5,7 +5,7 @@
 namespace stepcast::interop {
 namespace {
 
-// Lib/pickletools.py; all of them are read by the snapshot viewer's own reader too.
+// Lib/pickletools.py. The snapshot viewer's own reader also reads all of them.
 enum Opcode : unsigned {
   kProto = 0x80,
   kStop = '.',
@@ -16,7 +16,7 @@ enum Opcode : unsigned {
   kAppends = 'e',
   kTuple2 = 0x86,
   kShortText = 0x8c,  // one byte of length
-  kText = 'X',        // four
+  kText = 'X',        // four bytes of length
   kInt1 = 'K',        // unsigned
   kInt2 = 'M',        // unsigned
   kInt4 = 'J',        // signed

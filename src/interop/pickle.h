@@ -1,5 +1,5 @@
-// Python's pickle, protocol 4, of the few kinds of value that a memory snapshot holds: written
-// opcode by opcode, strings and whole values shared through the memo. SOURCE: Python,
+// Writes Python's pickle, protocol 4, for the few kinds of values in a memory snapshot,
+// opcode by opcode; strings and whole values are shared through the memo. SOURCE: Python,
 // Lib/pickletools.py.
 #pragma once
 
@@ -20,12 +20,12 @@ class PickleWriter {
   PickleWriter& close_list();
   PickleWriter& pair(std::int64_t first, std::int64_t second);  // a tuple
 
-  PickleWriter& text(std::string_view value);  // UTF-8; written once, then referred to
+  PickleWriter& text(std::string_view value);  // UTF-8; a repeated text refers to the first one
   PickleWriter& integer(std::int64_t value);
   PickleWriter& number(double value);
   PickleWriter& boolean(bool value);
 
-  // Remembers the value that was just closed; `get` stands for it again.
+  // Stores the value that was just closed in the memo; `get` writes a reference to it.
   std::uint32_t memoize();
   PickleWriter& get(std::uint32_t memo);
 

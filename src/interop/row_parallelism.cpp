@@ -67,9 +67,9 @@ std::int64_t RowBuilder::vpp() const {
   if (!interleaves_unsaid()) {
     return parallel["vpp"].count_or(1);
   }
-  constexpr std::int64_t kMostChunks = 8;
+  constexpr std::int64_t kMaxChunks = 8;
   const std::int64_t each = *model["layers"].integer() / pp();
-  std::int64_t chunks = std::min(each, kMostChunks);
+  std::int64_t chunks = std::min(each, kMaxChunks);
   while (each % chunks != 0) {
     --chunks;
   }

@@ -20,11 +20,11 @@ constexpr std::array kActions = {"alloc",         "free_requested", "free_comple
                                  "segment_unmap"};
 constexpr std::array kStates = {"active_allocated", "active_pending_free", "inactive"};
 
-// Our allocator counts addresses from 0; the viewer and the driver do not. Where CUDA puts memory
-// on Linux.
+// The address where CUDA maps memory on Linux, since the simulated allocator counts addresses from
+// 0 and the viewer expects real ones.
 constexpr std::int64_t kBase = 0x7f0000000000;
 
-// One stage's frames, each list written once.
+// The frames of one stage; each list of frames is written once.
 class Frames {
  public:
   Frames(PickleWriter& out, const StageTimeline& stage) : out_(out), stage_(stage) {}

@@ -109,7 +109,7 @@ class Planner {
         std::count_if(units.begin(), units.end(), [](const MovedUnit& u) { return u.layer; }));
   }
 
-  // Of a chunk's layers, how many are among the first that travel.
+  // How many of the chunk's layers travel.
   int travelling(int chunk) const {
     int left = offload_.activation_layers;
     for (int c = 0; c < chunk; ++c) {
@@ -166,13 +166,14 @@ class Planner {
   bool place_pairs(Move& move, std::size_t f, std::size_t b) const {
     const std::size_t made = turn_[f];
     const std::size_t used = turn_[b];
-    // It leaves in the turn behind its own. The next one may use it if a forward pass comes first.
+    // It leaves in the turn after its own. The turn after that may use it if a forward pass comes
+    // first there.
     if (used < made + 2 || (used == made + 2 && visits_.of(b, 0) == begin_[used])) {
       return false;
     }
     move.leave = end_[made];
     move.left = end_[made + 1];
-    // A turn ahead, where it has left by then: else ahead of its own turn, and its backward waits.
+    // It comes back one turn early where it has left by then; else its own backward pass waits.
     const bool early = used > made + 2;
     move.fetch = begin_[early ? used - 1 : used];
     move.use = early ? begin_[used] : visits_.of(b, 0);

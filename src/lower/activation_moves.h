@@ -1,5 +1,5 @@
 // When saved activations leave for the host and when they come back: places among a rank's passes,
-// found ahead of lowering. Nothing here knows bytes or copies.
+// found ahead of lowering. activation_offload.cpp adds bytes and copies.
 #pragma once
 
 #include <optional>
@@ -10,16 +10,16 @@
 
 namespace stepcast::lower {
 
-// A unit's place in a chunk, as far as its saved activations go.
+// What the places of a unit's copies depend on.
 struct MovedUnit {
   bool keeps = true;  // it keeps something between its passes
   int needed_by = 0;  // unit whose backward pass reads it first: the last of a recomputed group
   bool layer = true;  // a layer of the model, not embedding or head
 };
 
-// Passes of units ("visits") are numbered through in the rank's order. A copy out is issued behind
-// visit `leave` and awaited behind `left`, where the device buffer is given up; the copy back is
-// issued ahead of visit `fetch` and awaited ahead of `use`.
+// A "visit" is the pass of one unit; visits are numbered in the rank's order. A copy out is issued
+// after visit `leave` and awaited after visit `left`, when the device buffer is released. The copy
+// back is issued before visit `fetch` and awaited before visit `use`.
 struct Move {
   int chunk = 0;
   int unit = 0;
@@ -30,7 +30,7 @@ struct Move {
   int use = 0;
 };
 
-// Numbers of the visits of a rank's order. Two passes side by side take turns.
+// The numbers of the visits. Those of two passes that run side by side alternate.
 class Visits {
  public:
   // `units`: of each chunk. `chunks` of a bidirectional order index alike.
@@ -48,17 +48,17 @@ class Visits {
   std::vector<std::vector<std::vector<std::size_t>>> slots_;  // [pass][chunk][micro-batch]
 };
 
-// Moves of a rank, each unit and micro-batch that travels once, in the order in which they leave.
-// What would have to come back no later than it has left stays.
+// The moves of a rank in the order in which they leave, one for each unit and micro-batch that
+// travels. Activations that are needed again before they could have left stay on the device.
 //
-// units: behind a unit's forward pass; awaited `prefetch` visits later; back `prefetch` visits
-// ahead. spread: of the first `activation_layers` layers of the rank, one copy at a time, spread
-// evenly over
-//   all layers' passes (Transformer Engine's cpu_offload).
-// pairs: chunk by chunk (Yuan et al., USENIX ATC'24): beside the next pass in warm-up and drain,
-// else
-//   beside the next forward-backward pair; back a pair ahead of its own where it has left by then,
-//   else beside its own pair's forward pass.
+// units   A copy out follows the unit's forward pass and is awaited `prefetch` visits later; the
+//         copy back is issued `prefetch` visits before the backward pass.
+// spread  Only the first `activation_layers` layers of the rank travel, one copy at a time, spread
+//         evenly over the passes of all layers (Transformer Engine's cpu_offload).
+// pairs   Chunk by chunk (Yuan et al., USENIX ATC'24). A copy out runs beside the next pass in
+//         warm-up and drain, else beside the next forward-backward pair. The copy back runs beside
+//         the pair before the one that needs it where the copy out has ended by then, else beside
+//         the forward pass of that pair.
 std::vector<Move> plan_moves(const std::vector<schedule::Slot>& slots, const Visits& visits,
                              const std::vector<std::vector<MovedUnit>>& units,
                              ActivationOffload form, const strategy::Offload& offload);

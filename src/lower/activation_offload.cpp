@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "activation_moves.h"
-#include "features.h"
+#include "feature_list.h"
 #include "offload_modules.h"
 #include "state_offload.h"
 
@@ -25,11 +25,11 @@ using schedule::Pass;
 
 namespace {
 
-// Of less nothing travels: Megatron-Kwai leaves tensors below 1 MiB where they are, torchtune's
-// OffloadActivations those of at most 1024 bytes (min_offload_size).
-constexpr std::int64_t kLeastOfPairs = std::int64_t{1} << 20;
-constexpr std::int64_t kLeast = 1025;
-// Of host memory beside drives: one is filled while the other empties.
+// Fewer bytes stay on the device: Megatron-Kwai moves no tensor below 1 MiB, torchtune's
+// OffloadActivations none of at most 1024 bytes (min_offload_size).
+constexpr std::int64_t kMinOfPairs = std::int64_t{1} << 20;
+constexpr std::int64_t kMinBytes = 1025;
+// Buffers of host memory in front of drives, each way: one is filled while the other empties.
 constexpr std::size_t kDriveBuffers = 2;
 
 std::vector<std::size_t> order_of(std::size_t count, auto&& key) {
@@ -46,26 +46,26 @@ struct Journey {
   Move move;
   std::int64_t bytes = 0;
   std::int64_t inputs = 0;
-  std::uint32_t host = kNone;
-  std::uint32_t drive = kNone;
+  program::BufferIndex host = kNone;
+  program::BufferIndex drive = kNone;
   Mark out = {};
   Mark out_of_host = {}, into_host = {};  // to and from the drives
   Mark back = {};
-  bool drawn = false;  // from the drives, or on its way from there
+  bool drawn = false;  // the read from the drives has been issued
   Where where = Where::unmade;
 };
 
-// Journeys in the order of one of their places, of which the first `done` are dealt with.
+// Journeys in the order in which one of their copies is due; that of the first `done` was issued.
 struct Queue {
   std::vector<std::size_t> order;
   std::size_t done = 0;
 };
 
-// Buffers of the host on the way to the drives and from there, oldest first.
+// Ends of the copies that free the host's buffers in front of drives, oldest first.
 struct DriveBuffers {
-  std::vector<Mark> written;   // given up by copies to the drives
-  std::vector<Mark> returned;  // and by copies on to the device
-  std::size_t reads = 0;       // from the drives
+  std::vector<Mark> written;   // from the host to the drives
+  std::vector<Mark> returned;  // from the host to the device
+  std::size_t reads = 0;       // from the drives, issued so far
 };
 
 class MovedActivations final : public Feature {
@@ -102,7 +102,7 @@ Kept& kept_of(Stage& stage, const Move& m) {
   return stage.passes.kept[m.chunk][m.unit][m.micro_batch];
 }
 
-std::uint32_t host_activations(Stage& stage, const Journey& j, program::Place at) {
+program::BufferIndex host_activations(Stage& stage, const Journey& j, program::Place at) {
   return stage.builder.place(stage.builder.allocate(j.bytes + j.inputs, MemoryCategory::activations,
                                                     label_of(stage, "offloaded activations")),
                              at);
@@ -118,9 +118,9 @@ void MovedActivations::before_step(Stage& stage) {
     offload.prefetch = 0;
     form = ActivationOffload::units;
   }
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   const bool pairs = form == ActivationOffload::pairs;
-  const std::int64_t least = pairs ? kLeastOfPairs : kLeast;
+  const std::int64_t least = pairs ? kMinOfPairs : kMinBytes;
   std::vector<std::size_t> counts;
   std::vector<std::vector<MovedUnit>> moved(stage.units.size());
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
@@ -172,7 +172,7 @@ void MovedActivations::before_step(Stage& stage) {
   }
   leaving_.order = order_of(moves_.size(), [](std::size_t i) { return i; });
   left_.order = order_of(moves_.size(), [&](std::size_t i) { return moves_[i].move.left; });
-  // Of copies that are due at one time the one that is needed first goes first.
+  // Of copies that are due at the same time, the one that is needed first goes first.
   fetched_.order = order_of(moves_.size(), [&](std::size_t i) {
     return std::pair(moves_[i].move.fetch, moves_[i].move.use);
   });
@@ -239,7 +239,7 @@ void MovedActivations::give_up(Stage& stage, Journey& j) {
   j.where = Journey::Where::host;
 }
 
-// From the drives into a buffer of the host, which is free once what it held last has gone on.
+// From the drives into a buffer of the host, which is free once its last content is on the device.
 void MovedActivations::read_back(Stage& stage, Journey& j) {
   if (!to_drives(stage) || j.drawn || j.where != Journey::Where::host) {
     return;
@@ -270,7 +270,7 @@ void MovedActivations::copy_back(Stage& stage, Journey& j) {
   stage.builder.set_micro_batch(j.move.micro_batch, j.move.chunk);
   // Where it lands is allocated on the copy's own stream: an arena of its own.
   Kept& kept = kept_of(stage, j.move);
-  const std::uint32_t label = label_of(stage, "fetched activations");
+  const program::LabelIndex label = label_of(stage, "fetched activations");
   kept.moved = stage.builder.allocate(j.bytes, MemoryCategory::activations, label, copy_back_);
   kept.moved_inputs =
       stage.builder.allocate(j.inputs, MemoryCategory::activations, label, copy_back_);
@@ -287,13 +287,14 @@ void MovedActivations::copy_back(Stage& stage, Journey& j) {
 }
 
 // ---------------------------------------------------------------- hooks
-// Ahead of a visit: what is due comes back, and what this or an earlier visit reads is awaited.
+// Before a visit: copies back that are due are issued; the compute stream waits for those that this
+// visit or an earlier one reads.
 void MovedActivations::before_unit(Stage& stage, const Run& run) {
   if (moves_.empty()) {
     return;
   }
   opened_ = std::max(opened_, visit_of(run));
-  // From the drives as long ahead of the copy as the copy is of its use.
+  // A read from the drives is as many visits before the copy as the copy is before its use.
   for (; to_drives(stage) && drawn_.done < drawn_.order.size(); ++drawn_.done) {
     Journey& j = moves_[drawn_.order[drawn_.done]];
     if (2 * j.move.fetch - j.move.use > opened_ || j.where < Journey::Where::host ||
@@ -324,7 +325,8 @@ void MovedActivations::before_unit(Stage& stage, const Run& run) {
   stage.builder.set_micro_batch(run.slot.micro_batch, run.slot.chunk);
 }
 
-// Behind a visit: what is due leaves, and what has to have left is awaited and given up.
+// After a visit: copies out that are due are issued; the compute stream waits for those that have
+// to have ended, and their device buffers are released.
 void MovedActivations::after_unit(Stage& stage, const Run& run) {
   if (moves_.empty()) {
     return;

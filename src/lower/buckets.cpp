@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "horovod.h"
 #include "states.h"
 
@@ -34,7 +34,7 @@ void host_copy(Stage& stage, StreamIndex stream, double bytes, cost::CopyDirecti
                const char* label) {
   const cost::Priced priced =
       stage.context.passes.kernels->copy(direction, true, Bytes(static_cast<std::int64_t>(bytes)));
-  program::Task& t = stage.builder.kernel(stream, priced.time.count(), priced.curve, Category::data,
+  program::Task& t = stage.builder.kernel(stream, priced.time, priced.curve, Category::data,
                                           label_of(stage, label), stage.host.launch);
   t.slowdown = 0;
 }
@@ -152,7 +152,7 @@ void Buckets::make_streams(Stage& stage) {
 // buffer, DeepSpeed's flat buckets, two of them when reduction overlaps
 // (runtime/zero/stage_1_and_2.py).
 double bucket_buffers(const Stage& stage) {
-  const auto count = static_cast<double>(stage.parameters.total + stage.parameters.expert);
+  const auto count = static_cast<double>(stage.parameters.trained.total());
   const double bucket =
       std::min(count, static_cast<double>(stage.plan.gradient_sync.bucket_elements));
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
@@ -195,7 +195,7 @@ void Buckets::fill(Stage& stage, int chunk, std::size_t unit) {
   Elements& pending = stage.gradients.pending[chunk];
   const Passes& passes = *stage.units[chunk][unit].passes;
   if (!bucketed(stage, chunk) || !(sends_as_it_goes(stage.plan) || always_in_buckets(stage.plan))) {
-    pending += {passes.parameters, passes.expert_parameters};
+    pending += passes.parameters.trained;
     return;
   }
   const strategy::GradientSync& sync = stage.plan.gradient_sync;
@@ -226,7 +226,7 @@ void Buckets::after_backward(Stage& stage, int chunk, std::size_t unit) {
     return;
   }
   const Passes& passes = *stage.units[chunk][unit].passes;
-  const auto elements = static_cast<double>(passes.parameters + passes.expert_parameters);
+  const auto elements = static_cast<double>(passes.parameters.trained.total());
   const double wide = width(stage.plan.precision.gradients);
   const bool made_here = !stage.plan.state_layout.gradients_stand;
   const bool in_buckets = stage.plan.gradient_sync.live_in_buckets && travels(stage);
@@ -295,7 +295,7 @@ void Buckets::end_of_step(Stage& stage, StepEnd part) {
   stage.builder.wait(stage.streams.compute, stage.builder.mark(stage.streams.data));
   reduce_what_is_left(stage);
   if (copies_into_buckets(stage)) {
-    const auto elements = static_cast<double>(stage.parameters.total + stage.parameters.expert);
+    const auto elements = static_cast<double>(stage.parameters.trained.total());
     data_kernel(stage, stage.streams.compute, 2 * elements * width(stage.plan.precision.gradients),
                 cost::MemoryOp::copy, "copy gradients out of buckets");
   }

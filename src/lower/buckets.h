@@ -5,13 +5,13 @@
 
 namespace stepcast::lower {
 
-// Gradients of this chunk are cut into buckets.
+// Gradients of this chunk are cut into several buckets.
 bool bucketed(const Stage& stage, int chunk);
 // Buckets leave while the backward pass goes on, or with its end; else at the step's end.
 bool sends_as_it_goes(const strategy::Plan& plan);
-// Whether or not they overlap.
+// Gradients go through buckets even where reductions do not run beside compute.
 bool always_in_buckets(const strategy::Plan& plan);
-// Reduces what a chunk's buckets hold.
+// Reduces the gradients that wait in a chunk's bucket.
 void flush_gradients(Stage& stage, int chunk, program::StreamIndex stream);
 
 }  // namespace stepcast::lower

@@ -4,7 +4,10 @@
 
 namespace stepcast::lower {
 
+using program::BufferIndex;
 using program::kNone;
+using program::LabelIndex;
+using program::PriceKey;
 using program::StreamIndex;
 using program::Task;
 using program::TaskKind;
@@ -13,7 +16,7 @@ StreamIndex Builder::stream(const std::string& name) {
   program.streams.push_back({name});
   issued_.push_back(0);
   pending_.emplace_back();
-  return static_cast<StreamIndex>(program.streams.size() - 1);
+  return StreamIndex::at(program.streams.size() - 1);
 }
 
 void Builder::wait(StreamIndex waiter, Mark mark) {
@@ -33,7 +36,7 @@ void Builder::wait_previous_step(StreamIndex waiter, StreamIndex stream) {
   pending_[waiter].push_back({0, stream, 1});
 }
 
-Task& Builder::task(StreamIndex stream, TaskKind kind, std::int64_t launch) {
+Task& Builder::task(StreamIndex stream, TaskKind kind, Time launch) {
   Task task;
   task.stream = stream;
   task.kind = kind;
@@ -64,8 +67,8 @@ Task& Builder::task(StreamIndex stream, TaskKind kind, std::int64_t launch) {
   return program.tasks.back();
 }
 
-Task& Builder::kernel(StreamIndex stream, std::int64_t duration, program::CurveId curve,
-                      program::Category category, std::uint32_t label, std::int64_t launch,
+Task& Builder::kernel(StreamIndex stream, Time duration, program::CurveId curve,
+                      program::Category category, LabelIndex label, Time launch,
                       std::uint8_t kind) {
   Task& t = task(stream, TaskKind::kernel, launch);
   t.duration = duration;
@@ -76,11 +79,10 @@ Task& Builder::kernel(StreamIndex stream, std::int64_t duration, program::CurveI
   return t;
 }
 
-Task& Builder::collective(StreamIndex stream, std::uint32_t role, std::uint32_t price,
-                          program::Category category, program::Category waiting,
-                          std::uint32_t label, std::int64_t launch) {
+Task& Builder::collective(StreamIndex stream, Role role, PriceKey price, program::Category category,
+                          program::Category waiting, LabelIndex label, Time launch) {
   Task& t = task(stream, TaskKind::collective, launch);
-  t.communicator = role;
+  t.communicator = program::CommunicatorRole::at(role);
   t.price = price;
   t.category = category;
   t.wait_category = waiting;
@@ -89,7 +91,7 @@ Task& Builder::collective(StreamIndex stream, std::uint32_t role, std::uint32_t 
 }
 
 Task& Builder::exchange(StreamIndex stream, const std::vector<program::Transfer>& transfers,
-                        std::uint32_t label, std::int64_t launch) {
+                        LabelIndex label, Time launch) {
   Task& t = task(stream, TaskKind::exchange, launch);
   t.first_transfer = static_cast<std::uint32_t>(program.transfers.size());
   t.transfers = static_cast<std::uint16_t>(transfers.size());
@@ -100,8 +102,8 @@ Task& Builder::exchange(StreamIndex stream, const std::vector<program::Transfer>
   return t;
 }
 
-Task& Builder::copy(StreamIndex stream, std::uint32_t price, program::Category category,
-                    std::uint32_t label, std::int64_t launch) {
+Task& Builder::copy(StreamIndex stream, PriceKey price, program::Category category,
+                    LabelIndex label, Time launch) {
   Task& t = task(stream, TaskKind::copy, launch);
   t.price = price;
   t.category = t.wait_category = category;
@@ -109,8 +111,8 @@ Task& Builder::copy(StreamIndex stream, std::uint32_t price, program::Category c
   return t;
 }
 
-void Builder::host_work(std::int64_t duration) {
-  if (duration <= 0) {
+void Builder::host_work(Time duration) {
+  if (duration <= Time{0}) {
     return;
   }
   program::HostOp op;
@@ -126,22 +128,22 @@ void Builder::host_sync(Mark mark) {
   program.host.push_back(op);
 }
 
-std::uint32_t Builder::persistent(std::int64_t bytes, program::MemoryCategory category,
-                                  std::uint32_t label) {
+BufferIndex Builder::persistent(std::int64_t bytes, program::MemoryCategory category,
+                                LabelIndex label) {
   if (bytes <= 0) {
     return kNone;
   }
   program.buffers.push_back({Bytes(bytes), category, 0, true, label});
-  return static_cast<std::uint32_t>(program.buffers.size() - 1);
+  return BufferIndex::at(program.buffers.size() - 1);
 }
 
-std::uint32_t Builder::allocate(std::int64_t bytes, program::MemoryCategory category,
-                                std::uint32_t label, StreamIndex stream) {
+BufferIndex Builder::allocate(std::int64_t bytes, program::MemoryCategory category,
+                              LabelIndex label, StreamIndex stream) {
   if (bytes <= 0) {
     return kNone;
   }
   program.buffers.push_back({Bytes(bytes), category, stream, false, label});
-  const auto id = static_cast<std::uint32_t>(program.buffers.size() - 1);
+  const auto id = BufferIndex::at(program.buffers.size() - 1);
   program::HostOp op;
   op.kind = program::HostKind::allocate;
   op.buffer = id;
@@ -149,8 +151,8 @@ std::uint32_t Builder::allocate(std::int64_t bytes, program::MemoryCategory cate
   return id;
 }
 
-std::uint32_t Builder::allocate(const TensorList& list, program::MemoryCategory category,
-                                std::uint32_t label, bool transient) {
+BufferIndex Builder::allocate(const TensorList& list, program::MemoryCategory category,
+                              LabelIndex label, bool transient) {
   if (list.blocks.empty()) {
     return kNone;
   }
@@ -164,21 +166,21 @@ std::uint32_t Builder::allocate(const TensorList& list, program::MemoryCategory 
   buffer.blocks = static_cast<std::uint32_t>(list.blocks.size());
   buffer.transient = transient;
   program.buffers.push_back(buffer);
-  const auto id = static_cast<std::uint32_t>(program.buffers.size() - 1);
+  const auto id = BufferIndex::at(program.buffers.size() - 1);
   allocate(id);
   return id;
 }
 
-std::uint32_t Builder::declare(std::int64_t bytes, program::MemoryCategory category,
-                               std::uint32_t label) {
+BufferIndex Builder::declare(std::int64_t bytes, program::MemoryCategory category,
+                             LabelIndex label) {
   if (bytes <= 0) {
     return kNone;
   }
   program.buffers.push_back({Bytes(bytes), category, 0, false, label});
-  return static_cast<std::uint32_t>(program.buffers.size() - 1);
+  return BufferIndex::at(program.buffers.size() - 1);
 }
 
-void Builder::allocate(std::uint32_t buffer) {
+void Builder::allocate(BufferIndex buffer) {
   if (buffer == kNone) {
     return;
   }
@@ -188,7 +190,7 @@ void Builder::allocate(std::uint32_t buffer) {
   program.host.push_back(op);
 }
 
-void Builder::release(std::uint32_t buffer, std::uint32_t streams) {
+void Builder::release(BufferIndex buffer, std::uint32_t streams) {
   if (buffer == kNone) {
     return;
   }
@@ -199,7 +201,7 @@ void Builder::release(std::uint32_t buffer, std::uint32_t streams) {
   program.host.push_back(op);
 }
 
-std::uint32_t Builder::place(std::uint32_t buffer, program::Place at) {
+BufferIndex Builder::place(BufferIndex buffer, program::Place at) {
   if (buffer != kNone) {
     program.buffers[buffer].place = at;
   }

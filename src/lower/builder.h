@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "roles.h"
 #include "slowdown.h"
 #include "stepcast/lower/unit_memory.h"
 #include "stepcast/program/program.h"
@@ -14,7 +15,7 @@ namespace stepcast::lower {
 
 // "All that was issued so far on this stream": what a wait waits for.
 struct Mark {
-  program::StreamIndex stream = 0;
+  program::StreamIndex stream;
   std::uint32_t position = 0;
 };
 
@@ -30,40 +31,41 @@ class Builder {
   void wait_previous_step(program::StreamIndex waiter, program::StreamIndex stream);
 
   // `launch`: host time to issue it. Returns the task for details that few tasks have.
-  program::Task& task(program::StreamIndex stream, program::TaskKind kind, std::int64_t launch);
-  program::Task& kernel(program::StreamIndex stream, std::int64_t duration, program::CurveId curve,
-                        program::Category category, std::uint32_t label, std::int64_t launch,
+  program::Task& task(program::StreamIndex stream, program::TaskKind kind, Time launch);
+  program::Task& kernel(program::StreamIndex stream, Time duration, program::CurveId curve,
+                        program::Category category, program::LabelIndex label, Time launch,
                         std::uint8_t kind = kMemoryBound);
-  program::Task& collective(program::StreamIndex stream, std::uint32_t role, std::uint32_t price,
+  program::Task& collective(program::StreamIndex stream, Role role, program::PriceKey price,
                             program::Category category, program::Category waiting,
-                            std::uint32_t label, std::int64_t launch);
+                            program::LabelIndex label, Time launch);
   program::Task& exchange(program::StreamIndex stream,
-                          const std::vector<program::Transfer>& transfers, std::uint32_t label,
-                          std::int64_t launch);
+                          const std::vector<program::Transfer>& transfers,
+                          program::LabelIndex label, Time launch);
 
   // `price`: number of the movement in the book.
-  program::Task& copy(program::StreamIndex stream, std::uint32_t price, program::Category category,
-                      std::uint32_t label, std::int64_t launch);
+  program::Task& copy(program::StreamIndex stream, program::PriceKey price,
+                      program::Category category, program::LabelIndex label, Time launch);
 
-  void host_work(std::int64_t duration);
+  void host_work(Time duration);
   void host_sync(Mark mark);
 
-  std::uint32_t persistent(std::int64_t bytes, program::MemoryCategory category,
-                           std::uint32_t label);
+  program::BufferIndex persistent(std::int64_t bytes, program::MemoryCategory category,
+                                  program::LabelIndex label);
   // A buffer allocated here in host order; 0 bytes give kNone, which release() ignores.
-  std::uint32_t allocate(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label,
-                         program::StreamIndex stream = 0);
+  program::BufferIndex allocate(std::int64_t bytes, program::MemoryCategory category,
+                                program::LabelIndex label, program::StreamIndex stream = 0);
   // The tensors of a list; buffers of one list share their blocks, so the list must outlive this.
-  std::uint32_t allocate(const TensorList& list, program::MemoryCategory category,
-                         std::uint32_t label, bool transient);
+  program::BufferIndex allocate(const TensorList& list, program::MemoryCategory category,
+                                program::LabelIndex label, bool transient);
   // A buffer that outlives its step: released early in each step, allocated again later in it.
-  std::uint32_t declare(std::int64_t bytes, program::MemoryCategory category, std::uint32_t label);
-  void allocate(std::uint32_t buffer);
+  program::BufferIndex declare(std::int64_t bytes, program::MemoryCategory category,
+                               program::LabelIndex label);
+  void allocate(program::BufferIndex buffer);
   // `streams`: bit mask of other streams that used it.
-  void release(std::uint32_t buffer, std::uint32_t streams = 0);
+  void release(program::BufferIndex buffer, std::uint32_t streams = 0);
 
   // Where a buffer lives, when not on the device; kNone stays as it is. Returns the buffer.
-  std::uint32_t place(std::uint32_t buffer, program::Place at);
+  program::BufferIndex place(program::BufferIndex buffer, program::Place at);
 
   // What later tasks carry, for pictures.
   void set_micro_batch(int micro_batch, int chunk);

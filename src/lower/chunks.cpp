@@ -45,13 +45,13 @@ namespace {
 // their own are moved as before.
 bool chunked(const Stage& stage) {
   return stage.plan.offload.chunk.count() > 0 && stage.plan.state_layout.gradients_in_parameters &&
-         fully_sharded(stage.plan) && stage.parameters.expert == 0;
+         fully_sharded(stage.plan) && stage.parameters.trained.expert == 0;
 }
 
 // Angel-PTM's pages: whatever else has a page's size and gathers units.
 bool paged(const Stage& stage) {
   return stage.plan.offload.page.count() > 0 && fully_sharded(stage.plan) &&
-         stage.parameters.expert == 0 && !chunked(stage);
+         stage.parameters.trained.expert == 0 && !chunked(stage);
 }
 
 }  // namespace

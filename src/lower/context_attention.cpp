@@ -111,9 +111,9 @@ class ContextAttention {
     }
   }
 
-  // What Transformer Engine copies around a step of a ring: where a step takes half the queries or
-  // half the keys, those are laid out by themselves (`tensors` of the queries' size: q, in the
-  // backward pass its result and its gradient too).
+  // Transformer Engine's copies around a step of a ring: a step that takes half the queries or half
+  // the keys copies that half into tensors of their own (`tensors` of the queries' size: q, in the
+  // backward pass the result and its gradient too).
   void halves(const ContextStep& step, int tensors) {
     if (step.shapes.size() == 2) {
       copy((context_.ring_bytes + tensors * context_.query_bytes) / 2, "halves", 1 + tensors);

@@ -9,8 +9,8 @@ namespace {
 
 using model::AttentionShape;
 
-// The largest number of (query, key) pairs that one rank computes of one sequence: its queries'
-// with all keys before them.
+// (query, key) pairs of one sequence that a rank computes: its queries with all keys before them;
+// of the rank that has the most.
 double most_pairs(const ContextShape& context, const std::vector<std::int64_t>& documents) {
   const auto filled = model::fill_sequence(documents, context.whole.key_length);
   const std::int64_t chunks = context.balanced ? 2 * context.outer : context.outer;

@@ -32,6 +32,11 @@ Sharing sharing(const strategy::Plan& plan, bool expert) {
   return {kData, kReplicas, shards, plan.data_ranks() / shards};
 }
 
+double shard_elements(const strategy::Plan& plan, const Elements& trained) {
+  return static_cast<double>(trained.dense) / plan.shard_ranks +
+         static_cast<double>(trained.expert) / strategy::expert_shards(plan);
+}
+
 bool wraps_units(const strategy::Plan& plan) { return plan.parameter_gather.by_units; }
 
 bool reduces_each_pass(const strategy::Plan& plan) { return plan.gradient_sync.each_pass; }

@@ -9,20 +9,6 @@
 
 namespace stepcast::lower {
 
-// Elements of parameters by the ranks that share them: dense ones over data x context, experts over
-// the ranks that hold the same experts.
-struct Elements {
-  std::int64_t dense = 0;
-  std::int64_t expert = 0;
-  bool none() const { return dense <= 0 && expert <= 0; }
-  std::int64_t total() const { return dense + expert; }
-  Elements& operator+=(const Elements& o) {
-    dense += o.dense;
-    expert += o.expert;
-    return *this;
-  }
-};
-
 // How one kind of parameters is shared: `shards` ranks of `group` hold one copy, `copies` ranks of
 // `replicas` the same shard.
 struct Sharing {
@@ -40,13 +26,15 @@ bool accumulates_whole(const strategy::Plan& plan);
 // Units are gathered and reduced whole (FSDP, ZeRO-3), not in buckets.
 bool wraps_units(const strategy::Plan& plan);
 
-// Groups within nodes and across them, where a system sends in two levels (Horovod's hierarchical
-// all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node; 1: it has
-// one a node, or uneven ones.
+// Where a system sends in two levels, within nodes and between them (Horovod's hierarchical
+// all-reduce, ZeRO++'s quantised gradients): ranks of a data-parallel group in one node. 1: a node
+// has one of them, or nodes have unlike numbers.
 int node_share(const strategy::Plan& plan);
 
 // How a plan shares dense parameters, or those of experts.
 Sharing sharing(const strategy::Plan& plan, bool expert);
+// Elements of which a rank holds the optimizer states.
+double shard_elements(const strategy::Plan& plan, const Elements& trained);
 // Gradients are reduced, and parameters gathered, beside compute.
 bool reduce_beside(const strategy::Plan& plan);
 bool gather_beside(const strategy::Plan& plan);

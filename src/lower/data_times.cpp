@@ -27,7 +27,7 @@ std::vector<int> sharing_ranks(const strategy::Plan& plan, bool expert, int coun
   return out;
 }
 
-// The plan's data-parallel traffic is of the kinds that closed forms know.
+// The closed forms cover the plan's data-parallel traffic.
 bool covered(const strategy::Plan& plan) {
   const strategy::GradientSync& sync = plan.gradient_sync;
   const strategy::ParameterGather& gather = plan.parameter_gather;
@@ -49,8 +49,8 @@ DataTimes::DataTimes(const strategy::Plan& plan, const cluster::Topology& topolo
   norm_joins = plan.grid.ranks() > 1 &&
                !(plan.optimizer_step.post_validated && plan.grid.pipeline > 1) &&
                !plan.offload.any();
-  told = plan.data_comm != DataComm::none && covered(plan);
-  if (!told) {
+  applies = plan.data_comm != DataComm::none && covered(plan);
+  if (!applies) {
     return;
   }
   wraps = gather.by_units;

@@ -19,7 +19,7 @@ void require(bool ok, const char* what) {
   }
 }
 
-// What a rank does in all its collectives, and who its roles are.
+// What a rank does in all its collectives, and the peers of its roles.
 struct Member {
   std::vector<const ExpandedCollective*> collectives;
   std::vector<Outline> outlines;  // parallel
@@ -39,7 +39,7 @@ class Expander {
     world_.labels.emplace_back("exchange");
     world_.slowdowns.emplace_back();
     world_.curves.push_back({"path", "topology", 0, {}});
-    for (program::RankId r = 0; r < members_.size(); ++r) {
+    for (program::RankId r; r < members_.size(); ++r) {
       make_rank(r);
     }
     make_channels();
@@ -99,11 +99,11 @@ class Expander {
       m.outlines[k].append_to(key);
     }
     const auto [known, first] =
-        programs_.emplace(std::move(key), static_cast<program::ProgramId>(world_.programs.size()));
+        programs_.emplace(std::move(key), program::ProgramId::at(world_.programs.size()));
     if (first) {
-      std::vector<std::int64_t> starts;
+      std::vector<Time> starts;
       for (const ExpandedCollective* x : m.collectives) {
-        starts.push_back(x->start.count());
+        starts.push_back(x->start);
       }
       world_.programs.push_back(unroll(m.outlines, starts, m.peers.size()));
     }
@@ -119,18 +119,18 @@ class Expander {
   // A channel for each role that sends; the receiver's role is the one with the same tag.
   void make_channels() {
     std::map<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>, program::ChannelId> ids;
-    for (program::RankId r = 0; r < members_.size(); ++r) {
+    for (program::RankId r; r < members_.size(); ++r) {
       for (std::size_t role = 0; role < members_[r].peers.size(); ++role) {
         const Peer& p = members_[r].peers[role];
         if (p.sends) {
-          const auto to = static_cast<program::RankId>(p.member);
+          const auto to = program::RankId::at(p.member);
           ids.emplace(std::make_tuple(r, to, p.tag), make_channel(r, to));
           world_.channel_table[world_.ranks[r].first_channel + role] =
-              static_cast<program::ChannelId>(world_.channels.size() - 1);
+              program::ChannelId::at(world_.channels.size() - 1);
         }
       }
     }
-    for (program::RankId r = 0; r < members_.size(); ++r) {
+    for (program::RankId r; r < members_.size(); ++r) {
       for (std::size_t role = 0; role < members_[r].peers.size(); ++role) {
         const Peer& p = members_[r].peers[role];
         if (!p.sends) {
@@ -149,7 +149,7 @@ class Expander {
     c.receiver = to;
     c.shape = shapes_
                   .emplace(std::make_pair(path.bandwidth, path.latency),
-                           static_cast<std::uint32_t>(shapes_.size()))
+                           program::ShapeId::at(shapes_.size()))
                   .first->second;
     c.first_usage = static_cast<std::uint32_t>(world_.usages.size());
     for (const int resource : path.resources) {
@@ -157,12 +157,12 @@ class Expander {
     }
     c.usages = static_cast<std::uint32_t>(path.resources.size());
     world_.channels.push_back(c);
-    return static_cast<program::ChannelId>(world_.channels.size() - 1);
+    return program::ChannelId::at(world_.channels.size() - 1);
   }
 
   program::ResourceId resource_id(int resource) {
     const auto [known, first] =
-        resources_.emplace(resource, static_cast<program::ResourceId>(world_.resources.size()));
+        resources_.emplace(resource, program::ResourceId::at(world_.resources.size()));
     if (first) {
       const double capacity =
           topology_.resources()[static_cast<std::size_t>(resource)].capacity.count();
@@ -176,11 +176,11 @@ class Expander {
     for (const auto& [path, id] : shapes_) {
       for (const std::int64_t bytes : sizes_.all()) {
         program::Price p;
-        p.latency = path.second.count();
+        p.latency = path.second;
         p.rate = static_cast<std::int64_t>(path.first.count());
-        p.fluid = (Bytes(bytes) / path.first).count();
+        p.fluid = Bytes(bytes) / path.first;
         p.weight[0] = program::kWeightOne;
-        p.bytes = bytes;
+        p.bytes = Bytes(bytes);
         world_.shapes[id].prices.push_back(p);
       }
     }
@@ -194,7 +194,7 @@ class Expander {
   std::vector<int> slot_of_;            // by rank
   std::vector<Member> members_;         // by rank
   std::map<std::vector<std::int64_t>, program::ProgramId> programs_;
-  std::map<std::pair<Bandwidth, Time>, std::uint32_t> shapes_;
+  std::map<std::pair<Bandwidth, Time>, program::ShapeId> shapes_;
   std::map<int, program::ResourceId> resources_;
 };
 

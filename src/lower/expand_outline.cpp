@@ -93,7 +93,7 @@ class Outliner {
   }
   Outline& of(int member) { return outlines_[static_cast<std::size_t>(member)]; }
 
-  // `rounds` times around: in each step everyone passes on what it got in the step before.
+  // `rounds` times around the ring: in each step every member passes on what it received before.
   void ring(const Team& team, ChannelTag tag, std::int64_t bytes, std::int64_t rounds) {
     const std::size_t n = team.size();
     if (n == 1) {
@@ -109,7 +109,7 @@ class Outliner {
     }
   }
 
-  // A role that stands already is used again: the rings before and after go over one channel.
+  // A role that exists is used again: two rings of the same members share a channel.
   static std::uint32_t role(Outline& o, int member, std::uint32_t tag, bool sends) {
     for (std::size_t k = 0; k < o.peers.size(); ++k) {
       if (o.peers[k].member == member && o.peers[k].tag == tag && o.peers[k].sends == sends) {
@@ -129,7 +129,7 @@ class Outliner {
     o.blocks.push_back(std::move(b));
   }
 
-  // From the first member to the next, chunk by chunk: while one comes in, the one before goes out.
+  // From each member to the next, chunk by chunk: one chunk comes in while the one before goes out.
   void chain(const Team& team, std::int64_t bytes) {
     const auto chunks = static_cast<std::uint32_t>(x_.chunks);
     const std::uint32_t size = sizes_.id(share(bytes, x_.chunks));
@@ -174,8 +174,9 @@ class Outliner {
     return places;
   }
 
-  // Half of the bytes up and down one tree, half the other. Up: while a chunk comes in from the
-  // children, the one before goes to the parent; down alike; the root turns each chunk around.
+  // Each tree carries half of the bytes up and down. On the way up a chunk comes in from the
+  // children while the one before goes to the parent; on the way down likewise; the root sends each
+  // chunk back down.
   void trees(const Team& team, std::int64_t bytes) {
     const int n = static_cast<int>(team.size());
     if (n == 1) {

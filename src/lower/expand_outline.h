@@ -24,10 +24,10 @@ class Sizes {
 struct Peer {
   int member = 0;         // its place in the group
   std::uint32_t tag = 0;  // sender, receiver and tag name a channel
-  bool sends = false;     // to the peer
+  bool sends = false;     // to the peer; else it receives
 };
 
-// In steps `delay` to `delay + count - 1` of its block.
+// A message of each of the steps `delay` to `delay + count - 1` of its block.
 struct Exchange {
   std::uint32_t role = 0;
   std::uint32_t size = 0;  // price key
@@ -42,7 +42,7 @@ struct ExchangeBlock {
   std::uint32_t steps = 0;
   std::vector<Exchange> moves;  // each step posts its moves together
   std::vector<int> after;       // blocks that have ended before the first step
-  int paced_by = kNothing;      // block whose step t has ended before step t
+  int paced_by = kNothing;      // step t starts behind step t of this block
 };
 
 struct Outline {
@@ -62,7 +62,7 @@ std::vector<Outline> outline_members(const ExpandedCollective& x, const cluster:
 
 // The program of outlines that run side by side, each from its start. The first has the compute
 // stream, on which the step ends when all have.
-program::Program unroll(const std::vector<Outline>& outlines,
-                        const std::vector<std::int64_t>& starts, std::size_t roles);
+program::Program unroll(const std::vector<Outline>& outlines, const std::vector<Time>& starts,
+                        std::size_t roles);
 
 }  // namespace stepcast::lower

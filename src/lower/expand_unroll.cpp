@@ -9,8 +9,8 @@ namespace {
 // Tasks of a program, in an order in which waits look back.
 class Unroller {
  public:
-  program::Program run(const std::vector<Outline>& outlines,
-                       const std::vector<std::int64_t>& starts, std::size_t roles) {
+  program::Program run(const std::vector<Outline>& outlines, const std::vector<Time>& starts,
+                       std::size_t roles) {
     p_.name = "collective";
     p_.labels = {"exchange", "start", "end"};
     p_.channel_roles = static_cast<std::uint32_t>(roles);
@@ -30,10 +30,10 @@ class Unroller {
     }
     std::vector<program::Wait> ends;
     for (std::size_t s = 1; s < counts_.size(); ++s) {
-      ends.push_back({counts_[s], static_cast<program::StreamIndex>(s), 0});
+      ends.push_back({counts_[s], program::StreamIndex::at(s), 0});
     }
     if (!ends.empty() || counts_[0] == 0) {
-      kernel(0, 0, 2, ends);
+      kernel(0, Time{0}, 2, ends);
     }
     for (const std::size_t k : begins_) {
       p_.waits[k].position = counts_[0];
@@ -46,7 +46,7 @@ class Unroller {
   }
 
  private:
-  void add(const Outline& o, std::int64_t start, std::uint32_t first_role) {
+  void add(const Outline& o, Time start, std::uint32_t first_role) {
     const std::size_t base = counts_.size();
     for (const ExchangeBlock& b : o.blocks) {
       while (counts_.size() <= base + static_cast<std::size_t>(b.stream)) {
@@ -55,7 +55,7 @@ class Unroller {
       }
     }
     const std::size_t used = counts_.size();
-    for (std::size_t s = base; start > 0 && s < used; ++s) {
+    for (std::size_t s = base; start > Time{0} && s < used; ++s) {
       kernel(s, start, 1, {});
     }
     std::vector<std::uint32_t> begins;
@@ -69,16 +69,15 @@ class Unroller {
           const auto other =
               base + static_cast<std::size_t>(o.blocks[static_cast<std::size_t>(k)].stream);
           if (t == 0 && other != stream) {
-            waits.push_back({block_ends[static_cast<std::size_t>(k)],
-                             static_cast<program::StreamIndex>(other), 0});
+            waits.push_back(
+                {block_ends[static_cast<std::size_t>(k)], program::StreamIndex::at(other), 0});
           }
         }
         if (b.paced_by != ExchangeBlock::kNothing) {
           const auto by = static_cast<std::size_t>(b.paced_by);
-          waits.push_back({begins[by] + t + 1,
-                           static_cast<program::StreamIndex>(
-                               base + static_cast<std::size_t>(o.blocks[by].stream)),
-                           0});
+          waits.push_back(
+              {begins[by] + t + 1,
+               program::StreamIndex::at(base + static_cast<std::size_t>(o.blocks[by].stream)), 0});
         }
         exchange(stream, b, t, first_role, waits);
       }
@@ -86,7 +85,7 @@ class Unroller {
     }
   }
 
-  void kernel(std::size_t stream, std::int64_t duration, std::uint32_t label,
+  void kernel(std::size_t stream, Time duration, program::LabelIndex label,
               const std::vector<program::Wait>& waits) {
     program::Task t;
     t.kind = program::TaskKind::kernel;
@@ -103,7 +102,8 @@ class Unroller {
     t.first_transfer = static_cast<std::uint32_t>(p_.transfers.size());
     for (const Exchange& m : b.moves) {
       if (step >= m.delay && step < m.delay + m.count) {
-        p_.transfers.push_back({first_role + m.role, step - m.delay, m.size, m.sends});
+        p_.transfers.push_back({program::ChannelRole::at(first_role + m.role), step - m.delay,
+                                program::PriceKey::at(m.size), m.sends});
         ++t.transfers;
       }
     }
@@ -112,7 +112,7 @@ class Unroller {
   }
 
   void push(program::Task t, std::size_t stream, const std::vector<program::Wait>& waits) {
-    t.stream = static_cast<program::StreamIndex>(stream);
+    t.stream = program::StreamIndex::at(stream);
     t.first_wait = static_cast<std::uint32_t>(p_.waits.size());
     p_.waits.insert(p_.waits.end(), waits.begin(), waits.end());
     if (stream > 0 && counts_[stream] == 0) {  // not before the step; the position follows
@@ -132,8 +132,8 @@ class Unroller {
 
 }  // namespace
 
-program::Program unroll(const std::vector<Outline>& outlines,
-                        const std::vector<std::int64_t>& starts, std::size_t roles) {
+program::Program unroll(const std::vector<Outline>& outlines, const std::vector<Time>& starts,
+                        std::size_t roles) {
   return Unroller().run(outlines, starts, roles);
 }
 

@@ -10,17 +10,18 @@ class ExpertMessages {
  public:
   explicit ExpertMessages(PassState& state);
 
-  // Towards the experts: tokens in the forward pass, gradients of their results in the backward
-  // pass. `op`: by whose name the messages go. `kind`: whether the compute stream waits for each
-  // (collective) or at the next join (async); an all-gather dispatcher's are always waited for.
+  // Towards the experts travel tokens in the forward pass, gradients of their results in the
+  // backward pass. `op`: by whose name the messages go. `kind`: whether the compute stream waits
+  // for each (collective) or at the next join (async); an all-gather dispatcher's are always waited
+  // for.
   void to_experts(const model::Operator& op, bool gradients,
                   Item::Kind kind = Item::Kind::collective);
-  // Back from the experts: their results in the forward pass, gradients of what they read in the
-  // backward pass.
+  // Back from the experts travel their results in the forward pass, gradients of their inputs in
+  // the backward pass.
   void from_experts(const model::Operator& op, bool gradients,
                     Item::Kind kind = Item::Kind::collective);
 
-  // Bytes that came to this rank (dispatch), or came back to it.
+  // Bytes that this rank receives in the dispatch, or gets back behind the experts.
   std::int64_t received_bytes(bool dispatch) const;
 
  private:

@@ -2,7 +2,7 @@
 // of a chunk and those of its units, in the order in which stage.cpp and slots.cpp call them. A
 // feature answers with tasks and buffers in the stage's builder, keeps its own state as members,
 // and leaves out the hooks that it does not need. All features hear of a hook in the order of the
-// array (features.cpp).
+// array (feature_list.cpp).
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,21 @@ namespace stepcast::lower {
 // A pass of one micro-batch through a chunk, unit by unit.
 struct Run {
   schedule::Slot slot;
-  std::size_t units = 0;                     // opened so far
-  std::size_t unit = 0;                      // that is open
-  const std::vector<Item>* items = nullptr;  // of it
-  std::size_t next = 0;                      // of these
-  std::uint32_t temporary = program::kNone;
-  Mark awaits = {};  // side by side: the collective that the next item needs
-  Mark posted = {};  // side by side: what its next join waits for
+  std::size_t units = 0;                     // units begun so far
+  std::size_t unit = 0;                      // the unit under way
+  const std::vector<Item>* items = nullptr;  // of that unit
+  std::size_t next = 0;                      // item
+  program::BufferIndex temporary = program::kNone;
+  // Of two passes side by side.
+  Mark awaits = {};  // the collective that the next item needs
+  Mark posted = {};  // the collective for which the next join waits
 };
 
-// Reduced gradients of which this rank holds `elements`, behind what `stream` was given.
+// Gradients that have been reduced once `stream` has done what it was given so far; this rank holds
+// `elements` of them.
 struct ReducedGradients {
   double elements = 0;
-  program::StreamIndex stream = 0;
+  program::StreamIndex stream;
   int chunk = 0;
 };
 
@@ -50,10 +52,10 @@ class Feature {
   virtual ~Feature() = default;
 
   // ---------------------------------------------------------------- ahead of the step
-  // The plan's units stand, without buffers: units may be added or marked.
+  // The plan's units exist, without buffers: a feature may add units or mark them.
   virtual void make_units(Stage&) {}
   virtual void make_streams(Stage&) {}
-  // What stands in memory from step to step: states first, then what stands beside them.
+  // Buffers that stand from step to step: states first, then all others.
   virtual void make_states(Stage&) {}
   virtual void make_workspaces(Stage&) {}
   virtual void before_step(Stage&) {}
@@ -61,7 +63,7 @@ class Feature {
   // ---------------------------------------------------------------- around a slot of the order
   // `last`: the slot itself, or the next one where the two run side by side.
   virtual void before_slot(Stage&, std::size_t /*slot*/, std::size_t /*last*/) {}
-  // True: the feature has run the slot's pass, which is none of a chunk's units.
+  // True: the feature has run the slot's pass itself, which is not one of a chunk's units.
   virtual bool runs(Stage&, const schedule::Slot&) { return false; }
   virtual void before_pass(Stage&, std::size_t /*slot*/) {}
   virtual void after_pass(Stage&, std::size_t /*slot*/) {}
@@ -71,17 +73,18 @@ class Feature {
   virtual void before_unit(Stage&, const Run&) {}
   virtual void before_forward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
   virtual void after_forward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
-  // Of B, or of I where the pass is split.
+  // Before B, or before I where the backward pass is split.
   virtual void before_backward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
-  // Of B, or of W. The next two likewise.
+  // Before B or W.
   virtual void before_weight_gradients(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
-  // Of B or I: what runs again ahead of it.
+  // Before B or I: forward passes that run again.
   virtual void run_again(Stage&, const Run&) {}
   // Between a unit's forward pass that ran again and its backward pass.
   virtual void before_second_use(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
+  // After B or W.
   virtual void after_backward(Stage&, int /*chunk*/, std::size_t /*unit*/) {}
   virtual void after_unit(Stage&, const Run&) {}
-  // Behind the last unit of B or W, and once that pass is counted.
+  // After the last unit of B or W, before and after the pass is counted in Turns.
   virtual void end_of_backward(Stage&, int /*chunk*/) {}
   virtual void backward_ended(Stage&, int /*chunk*/) {}
 
@@ -103,7 +106,7 @@ void each(Stage& stage, void (Feature::*hook)(Stage&, Parameters...),
   }
 }
 
-// A unit's hooks with the counting of its chunk's passes, for features that run units of their own.
+// Call a unit's hooks and count its chunk's passes, for features that run units of their own.
 void before_forward(Stage& stage, int chunk, std::size_t unit);
 void end_of_backward(Stage& stage, int chunk);
 

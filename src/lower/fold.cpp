@@ -40,7 +40,7 @@ void Refinement::fold_usages(World& out) const {
       of[user].first = static_cast<std::uint32_t>(out.usages.size());
     }
     ++of[user].second;
-    out.usages.push_back({resource, kind, count});
+    out.usages.push_back({program::ResourceId::at(resource), kind, count});
   }
   for (std::uint32_t r = 0; r < out.ranks.size(); ++r) {
     out.ranks[r].first_usage = of[r].first;
@@ -85,8 +85,8 @@ Folded Refinement::folded() const {
       out.communicators.push_back(c);
     } else {
       program::Channel c = w_.channels[g - communicators_];
-      c.sender = rank_.of[c.sender];
-      c.receiver = rank_.of[c.receiver];
+      c.sender = program::RankId::at(rank_.of[c.sender]);
+      c.receiver = program::RankId::at(rank_.of[c.receiver]);
       out.channels.push_back(c);
     }
   }
@@ -96,12 +96,14 @@ Folded Refinement::folded() const {
     r.first_channel = static_cast<std::uint32_t>(out.channel_table.size());
     for_each_role(rep, [&](std::uint32_t role, std::uint32_t g) {
       if (role < roles(rep)) {
-        out.communicator_table.push_back(g == kNone ? kNone : group_.of[g]);
+        out.communicator_table.push_back(
+            program::CommunicatorId::at(g == kNone ? kNone : group_.of[g]));
         if (g != kNone) {
           ++out.communicators[group_.of[g]].members;  // members of one class and role arrive once
         }
       } else {
-        out.channel_table.push_back(g == kNone ? kNone : group_.of[g] - communicator_classes);
+        out.channel_table.push_back(
+            program::ChannelId::at(g == kNone ? kNone : group_.of[g] - communicator_classes));
       }
     });
     out.ranks.push_back(r);

@@ -1,6 +1,6 @@
 // The norm of all gradients: taken on each rank and summed over those whose gradients make one
 // norm, at once or, post-validated, behind the optimizer.
-#include "features.h"
+#include "feature_list.h"
 #include "pipeline.h"
 #include "state_offload.h"
 #include "states.h"
@@ -19,7 +19,7 @@ class GradientNorm final : public Feature {
  private:
   void pass_on(Stage& stage);
 
-  program::StreamIndex norm_ = 0;  // of a norm that the step does not wait for
+  program::StreamIndex norm_;  // of a norm that the step does not wait for
 };
 
 // The zero-bubble runtime does; Megatron-LM's own loops wait for the norm.
@@ -40,8 +40,8 @@ void GradientNorm::make_streams(Stage& stage) {
 // kernel would hold SMs of the first stages until the last one is done.
 void GradientNorm::pass_on(Stage& stage) {
   constexpr std::uint32_t kKey = 0xfffffffeU;  // of no message between passes
-  const std::uint32_t label = label_of(stage, "gradient norm");
-  const std::uint32_t price = stage.context.passes.book->message(4);
+  const program::LabelIndex label = label_of(stage, "gradient norm");
+  const program::PriceKey price = stage.context.passes.book->message(4);
   const auto reduce = [&](Role role) {
     stage.builder.collective(norm_, role,
                              stage.context.passes.book->key(role, cost::Collective::all_reduce, 4),
@@ -54,7 +54,7 @@ void GradientNorm::pass_on(Stage& stage) {
   if (stage.plan.shard_ranks > 1) {
     reduce(kData);
   }
-  const auto exchange = [&](std::uint32_t channel, bool send) {
+  const auto exchange = [&](program::ChannelRole channel, bool send) {
     program::Task& task =
         stage.builder.exchange(norm_, {{channel, kKey, price, send}}, label, stage.host.launch);
     task.category = Category::other;

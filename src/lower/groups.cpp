@@ -20,8 +20,8 @@ class Groups {
     const int t = grid_.tensor;
     const int c = grid_.context;
     group(kTensor, t, [&](int i) { return rank(i, 0, 0, 0); });
-    // Rows, columns and depth of 2-d and 3-d tensor parallelism are left out: bounds, who ask, have
-    // no side of such a grid.
+    // Rows, columns and depth of 2-d and 3-d tensor parallelism are left out: bounds, which ask for
+    // these groups, do not price such grids.
     group(kContext, c, [&](int i) { return rank(0, i, 0, 0); });
     group(kContextInner, plan_.context_exchange.inner, [&](int i) { return rank(0, i, 0, 0); });
     if (plan_.model.moe) {

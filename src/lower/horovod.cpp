@@ -1,7 +1,7 @@
 #include "horovod.h"
 
 #include "buckets.h"
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -17,8 +17,8 @@ void wait_for_tick(Stage& stage, StreamIndex stream, double copied) {
   const StreamIndex ticks = stage.streams.ticks;
   stage.builder.wait(ticks, stage.builder.mark(stage.streams.compute));
   program::Task& tick =
-      stage.builder.kernel(ticks, stage.plan.gradient_sync.cycle_time.count() / 2, 0,
-                           Category::compute, label_of(stage, "wait for the next cycle"), 0);
+      stage.builder.kernel(ticks, stage.plan.gradient_sync.cycle_time / 2, 0, Category::compute,
+                           label_of(stage, "wait for the next cycle"), Time{0});
   tick.slowdown = 0;
   stage.builder.wait(stream, stage.builder.mark(ticks));
   data_kernel(stage, stream, copied, cost::MemoryOp::copy, "copy gradients into the fusion buffer");
@@ -37,13 +37,13 @@ class Horovod final : public Feature {
   void after_backward(Stage& stage, int chunk, std::size_t unit) override;
 
  private:
-  std::int64_t cycle_ = 0;  // backward time since the last tick
+  Time cycle_{0};  // backward time since the last tick
 };
 
-std::int64_t backward_time(const Passes& passes) {
-  std::int64_t sum = 0;
+Time backward_time(const Passes& passes) {
+  Time sum{0};
   for (const Item& item : passes.backward) {
-    sum += item.kind == Item::Kind::kernel ? item.duration : 0;
+    sum += item.kind == Item::Kind::kernel ? item.duration : Time{0};
   }
   return sum;
 }
@@ -61,8 +61,8 @@ void Horovod::after_backward(Stage& stage, int chunk, std::size_t unit) {
     return;
   }
   cycle_ += backward_time(*stage.units[static_cast<std::size_t>(chunk)][unit].passes);
-  if (cycle_ >= stage.plan.gradient_sync.cycle_time.count()) {
-    cycle_ = 0;
+  if (cycle_ >= stage.plan.gradient_sync.cycle_time) {
+    cycle_ = Time{0};
     flush_gradients(stage, chunk,
                     reduce_beside(stage.plan) ? stage.streams.data : stage.streams.compute);
   }

@@ -6,7 +6,7 @@
 
 namespace stepcast::lower {
 
-// Gradients that leave on `stream` do so at ticks.
+// Gradients that are sent on `stream` wait for a tick.
 bool leaves_at_ticks(const Stage& stage, program::StreamIndex stream);
 // Around their reduction: the tick and the copy of `copied` bytes into the fusion buffer, and the
 // copy out of it.

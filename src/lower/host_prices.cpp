@@ -16,7 +16,7 @@ constexpr double kPicoseconds = 1e12;
 struct Line {
   double latency = 0;  // picoseconds
   double rate = 0;
-  program::CurveId curve = 0;
+  program::CurveId curve;
 };
 
 Line line_of(const cost::Kernels& kernels, CopyDirection direction, bool pinned) {
@@ -27,8 +27,8 @@ Line line_of(const cost::Kernels& kernels, CopyDirection direction, bool pinned)
   return {small, static_cast<double>(kLarge) * kPicoseconds / fluid, large.curve};
 }
 
-// A GPU's host link. Both ways at once each reaches less than alone: a byte one way also takes so
-// much of the other's capacity.
+// A GPU's host link. With copies both ways at once, each way is slower than alone: a byte one way
+// also takes `other` bytes of the other way's capacity.
 struct Link {
   Line to_device, to_host;
   double other = 0;
@@ -56,13 +56,13 @@ class HostPrices {
         all_cpus_(node.host_memory_bandwidth.count() * kCpuAdamShare),
         cpu_(std::min(all_cpus_, kCoreBandwidth * node.cpu_cores / ranks)),
         cpu_curve_(first_curve),
-        nvme_curve_(static_cast<program::CurveId>(first_curve + 1)) {}
+        nvme_curve_(program::CurveId::at(first_curve + 1)) {}
 
   double dram() const { return dram_; }
 
   Price price(const Movement& m, const Link& link, Labels& labels) const {
     Price p;
-    p.bytes = m.bytes;
+    p.bytes = Bytes(m.bytes);
     p.label = labels.id(to_string(m.by));
     // Pageable memory is staged: the CPU reads and writes it once more.
     double through_memory = pinned_ ? 1 : 3;
@@ -94,10 +94,10 @@ class HostPrices {
         break;
     }
     p.weight[kDram] = weight(through_memory);
-    p.latency = std::llround(line.latency * m.pieces);
+    p.latency = Time(std::llround(line.latency * m.pieces));
     p.rate = std::max<std::int64_t>(1, std::llround(std::min(line.rate, dram_ / through_memory)));
-    p.fluid =
-        std::llround(static_cast<double>(m.bytes) * kPicoseconds / static_cast<double>(p.rate));
+    p.fluid = Time(
+        std::llround(static_cast<double>(m.bytes) * kPicoseconds / static_cast<double>(p.rate)));
     p.latency_curve = p.curve = line.curve;
     return p;
   }
@@ -142,7 +142,7 @@ std::vector<program::Curve> add_host(program::World& world, const strategy::Plan
   // A price alone never exceeds a capacity, however it was rounded.
   const auto resource = [&](double capacity) {
     world.resources.push_back({static_cast<std::int64_t>(capacity) + 2});
-    return static_cast<program::ResourceId>(world.resources.size() - 1);
+    return program::ResourceId::at(world.resources.size() - 1);
   };
   struct Shared {
     program::ResourceId memory, drives;
@@ -160,14 +160,16 @@ std::vector<program::Curve> add_host(program::World& world, const strategy::Plan
     const auto row = static_cast<std::size_t>(rows[r]);
     const auto at = static_cast<std::size_t>(topology.node_of(slot));
     while (nodes.size() <= at) {
-      Shared n{resource(prices.dram()), drives ? resource(node.nvme_read.count()) : 0, {}};
+      Shared n{resource(prices.dram()),
+               drives ? resource(node.nvme_read.count()) : program::ResourceId{},
+               {}};
       for (int s = 0; s < node.pcie_switches; ++s) {
         n.switches.push_back(switch_links(links[row], *devices[row]));
       }
       nodes.push_back(std::move(n));
     }
     const Shared& shared = nodes[at];
-    rank.copy_shape = first_shape + static_cast<std::uint32_t>(row);
+    rank.copy_shape = program::ShapeId::at(first_shape + row);
     rank.first_usage = static_cast<std::uint32_t>(world.usages.size());
     const auto use = [&](program::ResourceId id, HostResource kind) {
       world.usages.push_back({id, kind, 1});

@@ -1,5 +1,5 @@
-// What lies beyond the GPU: its host link, the node's memory, CPUs and NVMe drives; what moving
-// bytes there costs, and who shares it.
+// Host link, node memory, CPUs and NVMe drives: what moving bytes there costs, and which ranks
+// share them.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace stepcast::lower {
 
-// What the weights of a movement's price count, in place of cluster::ResourceKind.
+// Resources of a movement's price, whose weights they number as cluster::ResourceKind does others.
 enum HostResource : std::uint32_t {
   kToDevice,  // a GPU's link, and the PCIe switch's above it
   kToHost,
@@ -28,12 +28,13 @@ inline constexpr double kDramShare = 0.82;
 // billion a second, is 0.46 of the data sheet's bandwidth. PyTorch's takes 5.5 times as long.
 inline constexpr double kCpuAdamShare = 0.46;
 inline constexpr double kUnfusedCpuAdam = 5.5;
-// What the misses in flight of one core carry: single-core STREAM of Skylake to Sapphire Rapids, 11
-// to 14 GB/s (from memory).
+// Memory bandwidth that one core reaches: single-core STREAM of Skylake to Sapphire Rapids, 11 to
+// 14 GB/s (from memory).
 inline constexpr double kCoreBandwidth = 12e9;  // bytes per second
-// Until a drive's first byte: 80 to 100 us by data sheets of NVMe flash drives.
+// Time until a drive's first byte: 80 to 100 us in data sheets of NVMe flash drives.
 inline constexpr std::int64_t kNvmeLatency = 90'000'000;  // picoseconds
-// Nobody here measured drives or CPU Adam; the five points above lie within 0.15 of each other.
+// Drives and CPU Adam were not measured for this project; the five points above lie within 0.15 of
+// each other.
 inline constexpr double kHostResidual = 0.25;
 
 // Adds prices of the book's movements, by device, the nodes' resources and which rank uses them.

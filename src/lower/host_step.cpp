@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "features.h"
+#include "feature_list.h"
 #include "host_prices.h"
 #include "state_offload.h"
 #include "states.h"
@@ -31,9 +31,7 @@ std::vector<double> step_pieces(const Stage& stage) {
   }
   for (const auto& units : stage.units) {
     for (const Unit& unit : units) {
-      const double elements =
-          static_cast<double>(unit.passes->parameters) / stage.plan.shard_ranks +
-          static_cast<double>(unit.passes->expert_parameters) / strategy::expert_shards(stage.plan);
+      const double elements = shard_elements(stage.plan, unit.passes->parameters.trained);
       if (elements > 0) {
         out.push_back(elements);
       }

@@ -26,12 +26,12 @@ struct Item {
   bool weight = false;
   std::uint16_t kernels = 0;  // launches before it can start
   std::uint16_t more = 0;     // launches of kernels merged behind it
-  program::CurveId curve = 0;
-  std::int64_t duration = 0;  // picoseconds
+  program::CurveId curve;
+  Time duration{0};
   std::uint8_t slowdown = 0;  // kernel: its kind, as slowdown.h counts them
-  std::uint32_t label = 0;
+  program::LabelIndex label;
   // collective, async: key in the role's price book; ring: number of the message.
-  std::uint32_t price = 0;
+  program::PriceKey price;
   // tile: its elements, 0 behind the last tile of a weight; elements of the pass's next tile;
   // whether the tile's gradient is made here.
   std::int64_t elements = 0;

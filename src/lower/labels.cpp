@@ -2,8 +2,8 @@
 
 namespace stepcast::lower {
 
-std::uint32_t Labels::id(const std::string& text) {
-  const auto [it, fresh] = ids_.try_emplace(text, static_cast<std::uint32_t>(labels_.size()));
+program::LabelIndex Labels::id(const std::string& text) {
+  const auto [it, fresh] = ids_.try_emplace(text, program::LabelIndex::at(labels_.size()));
   if (fresh) {
     labels_.push_back(text);
   }

@@ -6,17 +6,19 @@
 #include <unordered_map>
 #include <vector>
 
+#include "stepcast/program/program.h"
+
 namespace stepcast::lower {
 
 class Labels {
  public:
   // The number of a text; a new one where the text is new.
-  std::uint32_t id(const std::string& text);
+  program::LabelIndex id(const std::string& text);
   const std::vector<std::string>& all() const { return labels_; }
 
  private:
   std::vector<std::string> labels_;
-  std::unordered_map<std::string, std::uint32_t> ids_;
+  std::unordered_map<std::string, program::LabelIndex> ids_;
 };
 
 }  // namespace stepcast::lower

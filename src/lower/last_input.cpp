@@ -1,6 +1,7 @@
-// A Megatron chunk holds on to the last tensor it received (TransformerBlock.set_input_tensor) and,
-// through it, to that tensor's gradient (backward_step retains it), until it receives the next.
-#include "features.h"
+// A Megatron-LM chunk keeps the last tensor that it received (TransformerBlock.set_input_tensor)
+// and, through it, that tensor's gradient (backward_step retains it), until it receives the next
+// one.
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -16,7 +17,7 @@ class LastInput final : public Feature {
   void backward_ended(Stage& stage, int chunk) override;
 
  private:
-  std::vector<std::uint32_t> buffers_;  // by chunk
+  std::vector<program::BufferIndex> buffers_;  // by chunk
 };
 
 void LastInput::make_states(Stage& stage) {

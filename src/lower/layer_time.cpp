@@ -1,5 +1,5 @@
 // A layer alone on one rank, as a benchmark times it: its host starts with each pass, then
-// launches, waits and works as the stage's does (stage.cpp: issue).
+// launches, waits and works as the stage's does (stage_state.cpp: issue).
 #include <algorithm>
 #include <array>
 
@@ -37,7 +37,7 @@ model::OperatorGraph experts_of(const model::OperatorGraph& whole) {
   return out;
 }
 
-// The streams of one rank and its host, from nothing under way.
+// The streams of one rank and its host, all idle at first.
 class Clock {
  public:
   Clock(const strategy::Plan& plan, const Topology& topology, const Prices& prices,
@@ -45,9 +45,8 @@ class Clock {
       : prices_(prices), book_(book) {
     const cost::Launch measured = prices.kernels.at(device.name)->launch();
     const bool graph = plan.host.cuda_graph;
-    launch_ =
-        graph ? measured.graph.count() : std::max(plan.host.launch.count(), measured.host.count());
-    overhead_ = plan.host.layer_overhead.count();
+    launch_ = graph ? measured.graph : std::max(plan.host.launch, measured.host);
+    overhead_ = plan.host.layer_overhead;
     each_group(plan, [&](Role role, const std::vector<int>& ranks) {
       if (std::find(ranks.begin(), ranks.end(), 0) != ranks.end()) {
         shapes_[role] = topology.shape(ranks);
@@ -60,17 +59,17 @@ class Clock {
     for (const Item& item : items) {
       launches += item.kernels + item.more;
     }
-    const std::int64_t paced = launch_ + (launches > 0 ? overhead_ / launches : 0);
-    std::int64_t host = 0;
-    std::int64_t compute = 0;
-    std::array<std::int64_t, kRoles> beside{};
+    const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
+    Time host{0};
+    Time compute{0};
+    std::array<Time, kRoles> beside{};
     for (const Item& item : items) {
       host += paced * item.kernels;
-      const std::int64_t start = std::max(host, compute);
+      const Time start = std::max(host, compute);
       switch (item.kind) {
         case Item::Kind::kernel:
           compute = start + item.duration;
-          curves[item.curve] += Time(item.duration);
+          curves[item.curve] += item.duration;
           host += paced * item.more;
           break;
         case Item::Kind::collective:
@@ -93,25 +92,25 @@ class Clock {
           break;
       }
     }
-    for (const std::int64_t end : beside) {
+    for (const Time end : beside) {
       compute = std::max(compute, end);
     }
-    return Time(std::max(host, compute));
+    return std::max(host, compute);
   }
 
  private:
-  std::int64_t duration(const Item& item, std::map<cost::CurveId, Time>& curves) const {
+  Time duration(const Item& item, std::map<cost::CurveId, Time>& curves) const {
     const auto& entry = book_.entries(item.role)[item.price];
     const auto price = entry.price(*prices_.collectives, shapes_[item.role]);
     curves[price.latency_curve] += price.latency;
     curves[price.curve] += price.fluid;
-    return price.latency.count() + price.fluid.count();
+    return price.latency + price.fluid;
   }
 
   const Prices& prices_;
   const PriceBook& book_;
-  std::int64_t launch_ = 0;
-  std::int64_t overhead_ = 0;
+  Time launch_{0};
+  Time overhead_{0};
   std::array<GroupShape, kRoles> shapes_;
 };
 

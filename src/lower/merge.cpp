@@ -4,29 +4,30 @@
 
 namespace stepcast::lower {
 
-program::CurveId Blends::add(const std::map<program::CurveId, std::int64_t>& time_by_curve) {
-  std::int64_t total = 0;
+program::CurveId Blends::add(const std::map<program::CurveId, Time>& time_by_curve) {
+  Time total{0};
   for (const auto& [curve, time] : time_by_curve) {
     total += time;
   }
   std::vector<std::pair<program::CurveId, double>> parts;
   parts.reserve(time_by_curve.size());
   for (const auto& [curve, time] : time_by_curve) {
-    parts.emplace_back(curve, total > 0 ? static_cast<double>(time) / static_cast<double>(total)
-                                        : 1.0 / static_cast<double>(time_by_curve.size()));
+    parts.emplace_back(curve, total > Time{0} ? static_cast<double>(time.count()) /
+                                                    static_cast<double>(total.count())
+                                              : 1.0 / static_cast<double>(time_by_curve.size()));
   }
   for (std::size_t i = 0; i < blends_.size(); ++i) {
     if (blends_[i] == parts) {
-      return static_cast<program::CurveId>(first_ + i);
+      return program::CurveId::at(first_ + i);
     }
   }
   blends_.push_back(std::move(parts));
-  return static_cast<program::CurveId>(first_ + blends_.size() - 1);
+  return program::CurveId::at(first_ + blends_.size() - 1);
 }
 
-std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Blends& blends) {
+std::vector<Item> merge(const std::vector<Item>& items, Time launch, Blends& blends) {
   std::vector<Item> out;
-  std::map<program::CurveId, std::int64_t> shares;
+  std::map<program::CurveId, Time> shares;
   auto close = [&] {
     if (shares.size() > 1) {
       out.back().curve = blends.add(shares);

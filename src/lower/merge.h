@@ -14,7 +14,7 @@ namespace stepcast::lower {
 class Blends {
  public:
   explicit Blends(program::CurveId first) : first_(first) {}
-  program::CurveId add(const std::map<program::CurveId, std::int64_t>& time_by_curve);
+  program::CurveId add(const std::map<program::CurveId, Time>& time_by_curve);
   const std::vector<std::vector<std::pair<program::CurveId, double>>>& all() const {
     return blends_;
   }
@@ -24,10 +24,10 @@ class Blends {
   std::vector<std::vector<std::pair<program::CurveId, double>>> blends_;
 };
 
-// Joins neighbouring kernels of one category and kind where `launch` (host time per kernel) cannot
-// bind: the host issues each later kernel before those ahead of it can have ended, even if the
-// first starts the moment it is issued. Times, breakdown and memory stay the same
+// Joins neighbouring kernels of one category and kind where the host cannot hold them up: it issues
+// each later kernel (`launch` is its time for one) before the kernels ahead can have ended, even if
+// the first starts the moment it is issued. Times, breakdown and memory stay the same
 // (tests/agree/forecast_test.cpp). Curves become a blend.
-std::vector<Item> merge(const std::vector<Item>& items, std::int64_t launch, Blends& blends);
+std::vector<Item> merge(const std::vector<Item>& items, Time launch, Blends& blends);
 
 }  // namespace stepcast::lower

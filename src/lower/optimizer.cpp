@@ -1,7 +1,7 @@
 // The optimizer on the device: gradients as it reads them, its update, and what it gives up.
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "state_offload.h"
 #include "states.h"
 
@@ -23,16 +23,16 @@ class OptimizerOnDevice final : public Feature {
   void update(Stage& stage);
   void clear(Stage& stage);
 
-  std::uint32_t main_gradients_ = kNone;  // its fp32 copy of 16-bit gradients
+  program::BufferIndex main_gradients_ = kNone;  // its fp32 copy of 16-bit gradients
 };
 
-// Of the elements that this rank steps, those on the device.
+// Elements that this rank steps on the device.
 double stepped_here(const Stage& stage) {
   return stepped_elements(stage) * (1 - stage.plan.offload.optimizer.share());
 }
 
 // A buffer for the device's share of the step.
-std::uint32_t within(Stage& stage, std::int64_t bytes, const char* text) {
+program::BufferIndex within(Stage& stage, std::int64_t bytes, const char* text) {
   const double here = 1 - stage.plan.offload.optimizer.share();
   return stage.builder.allocate(round_512(here * static_cast<double>(bytes)),
                                 MemoryCategory::optimizer, label_of(stage, text));
@@ -72,8 +72,7 @@ void orthogonalise(Stage& stage, const StepCost& step) {
       return stage.context.passes.kernels->gemm({.shape = {m, n, k}, .dtype = type});
     };
     const cost::Priced last = price(o.m, o.n, o.m);
-    const std::int64_t once =
-        price(o.m, o.m, o.n).time.count() + price(o.m, o.m, o.m).time.count() + last.time.count();
+    const Time once = price(o.m, o.m, o.n).time + price(o.m, o.m, o.m).time + last.time;
     constexpr int kAround = 6;  // momentum, norm, division, scale, decay, update
     stage.builder.kernel(stage.streams.compute, kNewtonSchulzSteps * o.count * once, last.curve,
                          Category::optimizer, label_of(stage, "orthogonal updates"),
@@ -88,7 +87,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
   const double gradient = width(types.gradients);
   const StepCost step = cost_of_step(stage);
   stage.builder.release(within(stage, step.norm_temporary, "gradient in fp64"));
-  const std::uint32_t flat = within(stage, step.flat_gradients, "flat gradients");
+  const program::BufferIndex flat = within(stage, step.flat_gradients, "flat gradients");
   stage.builder.allocate(main_gradients_);
   if (types.master && gradient < 4) {
     // They become fp32 main gradients (Megatron-LM: _copy_model_grads_to_main_grads).
@@ -105,7 +104,7 @@ void OptimizerOnDevice::prepare(Stage& stage) {
 void OptimizerOnDevice::update(Stage& stage) {
   const StepCost step = cost_of_step(stage);
   const double here = 1 - stage.plan.offload.optimizer.share();
-  const std::uint32_t temporary = within(stage, step.temporary, "optimizer temporaries");
+  const program::BufferIndex temporary = within(stage, step.temporary, "optimizer temporaries");
   orthogonalise(stage, step);
   memory_kernel(stage, here * step.moved, cost::MemoryOp::optimizer, Category::optimizer,
                 "optimizer", step.launches);
@@ -117,7 +116,7 @@ void OptimizerOnDevice::clear(Stage& stage) {
     memory_kernel(stage, static_cast<double>(stage.gradients.held), cost::MemoryOp::copy,
                   Category::optimizer, "zero gradients");
   }
-  for (std::uint32_t buffer : stage.gradients.buffers) {
+  for (program::BufferIndex buffer : stage.gradients.buffers) {
     stage.builder.release(buffer);
   }
 }

@@ -14,7 +14,7 @@ namespace {
 // 8-bit states: a scale in fp32 for each block of so many elements; arrays below so many stay in
 // fp32 (bitsandbytes: min_8bit_size; torchao: OptimState8bit).
 constexpr std::int64_t kBlock = 256;
-constexpr std::int64_t kLeast8Bit = 4096;
+constexpr std::int64_t kMin8BitElements = 4096;
 constexpr std::int64_t kScale = 4;  // bytes of a factor or scale, fp32
 
 bool matrix(const Array& a) { return a.rows > 0 && a.columns > 0; }
@@ -46,7 +46,7 @@ std::int64_t held(const strategy::Plan& plan, const Array& a, const Shares& s) {
   return rows ? ceil_div(a.rows, n) * a.columns : ceil_div(a.elements, n);
 }
 
-// Of `elements` of an array; `whole`: the array stands with its shape.
+// The moments of `elements` of an array; `shaped`: they are rows and columns as the array has them.
 void add_moments(const strategy::Plan& plan, const Array& a, std::int64_t elements, bool shaped,
                  std::vector<std::int64_t>& out) {
   const double each = bytes_per_element(plan.precision.moments);
@@ -59,7 +59,7 @@ void add_moments(const strategy::Plan& plan, const Array& a, std::int64_t elemen
     case Optimizer::adamw_bf16:
       return add(2, 2 * elements);
     case Optimizer::adamw_8bit:
-      if (elements < kLeast8Bit) {
+      if (elements < kMin8BitElements) {
         return add(2, 4 * elements);
       }
       add(2, elements);
@@ -103,8 +103,8 @@ std::int64_t padded(const std::vector<Array>& arrays, bool expert, int ranks) {
   return ceil_div(all, end) * end;
 }
 
-// The arrays, cut where a rank's range of the buffer ends: what the last ranges of a distributed
-// optimizer hold.
+// The arrays in a rank's range of a distributed optimizer's buffer, the last one cut where the
+// range ends.
 std::vector<Array> range_of(const std::vector<Array>& arrays, const Shares& s) {
   std::vector<Array> out;
   for (const bool expert : {false, true}) {
@@ -147,7 +147,7 @@ Parts stepped(const strategy::Plan& plan, const Shares& s, const std::vector<Arr
         }
         if (all > 0) {
           const std::int64_t part = ceil_div(all, expert ? s.expert : s.dense);
-          // Of one column, so that it counts as Muon's.
+          // As a matrix of one column, which Muon steps.
           out.arrays.push_back(
               {part, expert, muon ? part : 0, muon ? std::int64_t{1} : 0, false, false});
         }
@@ -254,109 +254,149 @@ StateTensors state_tensors(const strategy::Plan& plan, const Shares& s,
   return out;
 }
 
-StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
-  const strategy::Precision& types = plan.precision;
-  const strategy::OptimizerStep& step = plan.optimizer_step;
-  const double parameter = bytes_per_element(types.parameters);
-  const double master = types.master ? bytes_per_element(*types.master) : 0;
-  const double gradient = types.gradients == DType::fp32 ? bytes_per_element(types.gradients) : 4;
-  const Parts parts = stepped(plan, s, arrays);
-  StepCost out;
+namespace {
+
+// What a rank steps.
+struct Stepped {
   double elements = 0;
-  std::int64_t largest = 0;
-  std::int64_t moments = 0;
-  std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
-  const auto orthogonalise = [&](const Array& a) {
-    const auto matrices = static_cast<int>(a.elements / (a.rows * a.columns));
-    shapes[{std::min(a.rows, a.columns), std::max(a.rows, a.columns)}] += matrices;
-  };
-  const bool owner = plan.optimizer_step.by_owner;
+  std::int64_t largest = 0;  // elements of an array
+  std::int64_t moments = 0;  // bytes
+  int tensors = 0;
+};
+
+Stepped sum_up(const strategy::Plan& plan, const Parts& parts) {
+  Stepped out;
   for (const Array& a : parts.arrays) {
-    elements += static_cast<double>(a.elements);
-    largest = std::max(largest, a.elements);
+    out.elements += static_cast<double>(a.elements);
+    out.largest = std::max(out.largest, a.elements);
     std::vector<std::int64_t> tensors;
     add_moments(plan, a, a.elements, parts.shaped, tensors);
-    moments += std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
-    if (owner && orthogonalised(plan.optimizer_step, a)) {
-      orthogonalise(a);
-    }
+    out.moments += std::accumulate(tensors.begin(), tensors.end(), std::int64_t{0});
   }
-  if (!owner) {  // every rank computes all matrices, of which the shards arrive first
-    for (const Array& a : arrays) {
-      if (orthogonalised(plan.optimizer_step, a)) {
-        orthogonalise(a);
-        constexpr double kUpdate = 2;  // bytes: updates travel as bf16
-        out.gathered += ranks_of(a, s) > 1 ? kUpdate * static_cast<double>(a.elements) : 0;
-      }
-    }
-  }
-  if (step.copies_partition) {
-    constexpr std::int64_t kWide = 8;  // bytes of fp64
-    std::int64_t array = 0;
-    for (const Array& a : arrays) {
-      array = std::max(array, a.elements);
-    }
-    out.norm_temporary = kWide * std::min(array, static_cast<std::int64_t>(elements));
-    out.flat_gradients = static_cast<std::int64_t>(elements * bytes_per_element(types.gradients));
-  }
-  const double read = gradient * elements + static_cast<double>(moments) +
-                      (master > 0 ? master : parameter) * elements;
-  const double written = static_cast<double>(moments) + (master + parameter) * elements;
+  out.tensors = static_cast<int>(parts.arrays.size());
+  return out;
+}
+
+double gradient_width(const strategy::Precision& types) {
+  return types.gradients == DType::fp32 ? bytes_per_element(types.gradients) : 4;
+}
+
+// Each state, the gradient and the stepped weight read once and written once.
+StepCost one_pass_step(const strategy::Plan& plan, const Stepped& of) {
+  const strategy::Precision& types = plan.precision;
+  const double parameter = bytes_per_element(types.parameters);
+  const double master = types.master ? bytes_per_element(*types.master) : 0;
+  const double read = gradient_width(types) * of.elements + static_cast<double>(of.moments) +
+                      (master > 0 ? master : parameter) * of.elements;
+  const double written = static_cast<double>(of.moments) + (master + parameter) * of.elements;
+  StepCost out;
   out.moved = read + written;
   // Multi-tensor Adam takes up to 320 chunks of 65,536 elements a launch (apex,
   // multi_tensor_apply.cuh). One tensor at a time, AdamW is eight kernels (decay, two moments in
   // three, root, division, epsilon, update: torch's _single_tensor_adam).
   constexpr double kElementsPerLaunch = 320 * 65536.0;
   constexpr int kKernelsPerTensor = 8;
-  const auto tensors = static_cast<int>(parts.arrays.size());
-  out.launches = step.fused ? std::max(1, static_cast<int>(elements / kElementsPerLaunch))
-                            : kKernelsPerTensor * tensors;
-  if (!step.fused) {
-    out.temporary = 4 * largest;  // the root of the second moment, tensor by tensor
+  if (plan.optimizer_step.fused) {
+    out.launches = std::max(1, static_cast<int>(of.elements / kElementsPerLaunch));
+  } else {
+    out.launches = kKernelsPerTensor * of.tensors;
+    out.temporary = 4 * of.largest;  // the root of the second moment, tensor by tensor
+  }
+  return out;
+}
+
+// torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and addcmul,
+// root, division, epsilon, update. The root is a list of its own.
+void step_by_operations(const strategy::Precision& types, const Stepped& of, StepCost& out) {
+  constexpr int kOperations = 8;
+  const double moment = bytes_per_element(types.moments);
+  const double weight = bytes_per_element(types.master ? *types.master : types.parameters);
+  out.launches *= kOperations;
+  out.moved = of.elements * (4 * weight + 14 * moment + 2 * gradient_width(types));
+  out.temporary = static_cast<std::int64_t>(of.elements * moment);
+}
+
+// Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet rows and
+// columns, their product is written, its root times the gradient written and read thrice (norm,
+// clip, update).
+void step_adafactor(const Stepped& of, StepCost& out) {
+  constexpr int kKernels = 12;
+  constexpr double kMore = 2 * 4 + 5 * 4;
+  out.launches = kKernels * of.tensors;
+  out.moved += kMore * of.elements;
+  out.temporary = 2 * 4 * of.largest;
+}
+
+// An owner orthogonalises the matrices that it steps; otherwise every rank does so with all of
+// them, of which the shards arrive first.
+void step_muon(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& owned,
+               const std::vector<Array>& arrays, StepCost& out) {
+  const strategy::OptimizerStep& step = plan.optimizer_step;
+  constexpr double kUpdate = 2;  // bytes: updates travel as bf16
+  std::map<std::pair<std::int64_t, std::int64_t>, int> shapes;
+  for (const Array& a : step.by_owner ? owned : arrays) {
+    if (!orthogonalised(step, a)) {
+      continue;
+    }
+    const auto matrices = static_cast<int>(a.elements / (a.rows * a.columns));
+    shapes[std::minmax(a.rows, a.columns)] += matrices;
+    if (!step.by_owner && ranks_of(a, s) > 1) {
+      out.gathered += kUpdate * static_cast<double>(a.elements);
+    }
+  }
+  // Megatron-LM iterates in fp32 storage, others in bf16: X, its successor and what normalises it,
+  // A and B.
+  const std::int64_t width = step.orthogonalises_in_fp32 ? 4 : 2;
+  for (const auto& [shape, count] : shapes) {
+    const auto [m, n] = shape;
+    out.orthogonal.push_back({m, n, count});
+    out.temporary = std::max(out.temporary, width * (3 * m * n + 2 * m * m));
+  }
+}
+
+// DeepSpeed's partition: see StepCost.
+void copy_partition(const strategy::Plan& plan, const Stepped& of, const std::vector<Array>& arrays,
+                    StepCost& out) {
+  constexpr std::int64_t kWide = 8;  // bytes of fp64
+  std::int64_t largest = 0;
+  for (const Array& a : arrays) {
+    largest = std::max(largest, a.elements);
+  }
+  out.norm_temporary = kWide * std::min(largest, static_cast<std::int64_t>(of.elements));
+  out.flat_gradients =
+      static_cast<std::int64_t>(of.elements * bytes_per_element(plan.precision.gradients));
+}
+
+}  // namespace
+
+StepCost step_cost(const strategy::Plan& plan, const Shares& s, const std::vector<Array>& arrays) {
+  const strategy::OptimizerStep& step = plan.optimizer_step;
+  const Parts parts = stepped(plan, s, arrays);
+  const Stepped of = sum_up(plan, parts);
+  StepCost out = one_pass_step(plan, of);
+  if (step.copies_partition) {
+    copy_partition(plan, of, arrays, out);
   }
   switch (step.kind) {
     case Optimizer::adamw:
     case Optimizer::adamw_bf16:
       if (step.fused && step.foreach) {
-        // torch's _multi_tensor_adamw: decay, the first moment's lerp, the second's product and
-        // addcmul, root, division, epsilon, update. The root is a list of its own.
-        constexpr int kOperations = 8;
-        const double moment = bytes_per_element(types.moments);
-        const double stepped = master > 0 ? master : parameter;
-        out.launches *= kOperations;
-        out.moved = elements * (4 * stepped + 14 * moment + 2 * gradient);
-        out.temporary = static_cast<std::int64_t>(elements * moment);
+        step_by_operations(plan.precision, of, out);
       }
       break;
     case Optimizer::sgd:
     case Optimizer::lion:
       break;
     case Optimizer::adamw_8bit:  // a kernel a tensor, which dequantises in registers
-      out.launches = tensors;
+      out.launches = of.tensors;
       out.temporary = 0;
       break;
-    case Optimizer::adafactor: {
-      // Twelve kernels a tensor (torch's _single_tensor_adafactor): squares of the gradient meet
-      // rows and columns, their product is written, its root times the gradient written and read
-      // thrice (norm, clip, update).
-      constexpr int kKernels = 12;
-      constexpr double kMore = 2 * 4 + 5 * 4;
-      out.launches = kKernels * tensors;
-      out.moved += kMore * elements;
-      out.temporary = 2 * 4 * largest;
+    case Optimizer::adafactor:
+      step_adafactor(of, out);
       break;
-    }
-    case Optimizer::muon: {
-      // Megatron-LM iterates in fp32 storage, others in bf16: X, its successor and what normalises
-      // it, A and B.
-      const std::int64_t width = step.orthogonalises_in_fp32 ? 4 : 2;
-      for (const auto& [shape, count] : shapes) {
-        out.orthogonal.push_back({shape.first, shape.second, count});
-        out.temporary = std::max(out.temporary, width * (3 * shape.first * shape.second +
-                                                         2 * shape.first * shape.first));
-      }
+    case Optimizer::muon:
+      step_muon(plan, s, parts.arrays, arrays, out);
       break;
-    }
   }
   return out;
 }

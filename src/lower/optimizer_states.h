@@ -1,5 +1,6 @@
-// What optimizers keep of each array and what their step costs: by shape, since Adafactor keeps
-// rows and columns, Muon one moment of matrices and 8-bit states scales of blocks.
+// What optimizers keep for each array and what their step costs. Both depend on an array's shape:
+// Adafactor keeps rows and columns, Muon one moment of a matrix, 8-bit states a scale for each
+// block.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,7 @@
 
 namespace stepcast::lower {
 
-// Bytes of optimizer moments per parameter, at least: what bounds add up.
+// The least bytes of optimizer moments per parameter, for bounds.
 double moment_bytes(Optimizer kind, double momentum, DType moments);
 
 // Tensors of one rank, bytes each as requested.
@@ -28,8 +29,8 @@ struct Shares {
   int expert = 1;  // of the experts' arrays
 };
 
-// Arrays whose step an owner runs: those of the rank with the most elements. Sorted by size, dealt
-// to the ranks to and fro (layer_wise_optimizer.py: shard_params).
+// The arrays that a rank owns and steps, of the rank that owns the most elements. Arrays are sorted
+// by size and dealt to the ranks to and fro (layer_wise_optimizer.py: shard_params).
 std::vector<Array> owned_arrays(const std::vector<Array>& arrays, const Shares& shares);
 
 // Gradients are none where the framework makes them in the backward pass (DDP, FSDP2).
@@ -43,7 +44,7 @@ struct Orthogonal {
   int count = 0;
 };
 
-// Of one rank's step, gathers of whole matrices and Newton-Schulz products apart.
+// One rank's step without the time of Newton-Schulz products and of gathers of whole matrices.
 struct StepCost {
   double moved = 0;            // bytes read and written
   int launches = 1;            // kernels

@@ -1,6 +1,6 @@
-// When each slot of an order runs, played ahead on the kernels' own times with free communication:
-// what decides where receives are posted and where passes that an order leaves unnamed go. No clock
-// of the simulation: an order that every rank can follow.
+// When each slot of an order runs if kernels take their own times and communication is free. It
+// decides where receives are posted, and where passes run that the order does not name. These times
+// are not the simulation's clock; they give an order that every rank can follow.
 #pragma once
 
 #include <functional>

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "buckets.h"
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -81,7 +81,7 @@ void ParameterPieces::make_pieces(const Stage& stage) {
       }
       const Passes& passes = *stage.units[c][u].passes;
       pieces_.back().last = u;
-      pieces_.back().elements += {passes.parameters, passes.expert_parameters};
+      pieces_.back().elements += passes.parameters.trained;
       open = pieces_.back().elements.total() < bucket;
     }
   }
@@ -112,7 +112,7 @@ void ParameterPieces::issue_aligned_pieces(Stage& stage) {
   }
   int at = forwards_ + (stage.plan.parameter_gather.aligned ? stage.number : 0);
   std::vector<bool> seen(stage.units.size(), false);
-  for (const schedule::Slot& slot : stage.plan.order.ranks[stage.number]) {
+  for (const schedule::Slot& slot : slots_of(stage)) {
     if (slot.pass != schedule::Pass::forward) {
       continue;
     }

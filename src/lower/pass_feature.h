@@ -35,14 +35,14 @@ class PassFeature {
 
   // In place of the operator's own kernels of one part. True: the feature wrote what runs instead.
   virtual bool in_place_of(std::size_t, cost::Layout) { return false; }
-  // In place of all that an operator does in the backward pass, but for what features add before
-  // and behind it.
+  // In place of the operator's whole backward pass; before_backward and after_backward still add
+  // theirs.
   virtual bool in_place_of_backward(std::size_t) { return false; }
 
-  // Bytes that live around the operator, beside its own (unit_memory.h).
+  // Bytes around the operator beside those that the graph states (unit_memory.h).
   virtual void add_memory(std::size_t, TensorRules&) const {}
-  // Bytes that a recomputation which chooses operators keeps of what the feature's collectives
-  // bring: their results are not made again.
+  // Bytes of the feature's collectives that a recomputation policy keeps: under a policy that
+  // chooses operators, results of collectives are not made again.
   virtual std::int64_t kept_result(std::size_t) const { return 0; }
 };
 

@@ -16,9 +16,9 @@ cost::Priced grouped_product(const PassState& state, const model::Operator& op,
                              bool accumulates = false);
 int grouped_launches(const PassState& state, const model::Operator& op);
 
-// Bytes of the weight gradient that autograd hands to the parameter: with its sum fused into the
-// product, an empty tensor of its size (Megatron-LM, core/tensor_parallel/layers.py: grad_weight).
-// 0 where the unit has none of its own: units that are gathered whole have gradients of their own.
+// Bytes of the weight gradient that autograd hands to the parameter. Where the product adds to the
+// sum itself, that is an empty tensor of its size (Megatron-LM, core/tensor_parallel/layers.py:
+// grad_weight). 0 for units that are gathered whole: sharded_gradients.cpp allocates theirs.
 std::int64_t handed_gradient_bytes(const PassState& state, const model::Operator& op);
 
 // The empty gradient is one for each shape of weight and is kept, as Transformer Engine's linears

@@ -22,7 +22,7 @@ void kernel(PassState& state, const Kernel& what) {
   item.weight = state.weight;
   item.kernels = static_cast<std::uint16_t>(what.launches);
   item.curve = what.price.curve;
-  item.duration = what.price.time.count();
+  item.duration = what.price.time;
   item.slowdown = what.slowdown;
   item.label = state.context.labels->id(what.label);
   state.out->push_back(item);

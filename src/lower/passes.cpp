@@ -145,8 +145,8 @@ class PassWriter {
       const bool gathers = collects && item.role == kTensor &&
                            state_.graph.operators[i].tensor == model::TensorRole::column;
       if (item.kind == Item::Kind::kernel) {
-        item.duration =
-            static_cast<std::int64_t>(static_cast<double>(item.duration) * state_.redone[i].share);
+        item.duration = Time(static_cast<std::int64_t>(static_cast<double>(item.duration.count()) *
+                                                       state_.redone[i].share));
       }
       if (gathers || !collects) {
         to.push_back(item);
@@ -172,7 +172,7 @@ void settle_kinds(std::vector<Item>& items) {
       beside = false;
     } else if (item.kind == Item::Kind::kernel && !beside) {
       shared.push_back(&item);
-      const auto time = static_cast<double>(item.duration);
+      const auto time = static_cast<double>(item.duration.count());
       all += time;
       memory += item.slowdown == kMemoryBound ? time : 0;
     }

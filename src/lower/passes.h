@@ -18,6 +18,28 @@
 
 namespace stepcast::lower {
 
+// Elements of parameters by the ranks that share them: dense ones over data x context, experts over
+// the ranks that hold the same experts. Where every data-parallel rank holds the experts, they
+// count as dense.
+struct Elements {
+  std::int64_t dense = 0;
+  std::int64_t expert = 0;
+  bool none() const { return dense <= 0 && expert <= 0; }
+  std::int64_t total() const { return dense + expert; }
+  Elements& operator+=(const Elements& o) {
+    dense += o.dense;
+    expert += o.expert;
+    return *this;
+  }
+};
+
+// Parameters of a unit, or of all units of a stage, on one rank.
+struct Parameters {
+  Elements trained;
+  std::int64_t frozen_bytes = 0;  // take no gradient
+  std::int64_t replicated = 0;    // trained elements, the same on every tensor rank
+};
+
 // A tensor of trained parameters, with which buckets are filled and which optimizers step. Of a
 // mixture of experts: the weights of all its experts here, `elements` / (`rows` * `columns`)
 // matrices.
@@ -40,26 +62,15 @@ struct Passes {
   std::vector<Item> input_grad;
   std::vector<Item> weight_grad;
 
-  std::int64_t saved = 0;             // bytes kept from forward to backward when the unit keeps all
-  std::int64_t weight_inputs = 0;     // of `saved`: what the weight gradient reads
-  std::int64_t output_gradients = 0;  // what it reads beside them: made by pass I, kept until W
-  std::int64_t input = 0;             // bytes kept when the whole unit is recomputed
-  std::int64_t remade = 0;         // bytes that operators which run again make in the backward pass
-  std::int64_t remade_inputs = 0;  // of `remade`: what the weight gradient reads
-  UnitMemory memory;               // the tensors behind these figures
+  UnitMemory memory;       // tensors kept between the passes, and temporaries of each
+  std::int64_t input = 0;  // bytes kept when the whole unit is recomputed
+
+  Parameters parameters;
+  std::vector<Array> arrays;        // of the trained parameters, in forward order
+  std::vector<model::Gemm> summed;  // products that add weight gradients to the main ones
 
   double flops = 0;         // of the forward pass: products and attention
   double redone_flops = 0;  // of these, what runs again inside the backward pass
-
-  std::int64_t parameters = 0;         // trained elements on this rank, experts apart
-  std::int64_t expert_parameters = 0;  // trained elements reduced over the expert-data group
-  std::int64_t frozen_bytes = 0;       // of parameters that take no gradient
-  std::int64_t replicated = 0;         // of `parameters`, the same on every tensor rank
-  std::vector<Array> arrays;           // of both, in forward order
-  std::vector<model::Gemm> summed;     // products that add weight gradients to the main ones
-  int tensors = 0;                     // operators with parameters
-  int forward_kernels = 0;
-  int backward_kernels = 0;
 };
 
 // What pricing a unit needs beside its graph.

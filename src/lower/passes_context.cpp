@@ -79,7 +79,7 @@ class ContextExchange : public PassFeature {
     }
   }
 
-  // Bytes that live while an attention operator runs, beside what it has alone.
+  // Bytes that context parallelism adds while an attention operator runs.
   std::int64_t temporary_bytes(const ContextShape& c, bool backward) const {
     const std::int64_t keys = c.outer * c.ring_bytes;
     // The all-to-all's other side.

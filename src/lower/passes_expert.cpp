@@ -93,8 +93,8 @@ class ExpertExchange : public PassFeature {
 
   // Half of a layer's host time goes before either grouped product.
   void prepare_product(const Operator& op) {
-    const std::int64_t time = state_.plan.expert_dispatch.overhead.count();
-    if (op.kind != model::OpKind::grouped_gemm || time <= 0) {
+    const Time time = state_.plan.expert_dispatch.overhead;
+    if (op.kind != model::OpKind::grouped_gemm || time <= Time{0}) {
       return;
     }
     const std::int64_t local =
@@ -105,7 +105,7 @@ class ExpertExchange : public PassFeature {
     host_item(Item::Kind::host, time * std::min(local, listed) / listed / 2);
   }
 
-  void host_item(Item::Kind kind, std::int64_t duration = 0) {
+  void host_item(Item::Kind kind, Time duration = Time{0}) {
     Item item;
     item.kind = kind;
     item.role = kExpert;

@@ -31,8 +31,8 @@ TensorRules tensor_rules(const PassState& state, const PassFeatures& features, s
   return out;
 }
 
-// A policy that chooses operators keeps what their collectives bring as well. A unit that is redone
-// from its start keeps its input.
+// Bytes kept by a policy that chooses operators: results of collectives, and the unit's input where
+// no operator saves it.
 std::int64_t kept_by_policy(const PassState& state, const PassFeatures& features) {
   if (!by_policy(state.redone)) {
     return 0;
@@ -79,11 +79,6 @@ void add_memory(const PassState& state, const PassFeatures& features, Passes& ou
   }
   out.memory = unit_memory(state.graph, options,
                            [&](const std::string& text) { return state.context.labels->id(text); });
-  out.saved = out.memory.saved.bytes;
-  out.weight_inputs = out.memory.weight_inputs.bytes;
-  out.output_gradients = out.memory.output_gradients.bytes;
-  out.remade = out.memory.remade.bytes;
-  out.remade_inputs = out.memory.remade_inputs.bytes;
   for (const model::Operator& op : state.graph.operators) {
     if (keeps_empty_gradient(state.plan, op)) {
       out.summed.push_back(*op.gemm);

@@ -74,6 +74,7 @@ void add_arrays(const PassState& state, const Operator& op, bool expert, Passes&
 
 void add_parameters(const PassState& state, Passes& out) {
   const strategy::Plan& plan = state.plan;
+  Elements& trained = out.parameters.trained;
   // Experts that every data-parallel rank holds are reduced with the dense parameters (Megatron-LM
   // marks them apart under expert parallelism alone).
   const bool experts_apart = plan.shard.expert > 1 || plan.shard.expert_tensor != plan.shard.tensor;
@@ -83,17 +84,15 @@ void add_parameters(const PassState& state, Passes& out) {
     out.flops += op.forward.count();
     out.redone_flops +=
         runs_again(state.redone, i) ? op.forward.count() * state.redone[i].share : 0;
-    (expert ? out.expert_parameters : out.parameters) += op.parameters;
+    (expert ? trained.expert : trained.dense) += op.parameters;
     add_arrays(state, op, expert, out);
     const double frozen_width =
         op.frozen_width > 0 ? op.frozen_width : bytes_per_element(plan.precision.parameters);
-    out.frozen_bytes += static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
-    out.tensors += op.parameters > 0 ? 1 : 0;
+    out.parameters.frozen_bytes +=
+        static_cast<std::int64_t>(static_cast<double>(op.frozen) * frozen_width);
     if (op.tensor == model::TensorRole::none && !op.expert_parameters) {
-      out.replicated += op.parameters;
+      out.parameters.replicated += op.parameters;
     }
-    out.forward_kernels += op.forward_kernels;
-    out.backward_kernels += op.gemm ? 2 : op.backward_kernels;
   }
 }
 

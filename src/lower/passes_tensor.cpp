@@ -114,7 +114,7 @@ class TensorCollectives : public PassFeature {
   const Operator& at(std::size_t i) const { return state_.graph.operators[i]; }
   const strategy::TensorParallel& how() const { return state_.plan.tensor_parallel; }
 
-  // Its input is a shard of the sequence, which it needs whole.
+  // The operator's input is a shard of the sequence, but it reads the whole sequence.
   bool gathers(std::size_t i) const { return cut_.sequence_parallel && cut_.opens[i]; }
 
   // Its result is a partial sum.
@@ -149,7 +149,7 @@ class TensorCollectives : public PassFeature {
     return op.name == "fc1" && halves ? 2 : 1;
   }
 
-  // Whether what the operator reads runs again in the backward pass.
+  // Whether the operator's input is computed again in the backward pass.
   bool input_made_again(const Operator& op) const {
     const std::set<std::uint32_t> again = made_again(state_.graph, state_.redone);
     return std::any_of(op.saved.begin(), op.saved.end(), [&](const model::Saved& s) {

@@ -34,7 +34,7 @@ Message receive_of(const Stage& stage, const Slot& slot) {
   Message m;
   m.needed = forward ? here > 0 : here < last;
   m.transfer.send = false;
-  m.transfer.channel = forward ? kReceiveForward : kReceiveBackward;
+  m.transfer.channel = program::ChannelRole::at(forward ? kReceiveForward : kReceiveBackward);
   m.transfer.key = static_cast<std::uint32_t>(here * stage.plan.micro_batches + slot.micro_batch);
   return m;
 }
@@ -47,10 +47,15 @@ Message send_of(const Stage& stage, const Slot& slot) {
   Message m;
   m.needed = forward ? here < last : here > 0;
   m.transfer.send = true;
-  m.transfer.channel = forward ? kSendForward : kSendBackward;
+  m.transfer.channel = program::ChannelRole::at(forward ? kSendForward : kSendBackward);
   const int there = forward ? here + 1 : here - 1;
   m.transfer.key = static_cast<std::uint32_t>(there * stage.plan.micro_batches + slot.micro_batch);
   return m;
+}
+
+Message receive_at(const Stage& stage, std::size_t slot) {
+  const auto& slots = slots_of(stage);
+  return slot < slots.size() ? receive_of(stage, slots[slot]) : Message{};
 }
 
 void exchange(Stage& stage, const std::vector<Message>& messages) {
@@ -87,6 +92,33 @@ void after_receive(Stage& stage, const std::vector<Message>& messages) {
                         program::Category::pipeline, "gather received");
     }
   }
+}
+
+void send_beside(Stage& stage, program::StreamIndex stream, const program::Transfer& transfer,
+                 Pass pass) {
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
+  stage.builder.wait(stream, stage.builder.mark(stage.streams.tensor));
+  stage.builder.exchange(stream, {transfer},
+                         label_of(stage, pass == Pass::forward ? "send forward" : "send backward"),
+                         stage.host.launch);
+}
+
+Mark receive_beside(Stage& stage, program::StreamIndex stream, const program::Transfer& transfer,
+                    const Slot& slot) {
+  stage.builder.set_micro_batch(slot.micro_batch, slot.chunk);
+  follow_compute(stage, stream);
+  stage.builder.exchange(
+      stream, {transfer},
+      label_of(stage, slot.pass == Pass::forward ? "receive forward" : "receive backward"),
+      stage.host.launch);
+  return stage.builder.mark(stream);
+}
+
+void await_received(Stage& stage, const Mark& received) {
+  stage.builder.wait(stage.streams.compute, received);
+  Message message;
+  message.needed = true;
+  after_receive(stage, {message});
 }
 
 }  // namespace stepcast::lower

@@ -25,10 +25,21 @@ struct Message {
 // receiving stage and the micro-batch.
 Message receive_of(const Stage& stage, const schedule::Slot& slot);
 Message send_of(const Stage& stage, const schedule::Slot& slot);
+// Of this rank's slot `slot`; behind the last one there is nothing to receive.
+Message receive_at(const Stage& stage, std::size_t slot);
 // Messages that are posted together on the compute stream, as far as they are needed.
 void exchange(Stage& stage, const std::vector<Message>& messages);
 // SC21's scatter/gather optimisation: each tensor rank received 1/t of the message and gathers the
 // rest over NVLink.
 void after_receive(Stage& stage, const std::vector<Message>& messages);
+
+// Beside compute, each on a stream of its own: a send behind the pass that made the message, a
+// receive for a slot's pass behind what the compute stream was given so far.
+void send_beside(Stage& stage, program::StreamIndex stream, const program::Transfer& transfer,
+                 schedule::Pass pass);
+Mark receive_beside(Stage& stage, program::StreamIndex stream, const program::Transfer& transfer,
+                    const schedule::Slot& slot);
+// The compute stream waits for a receive that was posted.
+void await_received(Stage& stage, const Mark& received);
 
 }  // namespace stepcast::lower

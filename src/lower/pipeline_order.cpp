@@ -1,14 +1,14 @@
-// Any order on any placement: sends leave behind the pass that made them, receives are posted when
-// the order, played ahead, has the message made; each kind of message on a stream of its own.
-// PyTorch's pipelining runtime and the zero-bubble runtime place their receives so. (A posted
-// receive holds its SMs, so that it is not posted earlier matters.)
+// Any order on any placement. A send follows the pass that made the message. A receive is posted at
+// the time at which the message exists when the order is played ahead (order_times.h). Each kind of
+// message has a stream of its own. PyTorch's pipelining runtime and the zero-bubble runtime place
+// their receives so. (A posted receive holds SMs, so it must not be posted earlier.)
 //
 // A channel pairs in order, so a rank posts its receives in the order in which the sender's own
 // order makes them. That keeps any valid order free of deadlock: what a pass waits for was sent by
 // passes that an order of unlimited buffers runs before it, and a send never holds up its sender.
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "pipeline.h"
 
 namespace stepcast::lower {
@@ -24,19 +24,19 @@ bool makes_message(Pass pass) {
 }
 
 // Channel roles, by [backward][up].
-constexpr std::uint32_t kSends[2][2] = {{kSendForward, kSendForwardUp},
-                                        {kSendBackward, kSendBackwardUp}};
-constexpr std::uint32_t kReceives[2][2] = {{kReceiveForward, kReceiveForwardUp},
-                                           {kReceiveBackward, kReceiveBackwardUp}};
+constexpr ChannelRole kSends[2][2] = {{kSendForward, kSendForwardUp},
+                                      {kSendBackward, kSendBackwardUp}};
+constexpr ChannelRole kReceives[2][2] = {{kReceiveForward, kReceiveForwardUp},
+                                         {kReceiveBackward, kReceiveBackwardUp}};
 constexpr const char* kSendNames[2][2] = {{"send forward", "send forward up"},
                                           {"send backward", "send backward up"}};
 constexpr const char* kReceiveNames[2][2] = {{"receive forward", "receive forward up"},
                                              {"receive backward", "receive backward up"}};
 
 struct Inbound {
-  std::size_t sent = 0;  // sender's slot
-  std::size_t slot = 0;  // that waits for it
-  std::size_t at = 0;    // slot before which it is posted
+  std::size_t sent = 0;  // the sender's slot
+  std::size_t slot = 0;  // this rank's slot that waits for the message
+  std::size_t at = 0;    // this rank's slot before which the receive is posted
 };
 struct Inbox {  // of a channel, in the sender's order
   std::vector<Inbound> messages;
@@ -109,7 +109,7 @@ void AnyOrder::before_step(Stage& stage) {
   if (!sends_in_any_order(stage)) {
     return;
   }
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   inboxes_.resize(kChannelRoles);
   received_.assign(slots.size(), {});
   for (std::size_t i = 0; i < slots.size(); ++i) {
@@ -148,7 +148,7 @@ void AnyOrder::before_step(Stage& stage) {
 
 // Posts the receives that are due before a slot, or the two that run side by side, begins.
 void AnyOrder::before_slot(Stage& stage, std::size_t, std::size_t last) {
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   for (std::uint32_t role = 0; role < inboxes_.size(); ++role) {
     Inbox& box = inboxes_[role];
     for (; box.posted < box.messages.size() && box.messages[box.posted].at <= last; ++box.posted) {
@@ -157,13 +157,9 @@ void AnyOrder::before_slot(Stage& stage, std::size_t, std::size_t last) {
       const int backward = s.pass == Pass::forward ? 0 : 1;
       const char* name = kReceiveNames[backward][goes_up(stage.plan, s.chunk) ? 1 : 0];
       const auto stream = channel_stream(stage, role, name);
-      stage.builder.set_micro_batch(s.micro_batch, s.chunk);
-      follow_compute(stage, stream);
-      stage.builder.exchange(
-          stream, {{role, message_key(stage, stage.number, s), 0, false}},
-          label_of(stage, backward != 0 ? "receive backward" : "receive forward"),
-          stage.host.launch);
-      received_[for_slot] = stage.builder.mark(stream);
+      received_[for_slot] = receive_beside(
+          stage, stream,
+          {program::ChannelRole::at(role), message_key(stage, stage.number, s), 0, false}, s);
     }
   }
 }
@@ -172,14 +168,11 @@ void AnyOrder::before_pass(Stage& stage, std::size_t slot) {
   if (!sends_in_any_order(stage) || received_[slot].position == 0) {
     return;
   }
-  stage.builder.wait(stage.streams.compute, received_[slot]);
-  Message message;
-  message.needed = true;
-  after_receive(stage, {message});
+  await_received(stage, received_[slot]);
 }
 
 void AnyOrder::after_pass(Stage& stage, std::size_t index) {
-  const Slot& slot = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)][index];
+  const Slot& slot = slots_of(stage)[index];
   if (!sends_in_any_order(stage) || !makes_message(slot.pass)) {
     return;
   }
@@ -193,13 +186,11 @@ void AnyOrder::after_pass(Stage& stage, std::size_t index) {
   const std::uint32_t role = kSends[backward][up];
   const auto stream = channel_stream(stage, role, kSendNames[backward][up]);
   stage.builder.set_micro_batch(slot.micro_batch, slot.chunk);
-  stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
-  stage.builder.wait(stream, stage.builder.mark(stage.streams.tensor));
   Slot there = slot;
   there.chunk = to.chunk;
-  stage.builder.exchange(stream, {{role, message_key(stage, to.rank, there), 0, true}},
-                         label_of(stage, is_forward ? "send forward" : "send backward"),
-                         stage.host.launch);
+  send_beside(stage, stream,
+              {program::ChannelRole::at(role), message_key(stage, to.rank, there), 0, true},
+              slot.pass);
 }
 
 }  // namespace

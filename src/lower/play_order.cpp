@@ -15,7 +15,7 @@ OrderTimes play_order(const PassContext& context, const ModelUnits& units) {
     const auto total = [](const std::vector<Item>& items) {
       double sum = 0;
       for (const Item& item : items) {
-        sum += item.kind == Item::Kind::kernel ? static_cast<double>(item.duration) : 0;
+        sum += item.kind == Item::Kind::kernel ? static_cast<double>(item.duration.count()) : 0;
       }
       return sum;
     };

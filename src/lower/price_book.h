@@ -9,6 +9,7 @@
 
 #include "roles.h"
 #include "stepcast/cost/collectives.h"
+#include "stepcast/program/program.h"
 
 namespace stepcast::lower {
 
@@ -26,10 +27,10 @@ struct Movement {
 // between two ranks, of any role, have numbers of their own, and so have movements.
 class PriceBook {
  public:
-  std::uint32_t key(Role role, cost::Collective op, std::int64_t bytes);
-  std::uint32_t key(Role role, const cost::TokenExchange& tokens);
-  std::uint32_t message(std::int64_t bytes);
-  std::uint32_t movement(const Movement& m);
+  program::PriceKey key(Role role, cost::Collective op, std::int64_t bytes);
+  program::PriceKey key(Role role, const cost::TokenExchange& tokens);
+  program::PriceKey message(std::int64_t bytes);
+  program::PriceKey movement(const Movement& m);
   struct Entry {
     cost::Collective op;
     std::int64_t bytes;

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -14,7 +14,7 @@ using schedule::Slot;
 using Keep = strategy::ChainStep::Kind;
 
 int in_flight(const Stage& stage, int chunk) {
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   int now = 0;
   int most = 1;
   for (const Slot& s : slots) {
@@ -28,6 +28,23 @@ int in_flight(const Stage& stage, int chunk) {
   return most;
 }
 
+LayerAgain layer_again(RecomputeKind kind, int layers, int n, int layer) {
+  const int every = std::max(1, layers);
+  switch (kind) {
+    case RecomputeKind::full:
+    case RecomputeKind::optimal:
+      return {true, true};
+    case RecomputeKind::every:
+      return {layer % every == 0, layer % every == 0};
+    case RecomputeKind::uniform:
+      return {true, n % every == 0};
+    case RecomputeKind::block:
+      return {n < layers, n < layers};
+    default:
+      return {};
+  }
+}
+
 namespace {
 
 class Recomputation final : public Feature {
@@ -39,8 +56,7 @@ class Recomputation final : public Feature {
 void mark_recomputed(Stage& stage, int chunk) {
   auto& units = stage.units[chunk];
   const auto& recompute = stage.plan.recompute;
-  using Kind = RecomputeKind;
-  if (recompute.kind == Kind::optimal && !stage.again.orders.empty()) {
+  if (recompute.kind == RecomputeKind::optimal && !stage.again.orders.empty()) {
     // Units run forward once in order; what comes then belongs to the backward passes.
     const auto& steps = stage.again.orders[static_cast<std::size_t>(chunk)];
     std::vector<Again> before;
@@ -59,30 +75,12 @@ void mark_recomputed(Stage& stage, int chunk) {
     return;
   }
   int n = 0;  // layers of the chunk
-  const int every = std::max(1, recompute.layers);
   for (Unit& unit : units) {
-    if (unit.kind != Unit::Kind::layer) {
-      continue;
+    if (unit.kind == Unit::Kind::layer) {
+      const LayerAgain of = layer_again(recompute.kind, recompute.layers, n++, unit.layer);
+      unit.recomputed = of.again;
+      unit.keeps_input = of.keeps_input;
     }
-    switch (recompute.kind) {
-      case Kind::full:
-      case Kind::optimal:
-        unit.recomputed = unit.keeps_input = true;
-        break;
-      case Kind::every:
-        unit.recomputed = unit.keeps_input = unit.layer % every == 0;
-        break;
-      case Kind::uniform:
-        unit.recomputed = true;
-        unit.keeps_input = n % every == 0;
-        break;
-      case Kind::block:
-        unit.recomputed = unit.keeps_input = n < recompute.layers;
-        break;
-      default:
-        break;
-    }
-    ++n;
   }
   // A group runs again before the backward pass of its last unit.
   std::size_t first = 0;
@@ -98,14 +96,15 @@ void mark_recomputed(Stage& stage, int chunk) {
   }
 }
 
-// Of the forward passes in flight, every so many-th keeps all (Megatron-LM, core/pipeline_parallel/
-// schedules.py: max_outstanding_backprops, num_microbatches_with_partial_activation_checkpoints).
+// Which micro-batches keep all: `whole_micro_batches` of those in flight (Megatron-LM,
+// core/pipeline_parallel/schedules.py: max_outstanding_backprops,
+// num_microbatches_with_partial_activation_checkpoints).
 void choose_whole(Stage& stage) {
   stage.again.keeps_whole.assign(stage.units.size(),
                                  std::vector<bool>(stage.plan.micro_batches, false));
   const int window = in_flight(stage, -1);
   int n = 0;
-  for (const Slot& s : stage.plan.order.ranks[stage.number]) {
+  for (const Slot& s : slots_of(stage)) {
     if (s.pass == Pass::forward) {
       stage.again.keeps_whole[s.chunk][s.micro_batch] =
           n % window < stage.plan.recompute.whole_micro_batches;
@@ -136,12 +135,12 @@ void Recomputation::make_units(Stage& stage) {
 // Forward passes that run again before the backward pass of `unit`.
 void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
   const auto& units = units_of(stage, chunk, micro_batch);
-  const std::uint32_t label = label_of(stage, "recomputed activations");
+  const program::LabelIndex label = label_of(stage, "recomputed activations");
   for (const Again& again : unit.again) {
     const Unit& v = units[again.unit];
     Kept& kept = stage.passes.kept[chunk][again.unit][micro_batch];
     const bool holds_input = kept.activations != kNone || kept.moved != kNone;
-    std::uint32_t passing = kNone;
+    program::BufferIndex passing = kNone;
     if (again.keeps == Keep::keep_all) {
       const UnitMemory& memory = v.passes->memory;
       if (stage.passes.splits) {
@@ -168,11 +167,11 @@ void recompute(Stage& stage, int chunk, const Unit& unit, int micro_batch) {
   }
 }
 
-// What single operators that run again make for the backward pass; all but what weight gradients
-// read are temporaries of it.
+// Tensors that single operators make again for the backward pass: those that weight gradients read
+// stay until W, the others are temporaries of the pass.
 void make_again(Stage& stage, const Unit& unit, Kept& kept) {
   kept.remade_inputs =
-      allocate_for_unit(stage, stage.passes.splits ? unit.passes->remade_inputs : 0,
+      allocate_for_unit(stage, stage.passes.splits ? unit.passes->memory.remade_inputs.bytes : 0,
                         MemoryCategory::activations, label_of(stage, "recomputed activations"));
   stage.again.flops += unit.passes->redone_flops;
 }

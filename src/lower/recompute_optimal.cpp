@@ -14,13 +14,13 @@ using strategy::ChainStage;
 
 namespace {
 
-constexpr std::int64_t kSlots = 4000;  // that everything kept is cut into
+constexpr std::int64_t kSlots = 4000;  // units in which the solver counts all kept bytes
 constexpr int kAttempts = 6;
 
-std::int64_t kernel_time(const std::vector<Item>& items) {
-  std::int64_t sum = 0;
+Time kernel_time(const std::vector<Item>& items) {
+  Time sum{0};
   for (const Item& item : items) {
-    sum += item.kind == Item::Kind::kernel ? item.duration : 0;
+    sum += item.kind == Item::Kind::kernel ? item.duration : Time{0};
   }
   return sum;
 }
@@ -34,14 +34,14 @@ struct Peaks {
 
 struct Built {
   program::Program program;
-  std::vector<std::uint32_t> of_units;  // buffers
+  std::vector<program::BufferIndex> of_units;  // buffers
 };
 
 // In host order, as buffers are allocated and released.
 Peaks peaks_of(const Built& built) {
   const program::Program& p = built.program;
   std::vector<bool> owned(p.buffers.size(), false);
-  for (const std::uint32_t id : built.of_units) {
+  for (const program::BufferIndex id : built.of_units) {
     owned[id] = true;
   }
   std::vector<bool> seen(p.buffers.size(), false);
@@ -91,14 +91,15 @@ std::vector<ChunkChain> chains(const Stage& stage) {
       chunk.chain.input = u == 0 ? input : chunk.chain.input;
       ChainStage s;
       s.fixed = units[u].kind != Unit::Kind::layer;
-      s.forward = kernel_time(p.forward);
-      s.backward = kernel_time(p.backward);
-      s.saved = std::max<std::int64_t>(0, p.saved - input);
+      s.forward = kernel_time(p.forward).count();
+      s.backward = kernel_time(p.backward).count();
+      s.saved = std::max<std::int64_t>(0, p.memory.saved.bytes - input);
       s.output = u + 1 < units.size() ? p.input : 0;
       s.forward_extra = std::max<std::int64_t>(0, p.memory.forward.bytes - s.output);
       s.sweep_extra = std::max<std::int64_t>(0, p.memory.unkept.bytes - s.output);
       s.backward_extra = stage.passes.splits
-                             ? p.memory.input_grad.bytes + p.remade_inputs + p.output_gradients
+                             ? p.memory.input_grad.bytes + p.memory.remade_inputs.bytes +
+                                   p.memory.output_gradients.bytes
                              : p.memory.backward.bytes;
       chunk.whole += s.saved + s.output;
       chunk.chain.stages.push_back(s);
@@ -108,7 +109,7 @@ std::vector<ChunkChain> chains(const Stage& stage) {
   return out;
 }
 
-// A chunk's share of what all may use, by what it would hold with everything kept.
+// A chunk's share of the budget, in proportion to its bytes with everything kept.
 double share_of(const std::vector<ChunkChain>& chunks, std::size_t c) {
   double all = 0;
   for (const ChunkChain& chunk : chunks) {

@@ -1,5 +1,5 @@
-// What of a unit's forward pass runs again inside its backward pass, operator by operator, and what
-// is therefore not kept in between.
+// Which operators of a unit's forward pass run again inside its backward pass, and which tensors
+// are therefore not kept in between.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,12 @@
 namespace stepcast::lower {
 
 struct Redo {
-  // again: what other operators keep of the result stays. dropped: the result is made again for
-  // them as well (Megatron-LM's CheckpointWithoutOutput). kept: under a policy that chooses
-  // operators whose results stay, one of those; it keeps its result and nothing else.
+  // again: the operator runs again, but its result stays where another operator saves it. dropped:
+  // it runs again and its result is made again for all readers (Megatron-LM's
+  // CheckpointWithoutOutput). kept: a policy has chosen the operator's result to stay, which is all
+  // that the operator keeps.
   enum class Kind : std::uint8_t { no, again, dropped, kept } kind = Kind::no;
-  double share = 1;  // of the products that one operator stands for, those that run again
+  double share = 1;  // an operator may stand for several products: the share that runs again
 };
 
 // By operator of the graph; empty: nothing runs again.
@@ -28,14 +29,13 @@ inline bool runs_again(const Redone& redone, std::size_t i) {
   return i < redone.size() &&
          (redone[i].kind == Redo::Kind::again || redone[i].kind == Redo::Kind::dropped);
 }
-// Chosen operator by operator: results of collectives stay as well.
+// A policy chose operator by operator; results of collectives stay as well.
 bool by_policy(const Redone& redone);
 
 // Whole units run again, all of them or some.
 bool redoes_units(const strategy::Recompute& recompute);
 
-// What a plan's recomputation redoes of a layer operator by operator; empty: nothing, or whole
-// units.
+// The operators of a layer that a plan's recomputation runs again; empty: none, or whole units.
 Redone redone_of(const strategy::Plan& plan, const model::OperatorGraph& graph);
 
 // The operator that makes a saved tensor; nothing where the unit reads it from outside.
@@ -48,8 +48,8 @@ std::set<std::uint32_t> made_again(const model::OperatorGraph& graph, const Redo
 // that only they read, and those that a policy keeps.
 std::int64_t kept_to_redo(const model::OperatorGraph& graph, const Redone& redone);
 
-// What runs again together, in order, and the operator before whose backward it does: the first, in
-// the order of the backward pass, that needs anything of it.
+// Operators that run again together, in order, and the operator before whose backward pass they do:
+// the first, in the order of the backward pass, that needs one of their results.
 struct Replay {
   std::vector<std::size_t> operators;
   std::size_t before = 0;

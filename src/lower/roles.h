@@ -22,12 +22,13 @@ enum Role : std::uint32_t {
                   // ranks at the same place of each group
   kExpert,        // ranks that hold different experts
   kExpertTensor,  // ranks that share an expert's products
-  kTensorExpert,  // both: ranks from which the all-gather dispatcher gathers
+  kTensorExpert,  // expert and expert-tensor ranks together: the all-gather dispatcher's group
   kExpertData,    // ranks that hold the same experts, cut into shards
   kExpertReplicas,
   kPartition,  // ranks that hold a second copy for the backward gather (hpZ, FSDP2's reshard size)
   kPair,       // two stages with the same layers (bidirectional pipelines)
-  kPipe,       // all stages of one pipeline, for vocabulary passes: the last stage's output
+  // All stages of one pipeline, for vocabulary passes.
+  kPipe,            // the last stage's output
   kPipeStatistics,  // of the softmax
   kPipeGradient,    // of the last stage's output
   kPipeInput,       // embedded tokens

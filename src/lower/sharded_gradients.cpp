@@ -1,6 +1,6 @@
 // Gradients of units that are gathered whole (sharded_parameters.cpp): made whole by a backward
 // pass, reduced to shards behind it or behind the step's last one.
-#include "features.h"
+#include "feature_list.h"
 #include "state_offload.h"
 
 namespace stepcast::lower {
@@ -31,7 +31,7 @@ void give_up_fresh(Stage& stage, Wrap& w, std::uint32_t streams) {
   w.gradients.fresh = kNone;
 }
 
-// Gradients of FSDP's shards are made in the first backward pass of a step.
+// FSDP allocates the gradients of its shards in the first backward pass of a step.
 void make_shard(Stage& stage, Wrap& w) {
   if (!stage.plan.state_layout.makes_sharded_gradients || w.gradients.shard_made) {
     return;

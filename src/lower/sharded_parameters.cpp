@@ -3,7 +3,7 @@
 // _fsdp_param_group.py, those of FSDP1 torch/distributed/fsdp/_runtime_utils.py.
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "parameter_pieces.h"
 #include "state_offload.h"
 
@@ -32,7 +32,7 @@ class ShardedParameters final : public Feature {
   void prefetch(Stage& stage, std::size_t at, bool backward);
 
   Mark last_copy_out_;
-  std::uint32_t last_gather_buffer_ = kNone;
+  program::BufferIndex last_gather_buffer_ = kNone;
 };
 
 // Streams of both directions: the gathers' is made first.

@@ -44,8 +44,8 @@ void make_wraps(Stage& stage) {
       layers = layer ? (layers + 1) % together : 0;
       Wrap& w = stage.sharded.wraps.back();
       w.last = u;
-      w.elements += {unit.passes->parameters, unit.passes->expert_parameters};
-      w.frozen_bytes += unit.passes->frozen_bytes;
+      w.elements += unit.passes->parameters.trained;
+      w.frozen_bytes += unit.passes->parameters.frozen_bytes;
       for (const Array& array : unit.passes->arrays) {
         if (array.tiled) {
           w.tiled += array.elements;

@@ -1,6 +1,7 @@
-// Units whose parameters are sharded between uses (FSDP, ZeRO-3, ZeRO++, Gemini's chunks): what is
-// gathered and reduced together, where it stands, and what the features of the two directions
-// (sharded_parameters.cpp, sharded_gradients.cpp), tiles, chunks and offloading share of it.
+// Units whose parameters are sharded between uses (FSDP, ZeRO-3, ZeRO++, Gemini's chunks): which
+// units are gathered and reduced together, and the state of each. The features of gathering
+// (sharded_parameters.cpp), reducing (sharded_gradients.cpp), tiles, chunks and offloading share
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,30 +13,31 @@
 
 namespace stepcast::lower {
 
-// A wrap's parameters on their way to every rank and there.
+// A wrap's parameters while every rank gathers and holds them.
 struct WrapGather {
   bool whole = false;      // they are on every rank
   bool issued = false;     // the gather is under way
   bool partition = false;  // a shard of the partition group is held (hpZ, FSDP2's reshard size)
   Mark done;
-  std::uint32_t buffer = program::kNone;
-  std::uint32_t parameters = program::kNone;
-  std::uint32_t partition_buffer = program::kNone;
+  program::BufferIndex buffer = program::kNone;
+  program::BufferIndex parameters = program::kNone;
+  program::BufferIndex partition_buffer = program::kNone;
 };
 
-// This rank's shard on its way from the host or its drives, ahead of the gather.
+// This rank's shard while it comes from the host or its drives, before the gather.
 struct WrapFetch {
-  bool read = false;     // on its way from the drives, or in the host's memory
-  bool fetched = false;  // and from there, until it is gathered
+  bool read = false;     // the read from the drives was issued
+  bool fetched = false;  // the copy to the device was issued; until the shard is gathered
   Mark read_done, done;
-  std::uint32_t staged = program::kNone;  // in the host's memory, from the drives
-  std::uint32_t buffer = program::kNone;
+  program::BufferIndex staged = program::kNone;  // in the host's memory, from the drives
+  program::BufferIndex buffer = program::kNone;
 };
 
 struct WrapGradients {
-  bool shard_made = false;               // the gradient of its shard stands
-  std::uint32_t whole = program::kNone;  // while they accumulate without being reduced
-  std::uint32_t fresh = program::kNone;  // of the pass under way, in the parameters' format
+  bool shard_made = false;                      // the gradient of this rank's shard is allocated
+  program::BufferIndex whole = program::kNone;  // sum over micro-batches that is not reduced yet
+  program::BufferIndex fresh =
+      program::kNone;  // made by the pass under way, in the parameters' format
 };
 
 // Units that are gathered and reduced together: an FSDP wrap, a DeepSpeed module, a Gemini chunk.
@@ -47,9 +49,9 @@ struct Wrap {
   Elements elements;            // trained and sharded
   std::int64_t persistent = 0;  // trained, never sharded (DeepSpeed's small parameters)
   std::int64_t frozen_bytes = 0;
-  std::int64_t tiled = 0;   // dense, gathered and reduced tile by tile beside these
-  std::int64_t before = 0;  // elements of the stage's wraps before this one in forward order
-  std::int64_t behind = 0;  // and behind it
+  std::int64_t tiled = 0;   // dense elements beside these, gathered and reduced tile by tile
+  std::int64_t before = 0;  // elements of all wraps of the stage before this one in forward order
+  std::int64_t behind = 0;  // elements of all wraps of the stage after this one
   WrapGather gather;
   WrapFetch fetch;
   WrapGradients gradients;
@@ -58,12 +60,12 @@ struct Wrap {
 struct ShardedUnits {
   std::vector<Wrap> wraps;                        // in forward order
   std::vector<std::vector<std::size_t>> wrap_of;  // [chunk][unit]
-  std::vector<Chunk> chunks;  // that hold their parameters; none: wraps are gathered by themselves
-  std::vector<Chunk> pages;   // that hold this rank's shards of them, where they are paged
+  std::vector<Chunk> chunks;     // hold the parameters; none: wraps are gathered one by one
+  std::vector<Chunk> pages;      // hold this rank's shards; none: shards are not paged
   bool waited_for_step = false;  // the first gather waits for the optimizer of the step before
   std::vector<Mark> freed;       // where the wraps gathered last were given up, oldest first
   Mark last_reduce;
-  std::uint32_t last_reduce_buffer = program::kNone;
+  program::BufferIndex last_reduce_buffer = program::kNone;
 };
 
 struct Stage;
@@ -74,8 +76,8 @@ Wrap& wrap_of(Stage& stage, int chunk, std::size_t unit);
 std::int64_t gathered_elements(const Stage& stage, const Wrap& w);
 // Bytes of a wrap's parameters as the forward and backward passes read them.
 double whole_bytes(const Stage& stage, const Wrap& w);
-// Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, but for
-// tiles.
+// Bytes of a wrap's parameters that this rank keeps between uses, in the states' format, tiles
+// excepted.
 double shard_bytes(const Stage& stage, const Wrap& w);
 // Elements of a wrap's gradient.
 Elements gradient_elements(const Stage& stage, const Wrap& w);

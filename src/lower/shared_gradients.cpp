@@ -1,5 +1,5 @@
 // Gradients of parameters that ranks of other groups hold as well, summed once a step.
-#include "features.h"
+#include "feature_list.h"
 #include "states.h"
 
 namespace stepcast::lower {
@@ -61,10 +61,9 @@ void share_replica_gradients(Stage& stage) {
     return;
   }
   // Sharded gradients meet as shards.
-  const double elements =
-      stage.plan.data_comm == DataComm::all_reduce
-          ? static_cast<double>(stage.parameters.total + stage.parameters.expert)
-          : stepped_elements(stage);
+  const double elements = stage.plan.data_comm == DataComm::all_reduce
+                              ? static_cast<double>(stage.parameters.trained.total())
+                              : stepped_elements(stage);
   stage.builder.collective(
       stage.streams.compute, kPair,
       stage.context.passes.book->key(

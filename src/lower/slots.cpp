@@ -3,7 +3,7 @@
 // everything else is released behind I.
 #include "slots.h"
 
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -31,7 +31,7 @@ void open_forward(Stage& stage, Run& run) {
   const int chunk = run.slot.chunk;
   const int micro_batch = run.slot.micro_batch;
   const Unit& unit = units_of(stage, chunk, micro_batch)[run.unit];
-  const std::uint32_t label = label_of(stage, "activations");
+  const program::LabelIndex label = label_of(stage, "activations");
   before_forward(stage, chunk, run.unit);
   Kept& kept = stage.passes.kept[chunk][run.unit][micro_batch];
   const UnitMemory& memory = unit.passes->memory;

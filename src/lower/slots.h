@@ -5,8 +5,8 @@
 
 namespace stepcast::lower {
 
-// The pass of one slot; and two passes side by side, or one after the other where the system does
-// not overlap them.
+// Run the pass of one slot; and the passes of two, side by side or, where the system does not
+// overlap them, one after the other.
 void run_slot(Stage& stage, const schedule::Slot& slot);
 void run_pair(Stage& stage, const schedule::Slot& first, const schedule::Slot& second);
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "pipeline.h"
 #include "slots.h"
 #include "stage_driver.h"
@@ -29,9 +29,9 @@ HostPace pace_of(const StageContext& context) {
   const strategy::HostModel& host = context.plan->host;
   const cost::Launch measured = context.passes.kernels->launch();
   if (host.cuda_graph) {
-    return {measured.graph.count(), 0, 0};
+    return {measured.graph, Time{0}, Time{0}};
   }
-  return {std::max(host.launch.count(), measured.host.count()), host.layer_overhead.count(), 0};
+  return {std::max(host.launch, measured.host), host.layer_overhead, Time{0}};
 }
 
 void make_streams(Stage& stage) {
@@ -52,7 +52,7 @@ void make_streams(Stage& stage) {
 }
 
 void run_slots(Stage& stage) {
-  const auto& slots = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)];
+  const auto& slots = slots_of(stage);
   const bool in_pairs = transport_of(stage.plan) == Transport::any_order;
   for (std::size_t slot = 0; slot < slots.size(); ++slot) {
     const bool pair = in_pairs && slots[slot].with_next && slot + 1 < slots.size();

@@ -46,7 +46,7 @@ struct Unit {
   bool recomputed = false;        // its forward runs again in the backward pass
   bool keeps_input = false;       // first of a recomputed group
   std::vector<Again> again = {};  // before its backward pass
-  const Passes* whole = nullptr;  // of a layer: its passes where no operator runs again
+  const Passes* whole = nullptr;  // a layer's passes for micro-batches that keep all
 };
 
 // Forward passes that run again, by chunk.
@@ -62,23 +62,13 @@ struct StageContext {
   const OrderTimes* times = nullptr;
   Blends* blends = nullptr;
   std::uint8_t slowdown_row = 1;
-  std::span<const FeatureEntry> features = {};  // empty: all (features.h)
+  std::span<const FeatureEntry> features = {};  // empty: all (feature_list.h)
 };
 
-// `found`: of this program.
+// `found`: what recomputation comes to in this program.
 program::Program lower_stage(const StageContext& context, int stage, Recomputed& found);
 
 // Bytes of one pipeline message between neighbouring stages, one tensor rank.
 std::int64_t message_bytes(const strategy::Plan& plan);
-
-// Elements of parameters held by a rank of this stage, and how many of them every tensor rank holds
-// alike.
-struct StageParameters {
-  std::int64_t total = 0;   // trained, experts apart
-  std::int64_t expert = 0;  // trained, of experts
-  std::int64_t frozen_bytes = 0;
-  std::int64_t replicated = 0;
-  int tensors = 0;
-};
 
 }  // namespace stepcast::lower

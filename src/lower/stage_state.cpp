@@ -19,13 +19,13 @@ const std::vector<Unit>& units_of(const Stage& stage, int chunk, int micro_batch
 
 std::int64_t kept_bytes(const Unit& unit) {
   if (!unit.recomputed) {
-    return unit.passes->saved;
+    return unit.passes->memory.saved.bytes;
   }
   return unit.keeps_input ? unit.passes->input : 0;
 }
 
 std::int64_t weight_inputs(const Stage& stage, const Unit& unit) {
-  return stage.passes.splits ? unit.passes->weight_inputs : 0;
+  return stage.passes.splits ? unit.passes->memory.weight_inputs.bytes : 0;
 }
 
 bool shares_table(const Stage& stage) {
@@ -49,7 +49,7 @@ Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone
 }
 
 // ---------------------------------------------------------------- tasks
-std::uint32_t label_of(Stage& stage, const std::string& text) {
+program::LabelIndex label_of(Stage& stage, const std::string& text) {
   return stage.context.passes.labels->id(text);
 }
 
@@ -84,7 +84,7 @@ void pace(Stage& stage, const std::vector<Item>& items) {
   for (const Item& item : items) {
     launches += item.kernels + item.more;
   }
-  stage.host.paced = stage.host.launch + (launches > 0 ? stage.host.overhead / launches : 0);
+  stage.host.paced = stage.host.launch + (launches > 0 ? stage.host.overhead / launches : Time{0});
 }
 
 void replay(Stage& stage, const std::vector<Item>& items) {
@@ -121,8 +121,9 @@ void issue(Stage& stage, const Item& item) {
       stage.builder.wait(stream, stage.builder.mark(stage.streams.compute));
       program::Task& task = stage.builder.exchange(
           stream,
-          {{tensor ? kSendTensor : kSendContext, key, item.price, true},
-           {tensor ? kReceiveTensor : kReceiveContext, key, item.price, false}},
+          {{program::ChannelRole::at(tensor ? kSendTensor : kSendContext), key, item.price, true},
+           {program::ChannelRole::at(tensor ? kReceiveTensor : kReceiveContext), key, item.price,
+            false}},
           item.label, stage.host.paced * item.kernels);
       task.category = item.category;
       task.wait_category = Category::stall;
@@ -151,8 +152,8 @@ void memory_kernel(Stage& stage, double bytes, cost::MemoryOp op, Category categ
   const cost::Priced priced =
       stage.context.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
   stage.builder
-      .kernel(stage.streams.compute, priced.time.count(), priced.curve, category,
-              label_of(stage, label), stage.host.launch * launches)
+      .kernel(stage.streams.compute, priced.time, priced.curve, category, label_of(stage, label),
+              stage.host.launch * launches)
       .launches = static_cast<std::uint16_t>(std::min(launches, 0xffff));
 }
 
@@ -170,8 +171,8 @@ void data_kernel(Stage& stage, StreamIndex stream, double bytes, cost::MemoryOp 
   }
   const cost::Priced priced =
       stage.context.passes.kernels->memory(op, Bytes(static_cast<std::int64_t>(bytes)));
-  stage.builder.kernel(stream, priced.time.count(), priced.curve, Category::compute,
-                       label_of(stage, label), stage.host.launch);
+  stage.builder.kernel(stream, priced.time, priced.curve, Category::compute, label_of(stage, label),
+                       stage.host.launch);
 }
 
 void data_collective(Stage& stage, StreamIndex stream, Role role, cost::Collective op, double bytes,
@@ -190,8 +191,8 @@ void data_collective(Stage& stage, StreamIndex stream, Role role, cost::Collecti
 bool travels(const Stage& stage) {
   const strategy::Offload& o = stage.plan.offload;
   return stage.plan.data_ranks() > 1 ||
-         (stage.parameters.expert > 0 && stage.plan.expert_data > 1) || o.parameters.share() > 0 ||
-         o.gradients.share() > 0;
+         (stage.parameters.trained.expert > 0 && stage.plan.expert_data > 1) ||
+         o.parameters.share() > 0 || o.gradients.share() > 0;
 }
 
 bool wraps(const Stage& stage) { return travels(stage) && wraps_units(stage.plan); }

@@ -22,51 +22,52 @@ inline std::int64_t round_512(double bytes) {
   return (static_cast<std::int64_t>(bytes) + 511) / 512 * 512;
 }
 
-// Host time in picoseconds: of one launch, of a layer and pass beside its launches, and of one
-// launch with its share of that among the items being issued.
+// Host time.
 struct HostPace {
-  std::int64_t launch = 0;
-  std::int64_t overhead = 0;
-  std::int64_t paced = 0;
+  Time launch{0};    // of one kernel
+  Time overhead{0};  // of a layer and pass, beside its launches
+  Time paced{0};     // of a launch of the pass under way, with its share of `overhead`
 };
 
 // Streams of the device that several features use; 0, the compute stream, where there is none.
 struct Streams {
-  program::StreamIndex compute = 0;
-  program::StreamIndex tensor = 0;
-  program::StreamIndex tensor_column = 0;
-  program::StreamIndex context = 0;
-  program::StreamIndex expert = 0;
-  program::StreamIndex data = 0;      // gradients; of units reduced whole: reduce-scatter
-  program::StreamIndex gather = 0;    // of units gathered whole: all-gather
-  program::StreamIndex replicas = 0;  // hybrid sharding: all-reduce between copies
-  program::StreamIndex ticks = 0;     // the host thread at whose ticks gradients leave (Horovod)
-  std::uint32_t ring_key = 0;  // ring steps in program order: a mispairing is a detected fault
+  program::StreamIndex compute;
+  program::StreamIndex tensor;
+  program::StreamIndex tensor_column;
+  program::StreamIndex context;
+  program::StreamIndex expert;
+  program::StreamIndex data;      // gradients; of units reduced whole: reduce-scatter
+  program::StreamIndex gather;    // of units gathered whole: all-gather
+  program::StreamIndex replicas;  // hybrid sharding: all-reduce between copies
+  program::StreamIndex ticks;     // the host thread at whose ticks gradients leave (Horovod)
+  std::uint32_t ring_key = 0;     // ring steps in program order: a mispairing is a detected fault
 };
 
-// Streams of what lies beyond the device; the compute stream where copies do not overlap.
+// Streams of copies to and from the host and its drives, and of its CPUs; the compute stream where
+// copies do not overlap.
 struct HostStreams {
   program::StreamIndex to_device = 0;
   program::StreamIndex to_host = 0;
   program::StreamIndex nvme_read = 0;
   program::StreamIndex nvme_write = 0;
   program::StreamIndex cpu = 0;
-  std::uint32_t awaited = 0;  // streams, as bits, that wait for the step before
+  std::uint32_t awaited = 0;  // bit mask of streams that wait for the step before
 };
 
 // Buffers of a unit and micro-batch between its passes.
 struct Kept {
-  std::uint32_t activations = program::kNone;    // until I
-  std::uint32_t recomputed = program::kNone;     // until I
-  std::uint32_t inputs = program::kNone;         // of products whose weight gradient comes apart
-  std::uint32_t gradients = program::kNone;      // of those products' outputs
-  std::uint32_t remade_inputs = program::kNone;  // of products that run again, until W
-  // Of activations and inputs, what travels to the host: bytes, which the feature that moves them
-  // sets ahead of the step, the device's buffers, and other streams, as bits, that use these.
+  program::BufferIndex activations = program::kNone;  // until I
+  program::BufferIndex recomputed = program::kNone;   // until I
+  program::BufferIndex inputs = program::kNone;     // of products whose weight gradient comes apart
+  program::BufferIndex gradients = program::kNone;  // of those products' outputs
+  program::BufferIndex remade_inputs = program::kNone;  // of products that run again, until W
+  // The parts of `activations` and `inputs` that travel to the host: their bytes, which
+  // activation_offload.cpp sets before the step; their device buffers; and a bit mask of other
+  // streams that use these.
   std::int64_t moved_bytes = 0;
   std::int64_t moved_input_bytes = 0;
-  std::uint32_t moved = program::kNone;
-  std::uint32_t moved_inputs = program::kNone;
+  program::BufferIndex moved = program::kNone;
+  program::BufferIndex moved_inputs = program::kNone;
   std::uint32_t moved_users = 0;
 };
 
@@ -82,24 +83,22 @@ struct UnitPasses {
   std::vector<std::vector<std::vector<Kept>>> kept;  // [chunk][unit][micro-batch]
   std::vector<Turns> turns;                          // by chunk
   bool splits = false;                               // this rank runs I and W
-  std::vector<std::uint32_t> buffers;                // of what units keep and make in their passes
+  std::vector<program::BufferIndex> buffers;         // of what units keep and make in their passes
 };
 
-// What runs again. `whole`: the units for micro-batches that keep all, by chunk; `keeps_whole`:
-// which those are, by chunk and micro-batch, empty where none is. `orders`: of optimal
-// recomputation, by chunk.
+// What runs again.
 struct RunAgain {
-  std::vector<std::vector<Unit>> whole;
-  std::vector<std::vector<bool>> keeps_whole;
-  ChainOrders orders;
-  double flops = 0;  // of products and attention, so far
+  std::vector<std::vector<Unit>> whole;        // by chunk: units for micro-batches that keep all
+  std::vector<std::vector<bool>> keeps_whole;  // [chunk][micro-batch]; empty: none keeps all
+  ChainOrders orders;                          // of optimal recomputation
+  double flops = 0;                            // of products and attention, so far
 };
 
 // Gradients of trained parameters on their way from the backward pass to the optimizer.
 struct Gradients {
-  std::vector<Elements> pending;       // by chunk: waiting for their bucket
-  std::vector<std::uint32_t> buffers;  // released when gradients are set to none
-  std::int64_t held = 0;               // bytes that stand between steps
+  std::vector<Elements> pending;              // by chunk: waiting for their bucket
+  std::vector<program::BufferIndex> buffers;  // released when gradients are set to none
+  std::int64_t held = 0;                      // bytes that stand between steps
 };
 
 // One pipeline stage on its way to a program.
@@ -114,11 +113,16 @@ struct Stage {
   std::vector<std::vector<Unit>> units = {};  // by chunk
   UnitPasses passes = {};
   RunAgain again = {};
-  StageParameters parameters = {};
+  Parameters parameters = {};
   Gradients gradients = {};
   ShardedUnits sharded = {};
   std::vector<std::unique_ptr<Feature>> features = {};  // in the array's order
 };
+
+// The order of passes on this rank of the pipeline.
+inline const std::vector<schedule::Slot>& slots_of(const Stage& stage) {
+  return stage.plan.order.ranks[static_cast<std::size_t>(stage.number)];
+}
 
 // ---------------------------------------------------------------- units
 // The units as a micro-batch runs them.
@@ -132,8 +136,8 @@ bool shares_table(const Stage& stage);
 Passes& add_passes(Stage& stage, const model::OperatorGraph& graph, const Redone& redone);
 // A buffer of what units keep and make in their passes, as Builder::allocate.
 template <class... Arguments>
-std::uint32_t allocate_for_unit(Stage& stage, const Arguments&... arguments) {
-  const std::uint32_t id = stage.builder.allocate(arguments...);
+program::BufferIndex allocate_for_unit(Stage& stage, const Arguments&... arguments) {
+  const program::BufferIndex id = stage.builder.allocate(arguments...);
   if (id != program::kNone) {
     stage.passes.buffers.push_back(id);
   }
@@ -141,13 +145,13 @@ std::uint32_t allocate_for_unit(Stage& stage, const Arguments&... arguments) {
 }
 
 // ---------------------------------------------------------------- tasks
-std::uint32_t label_of(Stage& stage, const std::string& text);
+program::LabelIndex label_of(Stage& stage, const std::string& text);
 // A role's own stream: NCCL communicators of one kind of parallelism share one.
 program::StreamIndex stream_of(const Stage& stage, Role role);
-// Behind what the compute stream was given so far; at the start of a step, behind the step before:
-// what is posted earlier holds its SMs beside that step's end.
+// `stream` waits for what the compute stream was given so far; at the start of a step, for the step
+// before: a communication kernel that is posted earlier would hold SMs beside that step's end.
 void follow_compute(Stage& stage, program::StreamIndex stream);
-// Items of a pass on the compute stream and beside it.
+// Issues items of a pass on the compute stream and beside it.
 void replay(Stage& stage, const std::vector<Item>& items);
 void pace(Stage& stage, const std::vector<Item>& items);
 void issue(Stage& stage, const Item& item);
@@ -165,7 +169,7 @@ void data_collective(Stage& stage, program::StreamIndex stream, Role role, cost:
 // ---------------------------------------------------------------- data parallelism
 // Gradients or parameters travel, between any ranks or to the host.
 bool travels(const Stage& stage);
-// And units are gathered and reduced whole.
+// Something travels, and units are gathered and reduced whole.
 bool wraps(const Stage& stage);
 // The backward pass of this chunk that is under way is its last of the step.
 bool last_backward(const Stage& stage, int chunk);

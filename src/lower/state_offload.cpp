@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include "features.h"
+#include "feature_list.h"
 #include "states.h"
 
 namespace stepcast::lower {
@@ -72,7 +72,7 @@ Mark carry(Stage& stage, StreamIndex stream, Carrier by, double bytes, const cha
     const strategy::Offload& o = stage.plan.offload;
     const std::int64_t each = std::max(o.page.count(), o.chunk.count());
     const std::int64_t pieces = each > 0 && by != Carrier::cpu ? (count + each - 1) / each : 1;
-    const std::uint32_t price =
+    const program::PriceKey price =
         stage.context.passes.book->movement({by, count, static_cast<int>(pieces)});
     stage.builder.copy(stream, price, category, label_of(stage, label), stage.host.launch);
     // Pageable memory is copied while the host waits (CUDA Driver API, synchronisation behaviour).
@@ -165,8 +165,8 @@ void await_last_step(Stage& stage, StreamIndex stream) {
 
 namespace {
 
-// What of a wrap has to come: its share of the shard, or the chunks and pages that are away and
-// that nothing before it asked for, whole.
+// Bytes of a wrap that have to be brought: the offloaded share of its shard, or, whole, the chunks
+// and pages off the GPU that no wrap before it asked for.
 double bytes_to_fetch(Stage& stage, Wrap& w, bool Chunk::*mark) {
   const double share = stage.plan.offload.parameters.share();
   if (stored(stage).empty()) {
@@ -256,8 +256,8 @@ void fetch_ahead(Stage& stage, std::size_t at, bool backward) {
 namespace {
 
 // ---------------------------------------------------------------- gradients
-// Reduced gradients leave behind what their stream holds. Where a step
-// reduces several times, DeepSpeed brings the sum so far back and adds on the device (stage3.py:
+// Reduced gradients leave once their stream has done what it was given. Where a step reduces
+// several times, DeepSpeed brings the sum so far back and adds on the device (stage3.py:
 // partition_grads); FSDP adds on the CPU (_fsdp_param_group.py).
 void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradients) {
   const StreamIndex stream = gradients.stream;
@@ -276,9 +276,9 @@ void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradi
   };
   const bool shards = stage.plan.data_comm == strategy::DataComm::shard_grads ||
                       stage.plan.data_comm == strategy::DataComm::shard_all;
-  const std::uint32_t leaving = shards ? on_the_way(stream) : kNone;
+  const program::BufferIndex leaving = shards ? on_the_way(stream) : program::BufferIndex{kNone};
   if (again && o.gradient_sum == HostGradientSum::on_device) {
-    const std::uint32_t sum = on_the_way(stage.host_streams.to_device);
+    const program::BufferIndex sum = on_the_way(stage.host_streams.to_device);
     stage.builder.wait(stage.host_streams.to_device,
                        stage.builder.mark(stage.host_streams.to_host));
     carry(stage, stage.host_streams.to_device, Carrier::to_device, bytes, "accumulated gradients");
@@ -306,7 +306,7 @@ void StateOffload::gradients_reduced(Stage& stage, const ReducedGradients& gradi
   }
 }
 
-// Gradients that left, for the share that is stepped on the device.
+// Gradients come back for the share of the states that is stepped on the device.
 void StateOffload::end_of_step(Stage& stage, StepEnd part) {
   if (part != StepEnd::prepare) {
     return;

@@ -1,5 +1,5 @@
-// States that live outside the GPU (state_offload.cpp, host_step.cpp): what other features ask
-// where they read or keep them.
+// States that live outside the GPU (state_offload.cpp, host_step.cpp): what other features need to
+// read or keep them.
 #pragma once
 
 #include <vector>
@@ -17,7 +17,7 @@ StateBytes states_away(const Stage& stage);
 // counts as `category`. Nothing is issued for less than a byte. Returns the stream's end.
 Mark carry(Stage& stage, program::StreamIndex stream, Carrier by, double bytes, const char* label,
            program::Category category = program::Category::offload);
-// What a stream brings is what the step before left there.
+// `stream` waits for the step before, which wrote what the stream will bring.
 void await_last_step(Stage& stage, program::StreamIndex stream);
 
 // This rank's shard of a wrap, from the host's memory to the device behind `order`; and those of
@@ -25,8 +25,9 @@ void await_last_step(Stage& stage, program::StreamIndex stream);
 void fetch_wrap(Stage& stage, Wrap& w, const std::vector<Mark>& order);
 void fetch_ahead(Stage& stage, std::size_t at, bool backward);
 
-// Of the optimizer on the host: buffers of pieces that are read, stepped and written, bytes of its
-// states a parameter, and elements of this rank's shard that move and are stepped together.
+// The optimizer on the host: the number of buffers for pieces that are read, stepped and written;
+// bytes of its states per parameter; and its pieces, elements of this rank's shard that move and
+// are stepped together.
 inline constexpr std::size_t kStepBuffers = 3;
 double state_width(const strategy::Plan& plan);
 std::vector<double> step_pieces(const Stage& stage);

@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "features.h"
+#include "feature_list.h"
 #include "state_offload.h"
 
 namespace stepcast::lower {
@@ -40,8 +40,8 @@ Shares shares(const strategy::Plan& plan) {
 
 std::vector<Array> stage_arrays(const Stage& stage) {
   std::vector<Array> out;
-  std::int64_t dense = stage.parameters.total;
-  std::int64_t expert = stage.parameters.expert;
+  std::int64_t dense = stage.parameters.trained.dense;
+  std::int64_t expert = stage.parameters.trained.expert;
   for (const auto& chunk : stage.units) {
     for (const Unit& u : chunk) {
       for (const Array& a : u.passes->arrays) {
@@ -86,26 +86,25 @@ double stepped_elements(const Stage& stage) {
     }
     return owned;
   }
-  return static_cast<double>(stage.parameters.total) / stage.plan.shard_ranks +
-         static_cast<double>(stage.parameters.expert) / strategy::expert_shards(stage.plan);
+  return shard_elements(stage.plan, stage.parameters.trained);
 }
 
 namespace {
 
-std::uint32_t hold(Stage& stage, const std::vector<std::int64_t>& tensors, MemoryCategory category,
-                   const char* text) {
-  const std::uint32_t label = label_of(stage, text);
+program::BufferIndex hold(Stage& stage, const std::vector<std::int64_t>& tensors,
+                          MemoryCategory category, const char* text) {
+  const program::LabelIndex label = label_of(stage, text);
   std::int64_t bytes = 0;
   for (const std::int64_t tensor : tensors) {
     bytes += round_512(static_cast<double>(tensor));
   }
-  const std::uint32_t id = stage.builder.persistent(bytes, category, label);
+  const program::BufferIndex id = stage.builder.persistent(bytes, category, label);
   if (id != kNone && tensors.size() > 1) {
     program::Buffer& buffer = stage.builder.program.buffers[id];
     buffer.first_block = static_cast<std::uint32_t>(stage.builder.program.blocks.size());
     for (const std::int64_t tensor : tensors) {
       if (tensor > 0) {
-        stage.builder.program.blocks.push_back({tensor, label});
+        stage.builder.program.blocks.push_back({Bytes(tensor), label});
       }
     }
     buffer.blocks =

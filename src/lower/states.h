@@ -11,7 +11,7 @@ namespace stepcast::lower {
 
 // How the ranks that share an array divide its states.
 Shares shares(const strategy::Plan& plan);
-// Trained arrays of this stage in forward order; what no array accounts for stands as one.
+// Trained arrays of this stage in forward order; elements that are in no array count as one more.
 std::vector<Array> stage_arrays(const Stage& stage);
 // States of this rank wherever they stand: dense parameters, experts and frozen ones.
 StateBytes held_states(const Stage& stage);

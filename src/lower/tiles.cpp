@@ -1,7 +1,7 @@
 // Tiles of weights while a unit's passes run (passes_tiles.cpp cuts them): each is fetched,
 // gathered, used and given up in turn, its gradient reduced behind it. Where the system gathers
 // ahead, the next tile of the same pass is on its way while one is used: two are whole at a time.
-#include "features.h"
+#include "feature_list.h"
 #include "state_offload.h"
 
 namespace stepcast::lower {
@@ -14,10 +14,10 @@ using program::StreamIndex;
 namespace {
 
 struct Tile {
-  std::int64_t elements = 0;  // 0: there is none
+  std::int64_t elements = 0;  // 0: no tile
   Mark gathered = {};
-  std::uint32_t parameters = kNone;
-  std::uint32_t gradient = kNone;
+  program::BufferIndex parameters = kNone;
+  program::BufferIndex gradient = kNone;
 };
 
 class Tiles final : public Feature {
@@ -44,9 +44,9 @@ Tile gather_tile(Stage& stage, std::int64_t elements) {
   const int ranks = sharing(stage.plan, false).shards;
   const double here =
       static_cast<double>(elements) / ranks * part.share() * width(stage.plan.precision.parameters);
-  std::uint32_t shard = kNone;
+  program::BufferIndex shard = kNone;
   if (here >= 1) {
-    std::uint32_t staged = kNone;
+    program::BufferIndex staged = kNone;
     if (part.to == OffloadTarget::nvme) {
       await_last_step(stage, stage.host_streams.nvme_read);
       stage.builder.wait(stage.host_streams.nvme_read, now);

@@ -70,9 +70,8 @@ UnitClock::UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels,
     : messages_(messages) {
   const cost::Launch measured = kernels.launch();
   const bool graph = plan.host.cuda_graph;
-  launch_ =
-      graph ? measured.graph.count() : std::max(plan.host.launch.count(), measured.host.count());
-  overhead_ = plan.host.layer_overhead.count();
+  launch_ = graph ? measured.graph : std::max(plan.host.launch, measured.host);
+  overhead_ = plan.host.layer_overhead;
 }
 
 Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) const {
@@ -80,28 +79,28 @@ Clocks UnitClock::run(const std::vector<Item>& items, Clocks at, Spent& spent) c
   for (const Item& item : items) {
     launches += item.kernels + item.more;
   }
-  const std::int64_t paced = launch_ + (launches > 0 ? overhead_ / launches : 0);
-  std::array<std::int64_t, kRoles> beside;
+  const Time paced = launch_ + (launches > 0 ? overhead_ / launches : Time{0});
+  std::array<Time, kRoles> beside;
   beside.fill(kLongAgo);
   const auto moved = [&](const Item& item, const std::optional<cost::CollectivePrice>& price) {
     if (!price) {
-      return std::int64_t{0};
+      return Time{0};
     }
     spent.curves[price->latency_curve] += price->latency;
     spent.curves[price->curve] += price->fluid;
-    const std::int64_t duration = price->latency.count() + price->fluid.count();
+    const Time duration = price->latency + price->fluid;
     spent.moved[stream_role(item.role)] += duration;
     return duration;
   };
   for (const Item& item : items) {
-    std::int64_t& stream = beside[stream_role(item.role)];
+    Time& stream = beside[stream_role(item.role)];
     at.host += paced * item.kernels;
-    const std::int64_t start = std::max(at.host, at.compute);
+    const Time start = std::max(at.host, at.compute);
     switch (item.kind) {
       case Item::Kind::kernel:
         at.compute = start + item.duration;
         spent.kernels += item.duration;
-        spent.curves[item.curve] += Time(item.duration);
+        spent.curves[item.curve] += item.duration;
         at.host += paced * item.more;
         break;
       case Item::Kind::collective:

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -21,7 +20,7 @@ class FirstRank {
             const PriceBook& book);
   // Nothing where the role has no group or ring there.
   std::optional<cost::CollectivePrice> collective(const Item& item) const;
-  // The longer of the message that leaves and the one that comes.
+  // The longer of sending and receiving.
   std::optional<cost::CollectivePrice> ring(const Item& item) const;
 
  private:
@@ -31,29 +30,29 @@ class FirstRank {
   std::vector<cluster::Path> context_hops_, tensor_hops_;
 };
 
-// Where compute stream and host stand, in picoseconds.
+// Where compute stream and host stand.
 struct Clocks {
-  std::int64_t compute = 0;
-  std::int64_t host = 0;
+  Time compute{0};
+  Time host{0};
 };
-// So long ago that it never binds.
-inline constexpr std::int64_t kLongAgo = std::numeric_limits<std::int64_t>::min() / 4;
+// Long enough ago never to be waited for.
+inline constexpr Time kLongAgo = Time::min() / 4;
 
-// Roles whose collectives beside compute share a stream, by the first of them (stage.cpp:
-// stream_of).
+// Roles whose collectives beside compute share a stream (stage_state.cpp: stream_of) are counted
+// under the first of them.
 Role stream_role(Role role);
 
-// What a pass spent, whichever of it was waited for.
+// What a pass spent, whether or not something waited for it.
 struct Spent {
-  std::int64_t kernels = 0;                  // on the compute stream
-  std::array<std::int64_t, kRoles> moved{};  // in collectives and messages, by stream_role
+  Time kernels{0};                   // on the compute stream
+  std::array<Time, kRoles> moved{};  // in collectives and messages, by stream_role
   std::map<cost::CurveId, Time> curves;
 };
 
-// LAW  As stage.cpp issues it: the host launches in order (`launch` for each kernel, and a pass's
-//      `overhead` spread over them), a stream starts what has been launched when it is free, and
-//      waits join them. Where the clocks stand behind a pass never lies before where they stand
-//      there in an engine that entered with clocks at or behind `at`.
+// LAW  As stage_state.cpp issues items: the host launches in order (`launch` for each kernel, and a
+//      pass's `overhead` spread over them), a free stream starts what has been launched, and waits
+//      join streams. An engine whose clocks are at `at` or later when a pass begins has them at the
+//      result of run() or later when it ends.
 class UnitClock {
  public:
   UnitClock(const strategy::Plan& plan, const cost::Kernels& kernels, const FirstRank& messages);
@@ -61,8 +60,8 @@ class UnitClock {
 
  private:
   const FirstRank& messages_;
-  std::int64_t launch_ = 0;
-  std::int64_t overhead_ = 0;
+  Time launch_{0};
+  Time overhead_{0};
 };
 
 }  // namespace stepcast::lower

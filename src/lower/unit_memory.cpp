@@ -73,15 +73,15 @@ UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& opt
   return out;
 }
 
-Block block_of(std::int64_t bytes, std::uint32_t label, std::size_t begin, std::size_t end) {
-  return {bytes, label, static_cast<std::uint16_t>(begin),
+Block block_of(std::int64_t bytes, program::LabelIndex label, std::size_t begin, std::size_t end) {
+  return {Bytes(bytes), label, static_cast<std::uint16_t>(begin),
           static_cast<std::uint16_t>(std::min<std::size_t>(end, kPassEnd))};
 }
 
 std::int64_t whole_bytes_of(const std::vector<Block>& blocks) {
   std::int64_t out = 0;
   for (const Block& b : blocks) {
-    out += whole_blocks(b.bytes);
+    out += whole_blocks(b.bytes.count());
   }
   return out;
 }
@@ -100,9 +100,9 @@ std::int64_t peak_beside(const std::vector<Block>& blocks, std::int64_t counted)
   // What is allocated at a place stands beside what is freed behind it.
   std::vector<std::int64_t> change(places + 1, 0);
   for (const Block& b : blocks) {
-    change[b.begin] += whole_blocks(b.bytes);
+    change[b.begin] += whole_blocks(b.bytes.count());
     if (b.end < places) {
-      change[b.end + std::size_t{1}] -= whole_blocks(b.bytes);
+      change[b.end + std::size_t{1}] -= whole_blocks(b.bytes.count());
     }
   }
   std::int64_t live = 0;

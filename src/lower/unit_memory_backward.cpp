@@ -16,7 +16,7 @@ struct Gradient {
   std::int64_t bytes = 0;
   std::size_t begin = 0;
   std::size_t end = 0;
-  std::uint32_t label = 0;
+  program::LabelIndex label;
   bool held = false;  // until the weight gradient's own pass
 };
 

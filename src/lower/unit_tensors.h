@@ -15,7 +15,7 @@ namespace stepcast::lower {
 struct KeptTensor {
   std::uint32_t storage = 0;
   std::int64_t bytes = 0;
-  std::uint32_t label = 0;
+  program::LabelIndex label;
   std::size_t made = 0;       // first operator that it stands for
   std::size_t first = 0;      // operator whose backward pass reads it last
   std::size_t last_read = 0;  // in the forward pass
@@ -55,7 +55,7 @@ UnitTensors read_unit(const model::OperatorGraph& graph, const UnitOptions& opti
 // Behind the pass.
 inline constexpr std::uint16_t kPassEnd = 0xffff;
 
-program::Block block_of(std::int64_t bytes, std::uint32_t label, std::size_t begin,
+program::Block block_of(std::int64_t bytes, program::LabelIndex label, std::size_t begin,
                         std::size_t end);
 
 // Sum of whole blocks.

@@ -19,7 +19,6 @@ const UnitTime& UnitTimes::layer(const model::LayerKind& kind) const {
 }
 
 double recomputed_flops(const strategy::Plan& plan) {
-  using Kind = RecomputeKind;
   const auto& recompute = plan.recompute;
   std::map<model::LayerKind, double> flops;  // of one layer on one tensor rank
   double sum = 0;
@@ -39,9 +38,9 @@ double recomputed_flops(const strategy::Plan& plan) {
             at->second += share * graph.operators[i].forward.count();
           }
         }
-        const bool again = recompute.kind == Kind::every   ? layer % recompute.layers == 0
-                           : recompute.kind == Kind::block ? n < recompute.layers
-                                                           : recompute.kind != Kind::optimal;
+        const bool again = !redoes_units(recompute) ||
+                           (recompute.kind != RecomputeKind::optimal &&
+                            layer_again(recompute.kind, recompute.layers, n, layer).again);
         sum += again ? at->second : 0;
       }
     }
@@ -56,40 +55,41 @@ UnitTimes unit_times(const strategy::Plan& plan, const Topology& topology, const
   PriceBook book;
   const PassContext context{&plan, prices.kernels.at(device.name), &labels, &book, false};
   Spent spent;
-  std::int64_t host = 0;
+  Time host{0};
   const FirstRank messages(plan, topology, prices, book);
   const UnitClock clock(plan, *context.kernels, messages);
-  // Whichever of host and device was free long before: neither can be behind both at once.
+  // The device's time with a host that is far ahead, and the host's with a device that is.
   auto time = [&](const std::vector<Item>& items) {
     Spent unused;
-    host += std::max<std::int64_t>(0, clock.run(items, {kLongAgo, 0}, unused).host);
-    return Time(std::max<std::int64_t>(0, clock.run(items, {0, kLongAgo}, spent).compute));
+    host += std::max(Time{0}, clock.run(items, {kLongAgo, Time{0}}, unused).host);
+    return std::max(Time{0}, clock.run(items, {Time{0}, kLongAgo}, spent).compute);
   };
   auto unit = [&](const model::OperatorGraph& graph, bool layer) {
     const Redone redone = layer ? redone_of(plan, graph) : Redone();
-    // Micro-batches that keep all redo nothing: a bound's time counts them as if all did.
+    // Where some micro-batches keep all, a bound's time counts every one as such.
     const bool redoes = plan.recompute.whole_micro_batches == 0;
     const Passes passes = build_passes(graph, context, redoes ? redone : Redone());
     spent = {};
-    host = 0;
+    host = Time{0};
     UnitTime out;
     out.forward = time(passes.forward);
     out.backward = time(passes.backward);
-    out.kernels = Time(spent.kernels);
-    out.host = Time(host);
-    out.expert = Time(spent.moved[kExpert]);
+    out.kernels = spent.kernels;
+    out.host = host;
+    out.expert = spent.moved[kExpert];
     if (layer && redoes) {
       out.again = time(passes.recompute);
-      out.again_kernels = Time(spent.kernels) - out.kernels;
-      out.again_host = Time(host) - out.host;
-      out.again_expert = Time(spent.moved[kExpert]) - out.expert;
+      out.again_kernels = spent.kernels - out.kernels;
+      out.again_host = host - out.host;
+      out.again_expert = spent.moved[kExpert] - out.expert;
     }
     for (const Item& item : passes.weight_grad) {
-      out.weight_grad += Time(item.kind == Item::Kind::kernel ? item.duration : 0);
+      out.weight_grad += item.kind == Item::Kind::kernel ? item.duration : Time{0};
     }
-    out.parameters = passes.parameters;
-    out.expert_parameters = passes.expert_parameters;
-    out.kept = redoes ? passes.saved : build_passes(graph, context, redone).saved;
+    out.parameters = passes.parameters.trained.dense;
+    out.expert_parameters = passes.parameters.trained.expert;
+    out.kept = redoes ? passes.memory.saved.bytes
+                      : build_passes(graph, context, redone).memory.saved.bytes;
     out.input = passes.input;
     out.curves = std::move(spent.curves);
     return out;

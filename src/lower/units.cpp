@@ -49,10 +49,10 @@ void make_units(Stage& stage) {
         const std::int64_t table =
             stage.plan.vocab / stage.plan.grid.tensor * stage.plan.model.hidden;
         if (stage.plan.style.finetune.kind != FinetuneKind::none) {
-          passes.frozen_bytes -= static_cast<std::int64_t>(
+          passes.parameters.frozen_bytes -= static_cast<std::int64_t>(
               static_cast<double>(table) * bytes_per_element(stage.plan.precision.parameters));
         } else {
-          passes.parameters -= table;
+          passes.parameters.trained.dense -= table;
         }
         std::erase_if(passes.arrays, [&](const Array& a) { return a.elements == table; });
       }
@@ -64,17 +64,15 @@ void make_units(Stage& stage) {
   for (std::size_t c = 0; c < stage.units.size(); ++c) {
     stage.passes.kept[c].assign(stage.units[c].size(), std::vector<Kept>(stage.plan.micro_batches));
     for (const Unit& u : stage.units[c]) {
-      stage.parameters.total += u.passes->parameters;
-      stage.parameters.expert += u.passes->expert_parameters;
-      stage.parameters.frozen_bytes += u.passes->frozen_bytes;
-      stage.parameters.replicated += u.passes->replicated;
-      stage.parameters.tensors += u.passes->tensors;
+      stage.parameters.trained += u.passes->parameters.trained;
+      stage.parameters.frozen_bytes += u.passes->parameters.frozen_bytes;
+      stage.parameters.replicated += u.passes->parameters.replicated;
     }
   }
 }
 
 void count_passes(Stage& stage) {
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   stage.passes.turns.assign(stage.units.size(), {});
   for (const Slot& slot : slots) {
     Turns& t = stage.passes.turns[slot.chunk];

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -55,7 +55,7 @@ model::OperatorGraph without_vocabulary(const model::OperatorGraph& graph) {
 
 namespace {
 
-struct Due {  // of what an order leaves unnamed
+struct Due {  // a pass or message that the order does not name
   double when = 0;
   std::size_t slot = 0;  // before which it comes
   int micro_batch = 0;
@@ -84,7 +84,7 @@ class Vocabulary final : public Feature {
   DueList embeds_, outputs_, embed_grads_;
   // By micro-batch: what the compute stream waits for, and buffers.
   std::vector<Mark> output_here_, statistics_, gradient_here_, embedded_;
-  std::vector<std::uint32_t> saved_, gradients_;
+  std::vector<program::BufferIndex> saved_, gradients_;
   std::vector<std::pair<Mark, int>> arriving_;  // gradients of embedded tokens, micro-batch
   std::vector<program::StreamIndex> streams_;   // by role; 0: none yet
 };
@@ -115,15 +115,15 @@ void Vocabulary::make_units(Stage& stage) {
   add_passes(stage,
              part_of_graph(model::build_head(rows, stage.plan.shard, stage.plan.style), true), {});
   if (stage.plan.model.tied_embeddings) {  // both ends' rows are on the same rank
-    stage.passes.priced.back().parameters -=
+    stage.passes.priced.back().parameters.trained.dense -=
         rows.vocab / stage.plan.shard.tensor * stage.plan.model.hidden;
   }
   stage.units.back().push_back(
       {Unit::Kind::head, chunk, -1, &stage.passes.priced.back(), false, false});
 }
 
-// Where the order leaves it open: the slots before which embedding passes run and before which this
-// rank takes part in what other ranks' passes send, from the order played ahead.
+// The order names neither embedding passes nor collectives with other ranks' passes. The order
+// played ahead gives the slots before which this rank runs the former and takes part in the latter.
 void Vocabulary::before_step(Stage& stage) {
   if (!spread(stage)) {
     return;
@@ -160,7 +160,7 @@ void Vocabulary::before_step(Stage& stage) {
     std::sort(due->begin(), due->end(), [](const Due& a, const Due& b) { return a.when < b.when; });
   }
   // A pass may not wait for what is posted behind it.
-  const auto& slots = stage.plan.order.ranks[stage.number];
+  const auto& slots = slots_of(stage);
   for (std::size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].pass == Pass::vocabulary) {
       for (Due& due : outputs_.all) {
@@ -205,7 +205,7 @@ void Vocabulary::send_output(Stage& stage, int micro_batch) {
       pipe_collective(stage, kPipe, cost::Collective::broadcast, message_bytes(stage.plan));
 }
 
-// The embedding's backward pass where its gradient is under way, but for one micro-batch.
+// Runs the embedding's backward pass for every micro-batch whose gradient was sent, except `but`.
 void Vocabulary::take_embedded_gradients(Stage& stage, int but) {
   for (const auto& [mark, micro_batch] : arriving_) {
     if (micro_batch != but) {
@@ -217,7 +217,7 @@ void Vocabulary::take_embedded_gradients(Stage& stage, int but) {
   std::erase_if(arriving_, [&](const auto& one) { return one.second != but; });
 }
 
-// What is due before a slot begins; behind the last: what is left.
+// Runs what is due before a slot begins; behind the last slot, all that is left.
 void Vocabulary::before_slot(Stage& stage, std::size_t slot, std::size_t) {
   if (!spread(stage)) {
     return;
@@ -272,7 +272,7 @@ bool Vocabulary::runs(Stage& stage, const Slot& slot) {
                                label_of(stage, "partial input gradient"));
   }
   if (slot.pass == Pass::vocabulary) {
-    saved_[m] = stage.builder.allocate(rows.saved, MemoryCategory::activations,
+    saved_[m] = stage.builder.allocate(rows.memory.saved.bytes, MemoryCategory::activations,
                                        label_of(stage, "vocabulary passes"));
     stage.builder.wait(stage.streams.compute, output_here_[m]);
     replay(stage, rows.forward);
@@ -303,7 +303,7 @@ void Vocabulary::before_pass(Stage& stage, std::size_t index) {
   if (!spread(stage)) {
     return;
   }
-  const Slot& slot = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)][index];
+  const Slot& slot = slots_of(stage)[index];
   const int last = last_stage(stage);
   const int global = stage.plan.stages[stage.number][slot.chunk].stage;
   if (slot.pass == Pass::forward && global == 0) {
@@ -317,7 +317,7 @@ void Vocabulary::after_pass(Stage& stage, std::size_t index) {
   if (!spread(stage)) {
     return;
   }
-  const Slot& slot = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)][index];
+  const Slot& slot = slots_of(stage)[index];
   const int last = last_stage(stage);
   const int global = stage.plan.stages[stage.number][slot.chunk].stage;
   if (slot.pass == Pass::forward && global == last) {
@@ -334,7 +334,7 @@ void Vocabulary::after_slots(Stage& stage) {
   if (!spread(stage)) {
     return;
   }
-  const std::size_t slots = stage.plan.order.ranks[static_cast<std::size_t>(stage.number)].size();
+  const std::size_t slots = slots_of(stage).size();
   before_slot(stage, slots, slots);
   const Unit& rows = stage.units.back().front();
   take_embedded_gradients(stage, -1);

@@ -2,7 +2,7 @@
 #include <set>
 #include <utility>
 
-#include "features.h"
+#include "feature_list.h"
 
 namespace stepcast::lower {
 
@@ -46,8 +46,8 @@ std::int64_t scores_buffer(const Stage& stage) {
   return most;
 }
 
-// Where products add weight gradients to the main ones, autograd is handed an empty tensor in
-// their place: Transformer Engine keeps one for each shape of weight, for good
+// Where products add weight gradients to the main ones, autograd gets an empty tensor in place of
+// the gradient. Transformer Engine keeps one for each shape of weight until the process ends
 // (pytorch/module/base.py, get_dummy_wgrad).
 std::int64_t dummy_gradients(const Stage& stage) {
   std::set<std::pair<std::int64_t, std::int64_t>> shapes;
@@ -75,8 +75,8 @@ void Workspaces::make_workspaces(Stage& stage) {
     workspace = hopper ? 32 << 20 : 8519680;
   }
   workspace *= kHandles;
-  // Transformer Engine's own: one, with user buffers one for each of their streams (initialize_ub:
-  // _NUM_MAX_UB_STREAMS), and of grouped products one for each of theirs
+  // Transformer Engine's own: one, or with user buffers one for each of their streams
+  // (initialize_ub: _NUM_MAX_UB_STREAMS). Grouped products have one for each stream that they use
   // (get_multi_stream_cublas_workspace).
   if (stage.plan.device_memory.layer_workspace) {
     constexpr std::int64_t kBufferStreams = 3;

@@ -18,10 +18,10 @@ void add_channel(WorldDraft& w, int from, int to, ChannelRole out, ChannelRole i
                  int stream_class) {
   const cluster::Path path = w.topology.path(from, to);
   program::Channel c;
-  c.sender = static_cast<program::RankId>(from);
-  c.receiver = static_cast<program::RankId>(to);
+  c.sender = program::RankId::at(from);
+  c.receiver = program::RankId::at(to);
   c.shape = path_shape(w, path, out == kSendTensor);
-  const auto id = static_cast<program::ChannelId>(w.world.channels.size());
+  const auto id = program::ChannelId::at(w.world.channels.size());
   w.world.channels.push_back(c);
   w.channel_resources.push_back(path.resources);
   for (int resource : path.resources) {

@@ -9,7 +9,7 @@ void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves) 
     w.world.curves.push_back({c.name, c.file, c.residual, {}});
   }
   w.world.curves.insert(w.world.curves.end(), host_curves.begin(), host_curves.end());
-  const auto base = static_cast<program::CurveId>(w.world.curves.size());
+  const auto base = program::CurveId::at(w.world.curves.size());
   STEPCAST_CHECK(base + w.blends.all().size() < WorldDraft::kBlendBase, "too many curves");
   for (const auto& parts : w.blends.all()) {
     w.world.curves.push_back({"merged kernels", "", 0, parts});
@@ -17,13 +17,13 @@ void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves) 
   for (program::Program& p : w.world.programs) {
     for (program::Task& t : p.tasks) {
       if (t.curve >= WorldDraft::kBlendBase) {
-        t.curve = static_cast<program::CurveId>(t.curve - WorldDraft::kBlendBase + base);
+        t.curve = program::CurveId::at(t.curve - WorldDraft::kBlendBase + base);
       }
     }
   }
   for (program::Slowdown& s : w.world.slowdowns) {
     if (s.curve >= WorldDraft::kBlendBase && s.curve != program::kNoCurve) {
-      s.curve = static_cast<program::CurveId>(s.curve - WorldDraft::kBlendBase + base);
+      s.curve = program::CurveId::at(s.curve - WorldDraft::kBlendBase + base);
     }
   }
 }

@@ -107,8 +107,8 @@ void weigh_outside(WorldDraft& w);
 void make_curves(WorldDraft& w, const std::vector<program::Curve>& host_curves);
 
 // Number of a shape, made where it is new.
-std::uint32_t shape_id(WorldDraft& w, Role role, const cluster::GroupShape& shape);
-std::uint32_t path_shape(WorldDraft& w, const cluster::Path& path, bool copies = false);
+program::ShapeId shape_id(WorldDraft& w, Role role, const cluster::GroupShape& shape);
+program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, bool copies = false);
 // Streams on which a role's collectives move bytes (StreamClass).
 int stream_class(const WorldDraft& w, Role role);
 

@@ -21,7 +21,7 @@ GroupShape neighbours_of(const WorldDraft& w, int rank) {
     if (id != kNone) {
       const program::Channel& c = w.world.channels[id];
       ranks.push_back(
-          static_cast<int>(c.sender == static_cast<program::RankId>(rank) ? c.receiver : c.sender));
+          static_cast<int>(c.sender == program::RankId::at(rank) ? c.receiver : c.sender));
     }
   }
   std::sort(ranks.begin(), ranks.end());
@@ -44,7 +44,7 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
     }
     const auto id = t.kind == program::TaskKind::collective
                         ? w.world.communicator_table[table + t.communicator]
-                        : kNone;
+                        : program::CommunicatorId{kNone};
     if (id == kNone || w.world.communicators[id].size <= 1) {
       continue;
     }
@@ -57,7 +57,7 @@ std::vector<UsedGroup> groups_of(const WorldDraft& w, int rank, const GroupShape
       // FSDP2 hold its buffers beside two communicators' rings (tests/laws/outside.cpp).
       constexpr std::int64_t kLarge = 1 << 20;
       const std::int64_t bytes =
-          w.world.shapes[w.world.communicators[id].shape].prices[t.price].bytes;
+          w.world.shapes[w.world.communicators[id].shape].prices[t.price].bytes.count();
       if (s.group.nvls && s.group.domains == 1 && s.group.ranks > 2 && bytes >= kLarge) {
         algorithms[t.communicator] |= cost::bit(cost::Algorithm::nvls);
       }

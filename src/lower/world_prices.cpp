@@ -9,27 +9,27 @@ namespace stepcast::lower {
 
 using cluster::GroupShape;
 
-std::uint32_t shape_id(WorldDraft& w, Role role, const GroupShape& shape) {
+program::ShapeId shape_id(WorldDraft& w, Role role, const GroupShape& shape) {
   for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
     if (w.shapes[i].role == role && w.shapes[i].group == shape) {
-      return i;
+      return program::ShapeId::at(i);
     }
   }
   w.shapes.push_back({role, shape, {}, false, {}, {}});
-  return static_cast<std::uint32_t>(w.shapes.size() - 1);
+  return program::ShapeId::at(w.shapes.size() - 1);
 }
 
-std::uint32_t path_shape(WorldDraft& w, const cluster::Path& path, bool copies) {
+program::ShapeId path_shape(WorldDraft& w, const cluster::Path& path, bool copies) {
   for (std::uint32_t i = 0; i < w.shapes.size(); ++i) {
     const auto& s = w.shapes[i];
     if (s.role == kRoles && s.copies == copies && s.path.kind == path.kind &&
         s.path.bandwidth == path.bandwidth && s.path.latency == path.latency &&
         s.path.hops == path.hops) {
-      return i;
+      return program::ShapeId::at(i);
     }
   }
   w.shapes.push_back({kRoles, {}, path, copies, {}, {}});
-  return static_cast<std::uint32_t>(w.shapes.size() - 1);
+  return program::ShapeId::at(w.shapes.size() - 1);
 }
 
 namespace {
@@ -46,18 +46,18 @@ Bandwidth memory_bandwidth(const WorldDraft& w) {
 program::Price price_of(WorldDraft& w, const cost::CollectivePrice& c, std::int64_t bytes,
                         const std::string& label) {
   program::Price p;
-  p.latency = c.latency.count();
-  p.fluid = c.fluid.count();
-  p.bytes = bytes;
+  p.latency = c.latency;
+  p.fluid = c.fluid;
+  p.bytes = Bytes(bytes);
   p.latency_curve = c.latency_curve;
   p.curve = c.curve;
   p.pressure = pressure_of(c, memory_bandwidth(w));
   p.label = w.labels.id(label);
   const std::int64_t payload = std::max({c.nvlink.count(), c.nic.count(), std::int64_t{1}});
-  if (p.fluid > 0) {
+  if (p.fluid > Time{0}) {
     p.rate =
         std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(payload) * 1e12 /
-                                                            static_cast<double>(p.fluid)));
+                                                            static_cast<double>(p.fluid.count())));
     const auto weight = [&](Bytes b) {
       return static_cast<std::int64_t>(static_cast<double>(b.count()) * program::kWeightOne /
                                        static_cast<double>(payload));
@@ -126,7 +126,7 @@ std::vector<program::Curve> add_host_side(WorldDraft& w) {
     rows.push_back(w.kinds.device_of(static_cast<int>(r)));
   }
   return add_host(w.world, w.plan, w.topology, w.book, w.labels, kernels, w.kinds.devices(), rows,
-                  static_cast<program::CurveId>(w.prices.curves->curves().size()));
+                  program::CurveId::at(w.prices.curves->curves().size()));
 }
 
 }  // namespace stepcast::lower

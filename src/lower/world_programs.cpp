@@ -34,10 +34,11 @@ void make_slowdowns(WorldDraft& w) {
       curves = {overlap.arithmetic_curve, overlap.memory_curve};
     }
     s = slowdown_of(device, kind, overlap);
-    s.curve = kind == kArithmeticBound ? curves.sms
-              : kind == kMemoryBound
-                  ? curves.memory
-                  : w.blends.add({{curves.sms, kMemoryBound - kind}, {curves.memory, kind}});
+    s.curve =
+        kind == kArithmeticBound ? curves.sms
+        : kind == kMemoryBound
+            ? curves.memory
+            : w.blends.add({{curves.sms, Time(kMemoryBound - kind)}, {curves.memory, Time(kind)}});
   }
 }
 

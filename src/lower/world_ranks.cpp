@@ -19,8 +19,8 @@ void make_ranks(WorldDraft& w) {
     w.at[r] = cluster::coordinates(w.plan.grid, r);
     const std::size_t kind = w.kinds.kind_of(r, w.at[r].data);
     w.world.ranks[r].program =
-        static_cast<program::ProgramId>(kind * static_cast<std::size_t>(w.plan.grid.pipeline) +
-                                        static_cast<std::size_t>(w.at[r].pipeline));
+        program::ProgramId::at(kind * static_cast<std::size_t>(w.plan.grid.pipeline) +
+                               static_cast<std::size_t>(w.at[r].pipeline));
     w.world.ranks[r].first_communicator = static_cast<std::uint32_t>(r * kRoles);
     w.world.ranks[r].first_channel = static_cast<std::uint32_t>(r * kChannelRoles);
   }
@@ -61,7 +61,7 @@ void add_group(WorldDraft& w, Role role, const std::vector<int>& ranks) {
   program::Communicator c;
   c.shape = shape_id(w, role, shape);
   c.members = c.size = static_cast<std::uint32_t>(ranks.size());
-  const auto id = static_cast<program::CommunicatorId>(w.world.communicators.size());
+  const auto id = program::CommunicatorId::at(w.world.communicators.size());
   w.world.communicators.push_back(c);
   w.groups.push_back({w.members.size(), ranks.size(), shape.domains > 1,
                       shape.crosses_core

@@ -1,4 +1,4 @@
-// Resources of a world that can bind, and which communicators and channels use them.
+// Resources of a world that can limit a rate, and the communicators and channels that use them.
 #include <algorithm>
 
 #include "world_draft.h"
@@ -15,7 +15,7 @@ std::vector<program::ResourceId> choose_resources(WorldDraft& w) {
   std::vector<program::ResourceId> ids(all.size(), kNone);
   for (std::size_t i = 0; i < all.size(); ++i) {
     if (w.users.can_bind(static_cast<int>(i))) {
-      ids[i] = static_cast<program::ResourceId>(w.world.resources.size());
+      ids[i] = program::ResourceId::at(w.world.resources.size());
       w.world.resources.push_back({static_cast<std::int64_t>(all[i].capacity.count())});
     }
   }

@@ -14,7 +14,7 @@ using job::DType;
 using model::Operator;
 using model::OpKind;
 
-DType activation_type(DType dtype) {  // as model::style_of
+DType activation_type(DType dtype) {  // the same rule as in model::style_of
   switch (dtype) {
     case DType::fp32:
     case DType::tf32:
@@ -43,8 +43,8 @@ const char* memory_kernel(OpKind kind) {
   }
 }
 
-// The smallest that the harness takes; below it all kernels take the same time.
-constexpr std::int64_t kLeastBytes = 1024;
+// The smallest size that the harness accepts; below it all kernels take the same time.
+constexpr std::int64_t kMinBytes = 1024;
 
 class Plan {
  public:
@@ -101,10 +101,11 @@ class Plan {
     c.backward = backward && (op.kind == OpKind::norm || op.kind == OpKind::activation ||
                               op.kind == OpKind::cross_entropy);
     if (backward && op.kind == OpKind::norm) {
-      // The graph counts the input's and the weight's gradient; the measured kernel does both.
+      // The graph counts a kernel each for the gradients of input and weight; the measured kernel
+      // computes both.
       launches = std::max(1, launches / 2);
     }
-    c.bytes = std::max(moved / launches, kLeastBytes);
+    c.bytes = std::max(moved / launches, kMinBytes);
     kernels.push_back({c, launches});
   }
 

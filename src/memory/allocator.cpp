@@ -246,7 +246,7 @@ void State::raise_peak() {
   peak.active = std::max(peak.active, now.active);
 }
 
-void State::free_waiting(std::int64_t until) {
+void State::free_waiting(Time until) {
   while (!waiting.empty() && waiting.front().safe <= until) {
     const std::uint32_t n = waiting.front().node;
     std::pop_heap(waiting.begin(), waiting.end(), later);
@@ -264,7 +264,7 @@ CachingAllocator::CachingAllocator(CachingAllocator&&) noexcept = default;
 CachingAllocator& CachingAllocator::operator=(CachingAllocator&&) noexcept = default;
 
 std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8_t stream,
-                                                  std::int64_t now) {
+                                                  Time now) {
   if (bytes < 0) {
     throw std::invalid_argument("a request below zero bytes");
   }
@@ -293,10 +293,10 @@ std::optional<BlockId> CachingAllocator::allocate(std::int64_t bytes, std::uint8
       return std::nullopt;
     }
   }
-  return s.hand_out(n, r, bytes);
+  return BlockId::at(s.hand_out(n, r, bytes));
 }
 
-void CachingAllocator::release(BlockId block, std::int64_t now, std::int64_t safe) {
+void CachingAllocator::release(BlockId block, Time now, Time safe) {
   State& s = *state_;
   if (block >= s.nodes.size() || s.nodes[block].state != NodeState::live) {
     throw std::invalid_argument("a block is released that is not live");
@@ -313,7 +313,7 @@ void CachingAllocator::release(BlockId block, std::int64_t now, std::int64_t saf
   }
 }
 
-void CachingAllocator::empty_cache(std::int64_t now) {
+void CachingAllocator::empty_cache(Time now) {
   state_->clock = now;
   state_->release_cached();
 }
@@ -347,7 +347,7 @@ std::vector<CachingAllocator::Segment> CachingAllocator::segments() const {
       block.bytes = node.bytes;
       if (node.state != NodeState::free) {
         block.requested = node.requested;
-        block.id = n;
+        block.id = BlockId::at(n);
         block.state = node.state == NodeState::live ? Block::State::live : Block::State::waiting;
       }
       segment.blocks.push_back(block);

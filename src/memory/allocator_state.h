@@ -12,14 +12,14 @@
 namespace stepcast::memory {
 
 // SOURCE: PyTorch, c10/cuda/CUDACachingAllocator.cpp and CUDAAllocatorConfig.h.
-constexpr std::int64_t kMinBlock = 512;         // all sizes are rounded to it
-constexpr std::int64_t kSmallSize = 1 << 20;    // largest request of the small pool
-constexpr std::int64_t kSmallBuffer = 2 << 20;  // its segments, and its pages
-constexpr std::int64_t kLargeBuffer =
-    20 << 20;  // segments of requests below kMinLargeAlloc, and pages of the large pool
-constexpr std::int64_t kMinLargeAlloc = 10
-                                        << 20;  // from here on a segment is the request, rounded to
-constexpr std::int64_t kRoundLarge = 2 << 20;
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kMinBlock = 512;           // all sizes are rounded up to it
+constexpr std::int64_t kSmallSize = kMiB;         // largest request of the small pool
+constexpr std::int64_t kSmallBuffer = 2 * kMiB;   // segments and pages of the small pool
+constexpr std::int64_t kLargeBuffer = 20 * kMiB;  // and of the large pool, below kMinLargeAlloc
+// A request of at least so much gets a segment of its own size, rounded up to kRoundLarge.
+constexpr std::int64_t kMinLargeAlloc = 10 * kMiB;
+constexpr std::int64_t kRoundLarge = 2 * kMiB;
 
 constexpr std::uint32_t kNoNode = 0xffffffffU;
 
@@ -36,14 +36,13 @@ struct Node {
   std::uint8_t stream = 0;
   bool small = false;
   NodeState state = NodeState::unused;
-  std::int64_t freed_at =
-      0;  // searches of its pool made when it became free: its age for the garbage collection
+  std::int64_t freed_at = 0;  // searches of its pool by then; its age for the garbage collection
 };
 
 struct SegmentRecord {
   std::int64_t address = 0;
-  std::int64_t bytes = 0;         // of an expandable one: with pages
-  std::uint32_t first = kNoNode;  // kNoNode: given back
+  std::int64_t bytes = 0;         // of an expandable segment: those that have pages
+  std::uint32_t first = kNoNode;  // kNoNode: the driver has it back
   std::uint8_t stream = 0;
   bool small = false;
   bool expandable = false;
@@ -57,7 +56,7 @@ struct Arena {
 
 struct CachingAllocator::State {
   struct Waiting {
-    std::int64_t safe = 0;
+    Time safe{0};
     std::uint32_t node = 0;
   };
   struct Request {
@@ -69,7 +68,7 @@ struct CachingAllocator::State {
   AllocatorOptions options;
   AllocatorStats now, peak;
   int retries = 0;
-  std::int64_t clock = 0;  // of the call under way
+  Time clock{0};  // time of the call under way
   std::vector<SegmentEvent> events;
   std::vector<Node> nodes;
   std::vector<std::uint32_t> unused;  // indices into nodes
@@ -99,7 +98,7 @@ struct CachingAllocator::State {
   std::uint32_t find_free(const Request& r);
   std::uint32_t new_segment(const Request& r);
   std::uint32_t hand_out(std::uint32_t n, const Request& r, std::int64_t requested);
-  void free_waiting(std::int64_t until);
+  void free_waiting(Time until);
   bool within_limit(std::int64_t more) const {
     return options.limit.count() <= 0 || more <= options.limit.count() - now.reserved;
   }

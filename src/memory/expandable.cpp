@@ -64,8 +64,8 @@ bool State::map(std::uint32_t n, std::int64_t bytes) {
   return true;
 }
 
-// A node of at least the request's size, in no list. What was mapped before the limit was met stays
-// cached.
+// A node of at least the request's size, in no list. Pages that were mapped before the limit was
+// reached stay cached.
 std::uint32_t State::grow(const Request& r) {
   std::uint32_t n = find_expandable(r);
   if (nodes[n].state == NodeState::unmapped && !map(n, std::min(nodes[n].bytes, r.bytes))) {

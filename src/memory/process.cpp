@@ -3,7 +3,7 @@
 namespace stepcast::memory {
 namespace {
 
-// Reserved over active, the middle of what measured runs show.
+// Reserved over active memory: the middle of measured runs.
 double factor(const Request& r) {
   if (r.expandable_segments) {
     return 1.035;  // one growing segment a stream: 1.02 to 1.05

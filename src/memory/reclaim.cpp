@@ -94,7 +94,7 @@ bool State::release_oversized(const Request& r) {
 
 // Waits for the GPU, then gives back every segment and page without a live block.
 void State::release_cached() {
-  free_waiting(std::numeric_limits<std::int64_t>::max());
+  free_waiting(Time::max());
   for (Arena& a : arenas) {
     std::vector<std::uint32_t> cached;
     for (std::size_t i = 0; i < a.free.size(); ++i) {

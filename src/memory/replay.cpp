@@ -14,10 +14,10 @@ using program::Program;
 
 namespace {
 
-// A tensor that stands; `since` counts from the start of the first step.
+// A live tensor; `since` counts from the start of the first step.
 struct Held {
   BlockId id = program::kNone;
-  std::int64_t since = 0;
+  Time since{0};
   std::int64_t bytes = 0;  // of its block
 };
 
@@ -30,8 +30,8 @@ class Replay {
         allocator_(options.allocator),
         script_(compile(p, trace)),
         held_(script_.first.back()) {
-    const std::int64_t length = trace.empty() ? 1 : trace.back().time + 1;
-    period_ = options.period > 0 ? options.period : length;
+    const Time length = trace.empty() ? Time{1} : trace.back().time + Time{1};
+    period_ = options.period > Time{0} ? options.period : length;
   }
 
   // `most` steps; fewer if the last one reserved nothing more.
@@ -61,7 +61,7 @@ class Replay {
   void one_step() {
     allocator_.reset_peak();
     begin_peak();
-    at_ = 0;
+    at_ = Time{0};
     std::optional<BlockId> extra;
     if (step_ == 0) {
       make_persistent(false);
@@ -109,13 +109,13 @@ class Replay {
   }
 
   void play(const Pass& pass) {
-    const std::int64_t begin = at_;
-    const std::int64_t length = trace_[pass.end].time - begin;
-    const std::uint32_t* roles = script_.roles.data() + pass.first_role;
+    const Time begin = at_;
+    const std::int64_t length = (trace_[pass.end].time - begin).count();
+    const program::BufferIndex* roles = script_.roles.data() + pass.first_role;
     for (std::uint32_t k = 0; k < pass.calls; ++k) {
       const Call& c = script_.calls[pass.first_call + k];
-      const std::uint32_t buffer = roles[c.role];
-      at_ = begin + (length >> 16) * c.fraction + (((length & 0xffff) * c.fraction) >> 16);
+      const program::BufferIndex buffer = roles[c.role];
+      at_ = begin + Time((length >> 16) * c.fraction + (((length & 0xffff) * c.fraction) >> 16));
       if (c.allocate) {
         allocate(buffer, script_.first[buffer] + c.block, c.bytes);
       } else {
@@ -124,17 +124,17 @@ class Replay {
     }
   }
 
-  std::int64_t now() const { return at_ + step_ * period_; }
+  Time now() const { return at_ + step_ * period_; }
 
   // Bytes as requested, by tensor.
-  std::int64_t bytes_of(std::uint32_t buffer, std::uint32_t tensor) const {
+  std::int64_t bytes_of(program::BufferIndex buffer, std::uint32_t tensor) const {
     const Buffer& b = p_.buffers[buffer];
     return b.blocks == 0 ? b.bytes.count()
-                         : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes;
+                         : p_.blocks[b.first_block + tensor - script_.first[buffer]].bytes.count();
   }
 
   void make_persistent(bool lazy) {
-    for (std::uint32_t i = 0; i < p_.buffers.size(); ++i) {
+    for (program::BufferIndex i; i < p_.buffers.size(); ++i) {
       const Buffer& b = p_.buffers[i];
       if (b.persistent && b.lazy == lazy && b.place == Place::device) {
         allocate_all(i);
@@ -142,13 +142,13 @@ class Replay {
     }
   }
 
-  void allocate_all(std::uint32_t buffer) {
+  void allocate_all(program::BufferIndex buffer) {
     for (std::uint32_t t = script_.first[buffer]; t < script_.first[buffer + 1]; ++t) {
       allocate(buffer, t, bytes_of(buffer, t));
     }
   }
 
-  void allocate(std::uint32_t buffer, std::uint32_t tensor, std::int64_t bytes) {
+  void allocate(program::BufferIndex buffer, std::uint32_t tensor, std::int64_t bytes) {
     if (bytes <= 0 || out_.out_of_memory) {
       return;
     }
@@ -172,7 +172,7 @@ class Replay {
     }
   }
 
-  void release(std::uint32_t buffer, std::uint32_t tensor, std::int64_t safe) {
+  void release(program::BufferIndex buffer, std::uint32_t tensor, Time safe) {
     Held& t = held_[tensor];
     if (t.id == program::kNone) {  // given up within its pass; or the step before made it
       return;
@@ -189,17 +189,17 @@ class Replay {
   void begin_peak() {
     most_ = allocator_.now().allocated;
     out_.at_peak_by_category = live_;
-    out_.peak_at = 0;
+    out_.peak_at = Time{0};
     peak_event_ = kBefore;
   }
 
   // ---------------------------------------------------------------- the last step, recorded
-  std::uint32_t block_of(std::uint32_t buffer, std::uint32_t tensor) const {
+  std::uint32_t block_of(program::BufferIndex buffer, std::uint32_t tensor) const {
     const Buffer& b = p_.buffers[buffer];
     return b.blocks == 0 ? program::kNone : b.first_block + tensor - script_.first[buffer];
   }
 
-  void record(std::uint32_t buffer, std::uint32_t tensor, std::int64_t address, std::int64_t safe,
+  void record(program::BufferIndex buffer, std::uint32_t tensor, std::int64_t address, Time safe,
               bool made) {
     const auto& segments = allocator_.segment_events();
     for (; segments_seen_ < segments.size(); ++segments_seen_) {
@@ -215,7 +215,7 @@ class Replay {
 
   std::vector<Tensor> standing(const std::vector<Held>& held) const {
     std::vector<Tensor> out;
-    for (std::uint32_t b = 0; b < p_.buffers.size(); ++b) {
+    for (program::BufferIndex b; b < p_.buffers.size(); ++b) {
       for (std::uint32_t t = script_.first[b]; t < script_.first[b + 1]; ++t) {
         if (held[t].id != program::kNone) {
           out.push_back({held[t].id, b, block_of(b, t), held[t].bytes, bytes_of(b, t),
@@ -226,12 +226,13 @@ class Replay {
     return out;
   }
 
-  // From what stood at the step's start, forwards to the event that made the peak.
+  // Starts with the tensors live at the step's start and goes on to the event at the peak.
   void fill_at_peak() {
     std::vector<Held> held = std::move(at_begin_);
     for (std::size_t k = 0; peak_event_ != kBefore && k <= peak_event_; ++k) {
       const TensorEvent& e = out_.events[k];
-      held[changed_[k]] = {e.allocate ? e.id : program::kNone, e.time + step_ * period_, e.bytes};
+      held[changed_[k]] = {e.allocate ? e.id : BlockId{program::kNone}, e.time + step_ * period_,
+                           e.bytes};
     }
     out_.at_peak = standing(held);
   }
@@ -244,10 +245,10 @@ class Replay {
   CachingAllocator allocator_;
   Script script_;
   std::vector<Held> held_;  // by tensor
-  std::int64_t period_ = 1;
+  Time period_{1};
   int step_ = 0;
   std::uint32_t event_ = 0;  // of the trace, under way
-  std::int64_t at_ = 0;      // its time, or within its pass
+  Time at_{0};               // its time, or within its pass
   std::array<std::int64_t, program::kMemoryCategories> live_{};
   std::int64_t most_ = 0;
   std::size_t peak_event_ = kBefore;
@@ -262,10 +263,10 @@ class Replay {
 
 Replayed replay(const Program& program, const std::vector<MemoryEvent>& trace,
                 const ReplayOptions& options) {
-  constexpr int kMostSteps = 6;  // of a job whose reserved memory grows and grows
+  constexpr int kMaxSteps = 6;  // of a job whose reserved memory grows and grows
   ReplayOptions plain = options;
   plain.record = false;
-  const int most = std::max(kMostSteps, options.steps);
+  const int most = std::max(kMaxSteps, options.steps);
   Replay first(program, trace, plain);
   if (!options.record) {
     return first.run(most);

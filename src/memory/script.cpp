@@ -18,7 +18,7 @@ namespace {
 enum class Part : std::uint8_t { temporary, made, given_up, both };
 
 struct Role {
-  std::uint32_t buffer = 0;
+  program::BufferIndex buffer;
   Part part = Part::temporary;
 };
 
@@ -77,7 +77,7 @@ class Compiler {
   }
 
   void add_pass(std::size_t begin, Script& s) {
-    const std::uint32_t transient = trace_[begin].buffer;
+    const program::BufferIndex transient = trace_[begin].buffer;
     std::size_t end = begin + 1;
     while (end < trace_.size() && (trace_[end].buffer != transient || trace_[end].allocate)) {
       ++end;
@@ -146,8 +146,8 @@ class Compiler {
       const Part part = roles[r].part;
       for (std::uint32_t k = 0; k < b.blocks; ++k) {
         const Block& block = p_.blocks[b.first_block + k];
-        const Call call{block.bytes, 0, k, static_cast<std::uint16_t>(r), true};
-        if (block.bytes <= 0) {
+        const Call call{block.bytes.count(), 0, k, static_cast<std::uint16_t>(r), true};
+        if (block.bytes.count() <= 0) {
           continue;
         }
         if (part != Part::given_up) {

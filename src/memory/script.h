@@ -1,6 +1,7 @@
-// What a step's allocator trace asks of the allocator, tensor by tensor. A transient buffer stands
-// for a pass: its blocks, those of the buffers that the pass makes and those of the buffers that it
-// gives up, in the order of the pass's operators.
+// A step's allocator trace as calls of the allocator, tensor by tensor. A transient buffer stands
+// for a pass. The calls of a pass are in the order of its operators: for the transient buffer's
+// blocks, the blocks of buffers that the pass makes and those of buffers that it is the last to
+// read.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,8 @@ namespace stepcast::memory {
 // buffers by role.
 struct Call {
   std::int64_t bytes = 0;
-  std::uint32_t fraction = 0;  // of the pass's host time that lies before it, times 2^16
-  std::uint32_t block = 0;     // of its buffer, counted from 0
+  std::uint32_t fraction = 0;  // share of the pass's host time before the call, times 2^16
+  std::uint32_t block = 0;     // index of the block in its buffer
   std::uint16_t role = 0;
   bool allocate = false;
 };
@@ -29,9 +30,9 @@ struct Pass {
 };
 
 enum class Action : std::uint8_t {
-  skip,      // not on the device, or what a pass does
+  skip,      // the buffer is not on the device, or a pass makes or releases it
   allocate,  // every block of the buffer
-  release,   // those that are left
+  release,   // the blocks that are left
   pass,
 };
 
@@ -40,7 +41,7 @@ struct Script {
   std::vector<std::uint32_t> pass;  // by event: into `passes`
   std::vector<Pass> passes;
   std::vector<Call> calls;
-  std::vector<std::uint32_t> roles;  // buffers
+  std::vector<program::BufferIndex> roles;
   std::vector<std::uint32_t> first;  // by buffer: its first tensor; one entry more than buffers
 };
 

@@ -18,8 +18,8 @@ AttentionShape shape_of(const Builder& b, const CoreAttention& core) {
   return shape;
 }
 
-// One kernel. Forward counts the scores that it computes; backward recomputes them: 5 products
-// against 2 (Dao, arXiv 2205.14135, appendix B.4).
+// One fused kernel. The forward pass counts the scores that it computes. The backward pass
+// recomputes them: 5 products against 2 (Dao, arXiv 2205.14135, appendix B.4).
 Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv,
                const Tensor& output) {
   Operator op = named("core_attention", OpKind::fused_attention, Module::core_attention);
@@ -29,7 +29,7 @@ Node add_fused(Builder& b, const AttentionShape& a, Node from, const Tensor& qkv
   op.forward = Flops(2.0 * scores * (a.qk_dim + a.v_dim));
   op.parameters = b.model.sinks ? a.heads : 0;
   op.input_grad = Flops(2.5 * op.forward.count());
-  const std::int64_t lse = 4 * b.tokens * a.heads;  // log-sum-exp, fp32 a token and head
+  const std::int64_t lse = 4 * b.tokens * a.heads;  // log-sum-exp in fp32, for each token and head
   const std::int64_t rows = b.tokens * a.heads;
   moves(op, qkv.bytes + output.bytes + lse, 2 * qkv.bytes + 2 * output.bytes + lse, 1, 3);
   op.forward_output = Bytes(output.bytes);
@@ -52,7 +52,8 @@ Operator product(const char* name, const Gemm& g, std::int64_t element) {
   const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
                        static_cast<double>(g.n) * static_cast<double>(g.k);
   op.forward = Flops(flops);
-  // Both factors are activations: two products of the same size, neither of them a weight's.
+  // Both factors are activations, so the backward pass has two products for input gradients and
+  // none for a weight's.
   op.input_grad = Flops(2 * flops);
   const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * element;
   moves(op, once, 2 * once, 1, 2);
@@ -89,8 +90,8 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   if (b.style.fused_softmax || b.style.compiled) {
     moves(softmax, 2 * square * e, 3 * square * e, 1, 1);
   } else {
-    // Scale, mask, softmax in fp32, cast; backward of the cast, softmax, mask and scale. Softmax
-    // keeps its result as it made it, the product its cast.
+    // Forward: scale, mask, softmax in fp32, cast. Backward: of the cast, softmax, mask and scale.
+    // Softmax keeps its fp32 result, and the product after it keeps the cast one.
     const std::int64_t wide = e < 4 ? 4 : 0;
     moves(softmax, square * (6 * e + 2 * wide), square * (7 * e + 2 * wide), wide > 0 ? 4 : 3,
           wide > 0 ? 4 : 3);
@@ -104,7 +105,7 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   if (b.style.fused_softmax) {  // Megatron-LM's kernel overwrites the gradient that it reads
     softmax.gradient = Operator::Gradient::handed_on;
   }
-  // Dropout keeps its mask, not what it read: the cast of an fp32 softmax is gone behind it.
+  // Dropout keeps its mask and not its input, so the cast of an fp32 softmax is freed after it.
   if (b.model.dropout == 0 || b.style.fused_softmax || b.style.compiled || e == 4) {
     keep(softmax, "probabilities", probabilities);
   }
@@ -128,8 +129,8 @@ Node add_unfused(Builder& b, const AttentionShape& a, Node from, const Tensor& q
   }
   node = b.add(std::move(context), {node});
 
-  // [b a, s, d] back to [s, b, a d]; the backward transposes the gradient and joins those of q, k
-  // and v.
+  // From [b a, s, d] back to [s, b, a d]; the backward pass transposes the gradient and
+  // concatenates those of q, k and v.
   Operator transpose = named("transpose", OpKind::elementwise, Module::core_attention);
   moves(transpose, 2 * output.bytes, 2 * output.bytes + 2 * qkv.bytes, 1, 2);
   transpose.forward_output = Bytes(output.bytes);
@@ -154,7 +155,8 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
   const std::int64_t bytes = query_bytes + key_bytes;
   Operator op = named("rotary", OpKind::rotary, Module::attention);
   if (b.style.complex_rotary) {
-    // To fp32, the product (view_as_complex and its back are views), and back: of q and of k.
+    // For q and for k: cast to fp32, multiply (view_as_complex and view_as_real are views), cast
+    // back.
     const std::int64_t moved = bytes / b.element * ((b.element + 4) + (4 + 4) + (4 + b.element));
     moves(op, moved, moved, 6, 6);
     if (!b.style.compiled) {
@@ -162,10 +164,11 @@ Operator rotary(Builder& b, std::int64_t query_bytes, std::int64_t key_bytes) {
     }
   } else if (b.style.fused_rotary || b.style.compiled) {
     moves(op, 2 * bytes, 2 * bytes, 2, 2);
-  } else {  // for q and k: rotate half (negate, join), two products, sum
-    // Back: two products, a negation, each half's gradient into a tensor of zeros, two sums.
+  } else {  // for q and k: rotate half (negate, concatenate), two products, sum
+    // Backward: two products, a negation, each half's gradient into a tensor of zeros, two sums.
     moves(op, 10 * bytes, (2 + 2 + 1 + 4 + 6) * bytes, 10, 18);
-    // One of the two at a time: both products, or the halves' gradients filled up and joined.
+    // For q, then for k: both products, or in the backward pass the gradients of both halves in
+    // tensors of zeros.
     op.forward_temporary = op.backward_temporary = Bytes(2 * query_bytes);
   }
   op.forward_output = Bytes(bytes);
@@ -195,18 +198,18 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
   keep(project, "input", input);
   const bool rotates = m.positions == job::Positions::rotary;
   const bool fused_rotary = b.style.fused_rotary || b.style.compiled;
-  // One fused projection: v is a view that keeps all of q, k, v alive. Separate ones: rotated q and
-  // k replace theirs.
+  // With one fused projection, v is a view that keeps all of q, k and v alive. With separate ones,
+  // the rotated q and k replace the others.
   const bool copies = rotates && !fused_rotary && b.fused_projection();
-  // What core attention reads is listed by its maker as well: selective recomputation of core
-  // attention keeps it.
+  // The input of core attention is also listed by the operator that makes it, since selective
+  // recomputation of core attention keeps it.
   keep(project, "output", qkv);
   Node node = b.add(std::move(project), {from});
 
   if (m.biases.qkv && !b.style.compiled) {
     Operator bias = named("qkv_bias", OpKind::elementwise, Module::attention);
     const bool added =
-        b.style.fused_linear_bias;  // by the product; its gradient is a sum of its own
+        b.style.fused_linear_bias;  // the GEMM adds it; its gradient is still a separate sum
     moves(bias, added ? 0 : 2 * qkv.bytes, qkv.bytes, added ? 0 : 1, 1);
     bias.forward_output = Bytes(added ? 0 : qkv.bytes);
     node = b.add(std::move(bias), {node});
@@ -217,10 +220,10 @@ Node add_attention(Builder& b, Node from, const Tensor& input) {
     Operator norm = named("qk_norm", OpKind::norm, Module::attention);
     norm.parameters = m.qk_norm_whole ? qk_width : 2 * static_cast<std::int64_t>(all.qk_dim);
     describe_norm(b, norm, qk_elements, qkv);
-    norm.forward_kernels *= 2;  // q and k apart
+    norm.forward_kernels *= 2;  // one each for q and k
     norm.backward_kernels *= 2;
     norm.forward_output = Bytes(qk_bytes);
-    // The core reads new q and k; their rotation is linear and keeps nothing of its own.
+    // The core reads the normed q and k; their rotation is linear and keeps nothing.
     keep(norm, "output", b.tensor(qk_bytes));
     node = b.add(std::move(norm), {node});
   }

@@ -1,7 +1,8 @@
-// Attention layers that differ within one model: windows, chunks, encoders, heads of their own.
+// Attention layers that differ within one model: windows, chunks, encoders, other numbers of heads.
 //
-// LAW  a causal query at position p of a window w meets min(p, w) keys: w s - w^2 / 2 scores of a
-//      sequence s, half of the square for w = s.
+// LAW  a causal query at position p with a window w attends to min(p, w) keys: w s - w^2 / 2 scores
+// in a
+//      sequence of length s, half of the square for w = s.
 #include <algorithm>
 
 #include "builder.h"
@@ -44,7 +45,7 @@ void apply_window(const Builder& b, AttentionShape& shape) {
   if (!b.model.chunked_window) {
     shape.window = window;
   } else if (window < shape.key_length) {
-    // Chunks are sequences of their own.
+    // Each chunk is a sequence of its own.
     const std::int64_t queries = std::min(shape.query_length, window);
     shape.sequences = shape.sequences * shape.query_length / queries;
     shape.query_length = queries;
@@ -57,7 +58,8 @@ Node add_gate(Builder& b, const char* name, std::int64_t width, Node from, Tenso
   const std::int64_t bytes = b.tokens * width * b.element;
   keep(op, "gate", b.tensor(bytes));
   keep(op, "output", output);
-  // Sigmoid and product; backward: both factors' gradients from both factors and the result's.
+  // Sigmoid and product; the backward pass computes the gradients of both factors from both factors
+  // and the result's gradient.
   if (b.style.compiled) {
     moves(op, 3 * bytes, 5 * bytes, 1, 1);
   } else {

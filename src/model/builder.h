@@ -1,4 +1,4 @@
-// What every operator function writes into: the graph under construction, and the local sizes of
+// The graph under construction, to which every operator function adds, and the local sizes of
 // one rank.
 #pragma once
 
@@ -29,16 +29,17 @@ struct Builder {
   const Style& style;
   LayerKind kind;  // of the layer under construction
 
-  std::int64_t sequence = 0;      // tokens of one sequence here: the encoder's in its layers
-  std::int64_t tokens = 0;        // of the micro-batch on this rank, after context parallelism: T
+  std::int64_t sequence =
+      0;                    // tokens of one sequence; in encoder layers, of the encoder's sequence
+  std::int64_t tokens = 0;  // of the micro-batch on this rank, after context parallelism: T
   std::int64_t local_tokens = 0;  // T / t with sequence parallelism, else T
   std::int64_t hidden = 0;
   std::int64_t element = 2;  // bytes of an activation element
   OperatorGraph graph;
 
   Tensor tensor(std::int64_t bytes) { return {next_storage_++, bytes}; }
-  // Llama-style modules outside Megatron project q, k and v (gate and up) one by one; GPT-style
-  // ones together.
+  // Outside Megatron, Llama-style modules have separate projections for q, k and v (gate and up),
+  // and GPT-style modules have one.
   bool fused_projection() const {
     return style.fused_qkv || model.positions != job::Positions::rotary;
   }
@@ -46,7 +47,7 @@ struct Builder {
 
   // Appends an operator that reads the results of `from`.
   Node add(Operator op, std::initializer_list<Node> from);
-  // The graph, checked.
+  // Checks the graph and returns it.
   OperatorGraph finish();
 
  private:
@@ -83,8 +84,7 @@ struct Linear {
   Gemm gemm;
   std::int64_t bias = 0;  // elements of the bias on this rank
   std::int64_t element = 2;
-  int launches =
-      1;  // separate products that the framework launches for this one (q, k and v apart)
+  int launches = 1;  // separate GEMMs that the framework launches for this one (such as q, k and v)
 };
 Operator linear(const Linear& l);
 Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input);
@@ -92,16 +92,16 @@ Node add_linear(Builder& b, const Linear& l, Node from, const Tensor& input);
 // A product of two activations in a sequence mixer: no weights.
 Node add_product(Builder& b, const char* name, const Gemm& g, Node from);
 
-// norm.cpp. `rows` of `width` elements each; returns the node, its output in `output`.
+// norm.cpp. A norm of `rows` of `width` elements each; sets `output` to its result.
 Node add_norm(Builder& b, const char* name, Module module, std::int64_t rows, std::int64_t width,
               std::int64_t parameters, Node from, const Tensor& input, const Tensor& output);
-// What a norm moves and, beside its input or instead of it, keeps.
+// Sets the bytes that a norm moves and the tensors that it keeps.
 void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor& input);
 // (Bias +) (dropout +) residual: `bias` elements of the preceding row-parallel linear's bias.
 Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias, Node branch,
                   Node skip);
 
-// attention_window.cpp. Heads of a layer, whole: window layers may have heads of their own.
+// attention_window.cpp. Heads of a layer over all ranks; window layers may differ from the others.
 struct HeadShape {
   int heads = 0;
   int kv_heads = 0;
@@ -109,17 +109,17 @@ struct HeadShape {
   int v_dim = 0;
 };
 HeadShape head_shape(const job::Model& model, const LayerKind& kind);
-// Cuts a shape to the window of a window layer.
+// Limits a shape to the window of a window layer.
 void apply_window(const Builder& b, AttentionShape& shape);
 // A sigmoid gate on `width` columns; `output` becomes the gated tensor.
 Node add_gate(Builder& b, const char* name, std::int64_t width, Node from, Tensor& output);
 
-// One block each, from the normed input to the output of its last linear. `input` is the normed
-// tensor.
+// The next functions add one block each, from the normed input to the output of its last linear.
+// `input` is the normed tensor.
 Node add_attention(Builder& b, Node from, const Tensor& input);
 Node add_mla(Builder& b, Node from, const Tensor& input);
-// The core: scores, softmax, dropout, context; or one fused kernel. `output` is what the output
-// projection reads.
+// Core attention: scores, softmax, dropout, context, or one fused kernel. `output` is the tensor
+// that the output projection reads.
 struct CoreAttention {
   int heads = 0;
   int kv_heads = 0;
@@ -133,31 +133,31 @@ Node add_core(Builder& b, const AttentionShape& shape, Node from, const Tensor& 
               const Tensor& output);
 // cross.cpp: attention of a decoder to the encoder's output.
 Node add_cross(Builder& b, Node from, const Tensor& input);
-// Scores that choose each query's keys, before the attention that `from` leads to.
+// indexer.cpp: scores that choose each query's keys, before the attention itself.
 Node add_indexer(Builder& b, Node from, const Tensor& input);
 Node add_delta_net(Builder& b, Node from, const Tensor& input);
 Node add_mamba(Builder& b, Node from, const Tensor& input);
 Node add_mlp(Builder& b, Module module, std::int64_t ffn, Node from, const Tensor& input);
 Node add_moe(Builder& b, Node from, const Tensor& input);
 
-// Activation between the two linears: rows x width, gated or not.
+// The activation between the two linears, on rows x width elements, gated or not.
 Operator activation(Builder& b, const char* name, Module module, std::int64_t rows,
                     std::int64_t width, std::int64_t bias, const Tensor& input,
                     const Tensor& output);
 
-// prediction.cpp: what a multi-token prediction layer reads: the stream and the next tokens'
-// embeddings.
+// prediction.cpp: the input of a multi-token prediction layer, from the residual stream and the
+// next tokens' embeddings.
 Node add_prediction_input(Builder& b);
-// embedding.cpp: the lookup; `shared` tables are another unit's parameters.
+// embedding.cpp: the lookup. The parameters of a `shared` table are counted elsewhere.
 Node add_word_embedding(Builder& b, const char* name, bool shared);
 // head.cpp: final norm, output projection (shared with the model's in a prediction layer), loss.
 Node add_head(Builder& b, Node from, const Tensor& input);
 
-// finetune.cpp: the graph with its base frozen and adapters beside it, where the style asks for
+// finetune.cpp: freezes the base of the graph and adds adapters, where the style asks for
 // them.
 void adapt(Builder& b);
 
-// Vectors of a norm: weight and bias, or weight alone.
+// Number of parameter vectors of a norm: weight and bias, or only a weight.
 inline std::int64_t norm_width(const job::Model& m) { return m.norm == job::Norm::layer ? 2 : 1; }
 
 inline std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }

@@ -27,7 +27,7 @@ double gpt_hardware_flops(const job::Model& m, double s, double sequences) {
 
 // (6 N + 12 L a d s) per token (Chowdhery et al., arXiv 2204.02311, appendix B). N counts the
 // vocabulary matrix once, as torchtitan (without its input table) and llm-foundry (tied) do, or
-// twice; of experts the active ones.
+// twice, and only the active experts.
 double palm_flops(const job::Model& m, double s, double sequences, int vocabulary_matrices) {
   const double active = static_cast<double>(count_parameters(m).active);
   const double matrix = static_cast<double>(m.vocab) * static_cast<double>(m.hidden);
@@ -71,7 +71,7 @@ Flops training_flops(const job::Model& model, Style style, std::int64_t sequence
   if (style.finetune.kind == FinetuneKind::none) {
     return step_flops(model, sequence_length, sequences, FlopConvention::megatron_causal);
   }
-  style.attention = AttentionKernel::flash2;  // causal halves, whatever kernel runs
+  style.attention = AttentionKernel::flash2;  // counts half of causal scores, whichever kernel runs
   Shard whole;
   whole.sequence_length = sequence_length;
   double sum = 0;

@@ -5,12 +5,13 @@
 namespace stepcast::model {
 namespace {
 
-// Closed forms of one layer, whole: `weights` are elements of matrices that every token multiplies.
+// Closed forms of one layer over all ranks. `weights`: elements of the matrices that every token is
+// multiplied with.
 struct Layer {
   // Mixer, router, shared experts, and the dense MLP or the k active experts.
   std::int64_t weights = 0;
-  std::int64_t memory_weights = 0;  // that the encoder's tokens multiply: cross-attention's k and v
-  std::int64_t idle_experts = 0;    // of the experts that a token does not visit, with their biases
+  std::int64_t memory_weights = 0;  // for the encoder's tokens: k and v of cross-attention
+  std::int64_t idle_experts = 0;    // weights and biases of the experts that a token does not use
   std::int64_t vectors = 0;         // norms, biases, convolutions
 };
 
@@ -220,7 +221,7 @@ double layer_flops(const job::Model& m, LayerKind kind, std::int64_t sequence_le
   if (kind.cross) {
     flops += 2.0 * s * memory * m.heads * (m.head_dim + (m.v_dim > 0 ? m.v_dim : m.head_dim));
   }
-  if (kind.prediction) {  // through the model's own output matrix
+  if (kind.prediction) {  // its logits use the model's own output matrix
     flops += 2.0 * s * static_cast<double>(m.vocab) * static_cast<double>(m.hidden);
   }
   return flops;

@@ -27,7 +27,7 @@ Node add_cross(Builder& b, Node from, const Tensor& input) {
   const std::int64_t memory_local =
       b.shard.sequence_parallel ? memory_tokens / b.shard.tensor : memory_tokens;
 
-  // Queries, and beside them the keys and values that the core reads with them.
+  // One tensor for the queries and for the keys and values that the core reads.
   const Tensor qkv = b.tensor((b.tokens * q_width + memory_tokens * kv_width) * e);
   Operator query = linear({"cross_q",
                            Module::attention,

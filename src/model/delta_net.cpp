@@ -1,17 +1,17 @@
 // Linear attention by the gated delta rule (Yang et al., arXiv 2412.06464), in chunks of C tokens:
-// inside a chunk the rule is a triangular system (the WY form), between chunks a state of K x V a
-// head carries over. With a decay for each key channel it is Kimi Delta Attention (arXiv
-// 2510.26692).
+// inside a chunk the rule is a triangular system (the WY form), and a state of K x V for each head
+// is passed on from chunk to chunk. With a decay for each key channel it is Kimi Delta Attention
+// (arXiv 2510.26692).
 //
 // LAW  one token and value head cost 2 C (3 K + 2 V) + 6 K V FLOPs between the projections: K K^T,
-//      Q K^T, the solved keys and values, scores times values; the state read twice and written
+//      Q K^T, the solved keys and values, scores times values; the state is read twice and written
 //      once. Solving the system (C^2 a token, no tensor cores) is left out.
 #include "builder.h"
 
 namespace stepcast::model {
 namespace {
 
-// Low-rank products of Kimi Delta Attention: through `rank` to `width`.
+// The low-rank products of Kimi Delta Attention, to `rank` and then to `width`.
 Node add_low_rank(Builder& b, const char* down, const char* up, std::int64_t rank,
                   std::int64_t width, Node from, const Tensor& input) {
   const std::int64_t e = b.element;
@@ -33,7 +33,7 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   const std::int64_t keys = static_cast<std::int64_t>(l.key_heads / b.shard.tensor) * l.key_dim;
   const std::int64_t values = heads * l.value_dim;
   const std::int64_t convolved = 2 * keys + values;
-  // Queries, keys, values; the output's gate; the update's rate and, one a head, the decay.
+  // Queries, keys and values; the output's gate; for each head the update rate and the decay.
   const std::int64_t width = convolved + (l.elementwise_decay ? heads : values + 2 * heads);
   const Tensor projected = b.tensor(b.tokens * width * e);
 
@@ -52,7 +52,7 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
         add_low_rank(b, "decay_down", "decay_up", l.value_dim, heads * l.key_dim, from, input);
     const Node gate = add_low_rank(b, "gate_down", "gate_up", l.value_dim, values, from, input);
     Operator join = named("linear_decay", OpKind::elementwise, Module::attention);
-    // -exp(A) softplus(f + dt): fp32 for each key channel.
+    // -exp(A) softplus(f + dt), in fp32 for each key channel.
     const std::int64_t elements = b.tokens * heads * l.key_dim;
     join.parameters = heads + heads * l.key_dim;
     moves(join, elements * (e + 4), elements * (2 * e + 4), 1, 2);
@@ -68,7 +68,7 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
     node = b.add(std::move(decay), {node});
   }
 
-  // Causal convolution with SiLU, then the norm of each head's query and key.
+  // A causal convolution with SiLU, then the norm of each head's query and key.
   const std::int64_t conv_bytes = b.tokens * convolved * e;
   const Tensor mixed = b.tensor(conv_bytes);
   Operator conv = named("linear_conv", OpKind::elementwise, Module::attention);
@@ -91,10 +91,10 @@ Node add_delta_net(Builder& b, Node from, const Tensor& input) {
   node = add_product(b, "linear_read", {chunk, l.value_dim, l.key_dim, 2 * chunks}, node);
   node = add_product(b, "linear_chunk", {chunk, l.value_dim, chunk, chunks}, node);
   node = add_product(b, "linear_update", {l.key_dim, l.value_dim, chunk, chunks}, node);
-  // The chunks' triangular systems are kept; keys and values solved by them are made again.
+  // The chunks' triangular systems are kept; the keys and values that they give are computed again.
   keep(b.graph.operators.back(), "system", b.tensor(b.tokens * heads * chunk * e));
 
-  // Norm of each head's output, times the gate's SiLU.
+  // The norm of each head's output, times the SiLU of the gate.
   const std::int64_t bytes = b.tokens * values * e;
   const Tensor output = b.tensor(bytes);
   const Tensor gated = b.tensor(bytes);

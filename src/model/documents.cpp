@@ -34,7 +34,8 @@ double document_share(const std::vector<std::int64_t>& documents, std::int64_t s
 
 double causal_pairs(const std::vector<std::int64_t>& filled, std::int64_t first, std::int64_t last,
                     std::int64_t window) {
-  // Of the first x queries of a document: x^2/2 below the window, then `window` each.
+  // Pairs of the first x queries of a document: x^2/2 up to the window, then `window` for each
+  // query.
   const auto below = [&](std::int64_t x) {
     const auto q = static_cast<double>(x);
     const auto w = static_cast<double>(window > 0 ? std::min(window, x) : x);

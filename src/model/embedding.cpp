@@ -11,7 +11,7 @@ Node add_word_embedding(Builder& b, const char* name, bool shared) {
   Operator word = named(name, OpKind::embedding, Module::embedding);
   word.tensor = TensorRole::vocab_embedding;
   word.parameters = shared ? 0 : table;
-  // Backward fills a gradient of the whole table and adds the rows.
+  // The backward pass sets a gradient of the whole table to zero and adds the rows.
   moves(word, (masked ? 4 : 2) * elements * e, 2 * elements * e + table * e, masked ? 5 : 1,
         masked ? 3 : 2);
   word.forward_output = Bytes(elements * e);
@@ -22,7 +22,7 @@ Node add_word_embedding(Builder& b, const char* name, bool shared) {
 
 namespace {
 
-// Tables that are added to the words': a row for each position or segment.
+// Embeddings that are added to the words': a table with a row for each position or segment.
 Node add_rows(Builder& b, const char* name, std::int64_t rows, Node from) {
   const std::int64_t bytes = b.tokens * b.hidden * b.element;
   Operator op = named(name, OpKind::embedding, Module::embedding);
@@ -32,8 +32,8 @@ Node add_rows(Builder& b, const char* name, std::int64_t rows, Node from) {
   return b.add(std::move(op), {from});
 }
 
-// T5's biases by distance: a table for each stack in its first layer, spread over the square once
-// and read by all its layers.
+// T5's relative position biases: each stack has a table in its first layer, which is expanded to
+// the square of scores once and read by all its layers.
 Node add_relative(Builder& b, int stacks, Node from) {
   const std::int64_t heads = b.model.heads / b.shard.tensor;
   const std::int64_t square =
@@ -53,7 +53,7 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
   const std::int64_t local = b.local_tokens * b.hidden;
   const bool both = model.encoder_layers > 0 && model.encoder_layers < model.layers;
   Node node = add_word_embedding(b, "word_embedding", false);
-  if (both) {  // the encoder's tokens through the same table
+  if (both) {  // the encoder's tokens use the same table
     LayerKind kind;
     kind.encoder = true;
     Builder encoder(model, shard, style, kind);

@@ -59,7 +59,7 @@ double expected_groups(int experts, int topk, int groups) {
   if (groups <= 1) {
     return 1;
   }
-  // None of the top-k falls into one group: C(E - e, k) / C(E, k).
+  // Probability that none of the top-k experts is in a given group: C(E - e, k) / C(E, k).
   const int each = experts / groups;
   double none = 1;
   for (int i = 0; i < topk; ++i) {
@@ -80,7 +80,7 @@ Routing routing_of(const job::Job& job) {
   }
   const job::Moe& moe = *job.model.moe;
   // Megatron-LM core 0.16, transformer/moe/experts.py, TEGroupedMLP: _apply_bias,
-  // quantization_padding. HybridEP pads as it sends.
+  // quantization_padding. HybridEP pads while it sends.
   const bool grouped =
       job.moe.grouped && job.system.habits.adds_expert_bias_apart && job.system.transformer_engine;
   out.biases_apart = grouped;
@@ -95,7 +95,7 @@ Routing routing_of(const job::Job& job) {
                         static_cast<double>(job.workload.sequence_length) / split;
   out.load = expert_load(job.moe.balance, moe.experts, ranks, tokens * ranks * moe.topk);
   if (job.moe.capacity_factor) {
-    // Each expert takes at most its capacity (Megatron-LM: moe_utils.py, get_capacity; not padded).
+    // Each expert gets at most its capacity (Megatron-LM: moe_utils.py, get_capacity; not padded).
     const double capacity = *job.moe.capacity_factor;
     std::vector<double> taken = loads(job.moe.balance, moe.experts);
     for (double& one : taken) {
@@ -118,7 +118,7 @@ ExpertRows expert_rows(const job::Model& model, const Shard& shard, const Routin
   const std::int64_t copies = out.tokens * moe.topk;
   out.sent = rounded(static_cast<double>(copies) * routing.kept);
   out.received = rounded(static_cast<double>(copies) * routing.load);
-  // Without sequence parallelism all tensor ranks hold the same tokens already.
+  // Without sequence parallelism all tensor-parallel ranks hold the same tokens.
   const int distinct = split || shard.tensor == 1 ? shard.expert_tensor : 1;
   out.computed = out.received * distinct;
   out.gathered = out.tokens * shard.expert * distinct;

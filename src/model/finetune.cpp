@@ -2,10 +2,10 @@
 // 2305.14314) and bottleneck adapters (Houlsby et al., arXiv 1902.00751).
 //
 // LAW  a LoRA module on a matrix of d_in x d_out trains r (d_in + d_out) elements; an adapter of
-//      width r trains 2 r h + r + h. The base keeps its products forward and for the gradient of
-//      its input; those for its own gradient go, and with them the inputs that they would have
-//      kept.
-// Norms trained beside adapters are left out.
+//      width r trains 2 r h + r + h. The base keeps its products of the forward pass and for input
+//      gradients. Those for weight gradients are removed, and with them the inputs that they
+//      keep.
+// Norms that are trained together with adapters are not modelled.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -17,18 +17,18 @@ namespace {
 
 // NF4: half a byte, and a double-quantised constant of 0.127 bits an element (QLoRA, section 3).
 constexpr double kNf4Bytes = 0.5 + 0.127 / 8;
-// And without double quantisation: an fp32 constant a block of 64.
+// NF4 without double quantisation: an fp32 constant for each block of 64 elements.
 constexpr double kNf4PlainBytes = 0.5 + 4.0 / 64;
 // bitsandbytes, functional.dequantize_4bit: constants, their offset, values.
 constexpr int kDequantizeKernels = 3;
 
-// A matrix inside an operator that PEFT knows by a name of its own.
+// A matrix inside an operator that has a name of its own in PEFT.
 struct Target {
   const char* name;
   std::int64_t width;
 };
 
-// What PEFT's target names mean for an operator's output columns.
+// The output columns of an operator by PEFT's target names.
 std::vector<Target> targets_of(const Builder& b, const Operator& op) {
   const job::Model& m = b.model;
   const std::int64_t n = op.gemm->n;
@@ -41,7 +41,7 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
       return std::find(wanted.begin(), wanted.end(), name) != wanted.end();
     };
     if (b.fused_projection() && asked("q") && asked("k") && asked("v")) {
-      return {{"q", n}};  // a packed projection that is adapted whole has one pair of matrices
+      return {{"q", n}};  // a packed projection that is adapted as a whole has one pair of matrices
     }
     return {{"q", n - k - v}, {"k", k}, {"v", v}};
   }
@@ -53,7 +53,8 @@ std::vector<Target> targets_of(const Builder& b, const Operator& op) {
   if (op.name == "q" || op.name == "q_down" || op.name == "q_up" || op.name == "cross_q") {
     return {{"q", n}};
   }
-  if (op.name == "kv_down" || op.name == "kv_up") {  // joint: either name means it
+  if (op.name == "kv_down" ||
+      op.name == "kv_up") {  // keys and values share it, so either name selects it
     const auto& wanted = b.style.finetune.targets;
     const bool key = std::find(wanted.begin(), wanted.end(), "k") != wanted.end();
     return {{key ? "k" : "v", n}};
@@ -75,7 +76,7 @@ bool has_weights(const Operator& op) {
   return op.gemm && op.kind != OpKind::batched_gemm && op.parameters > 0;
 }
 
-// Rebuilds a graph with operators put in before and behind those that stand in it.
+// Rebuilds a graph with operators inserted before and after existing ones.
 class Adapted {
  public:
   Adapted(Builder& b, const OperatorGraph& base) : b_(b), base_(base) {
@@ -133,11 +134,11 @@ class Adapted {
       std::erase_if(adapted, [&](const Target& t) {
         return std::find(fine.targets.begin(), fine.targets.end(), t.name) == fine.targets.end();
       });
-      // Columns of a packed projection: their sum is scattered into the whole width.
+      // Some columns of a packed projection: their sum is scattered into the whole width.
       const bool scattered = op.name == "qkv" && b_.fused_projection() && adapted.size() < parts;
       std::vector<Node> reads = sources;
       for (std::size_t k = 0; k < adapted.size(); ++k) {
-        // PEFT's modules drop out apart; of a packed projection all parts read one result.
+        // Each PEFT module has its own dropout; the parts of a packed projection share one.
         if (fine.dropout > 0 && (k == 0 || !scattered)) {
           reads = {add_dropout(op, adapted[k], read, sources)};
         }
@@ -156,17 +157,18 @@ class Adapted {
     }
     if (product) {
       op.weight_grad = Flops(0.0);
-    } else if (op.kind == OpKind::embedding) {  // nothing below it is trained
+    } else if (op.kind == OpKind::embedding) {  // no gradient is needed here or below
       op.backward_moved = Bytes(0);
       op.backward_kernels = 0;
       op.backward_temporary = Bytes(0);
       op.saved.clear();
-    } else if (op.kind == OpKind::norm) {  // the product with its weight is the weight's alone
+    } else if (op.kind ==
+               OpKind::norm) {  // the normed tensor is kept only for the weight's gradient
       std::erase_if(op.saved, [](const Saved& s) { return s.name == "normed"; });
     }
   }
 
-  // Weights in 16 bits, made before each product and thrown away behind it.
+  // Dequantises weights to 16 bits before each product; they are freed after it.
   Node add_dequantize(const Operator& op) {
     Operator made = named("dequantize", OpKind::elementwise, op.module);
     const double wide = static_cast<double>(op.frozen * b_.element);
@@ -177,7 +179,7 @@ class Adapted {
     return put(std::move(made), {});
   }
 
-  // Keeps a mask of one byte an element; what it makes takes the place of what was read.
+  // Adds a dropout, which keeps a mask of one byte an element. Its result replaces `read`.
   Node add_dropout(const Operator& base, const Target& target, std::vector<Saved>& read,
                    const std::vector<Node>& from) {
     const std::int64_t bytes = base.gemm->m * base.gemm->k * base.gemm->batch * b_.element;
@@ -192,7 +194,7 @@ class Adapted {
     return put(std::move(op), from);
   }
 
-  // y + B A x: A of r x d_in, B of d_out x r.
+  // y + B A x with A of r x d_in and B of d_out x r.
   Node add_low_rank(const Operator& base, const Target& target, const std::vector<Saved>& read,
                     const std::vector<Node>& from, Node node, bool scattered) {
     const std::int64_t r = b_.style.finetune.rank;
@@ -214,26 +216,27 @@ class Adapted {
     down.saved = read;
     const Tensor latent = b_.tensor(product_rows * r * e);
     const Node made = put(std::move(down), from);
-    // Its input is whole on every rank: no gather opens here.
+    // Its input is whole on every rank, so no all-gather is needed.
     Operator up =
         matrix("_b", base.tensor == TensorRole::column ? TensorRole::column : TensorRole::none,
                {rows, target.width, r, g.batch});
     keep(up, "latent", latent);
     const Node wide = put(std::move(up), {made});
-    // Scaled, then added.
+    // The result is scaled and added.
     Operator sum = named("", OpKind::elementwise, base.module);
     sum.name = name + "_add";
     const std::int64_t bytes = product_rows * target.width * e;
     const bool fused = b_.style.compiled;
     moves(sum, fused ? 3 * bytes : 5 * bytes, 2 * bytes, fused ? 1 : 2, 1);
     sum.forward_output = Bytes(bytes);
-    if (scattered) {  // index_copy keeps its source (torch/tools/autograd/derivatives.yaml)
+    if (scattered) {  // index_copy saves its source (torch/tools/autograd/derivatives.yaml)
       keep(sum, "scattered", b_.tensor(bytes));
     }
     return put(std::move(sum), {node, wide});
   }
 
-  // h -> r, activation, r -> h, added to its input; whole on every tensor rank.
+  // A bottleneck adapter: h -> r, activation, r -> h, added to its input. It is whole on every
+  // tensor-parallel rank.
   Node add_bottleneck(const Operator& residual, Node from) {
     const std::int64_t r = b_.style.finetune.rank;
     const std::int64_t e = b_.element;
@@ -268,7 +271,7 @@ class Adapted {
   Builder& b_;
   const OperatorGraph& base_;
   OperatorGraph out_;
-  std::map<int, Node> node_;  // of a base operator: what its readers read
+  std::map<int, Node> node_;  // by base operator: the node whose result its readers read
 };
 
 }  // namespace

@@ -36,14 +36,14 @@ std::optional<std::string> graph_fault(const OperatorGraph& graph) {
       return "operators are not in topological order";
     }
   }
-  // Execution starts at the first operator and ends at the last: all others lie on a path between
-  // them.
+  // Execution starts at the first operator and ends at the last; all others must be on a path
+  // between them.
   for (Dag::vertex_descriptor v = 0; v < boost::num_vertices(dag); ++v) {
     if (v + 1 < boost::num_vertices(dag) && boost::out_degree(v, dag) == 0) {
       return "nobody reads '" + graph.operators[v].name + "'";
     }
   }
-  std::vector<std::int64_t> bytes;  // by storage: one allocation has one size
+  std::vector<std::int64_t> bytes;  // by storage, whose size must be the same everywhere
   for (const Operator& op : graph.operators) {
     for (const Saved& saved : op.saved) {
       if (saved.storage >= bytes.size()) {

@@ -6,14 +6,14 @@
 namespace stepcast::model {
 namespace {
 
-// Chunks of the sequence in which a chunked loss makes its logits (torchtitan's default of 8
-// chunks).
+// Number of chunks of the sequence for which a chunked loss computes its logits in turn
+// (torchtitan's default of 8 chunks).
 constexpr std::int64_t loss_chunks = 8;
 
-// Positions of a chunk in a list of them (litgpt's lm_head_chunk_size).
+// Positions of a chunk where the head returns a list of chunks (litgpt's lm_head_chunk_size).
 constexpr std::int64_t list_chunk = 128;
 
-// BERT's prediction head: a square product, its activation, a norm.
+// BERT's prediction head: a linear of h x h, its activation, a norm.
 Node add_transform(Builder& b, Node from, Tensor& input) {
   const std::int64_t bytes = b.local_tokens * b.hidden * b.element;
   const Tensor activated = b.tensor(bytes);
@@ -39,7 +39,7 @@ Node add_transform(Builder& b, Node from, Tensor& input) {
 
 }  // namespace
 
-// Bytes a logit of each loss; `memory` facts: PyTorch casts logits to fp32.
+// The loss by each kernel, with bytes moved and kept per logit. PyTorch casts logits to fp32.
 Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits) {
   Operator op = named("loss", OpKind::cross_entropy, Module::head);
   op.forward_output = Bytes(4 * b.tokens);
@@ -47,16 +47,16 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
   switch (b.style.loss) {
     case job::LossKernel::vocab_parallel:
       // Megatron: cast, max, subtract, exp, sum, divide, all in fp32 and in place after the cast;
-      // three small products with the target mask. Backward scales the kept softmax in place and
-      // casts it.
+      // three small products with the target mask. The backward pass scales the kept softmax in
+      // place and casts it.
       moves(op, logits * (e + 4 + 4 + 8 + 8 + 4 + 8), logits * (8 + 4 + e), 14, 6);
       keep(op, "softmax", b.tensor(4 * logits));
       break;
     case job::LossKernel::eager: {
       moves(op, logits * (e + 4 + 8), logits * (4 + 12 + 4 + e), 4, 4);
-      // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps its result alone, so
-      // the fp32 copy lives while it runs. Back, that of the likelihood is a whole tensor beside
-      // log_softmax's own; the cast comes after.
+      // torch.nn.functional.cross_entropy of logits.float(): log_softmax keeps only its result, so
+      // the fp32 copy is freed after it. In the backward pass the gradient of the likelihood is a
+      // whole tensor beside that of log_softmax; the cast follows.
       const std::int64_t cast = e < 4 ? 4 * logits : 0;
       keep(op, "log_softmax", b.tensor(4 * logits));
       op.forward_temporary = Bytes(cast);
@@ -64,16 +64,16 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     }
     case job::LossKernel::fused:
-      // One kernel for the statistics, one that overwrites the logits with their gradient.
+      // One kernel computes statistics, another overwrites the logits with their gradient.
       moves(op, logits * 3 * e, logits * 2 * e, 2, 1);
       keep(op, "logits_grad", half_logits);
       op.gradient = Operator::Gradient::in_kept;
       break;
     case job::LossKernel::chunk_list: {
-      // Lightning Fabric hands its caller every output in fp32, whatever the precision
-      // (convert_output): a list that stands until the next pass, and as much again that
-      // log_softmax keeps. Back, the gradients of all chunks take the place of the latter before
-      // the first of them reaches the projection: autograd runs what was made last first.
+      // Lightning Fabric returns every output in fp32, whatever the precision
+      // (convert_output): the list lives until the next pass, and log_softmax keeps as much
+      // again. In the backward pass the gradients of all chunks replace what log_softmax keeps
+      // before the first of them reaches the projection, since autograd runs in reverse order.
       const std::int64_t chunks = ceil_div(b.shard.sequence_length, list_chunk);
       moves(op, logits * (e + 4 + 4 + 8), logits * (4 + 12 + 4 + e), static_cast<int>(5 * chunks),
             static_cast<int>(4 * chunks));
@@ -84,8 +84,8 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
       break;
     }
     case job::LossKernel::chunked: {
-      // The gradient of the projection's input is made chunk by chunk in the forward pass; logits
-      // do not outlive their chunk.
+      // The gradient of the projection's input is computed chunk by chunk in the forward pass; the
+      // logits of a chunk are freed after it.
       moves(op, logits * (e + 4 + 8 + 4 + 8 + 4 + e), 2 * b.tokens * b.hidden * e,
             8 * static_cast<int>(loss_chunks), 1);
       keep(op, "input_grad", b.tensor(b.tokens * b.hidden * e));
@@ -94,7 +94,7 @@ Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logit
     }
   }
   if (const int metrics = b.style.loss_metrics; metrics > 0) {
-    // Metrics of the training batch are torch's cross entropy of the same logits, without a
+    // Each metric of the training batch is torch's cross entropy of the same logits, without a
     // gradient (Composer: update_metric on the outputs): a cast, log_softmax, the likelihood.
     op.forward_moved = op.forward_moved + Bytes(metrics * logits * (e + 4 + 8));
     op.forward_kernels += 4 * metrics;
@@ -116,14 +116,14 @@ Node add_projection_loss(Builder& b, Node from, const Tensor& normed) {
                              b.element,
                              1});
   if (b.kind.prediction) {
-    project.parameters = 0;  // the model's own
+    project.parameters = 0;  // they are counted with the model's head
   }
   keep(project, "input", normed);
   if (b.style.loss == job::LossKernel::chunked) {
     project.forward_output = Bytes(ceil_div(logits * b.element, loss_chunks));
   }
   if (b.style.loss == job::LossKernel::chunk_list) {
-    // Its own 16-bit logits make room for the fp32 list before the loss needs any.
+    // The 16-bit logits of a chunk are freed once its fp32 logits exist, before the loss runs.
     project.forward_output =
         Bytes(ceil_div(logits * b.element, ceil_div(b.shard.sequence_length, list_chunk)));
   }

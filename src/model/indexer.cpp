@@ -1,10 +1,11 @@
 // Sparse attention (DeepSeek-V3.2-Exp, "Boosting Long-Context Efficiency with DeepSeek Sparse
-// Attention", section 2.1): an indexer of few narrow heads scores all keys, each query attends to
-// the best `topk`. The indexer is whole on every tensor rank; its own loss (against the attention's
-// scores) is left out.
+// Attention", section 2.1): an indexer of few narrow heads scores all keys, and each query attends
+// to the best `topk`. The indexer is whole on every tensor-parallel rank. Its own loss (against the
+// attention's scores) is not modelled.
 //
-// LAW  2 H_i d_i FLOPs for each of the causal square's scores; the core then computes what a window
-//      of `topk` keys would.
+// LAW  2 H_i d_i FLOPs for each score of the causal square; the core then computes as many scores
+// as with a
+//      window of `topk` keys.
 #include <algorithm>
 
 #include "builder.h"
@@ -20,7 +21,8 @@ Node add_indexer(Builder& b, Node from, const Tensor& input) {
   const auto linear_of = [&](const char* name, std::int64_t n, std::int64_t k) {
     return linear({name, Module::attention, TensorRole::none, {rows, n, k, 1}, 0, e, 1});
   };
-  // Queries from the latent that the attention keeps, keys and weights from the stream.
+  // Queries come from the latent that the attention keeps, keys and weights from the residual
+  // stream.
   Operator query = linear_of("index_q", q_width, rank > 0 ? rank : b.hidden);
   if (rank == 0) {
     keep(query, "input", input);
@@ -42,7 +44,8 @@ Node add_indexer(Builder& b, Node from, const Tensor& input) {
   keep(weights, "input", input);
   made = b.add(std::move(weights), {made});
 
-  // Scores of all heads, rectified, weighted and summed in one kernel: an attention without values.
+  // One kernel computes the scores of all heads, rectifies, weights and sums them: an attention
+  // without values.
   AttentionShape shape;
   shape.sequences = b.shard.sequences;
   shape.query_length = b.sequence / b.shard.context;

@@ -55,7 +55,7 @@ struct Stream {
   Tensor tensor;
 };
 
-// One block: norm, what `add` makes of it, and back into the stream.
+// One block: a norm, the operators of `add`, and the residual add.
 template <class Add>
 Stream add_block(Builder& b, const std::string& name, Module module, std::int64_t bias,
                  const Stream& stream, Add add) {
@@ -92,7 +92,8 @@ Node add_mixer(Builder& b, const Stream& in) {
   return b.model.mla ? add_mla(b, from, in.tensor) : add_attention(b, from, in.tensor);
 }
 
-// Attention and MLP read the stream at once, through one norm or two, and one sum takes both.
+// Parallel attention and MLP: both read the stream, through one norm or two, and their results are
+// added to it.
 Stream add_parallel(Builder& b, const Stream& stream, std::int64_t attention_bias,
                     std::int64_t mlp_bias, Module mlp_module) {
   const std::int64_t parameters = norm_width(b.model) * b.hidden;
@@ -122,7 +123,8 @@ LayerKind layer_kind(const job::Model& model, int layer) {
   kind.mixer = mixer_of(model, like);
   kind.mlp = mlp_of(model, like);
   if (kind.prediction) {
-    // A whole block, of full attention where the model has any (Qwen3-Next), else as its layers.
+    // A prediction layer is a whole block, with full attention where any layer of the model has it
+    // (Qwen3-Next), else like the last layer.
     const bool full = model.mixers.find('a') != std::string::npos;
     kind.mixer = full ? LayerKind::Mixer::attention : kind.mixer;
     if (kind.mlp == LayerKind::Mlp::none) {

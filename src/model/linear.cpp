@@ -29,7 +29,8 @@ Node add_product(Builder& b, const char* name, const Gemm& g, Node from) {
   const double flops = 2.0 * static_cast<double>(g.batch) * static_cast<double>(g.m) *
                        static_cast<double>(g.n) * static_cast<double>(g.k);
   op.forward = Flops(flops);
-  // Both factors are activations: two products of the same size, neither of them a weight's.
+  // Both factors are activations, so the backward pass has two products for input gradients and
+  // none for a weight's.
   op.input_grad = Flops(2 * flops);
   const std::int64_t once = g.batch * (g.m * g.k + g.k * g.n + g.m * g.n) * b.element;
   moves(op, once, 2 * once, 1, 2);

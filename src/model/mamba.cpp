@@ -1,9 +1,9 @@
 // A Mamba-2 block by state-space duality (Dao and Gu, arXiv 2405.21060, section 6): the sequence is
-// cut into chunks of Q tokens; products inside a chunk are quadratic in Q, and states of N x P a
-// head carry over from one chunk to the next.
+// cut into chunks of Q tokens; products inside a chunk are quadratic in Q, and a state of N x P for
+// each head is passed on from one chunk to the next.
 //
 // LAW  one token costs 2 (G Q N + H Q P + 2 H N P) FLOPs between its two projections: scores C B^T
-//      of a chunk, their product with X, states B^T X, and what earlier states give, C S.
+//      of a chunk, their product with X, states B^T X, and the contribution of earlier states, C S.
 #include "builder.h"
 
 namespace stepcast::model {
@@ -25,7 +25,8 @@ Node add_mamba(Builder& b, Node from, const Tensor& input) {
   Node node = b.add(std::move(project), {from});
 
   // Causal convolution along the sequence with its bias and SiLU. The fused kernel of mamba_ssm
-  // (split, convolution, scan) keeps the projection's output and convolves again in the backward.
+  // (split, convolution, scan) keeps the projection's output and repeats the convolution in the
+  // backward pass.
   Operator conv = named("mamba_conv", OpKind::elementwise, Module::core_attention);
   const std::int64_t conv_bytes = b.tokens * convolved * e;
   conv.parameters = convolved * (m.conv + 1);
@@ -34,7 +35,7 @@ Node add_mamba(Builder& b, Node from, const Tensor& input) {
   keep(conv, "input", projected);
   node = b.add(std::move(conv), {node});
 
-  // dt with its bias through softplus, and sums of decays in each chunk, fp32.
+  // softplus of dt with its bias, and sums of the decays in each chunk, in fp32.
   Operator decay = named("mamba_decay", OpKind::elementwise, Module::core_attention);
   decay.parameters = 3 * heads;  // A, D, the bias of dt
   const std::int64_t decays = 4 * b.tokens * heads;
@@ -52,7 +53,7 @@ Node add_mamba(Builder& b, Node from, const Tensor& input) {
   node = add_product(b, "mamba_chunk", {m.chunk, m.head_dim, m.chunk, chunks * heads}, node);
   node = add_product(b, "mamba_read", {m.chunk, m.head_dim, m.state, chunks * heads}, node);
 
-  // Norm of y SiLU(z), in groups.
+  // The norm of y SiLU(z), in groups.
   const std::int64_t bytes = b.tokens * inner * e;
   const Tensor scanned = b.tensor(bytes);
   const Tensor gated = b.tensor(bytes);

@@ -1,5 +1,5 @@
-// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries and keys-values through
-// low-rank latents.
+// Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434): queries, and keys and values, are
+// projected through low-rank latents.
 #include "builder.h"
 
 namespace stepcast::model {
@@ -46,7 +46,7 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
         from, input);
   }
 
-  // The latent and, beside it, the one rotary key that all heads share.
+  // The latent, and the one rotary key that all heads share.
   const Tensor kv_latent = latent(mla.kv_lora_rank);
   const Tensor kv_normed = latent(mla.kv_lora_rank);
   Node kv = add_linear(b,
@@ -70,8 +70,8 @@ Node add_mla(Builder& b, Node from, const Tensor& input) {
                    1},
                   kv, kv_normed);
 
-  // Rotation of the rotary parts; keys are joined from their two parts, the rotary one repeated for
-  // each head.
+  // Rotation of the rotary parts. Keys are concatenated from their two parts, of which the rotary
+  // one is repeated for each head.
   const Tensor qkv = b.tensor(b.tokens * (2 * q_width + out_width) * e);
   Operator rotary = named("rotary", OpKind::rotary, Module::attention);
   const std::int64_t keys = b.tokens * q_width * e;

@@ -17,18 +17,19 @@ Operator activation(Builder& b, const char* name, Module module, std::int64_t ro
   std::int64_t backward = one + 2 * in;
   int forward_kernels = 1;
   int backward_kernels = 1;
-  if (gated && !fused) {  // silu, product; backward of the product twice, of silu
+  if (gated &&
+      !fused) {  // forward: silu, product; backward: both gradients of the product, that of silu
     forward = 2 * one + 3 * one;
     backward = 3 * one + 3 * one + 3 * one;
     forward_kernels = 2;
     keep(op, "silu", b.tensor(one));  // a factor of the product
     backward_kernels = 3;
     if (!b.fused_projection()) {
-      // The product's two gradients stand at once; that of the gate is made when the other half's
-      // product is done.
+      // The product's two gradients are alive at once. That of the gate's input is computed after
+      // the other half's linear has run.
       op.input_gradient = Bytes(one);
       op.backward_temporary = Bytes(one);
-    } else {  // both halves, and joined
+    } else {  // the gradients of both halves are concatenated
       op.backward_temporary = Bytes(one);
     }
   }

@@ -1,9 +1,9 @@
-// Mixture of experts: router, dispatch, the local experts as grouped GEMMs, return; shared experts
+// Mixture of experts: router, dispatch, the local experts as grouped GEMMs, combine; shared experts
 // beside them.
 //
-// LAW  tokens of a rank are routed to k experts each; balanced routing gives every local expert the
-// same number of
-//      rows. With `expert_tensor` ranks on an expert's weights, each of them sees the rows of all.
+// LAW  each token of a rank is routed to k experts; balanced routing gives every local expert the
+//      same number of rows. With `expert_tensor` ranks on an expert's weights, each of them
+//      computes on the rows of all of them.
 #include <algorithm>
 
 #include "builder.h"
@@ -27,7 +27,8 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   keep(op, "input", input);
   const Node logits = b.add(std::move(op), {from});
 
-  // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and back.
+  // Softmax, top-k, probabilities scattered to the routing map, tokens counted by expert; and the
+  // backward pass of these.
   Operator choose = named("top_k", OpKind::softmax, Module::moe);
   moves(choose, 7 * scores, 5 * scores, 7, 5);
   choose.forward_output = Bytes(scores);
@@ -35,8 +36,7 @@ Node add_router(Builder& b, const job::Moe& moe, Node from, const Tensor& input)
   return b.add(std::move(choose), {logits});
 }
 
-// Experts' products on the rows that reached this rank, between the dispatch of tokens and their
-// return.
+// The experts on the rows that reached this rank, between dispatch and combine.
 Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   const job::Moe& moe = *b.model.moe;
   const std::int64_t e = b.element;
@@ -55,7 +55,7 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
     Operator op =
         linear({name, Module::moe, TensorRole::none, {rows_each, n, k, local}, bias, e, 1});
     op.kind = OpKind::grouped_gemm;
-    // Balanced rows, not those rounded up to whole rows an expert.
+    // FLOPs of the rows as they are, not rounded up to the same whole number for each expert.
     op.forward = op.input_grad = op.weight_grad = Flops(
         2.0 * static_cast<double>(rows.computed) * static_cast<double>(n) * static_cast<double>(k));
     op.forward_output = Bytes(rows.computed * n * e);
@@ -79,8 +79,8 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   node = expert_linear("expert_fc1", fc1_width, b.hidden, fc1_bias, received);
   const bool biases_apart = b.style.routing.biases_apart && fc2_bias > 0;
   if (biases_apart && b.model.gated_mlp) {
-    // Gated experts with biases are gpt-oss's, whose halves are clamped and joined again before the
-    // fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
+    // Gated experts with biases are those of gpt-oss. Their halves are clamped and concatenated
+    // again before the fused activation (Megatron-LM core 0.16, fusions/fused_bias_geglu.py:
     // weighted_bias_quick_geglu_impl).
     const auto one = static_cast<double>(fc1_output.bytes);
     elementwise("expert_clamp", 4 * one, 5 * one, 3, 5, fc1_output.bytes);
@@ -90,8 +90,9 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
                {node});
   node = expert_linear("expert_fc2", b.hidden, width, fc2_bias, fc2_input);
   if (biases_apart) {
-    // Bytes an element. There: weighted bias written in fp32, added, joined, cast back. Back: cast,
-    // both gradients of the sum, two products and sums for those of bias and weight.
+    // Bytes per element. Forward: the weighted bias is written in fp32, added, concatenated and
+    // cast back. Backward: a cast, both gradients of the sum, two products and sums for the
+    // gradients of bias and weight.
     const auto elements = static_cast<double>(rows.computed * b.hidden);
     elementwise("expert_bias", elements * (4 + 10 + 8 + 6), elements * (6 + 6 + 4 + 12 + 12),
                 2 * local + 2, 5 * local + 2, row_bytes);
@@ -103,7 +104,7 @@ Node add_experts(Builder& b, const ExpertRows& rows, Node from) {
   return node;
 }
 
-// Rows that came from several ranks lie by rank; the experts want them by expert.
+// Sorts rows that came from several ranks, ordered by rank, by expert.
 Node add_sort(Builder& b, const char* name, std::int64_t rows, Node from) {
   Operator op = named(name, OpKind::permute, Module::moe);
   const std::int64_t copy = 2 * rows * b.hidden * b.element;
@@ -122,7 +123,7 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   const bool several = b.shard.expert > 1;
   const ExpertRows rows = expert_rows(b.model, b.shard, b.style.routing);
   // Tokens that the operators around the experts read and write, and their copies: this rank's
-  // where copies travel, those of all senders where tokens do.
+  // where copies are sent, those of all senders where tokens are.
   std::int64_t tokens = rows.tokens;
   std::int64_t copies = rows.sent;
   if (dispatcher == Dispatcher::allgather) {
@@ -132,7 +133,7 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
     tokens = rows.distinct;
     copies = rows.received;
   }
-  // HybridEP's own kernels write rows by expert and sum them (fused permute).
+  // HybridEP's own kernels order rows by expert and sum them (fused permute).
   const bool fused = several && dispatcher == Dispatcher::hybridep;
 
   const Node routed = add_router(b, moe, from, input);
@@ -187,8 +188,8 @@ Node add_moe(Builder& b, Node from, const Tensor& input) {
   Operator sum = named("shared_add", OpKind::elementwise, Module::shared_expert);
   const std::int64_t local = b.local_tokens * b.hidden * e;
   moves(sum, 3 * local, 0, 1, 0);
-  if (moe.shared_gate) {  // y = routed + sigmoid(x g) shared: a product with one column, a sigmoid,
-                          // a scaling
+  if (moe.shared_gate) {  // y = routed + sigmoid(x g) shared: a GEMM with one column, a sigmoid, a
+                          // scaling
     sum.parameters = b.hidden;
     sum.forward = sum.input_grad = sum.weight_grad =
         Flops(2.0 * static_cast<double>(b.local_tokens) * static_cast<double>(b.hidden));

@@ -1,4 +1,4 @@
-// Norms and the (bias, dropout,) residual adds between them: bound by memory bandwidth.
+// Norms and the (bias, dropout,) residual adds between them, which memory bandwidth bounds.
 #include "builder.h"
 
 namespace stepcast::model {
@@ -16,22 +16,23 @@ void describe_norm(Builder& b, Operator& op, std::int64_t elements, const Tensor
   // mean, rsqrt, scale, cast, weight. It keeps the upcast and the normed tensor before the weight,
   // not its input.
   //
-  // Backward as autograd runs it: the weight's gradient (product, sum over rows) and the product
-  // with the weight; cast; of the scaling the input's, the factor's and its sum over the row; the
-  // mean's, spread over the row; of the square three kernels (pow, 2 x, product); both gradients of
-  // the upcast added; cast.
+  // The backward pass by autograd: the weight's gradient (product, sum over rows) and the product
+  // with the weight; cast; for the scaling, the gradients of the input and of the factor, summed
+  // over the row; the gradient of the mean, expanded over the row; three kernels for the square
+  // (pow, 2 x, product); the sum of both gradients of the upcast; cast.
   const std::int64_t scaling = 8 + 12 + 4;
   const std::int64_t square = 4 + (8 + 8 + 12);
   moves(op, elements * (e + 4 + 8 + 4 + 8 + 4 + e + 2 * e),
         elements * ((3 * e + e + 2 * e) + (e + 4) + scaling + square + 12 + (4 + e)), 7, 16);
-  // At most five fp32 tensors at once: the gradient of the scaling, that of the mean square spread
-  // over the row, and three of the square's. All are gone when the input's own gradient is cast.
+  // At most five fp32 tensors are alive at once: the gradient of the scaling, that of the mean
+  // square expanded over the row, and three of the square. All are freed before the input's own
+  // gradient is cast.
   op.backward_temporary = Bytes((5 * 4 - e) * elements);
   op.forward_temporary = Bytes(4 * elements);
   if (e < 4) {
     keep(op, "upcast", b.tensor(4 * elements));
   } else {
-    keep(op, "input", input);  // there is nothing to cast
+    keep(op, "input", input);  // an fp32 input needs no cast
   }
   keep(op, "normed", b.tensor(elements * e));
 }
@@ -52,8 +53,8 @@ Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias
   const std::int64_t e = b.element;
   const bool dropout = b.model.dropout > 0;
   const bool biased = bias > 0;
-  // The add reads both branches and writes; its backward is autograd adding the gradients of the
-  // two branches.
+  // The add reads both branches and writes the sum; in the backward pass autograd adds the
+  // gradients of the two branches.
   std::int64_t forward = 3 * elements * e;
   std::int64_t backward = 3 * elements * e;
   int forward_kernels = 1;
@@ -80,7 +81,7 @@ Node add_residual(Builder& b, const char* name, Module module, std::int64_t bias
   }
   moves(op, forward, backward, forward_kernels, backward_kernels);
   op.forward_output = Bytes(elements * e);
-  op.gradient = Operator::Gradient::handed_on;  // the branch's only where nothing was dropped
+  op.gradient = Operator::Gradient::handed_on;  // for the branch only without dropout
   return b.add(std::move(op), {branch, skip});
 }
 

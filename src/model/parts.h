@@ -1,14 +1,14 @@
-// Operators that stand alone outside a layer as well (pieces.cpp).
+// Operators that are also built alone, outside a layer (pieces.cpp).
 #pragma once
 
 #include "builder.h"
 
 namespace stepcast::model {
 
-// head.cpp. `logits` of them, `half_logits` as the output projection left them.
+// head.cpp. `logits`: their number; `half_logits`: the output projection's result.
 Operator cross_entropy(Builder& b, std::int64_t logits, const Tensor& half_logits);
 
-// The output projection and its loss on the normed stream.
+// head.cpp: the output projection and the loss, on the normed residual stream.
 Node add_projection_loss(Builder& b, Node from, const Tensor& normed);
 
 // attention.cpp: rotation of queries and keys.

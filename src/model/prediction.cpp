@@ -19,7 +19,8 @@ Node add_prediction_input(Builder& b) {
   moves(join, 4 * bytes, 4 * bytes, 1, 1);
   join.forward_output = Bytes(joined.bytes);
   const Node side_by_side = b.add(std::move(join), {embedding_norm, hidden_norm});
-  // Whole on every tensor rank, each for its own tokens under sequence parallelism.
+  // Its weights are whole on every tensor-parallel rank; under sequence parallelism each rank
+  // computes its own tokens.
   return add_linear(b,
                     {"mtp_projection",
                      Module::head,

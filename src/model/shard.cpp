@@ -1,4 +1,4 @@
-// How a job's framework shapes operators, and the padding of the vocabulary.
+// The Style of a job's framework, and the padding of the vocabulary.
 #include "builder.h"
 #include "stepcast/model/experts.h"
 
@@ -41,8 +41,8 @@ Style style_of(const job::Job& job) {
   s.loss_metrics = job.system.loss_metrics;
   s.quantized_inputs = job.system.quantized_inputs;
   s.fused_qkv = job.system.habits.packs_projections || job.system.packed_qkv;
-  // torch.nn.Linear adds its bias in the product's epilogue (addmm by cuBLASLt, torch 1.10 and
-  // later); Megatron-LM's layers add theirs behind it, or hand it on to the next kernel.
+  // torch.nn.Linear adds its bias in the GEMM's epilogue (addmm by cuBLASLt, torch 1.10 and
+  // later); Megatron-LM's layers add it after the GEMM, or pass it to the next kernel.
   s.fused_linear_bias = s.compiled || !job.system.habits.adds_linear_bias_apart;
   return s;
 }

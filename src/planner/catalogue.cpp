@@ -7,9 +7,10 @@
 #include <chrono>
 #include <set>
 
-#include "file_reader.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/input/input.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::planner {
 namespace {
@@ -17,19 +18,19 @@ namespace {
 using text::Value;
 
 // A figure is {value: NUMBER, source: TEXT}; `read` makes the number of the value.
-Figure figure(FileReader& r, const Value& v, const std::string& what,
+Figure figure(text::Faults& faults, const Value& v, const std::string& what,
               const std::function<double(const Value&)>& read) {
   Figure out;
   bool stated = false;
-  r.map(v, what,
-        {{"value",
-          [&](const Value& x) {
-            out.value = read(x);
-            stated = true;
-          }},
-         {"source", [&](const Value& x) { out.source = text::to_string(x); }}});
+  faults.fields(v, what,
+                {{"value",
+                  [&](const Value& x) {
+                    out.value = read(x);
+                    stated = true;
+                  }},
+                 {"source", [&](const Value& x) { out.source = text::to_string(x); }}});
   if (v.kind == Value::Kind::map && (!stated || out.source.empty())) {
-    r.fault(v.origin, fmt::format("{} needs a value and a source", what));
+    faults.add(v.origin, fmt::format("{} needs a value and a source", what));
   }
   return out;
 }
@@ -42,75 +43,77 @@ class CatalogueReader {
   }
 
   Catalogue read() {
-    r_.map(all_, "the catalogue",
-           {{"currency", [&](const Value& v) { out_.currency = text::to_string(v); }},
-            {"sites", [&](const Value& v) { sites(v); }},
-            {"devices", [&](const Value& v) { devices(v); }},
-            {"hosts", [&](const Value& v) { hosts(v); }},
-            {"offers",
-             [&](const Value& v) { r_.list(v, "offers", [&](const Value& x) { offer(x); }); }}});
+    faults_.fields(all_, "the catalogue",
+                   {{"currency", [&](const Value& v) { out_.currency = text::to_string(v); }},
+                    {"sites", [&](const Value& v) { sites(v); }},
+                    {"devices", [&](const Value& v) { devices(v); }},
+                    {"hosts", [&](const Value& v) { hosts(v); }},
+                    {"offers", [&](const Value& v) {
+                       faults_.list(v, "offers", [&](const Value& x) { offer(x); });
+                     }}});
     if (all_.kind == Value::Kind::map && (out_.currency.empty() || out_.offers.empty())) {
-      r_.fault(all_.origin, "a catalogue needs a currency and offers");
+      faults_.add(all_.origin, "a catalogue needs a currency and offers");
     }
     for (const Offer& o : out_.offers) {
       check(o);
     }
-    r_.done();
+    faults_.done();
     return std::move(out_);
   }
 
  private:
   Figure number(const Value& v, const std::string& what, double least) {
-    return figure(r_, v, what, [&](const Value& x) { return r_.number(x, least, what.c_str()); });
+    return figure(faults_, v, what,
+                  [&](const Value& x) { return faults_.number(x, least, what.c_str()); });
   }
   Figure watts(const Value& v, const std::string& what) {
-    return figure(r_, v, what,
+    return figure(faults_, v, what,
                   [](const Value& x) { return parse_power(text::to_string(x)).count(); });
   }
 
   void sites(const Value& v) {
-    r_.named(v, "sites", [&](const Value::Entry& e) {
+    faults_.named(v, "sites", [&](const Value::Entry& e) {
       Site& s = out_.sites[e.key];
-      r_.map(
+      faults_.fields(
           e.value, "a site",
           {{"pue", [&](const Value& x) { s.pue = number(x, "pue", 1); }},
            {"carbon", [&](const Value& x) { s.carbon = number(x, "carbon", 0); }},
            {"electricity", [&](const Value& x) { s.electricity = number(x, "electricity", 0); }}});
       if (s.pue.source.empty()) {
-        r_.fault(e.origin, fmt::format("the site {} needs a pue", e.key));
+        faults_.add(e.origin, fmt::format("the site {} needs a pue", e.key));
       }
     });
   }
 
   void devices(const Value& v) {
     const std::vector<std::string> known = config::list("devices");
-    r_.named(v, "devices", [&](const Value::Entry& e) {
+    faults_.named(v, "devices", [&](const Value::Entry& e) {
       if (std::find(known.begin(), known.end(), e.key) == known.end()) {
         unknown(e.origin, "device", e.key, known);
       }
       DevicePower& d = out_.devices[e.key];
-      r_.map(
+      faults_.fields(
           e.value, "a device",
           {{"idle", [&](const Value& x) { d.idle = watts(x, "idle"); }},
            {"communicating", [&](const Value& x) { d.communicating = watts(x, "communicating"); }},
            {"load", [&](const Value& x) { d.load = watts(x, "load"); }}});
       if (!(d.idle.value <= d.communicating.value && d.communicating.value <= d.load.value)) {
-        r_.fault(e.origin,
-                 fmt::format("power of {}: expected idle <= communicating <= load", e.key));
+        faults_.add(e.origin,
+                    fmt::format("power of {}: expected idle <= communicating <= load", e.key));
       }
     });
   }
 
   void hosts(const Value& v) {
-    r_.named(v, "hosts", [&](const Value::Entry& e) {
+    faults_.named(v, "hosts", [&](const Value::Entry& e) {
       HostPower& h = out_.hosts[e.key];
-      r_.map(e.value, "a host",
-             {{"idle", [&](const Value& x) { h.idle = watts(x, "idle"); }},
-              {"load", [&](const Value& x) { h.load = watts(x, "load"); }},
-              {"peak", [&](const Value& x) { h.peak = watts(x, "peak"); }},
-              {"network", [&](const Value& x) { h.network = watts(x, "network"); }}});
+      faults_.fields(e.value, "a host",
+                     {{"idle", [&](const Value& x) { h.idle = watts(x, "idle"); }},
+                      {"load", [&](const Value& x) { h.load = watts(x, "load"); }},
+                      {"peak", [&](const Value& x) { h.peak = watts(x, "peak"); }},
+                      {"network", [&](const Value& x) { h.network = watts(x, "network"); }}});
       if (!(h.idle.value <= h.load.value && h.load.value <= h.peak.value)) {
-        r_.fault(e.origin, fmt::format("power of {}: expected idle <= load <= peak", e.key));
+        faults_.add(e.origin, fmt::format("power of {}: expected idle <= load <= peak", e.key));
       }
     });
   }
@@ -118,29 +121,30 @@ class CatalogueReader {
   void offer(const Value& v) {
     Offer o;
     o.origin = v.origin;
-    r_.map(v, "an offer",
-           {{"name", [&](const Value& x) { o.name = text::to_string(x); }},
-            {"cluster", [&](const Value& x) { o.cluster = text::to_string(x); }},
-            {"site", [&](const Value& x) { o.site = text::to_string(x); }},
-            {"host", [&](const Value& x) { o.host = text::to_string(x); }},
-            {"available",
-             [&](const Value& x) {
-               o.available = text::to_string(x);
-               parse_date(o.available);
-             }},
-            {"nodes", [&](const Value& x) { o.nodes = nodes(x); }},
-            {"rent", [&](const Value& x) { o.rent = number(x, "rent", 0); }},
-            {"purchase", [&](const Value& x) { o.purchase = number(x, "purchase", 0); }},
-            {"fabric", [&](const Value& x) { o.fabric = number(x, "fabric", 0); }},
-            {"lifetime", [&](const Value& x) { o.lifetime = number(x, "lifetime", 0.1); }}});
+    faults_.fields(
+        v, "an offer",
+        {{"name", [&](const Value& x) { o.name = text::to_string(x); }},
+         {"cluster", [&](const Value& x) { o.cluster = text::to_string(x); }},
+         {"site", [&](const Value& x) { o.site = text::to_string(x); }},
+         {"host", [&](const Value& x) { o.host = text::to_string(x); }},
+         {"available",
+          [&](const Value& x) {
+            o.available = text::to_string(x);
+            parse_date(o.available);
+          }},
+         {"nodes", [&](const Value& x) { o.nodes = nodes(x); }},
+         {"rent", [&](const Value& x) { o.rent = number(x, "rent", 0); }},
+         {"purchase", [&](const Value& x) { o.purchase = number(x, "purchase", 0); }},
+         {"fabric", [&](const Value& x) { o.fabric = number(x, "fabric", 0); }},
+         {"lifetime", [&](const Value& x) { o.lifetime = number(x, "lifetime", 0.1); }}});
     out_.offers.push_back(std::move(o));
   }
 
   Figure nodes(const Value& v) {
-    return figure(r_, v, "nodes", [&](const Value& x) {
+    return figure(faults_, v, "nodes", [&](const Value& x) {
       const std::int64_t n = text::to_integer(x);
       if (n < 1 || n > 1'000'000) {
-        r_.fault(x.origin, fmt::format("nodes is {}; expected 1 to 1000000", n));
+        faults_.add(x.origin, fmt::format("nodes is {}; expected 1 to 1000000", n));
       }
       return static_cast<double>(n);
     });
@@ -149,28 +153,29 @@ class CatalogueReader {
   // What an offer names must be there, and what it costs must follow.
   void check(const Offer& o) {
     if (o.name.empty() || !names_.insert(o.name).second) {
-      r_.fault(o.origin, o.name.empty() ? "an offer needs a name"
-                                        : fmt::format("the offer {} stands twice", o.name));
+      faults_.add(o.origin, o.name.empty() ? "an offer needs a name"
+                                           : fmt::format("the offer {} stands twice", o.name));
     }
     if (o.nodes.source.empty()) {
-      r_.fault(o.origin, fmt::format("the offer {} needs nodes", o.name));
+      faults_.add(o.origin, fmt::format("the offer {} needs nodes", o.name));
     }
     if (o.rent.has_value() == o.purchase.has_value()) {
-      r_.fault(o.origin, fmt::format("the offer {} needs either a rent or a purchase", o.name));
+      faults_.add(o.origin, fmt::format("the offer {} needs either a rent or a purchase", o.name));
     }
     if (o.purchase && !o.lifetime) {
-      r_.fault(o.origin, fmt::format("the offer {} is bought and needs a lifetime", o.name));
+      faults_.add(o.origin, fmt::format("the offer {} is bought and needs a lifetime", o.name));
     }
     if (!o.purchase && (o.lifetime || o.fabric)) {
-      r_.fault(o.origin,
-               fmt::format("the offer {} is rented; expected neither lifetime nor fabric", o.name));
+      faults_.add(
+          o.origin,
+          fmt::format("the offer {} is rented; expected neither lifetime nor fabric", o.name));
     }
     const auto site = out_.sites.find(o.site);
     if (site == out_.sites.end()) {
       unknown(o.origin, "site", o.site, keys(out_.sites));
     } else if (o.purchase && !site->second.electricity) {
-      r_.fault(o.origin, fmt::format("the offer {} is bought: its site {} needs electricity",
-                                     o.name, o.site));
+      faults_.add(o.origin, fmt::format("the offer {} is bought: its site {} needs electricity",
+                                        o.name, o.site));
     }
     if (out_.hosts.find(o.host) == out_.hosts.end()) {
       unknown(o.origin, "host", o.host, keys(out_.hosts));
@@ -183,11 +188,12 @@ class CatalogueReader {
     try {
       device = input::network(o.cluster, 1, {}, o.name).cluster.device.name;
     } catch (const InputError& error) {
-      r_.fault(o.origin, error.faults().front().message);
+      faults_.add(o.origin, error.faults().front().message);
       return;
     }
     if (out_.devices.find(device) == out_.devices.end()) {
-      r_.fault(o.origin, fmt::format("the offer {}: devices says nothing of {}", o.name, device));
+      faults_.add(o.origin,
+                  fmt::format("the offer {}: devices says nothing of {}", o.name, device));
     }
   }
 
@@ -202,14 +208,12 @@ class CatalogueReader {
 
   void unknown(const Origin& where, const char* what, const std::string& name,
                const std::vector<std::string>& known) {
-    const std::string near = nearest(name, known);
-    r_.fault(where, fmt::format("there is no {} '{}'{}", what, name,
-                                near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    faults_.add(where, fmt::format("there is no {} '{}'{}", what, name, suggestion(name, known)));
   }
 
   Value all_;
   std::vector<std::string> clusters_;
-  FileReader r_;
+  text::Faults faults_;
   Catalogue out_;
   std::set<std::string> names_;
 };

@@ -1,11 +1,11 @@
-// What rows of a table say of a report.
+// A figure of a report that several tables show.
 #pragma once
 
 #include "stepcast/result/report.h"
 
 namespace stepcast::planner {
 
-// Mean over stages of the communication that nothing hides: seconds.
+// Exposed communication in seconds: the mean over stages.
 double exposed_seconds(const result::Report& report);
 
 }  // namespace stepcast::planner

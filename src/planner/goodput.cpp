@@ -30,15 +30,11 @@ double count_of(Component c, const Campaign& campaign) {
   return 0;
 }
 
-// Where the wall clock goes.
-enum class Loss { checkpoint, redone, down, repair, slow, data };
-constexpr std::array<const char*, 6> kLosses = {"checkpoints",           "work done again",
-                                                "detection and restart", "waiting for repair",
-                                                "slowed by stragglers",  "waiting for data"};
+constexpr std::size_t kLosses = words_of<Loss>().size();
 
 struct Ledger {
-  double trained = 0;  // seconds of steps, kept
-  std::array<double, kLosses.size()> lost{};
+  double trained = 0;  // seconds of steps whose work was kept
+  std::array<double, kLosses> lost{};
   double interruptions = 0;
   double& of(Loss l) { return lost[static_cast<std::size_t>(l)]; }
 };
@@ -82,8 +78,8 @@ class Run {
     return now_ - std::log1p(-u) / rate;
   }
 
-  // Intervals with their checkpoints that nothing interrupts are alike: all of them at once but the
-  // last, which segment() ends.
+  // Intervals that nothing interrupts are alike: they pass at once, all but the last, which
+  // segment() ends.
   void skip() {
     const double cycle = interval_ * (1 + data_) + pause_;
     if (fresh_ != 0 || slow_until_ > now_ || !(durable_ <= cycle)) {
@@ -103,8 +99,8 @@ class Run {
     settle(now_);
   }
 
-  // Training of one interval and its checkpoint, or until it is cut short. What is written behind
-  // training becomes safe within the next.
+  // Trains one interval and writes its checkpoint, unless something cuts it short. A checkpoint
+  // that is written while training goes on becomes safe within the next interval.
   void segment() {
     const double slow = slow_until_ > now_ ? o_.stragglers.slowdown : 1;
     const double pace = (1 + data_) * slow;  // wall clock of a second of steps
@@ -136,7 +132,7 @@ class Run {
     }
   }
 
-  // Whether what was written behind training has become safe by then.
+  // Counts a checkpoint that was written while training went on as safe if it is complete by then.
   void settle(double by) {
     if (pending_ > 0 && pending_at_ <= by) {
       safe_ += pending_;
@@ -165,7 +161,7 @@ class Run {
     settle(now_);
   }
 
-  // What was not safe is done again; those that fail while the job restarts stop it once more.
+  // Work that was not safe is done again. A failure during the restart stops the job once more.
   void fail() {
     ledger_.interruptions += 1;
     ledger_.of(Loss::redone) += pending_ + fresh_;
@@ -187,7 +183,7 @@ class Run {
     next_straggler_ = wait(straggler_);
   }
 
-  // A straggler that was found leaves behind a checkpoint: nothing is lost but the restart.
+  // The job writes a checkpoint before a straggler is replaced: nothing is lost but the restart.
   void replace_straggler() {
     const double up = now_ + pause_ + restart_;
     safe_ += pending_ + fresh_;
@@ -230,7 +226,7 @@ class Run {
   std::mt19937_64 random_;
   int spares_;
   double pause_ = 0, durable_ = 0, down_ = 0, restart_ = 0, data_ = 0;
-  double failure_ = 0, hardware_ = 0, straggler_ = 0;  // a second
+  double failure_ = 0, hardware_ = 0, straggler_ = 0;  // events per second
   double now_ = 0, next_failure_ = 0, next_straggler_ = 0, slow_until_ = 0;
   double fresh_ = 0;    // seconds of steps since the last checkpoint's pause
   double pending_ = 0;  // in a checkpoint that is not safe before `pending_at_`
@@ -314,8 +310,9 @@ double expected_share(const Operations& o, const Campaign& c, Seconds interval) 
   double wall = length;
   if (rate > 0) {
     const double down = o.detection.count() + o.restart.count() + t.load.count();
-    const double failures = std::expm1(rate * length);  // of an interval that ends well
-    // Written behind training: what the pause had saved is lost too until it is safe.
+    const double failures = std::expm1(rate * length);  // until an interval ends without one
+    // With asynchronous writes the work of a checkpoint is lost too until the checkpoint is
+    // complete.
     const double exposed = std::max(0.0, t.durable.count() - t.pause.count());
     wall = failures * std::exp(rate * down) / rate + rate * exposed * length;
   }
@@ -331,7 +328,9 @@ Seconds best_interval(const Operations& o, const Campaign& c) {
     return Seconds(30 * kDay);
   }
   double high = std::max(2 * low, 10 / rate);
-  // The share has one maximum; in logarithms its neighbourhood is as wide on both sides.
+  // The share has one maximum; in logarithms its neighbourhood is as wide on both sides. A golden
+  // section search: Boost's Brent stops at another digit of the flat top, which simulated runs
+  // show.
   const double ratio = (std::sqrt(5.0) - 1) / 2;
   double a = std::log(low), b = std::log(high);
   const auto share = [&](double x) { return expected_share(o, c, Seconds(std::exp(x))); };
@@ -367,7 +366,7 @@ result::Goodput simulate_runs(const Operations& o, const Campaign& c,
   out.load = t.load.count();
   out.expected = expected_share(o, c, Seconds(out.interval));
   std::vector<double> shares, interruptions;
-  std::array<double, kLosses.size()> lost{};
+  std::array<double, kLosses> lost{};
   std::mt19937_64 seeds(request.seed);
   for (int r = 0; r < request.runs; ++r) {
     const Ledger l = Run(o, c, request.duration.count(), out.interval, seeds()).play();
@@ -380,7 +379,7 @@ result::Goodput simulate_runs(const Operations& o, const Campaign& c,
   out.effective = spread(std::move(shares));
   out.interruptions = spread(std::move(interruptions));
   for (std::size_t i = 0; i < lost.size(); ++i) {
-    out.losses.emplace_back(kLosses[i], lost[i]);
+    out.losses.emplace_back(to_string(static_cast<Loss>(i)), lost[i]);
   }
   for (const FailureKind& f : o.failures) {
     out.failures.emplace_back(f.name,

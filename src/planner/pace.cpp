@@ -9,7 +9,7 @@ namespace {
 // Simulated runs that give a strategy's effective time.
 constexpr int kRuns = 40;
 
-// By which the shares of two intervals differ that are the best but for their last digits.
+// Largest difference between the shares of two intervals that are both the best to rounding.
 constexpr double kRounding = 1e-6;
 
 GoodputRequest runs() {
@@ -42,7 +42,8 @@ Pace pace_of(const job::Job& job, const result::Report& report, const Operations
     out.effective = g.effective;
     out.active = g.effective.value;
     for (const auto& [name, share] : g.losses) {
-      if (name == "work done again" || name == "slowed by stragglers") {
+      const auto loss = parse<Loss>(name);
+      if (loss == Loss::redone || loss == Loss::slow) {
         out.active += share;
       }
     }

@@ -19,7 +19,7 @@ namespace {
 
 using result::PlannedCluster;
 
-// What a shortfall is measured against: the limit itself, or what a GPU has of memory.
+// What a shortfall is relative to: the limit itself, or the memory of a GPU.
 double size_of(result::PlanLimit limit, const result::PlanLimits& limits, const PlannedCluster& c) {
   switch (limit) {
     case result::PlanLimit::deadline:
@@ -35,8 +35,8 @@ double size_of(result::PlanLimit limit, const result::PlanLimits& limits, const 
   return static_cast<double>(c.capacity.count());
 }
 
-// Those that meet the limits, the best first; then by how little they miss them; then what does
-// not run.
+// Clusters that meet the limits come first, the best in front; then those that miss them, by how
+// little; then those on which nothing runs.
 bool before(const PlannedCluster& a, const PlannedCluster& b, const result::PlanLimits& limits) {
   const auto misses = [&](const PlannedCluster& c) {
     double out = 0;

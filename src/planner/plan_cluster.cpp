@@ -16,8 +16,8 @@ namespace {
 using result::Estimate;
 using result::PlannedCluster;
 
-// Something that may hold the answer: all strategies of a node count, one of them by its first
-// bound or by its refined one, or what the list left out.
+// An item of the queue that may hold the answer: all strategies of a node count, one strategy by
+// its first bound or by its refined one, or the strategies that the list left out.
 struct Open {
   enum class Kind { count, listed, refined, rest } kind = Kind::count;
   Rank least;
@@ -30,7 +30,7 @@ struct Later {
   }
 };
 
-// One that ran.
+// A strategy that the engine ran.
 struct Found {
   Rank rank;
   int nodes = 0;
@@ -171,7 +171,7 @@ class ClusterSearch {
                          b.wall.count() / kDay, b.cost(), b.energy, b.peak_power}};
   }
 
-  // Ended before it is known that nothing is better.
+  // The search ended before the answer was proven.
   void stop(const Rank& left) {
     if (best_ && best_->rank.misfit == 0 && best_->rank.violation == 0 &&
         best_->rank.objective > 0) {
@@ -235,7 +235,7 @@ class ClusterSearch {
   std::priority_queue<Open, std::vector<Open>, Later> open_;
   std::map<int, std::pair<Rank, result::PlannedCount>> counts_;
   std::optional<Found> best_;
-  std::string why_;  // nothing runs
+  std::string why_;  // reason why nothing runs
   PlannedCluster out_;
 };
 

@@ -5,7 +5,7 @@
 
 namespace stepcast::planner {
 
-// `offer`: of request.catalogue, of a cluster like that of `strategies`.
+// `offer`: one of request.catalogue whose cluster is of the kind of `strategies`.
 result::PlannedCluster plan_cluster(const PlanRequest& request, const Offer& offer,
                                     Strategies& strategies);
 

@@ -1,4 +1,4 @@
-// On how many nodes a job's strategies divide.
+// Node counts into which the sizes of a job's strategies divide.
 #include <algorithm>
 #include <cstdint>
 #include <set>

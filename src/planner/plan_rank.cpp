@@ -61,7 +61,7 @@ Rank Ranking::rank_of(const Bill& b, double misfit) const {
   return out;
 }
 
-// Kernels are busy for at least as long as the roof; all else is idle.
+// Kernels are busy for at least as long as at peak rate; GPUs are idle in the rest.
 Rank Ranking::least_rank(int nodes, double step) {
   Pace pace;
   const double effective = most_effective_.on(nodes);
@@ -71,7 +71,7 @@ Rank Ranking::least_rank(int nodes, double step) {
 }
 
 double Ranking::roof(int nodes) const {
-  // No product is of narrower numbers than the job's precision.
+  // No matrix product has narrower operands than the job's precision.
   const job::Device& device = job_.cluster.device;
   const job::DType precision = job_.workload.precision;
   double peak = job::peak_of(device, precision).count();

@@ -1,12 +1,12 @@
-// What a strategy on so many nodes of an offer comes to, and how that ranks.
+// Time, cost and energy of a strategy on a number of nodes of an offer, and how they rank.
 #pragma once
 
 #include "stepcast/planner/plan.h"
 
 namespace stepcast::planner {
 
-// By how much something misses the limits, and what it is ranked by among those that miss them
-// alike. 0 and 0: within.
+// By how much a strategy exceeds the limits, and the value that ranks it among those that exceed
+// them alike. It is within all limits where `misfit` and `violation` are 0.
 struct Rank {
   double misfit = 0;     // memory above the capacity, over the capacity
   double violation = 0;  // the worst of the limits, over the limit
@@ -14,7 +14,7 @@ struct Rank {
   auto operator<=>(const Rank&) const = default;
 };
 
-// `job`: on one node of the offer's cluster.
+// `job` lies on one node of the offer's cluster.
 class Ranking {
  public:
   Ranking(const PlanRequest& request, const Offer& offer, job::Job job);
@@ -30,9 +30,9 @@ class Ranking {
   Bill most_bill(const Pace& pace, int nodes) const;
   Rank rank_of(const Bill& bill, double misfit) const;
 
-  // The least that a strategy comes to whose step lasts `step` seconds or longer.
+  // A lower bound of the rank of any strategy whose step lasts at least `step` seconds.
   Rank least_rank(int nodes, double step);
-  // Seconds of a step with every GPU throughout at its highest peak for the job's precision.
+  // Seconds of a step in which every GPU computes at its highest peak for the job's precision.
   double roof(int nodes) const;
 
  private:

@@ -26,8 +26,8 @@ job::Job on_one_node(const PlanRequest& request, const Offer& offer);
 // The same text for offers whose clusters differ by nothing but their names.
 std::string kind_of(const PlanRequest& request, const Offer& offer);
 
-// One that ran. `exact`: with reserved memory as the allocator leaves it; else by a rule, at least
-// what tensors take.
+// A strategy that the engine ran. `exact`: its reserved memory is the replayed allocator's; else it
+// follows from a rule of thumb and is no less than what tensors take.
 struct Trial {
   bool exact = false;
   double mfu = 0, bubble_fraction = 0;
@@ -38,7 +38,7 @@ struct Trial {
 
 class Strategies {
  public:
-  // `offer`: one of those of this kind of cluster. All outlive it.
+  // `offer`: any one of this kind of cluster. All arguments outlive this.
   Strategies(const PlanRequest& request, const Offer& offer, forecast::Forecaster& forecaster,
              std::filesystem::path data_directory);
 
@@ -47,17 +47,17 @@ class Strategies {
 
   std::vector<int> counts(int most) const;
 
-  // Those of so many nodes with the least bounds.
+  // The strategies on a number of nodes with the smallest bounds.
   struct Listed {
     std::vector<std::vector<std::string>> overrides;
     std::vector<double> step;  // seconds: lower bounds, rising
-    bool all = false;          // else none that is left out has a bound below the last one's
+    bool all = false;          // false: strategies left out have no bound below the last one's
     std::int64_t bounded = 0;
-    std::string nearest;  // why there is none
+    std::string nearest;  // why there is no strategy
   };
   const Listed& on(int nodes);
 
-  // The bound with the strategy's schedule played, or why no engine would run it.
+  // The bound with the strategy's schedule played, or why the engine would refuse it.
   using Refined = std::variant<double, Infeasible>;
   const Refined& refined(int nodes, std::size_t index);
 

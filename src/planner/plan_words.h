@@ -1,4 +1,4 @@
-// What a planned cluster says of itself: the figures behind it, and what it lacks.
+// Texts of a planned cluster: the figures that it rests on, and what it lacks.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 
 #include "plan_words.h"
 #include "stepcast/base/calendar.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/input/input.h"
 
 namespace stepcast::planner {
@@ -39,10 +40,9 @@ const Offer* offer_of(const job::Cluster& cluster, const RunRequest& request) {
       }
       return &o;
     }
-    const std::string near = nearest(request.offer, names);
-    throw std::invalid_argument(
-        fmt::format("the catalogue {} has no offer '{}'{}", request.catalogue.name, request.offer,
-                    near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+    throw std::invalid_argument(fmt::format("the catalogue {} has no offer '{}'{}",
+                                            request.catalogue.name, request.offer,
+                                            suggestion(request.offer, names)));
   }
   const Offer* out = nullptr;
   for (const Offer& o : all) {

@@ -13,6 +13,7 @@
 
 #include "stepcast/input/input.h"
 #include "stepcast/search/workers.h"
+#include "stepcast/store/store.h"
 #include "sweep_finish.h"
 #include "sweep_keys.h"
 #include "sweep_point.h"
@@ -24,7 +25,7 @@ using result::Sweep;
 using result::SweepPoint;
 using Clock = std::chrono::steady_clock;
 
-// Between two words to SweepRequest::progress.
+// Time between two calls of SweepRequest::progress.
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
 // Threads of a process, and how many of each search inside them. Points go first: they depend on
@@ -43,7 +44,8 @@ Share share_of(const SweepRequest& request) {
   return out;
 }
 
-// Orders are numbers of combinations. `request` is copied: threads may be left behind at the end.
+// An order is the number of a combination. `request` is copied: threads may be left behind at the
+// end.
 search::MakeWork worker(const SweepRequest& request, const std::filesystem::path& data) {
   const auto own = std::make_shared<const SweepRequest>(request);
   const int inside = share_of(request).inside;

@@ -15,7 +15,7 @@ namespace {
 
 using result::SweepAxis;
 
-// Beyond it a sweep's rows would not fit in memory.
+// More rows would not fit in memory.
 constexpr std::size_t kMaxPoints = 1'000'000;
 
 [[noreturn]] void refuse(const Origin& where, const std::string& why) {
@@ -29,7 +29,7 @@ std::string trimmed(std::string_view text) {
                                          : std::string(text.substr(begin, end - begin + 1));
 }
 
-// Parts `text` at `mark` where no bracket, brace or quote is open.
+// Splits `text` at `mark` where no bracket, brace or quote is open.
 std::vector<std::string> parted(std::string_view text, char mark, const Origin& where) {
   std::vector<std::string> out;
   std::string closing;  // what is open

@@ -9,7 +9,7 @@ namespace {
 using result::Sweep;
 using result::SweepPoint;
 
-// Points that stand alike on all axes but one.
+// Points that differ along one axis only.
 std::map<std::vector<std::size_t>, std::vector<SweepPoint*>> lines(Sweep& sweep, std::size_t axis) {
   std::map<std::vector<std::size_t>, std::vector<SweepPoint*>> out;
   for (SweepPoint& p : sweep.points) {
@@ -59,7 +59,7 @@ void mark_front(Sweep& sweep) {
                ? a->tokens_per_second > b->tokens_per_second
                : a->gpu_hours_per_gigatoken < b->gpu_hours_per_gigatoken;
   });
-  const SweepPoint* last = nullptr;  // of the front: the cheapest of all that are as fast
+  const SweepPoint* last = nullptr;  // point of the front: the cheapest of those as fast
   for (SweepPoint* p : points) {
     const bool alike = last != nullptr && p->tokens_per_second == last->tokens_per_second &&
                        p->gpu_hours_per_gigatoken == last->gpu_hours_per_gigatoken;

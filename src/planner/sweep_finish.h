@@ -1,12 +1,12 @@
-// What a sweep's points say only together.
+// Figures of a sweep that follow from several points together.
 #pragma once
 
 #include "stepcast/result/sweep.h"
 
 namespace stepcast::planner {
 
-// The axis along which it scales, each point's efficiency along it, and the front of time against
-// cost.
+// Fills the axis along which the sweep scales, each point's efficiency along it, and the Pareto
+// front of time against cost.
 void finish(result::Sweep& sweep);
 
 }  // namespace stepcast::planner

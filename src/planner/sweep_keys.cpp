@@ -5,6 +5,7 @@
 
 #include "stepcast/input/input.h"
 #include "stepcast/store/payload.h"
+#include "stepcast/store/store.h"
 
 namespace stepcast::planner {
 namespace {

@@ -1,4 +1,4 @@
-// Under what name a point of a sweep is kept.
+// The key under which the store keeps a point of a sweep.
 #pragma once
 
 #include <map>
@@ -9,9 +9,9 @@
 
 namespace stepcast::planner {
 
-// The name says all that the point depends on: the job and what its values stand for (a value may
-// name a file of the user's, whose text may change), the fidelity, the space. A sweep with more
-// values finds those of a smaller one.
+// The key states all that the point depends on: the job, the text of files that its values name
+// (which may change), the fidelity and the space. A sweep with more values finds the points of a
+// smaller one.
 class SweepKeys {
  public:
   explicit SweepKeys(const SweepRequest& request);
@@ -19,7 +19,7 @@ class SweepKeys {
 
  private:
   std::string base_;
-  std::map<std::string, std::string> meanings_;  // of overrides that may name a file
+  std::map<std::string, std::string> meanings_;  // text of the files that overrides name
 };
 
 }  // namespace stepcast::planner

@@ -19,7 +19,7 @@ constexpr double kGibibyte = 1 << 30;
 constexpr double kGigatoken = 1e9;
 constexpr const char* kFailed = "internal error";  // SweepPoint::key of those that failed
 
-// All that is kept of a point, for writing and reading.
+// All fields of a point that are stored, for writing and reading.
 template <class Point, class Visit>
 void each_field(Point& p, const Visit& visit) {
   visit("ran", p.ran);
@@ -78,7 +78,8 @@ void read(const text::Value& v, Overrides& out) {
   }
 }
 
-// A place in a file by the file's name alone: a row says the same wherever the file lies.
+// A place in a file, by the file's name without its folder: rows are the same wherever the file
+// lies.
 std::string short_place(const std::string& where) {
   return where.starts_with("--") ? where : std::filesystem::path(where).filename().string();
 }
@@ -222,10 +223,10 @@ void compute(SweepPoint& p, const SweepRequest& request, forecast::Forecaster& f
       forecast_job(p, search::jobs_of(request.config, request.overrides), p.overrides, request,
                    forecaster);
     }
-  } catch (const InputError& error) {  // a calibration file of this point's own, a space
+  } catch (const InputError& error) {  // of a calibration file or a space that this point names
     const Fault& first = error.faults().front();
     refuse(p, {to_string(first.where), first.message});
-  } catch (const std::exception& error) {  // one row's: thousands of others may be well
+  } catch (const std::exception& error) {  // this row alone fails: thousands of others may be sound
     SweepPoint failed;
     failed.at = p.at;
     failed.overrides = p.overrides;

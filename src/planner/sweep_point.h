@@ -13,18 +13,19 @@ namespace stepcast::planner {
 
 std::int64_t combinations(const std::vector<result::SweepAxis>& axes);
 
-// The combination of this number, the last axis changing fastest: where it stands and what it sets.
+// The combination with this number (the last axis changes fastest): its place on each axis and the
+// keys that it sets.
 result::SweepPoint combination(const std::vector<result::SweepAxis>& axes, std::int64_t number);
 
-// Its forecast, or its best strategy's; `threads` look for that. Fills all but what other
-// combinations tell.
+// The forecast of the combination, or of its best strategy, which is searched on `threads` threads.
+// Fills all fields that do not depend on other combinations.
 void compute(result::SweepPoint& point, const SweepRequest& request,
              forecast::Forecaster& forecaster, const std::filesystem::path& data_directory,
              int threads);
 
-// What `compute` filled, as JSON and back to the last bit.
+// Writes what `compute` filled as JSON and reads it back, exact to the last bit.
 std::string to_json(const result::SweepPoint& point);
-// Throws InputError where `text` is none.
+// Throws InputError where `text` is no such JSON.
 void fill(result::SweepPoint& point, const std::string& text);
 
 }  // namespace stepcast::planner

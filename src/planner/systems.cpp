@@ -10,7 +10,7 @@ namespace stepcast::planner {
 
 namespace {
 
-// Divides by everything that is asked for below.
+// A job whose sizes divide by everything that is asked for below.
 constexpr const char* kSmallJob =
     "model: {layers: 8, hidden: 512, heads: 8, kv_heads: 8, head_dim: 64, ffn: 2048, vocab: 1024, "
     "max_positions: 512}\n"
@@ -41,7 +41,7 @@ const std::vector<TinyJob>& trials() {
   return all;
 }
 
-// Why the system does not run it, or nothing.
+// Why the system refuses the job; empty where it runs.
 std::string refusal(const std::string& system, const TinyJob& trial) {
   std::vector<std::string> overrides = {"system.use=" + system};
   overrides.insert(overrides.end(), trial.overrides.begin(), trial.overrides.end());

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "batch.h"
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/advice.h"
 #include "stepcast/search/search.h"

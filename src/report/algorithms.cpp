@@ -1,4 +1,4 @@
-// What several search algorithms found, side by side: text, JSON and a page.
+// The answers of several search algorithms, side by side: text, JSON and a page.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +24,7 @@ std::string brief(const std::vector<std::string>& overrides) {
   return out;
 }
 
-// What each step decided, and under it the figures.
+// The decision of each step, with its figures below.
 std::string steps_text(const AlgorithmAnswer& x, const Paint& paint, int width) {
   std::string out;
   int number = 0;
@@ -97,7 +97,7 @@ Record answer_fields(const AlgorithmAnswer& x) {
   return out;
 }
 
-// What is found and fits, and is best in the objective; null: nothing.
+// The answer with the best objective among those that fit; null: none fits.
 const AlgorithmAnswer* best_of(const Algorithms& a) {
   const AlgorithmAnswer* best = nullptr;
   for (const AlgorithmAnswer& x : a.answers) {
@@ -112,7 +112,8 @@ const AlgorithmAnswer* best_of(const Algorithms& a) {
 // An answer as a row of a table; `best` and `longest` (seconds) are of all answers.
 Record row_of(const AlgorithmAnswer& x, const AlgorithmAnswer* best, double longest) {
   const result::Strategy& s = x.strategy;
-  // Of the strategy that was forecast, where it says so; else of its plan.
+  // The algorithm's own estimate of the strategy that was forecast, if it has one; else of its
+  // plan.
   const double own = x.own.step > 0 ? x.own.step : x.predicted;
   const char* proven = x.proof == result::Proof::proven ? "yes"
                        : x.proof == result::Proof::open ? "no"
@@ -135,7 +136,8 @@ Record row_of(const AlgorithmAnswer& x, const AlgorithmAnswer* best, double long
           {"", x.found ? picture : html_text(x.why_not), "where the step goes", Show::bar}};
 }
 
-// Where own estimates and forecasts differ: seconds of a step, of the same strategy.
+// An algorithm's own estimate and the forecast of the same strategy, by parts of the step in
+// seconds.
 Record parts_row(const AlgorithmAnswer& x) {
   const result::Strategy& s = x.strategy;
   const auto both = [](double own, Time forecast) {

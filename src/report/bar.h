@@ -1,4 +1,4 @@
-// A stacked bar of one-column glyphs. Glyphs differ, so a bar reads without colour too.
+// A stacked bar of one-column glyphs. The glyphs differ, so a bar is legible without colour.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct BarKind {
   std::string_view sgr;  // colour when painted
 };
 
-// Exactly `cells` columns for `whole`; the rest is `free`. Edges are rounded, not lengths, so that
-// equal parts of different bars end in the same column. Cells beyond `limit` (if positive) show
-// what does not fit.
+// A bar of exactly `cells` columns for `whole`; columns without a part are `free`. Edges are
+// rounded and not lengths, so that equal sums of parts end in the same column of every bar. Columns
+// beyond `limit` (if positive) are marked as not fitting.
 std::string stacked_bar(const std::vector<BarKind>& kinds, const std::vector<double>& parts,
                         double whole, int cells, const BarKind& free, const Paint& paint,
                         double limit = 0);

@@ -9,7 +9,8 @@
 namespace stepcast::report {
 
 int ranks_of(const result::CollectiveTable& table);
-// The size column is the whole of what all ranks hold together, a rank's part is its share.
+// Whether the size column counts the bytes of all ranks together, of which each rank holds its
+// share.
 bool sharded(const std::string& op);
 // Bytes per second on the busiest link: nccl-tests' doc/PERFORMANCE.md.
 double bus_bandwidth(const result::CollectiveTable& table, std::int64_t bytes, double seconds);

@@ -1,4 +1,4 @@
-// A predicted collective as nccl-tests prints one (format of src/common.cu, 2.13 to 2.17), and
+// A predicted collective in nccl-tests' format (src/common.cu, 2.13 to 2.17), and
 // measured points beside predicted ones.
 #include <fmt/format.h>
 
@@ -11,7 +11,7 @@
 namespace stepcast::report {
 namespace {
 
-// Seven columns: fewer decimals the larger the time.
+// A time in seven columns; the larger it is, the fewer decimals it has.
 std::string time_column(double microseconds) {
   return microseconds >= 1e4      ? fmt::format("{:7.0f}", microseconds)
          : microseconds >= 99.995 ? fmt::format("{:7.1f}", microseconds)
@@ -48,7 +48,7 @@ std::string preamble(const result::CollectiveTable& table) {
   return text + "#\n";
 }
 
-// Size to root: what both kinds of table begin with.
+// The columns from size to root, with which both kinds of table begin.
 std::string row_front(const result::CollectiveTable& table, std::int64_t bytes) {
   return fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}", bytes, elements(table, bytes), table.type,
                      reduces(table.op) ? "sum" : "none", root(table.op));
@@ -78,7 +78,7 @@ std::string nccl_tests(const result::CollectiveTable& table) {
   for (const result::CollectivePoint& p : table.points) {
     const double bus = bus_bandwidth(table, p.bytes, p.time.value) * 1e-9;
     sum += bus;
-    // Nothing is computed, so nothing is checked: N/A, as with validation off.
+    // Nothing is computed, so nothing can be checked: N/A, as without validation.
     const std::string half =
         fmt::format("  {}  {:6.2f}  {:6.2f}  {:>5}", time_column(p.time.value * 1e6),
                     static_cast<double>(p.bytes) / p.time.value * 1e-9, bus, "N/A");

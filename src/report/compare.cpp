@@ -23,7 +23,7 @@ std::string with_interval(const Estimate& e) {
                      in_unit(e.high));
 }
 
-// Of each kind: how many ran, how many fit, and the fastest that fits.
+// For each kind of system: how many ran, how many fit, and the fastest that fits.
 std::string by_kind(const Comparison& c) {
   std::string out;
   for (const SystemKind& kind : kSystemKinds) {

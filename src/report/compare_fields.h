@@ -1,4 +1,4 @@
-// Fields of a comparison of training systems, for JSON, the terminal and the page alike.
+// Fields of a comparison of training systems, for JSON, the terminal and the page.
 #pragma once
 
 #include "stepcast/result/compare.h"

@@ -1,4 +1,4 @@
-// Why a forecast is what it is: for people and for machines.
+// The explanation of a forecast, as text and JSON.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,17 +13,17 @@ namespace {
 using result::DoubtShare;
 using result::Explanation;
 
-constexpr std::size_t kMostShown = 10;      // curves, and doubts
+constexpr std::size_t kMaxShown = 10;       // curves, and doubts, in a table
 constexpr double kEasy = 1.645, kHard = 3;  // deviations: inside 90 %, and beyond 99.7 %
 
 double share(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
 template <class T>
 std::vector<T> first_ones(const std::vector<T>& all) {
-  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMostShown))};
+  return {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min(all.size(), kMaxShown))};
 }
 
-// Records of one explanation, whose step their shares are of; long names are cut for a table.
+// Records of one explanation, with shares of its step; long names are cut for a table.
 struct ExplanationFields {
   const Explanation& e;
   int name_width = 1000;
@@ -103,7 +103,7 @@ std::string halving(const Explanation& e, const Paint& paint, int width) {
          text_table(e.halve, fields).text(paint, width);
 }
 
-// What a factor would have to be: "1.31 times", "not even at nothing".
+// The factor that would explain the gap: "1.31 times", "not even at nothing".
 std::string factor(const DoubtShare& share, double deviations) {
   const double f = 1 + deviations * share.doubt.deviation;
   return f > 0 ? fmt::format("x {:.3g}", f) : "below 0";
@@ -121,7 +121,7 @@ std::string verdict(const Explanation& e) {
     return text +
            "  No doubt is known that could explain it: look for what the job does not say.\n";
   }
-  // The doubt that needs least by itself is the largest.
+  // The largest doubt needs the fewest deviations by itself.
   const DoubtShare& first = e.doubts.front();
   text += std::abs(first.alone) <= kHard
               ? fmt::format("  '{}' alone explains it at {:.1f} deviations.\n", first.doubt.name,
@@ -142,7 +142,7 @@ std::string verdict(const Explanation& e) {
                            : "");
 }
 
-// What each doubt would have to be by itself, and what all of them together.
+// The deviations that would explain the gap, of each doubt by itself and of all together.
 Record needed_fields(const DoubtShare& s) {
   const auto deviations = [](double d) { return fmt::format("{:.1f} dev.", d); };
   const double alone = std::abs(s.alone);

@@ -100,7 +100,7 @@ struct Unit {
   std::string_view name;
 };
 
-// In the first unit that is not larger; units fall in size.
+// The value in the first unit that is not larger than it; units are sorted from the largest.
 std::string in_unit(double value, std::span<const Unit> units) {
   const auto fitting = std::find_if(units.begin(), units.end() - 1,
                                     [&](const Unit& unit) { return value >= unit.size; });

@@ -1,4 +1,4 @@
-// Numbers and columns as a reader of a terminal wants them.
+// Formats numbers and columns for readers of a terminal.
 #pragma once
 
 #include <cstdint>
@@ -18,25 +18,24 @@ std::string thousands(std::int64_t value);    // 1,234,567
 std::string percent(double fraction);         // 41.3 %
 std::string signed_percent(double fraction);  // +2.3 %
 std::string money(double value);              // 12.3 M, 456 k
-std::string gibibytes(double bytes);          // 61.2 (the unit stands in the heading)
+std::string gibibytes(double bytes);          // 61.2 (the unit is in the heading)
 std::string duration(double seconds);         // 1.234 s, 56.7 ms, 8.90 us
 std::string data_size(double bytes);          // 488 GiB, 1.25 MiB
 std::string rate(double bytes_per_second);    // 215 GB/s, 48.7 kB/s
 
-// "7.704 to 9.563" of an interval in units of which `per` make one; empty where both ends are
-// alike.
+// The interval as "7.704 to 9.563", in units of `per`; empty where both ends are equal.
 std::string range(const result::Estimate& e, double per = 1, int digits = 4);
 // "8.63 days (7.70 to 9.56)", with three digits.
 std::string with_range(const result::Estimate& e, double per, std::string_view unit);
 
-// The last part of a path; and without what follows its last dot.
+// The last part of a path; and the same without its extension.
 std::string file_name(const std::string& path);
 std::string file_stem(const std::string& path);
-// A cell of a CSV file as RFC 4180 has it: in quotes where it holds a comma, a quote or a line's
-// end.
+// A cell of a CSV file by RFC 4180: in quotes where it contains a comma, a quote or the end of a
+// line.
 std::string csv_cell(const std::string& text);
 
-// The unit that fits `seconds`, and how many of it make a second.
+// A unit in which `seconds` have few digits, and the number of these units in a second.
 struct TimeUnit {
   std::string_view name;
   double per_second;
@@ -47,15 +46,16 @@ TimeUnit unit_for(double seconds);
 int columns(std::string_view text);
 std::string pad_right(std::string text, int width);
 std::string pad_left(std::string text, int width);
-// At most `width` columns; what is cut off is shown as an ellipsis.
+// The text in at most `width` columns; an ellipsis replaces what is cut off.
 std::string shorten(std::string_view text, int width);
 // Breaks at spaces; lines after the first are indented by `indent`.
 std::string wrap(std::string_view text, int width, int indent);
 
-// A wrapped line of a list: two spaces, then `indent` of them where it goes on.
+// A wrapped line of a list, indented by two spaces; its further lines are indented by `indent`
+// more.
 std::string item(std::string_view text, int width, int indent = 2);
 
-// Paints only when asked to.
+// Colours text if colour is enabled.
 struct Paint {
   bool on = false;
   // `sgr`: the parameters of the terminal's "select graphic rendition", such as "1" (bold) or
@@ -63,7 +63,7 @@ struct Paint {
   std::string operator()(std::string_view sgr, std::string_view text) const;
 };
 
-// The heading of a section, and beside it a remark cut to `width` columns in all.
+// The heading of a section, followed by a remark; the line is cut to `width` columns.
 std::string heading(const Paint& paint, std::string_view title, std::string_view remark = "",
                     int width = 1000);
 

@@ -12,8 +12,8 @@ namespace {
 
 using result::Goodput;
 
-// Below this share of the wall clock a loss or a kind of failure is not listed.
-constexpr double kLeastLoss = 5e-5;
+// Losses and kinds of failures below this share of the wall clock are not listed.
+constexpr double kMinLoss = 5e-5;
 
 std::string wall_clock(double seconds) {
   if (seconds < 2 * kMinute) {
@@ -57,7 +57,7 @@ std::string terminal(const Goodput& g, bool colour, int width) {
   }
   std::vector<std::pair<std::string, double>> losses = {{"training", g.effective.value}};
   std::copy_if(g.losses.begin(), g.losses.end(), std::back_inserter(losses),
-               [](const auto& loss) { return loss.second > kLeastLoss; });
+               [](const auto& loss) { return loss.second > kMinLoss; });
   return out + "\n" + text_table(losses, kind_of_loss).text(paint, width) + "\n" +
          text_table(g.failures, kind_of_failure).text(paint, width);
 }

@@ -28,7 +28,8 @@ Record time_fields(const ComparedSystem& s, double longest) {
   return out;
 }
 
-// The same with its bar of memory; the name says nothing of fitting, a column of its own does.
+// The same with its bar of memory. Here a column of its own, and not the name, says whether a
+// system fits.
 Record memory_fields(const ComparedSystem& s, double fullest) {
   Record out = compared_fields(s);
   out.front().bad = false;

@@ -1,4 +1,5 @@
-// One job's forecast as a page: headline, time, timeline, memory, communication, what it rests on.
+// One job's forecast as a page: headline, time, timeline, memory, communication, calibration and
+// uncertainty.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +59,7 @@ std::vector<Tile> headline(const Report& r) {
   return out;
 }
 
-// A table under a heading of its own; without rows nothing.
+// A table under a heading of its own; empty without rows.
 std::string titled(const char* heading, const char* id, const char* caption, Table table) {
   table.id = id;
   table.caption = caption;
@@ -82,7 +83,7 @@ std::string critical_path(const Report& r) {
 }
 
 std::string doubts(const Report& r) {
-  constexpr std::size_t kMostDoubts = 16;
+  constexpr std::size_t kMaxDoubts = 16;
   double most = 0;
   for (const result::Doubt& d : r.doubts) {
     most = std::max(most, std::abs(d.added()));
@@ -97,7 +98,7 @@ std::string doubts(const Report& r) {
         {"", d.source, "source", Show::prose}};
   };
   std::vector<result::Doubt> some = r.doubts;
-  some.resize(std::min(some.size(), kMostDoubts));
+  some.resize(std::min(some.size(), kMaxDoubts));
   return titled(
       "What the interval is made of", "doubts",
       "Factors that are not known exactly, and what one standard deviation of each adds to the "

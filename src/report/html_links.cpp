@@ -1,4 +1,4 @@
-// Communication: what each group sends, how full the links are, and a picture of them.
+// Communication: traffic of each group, utilisation of the links, and a picture of them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +14,7 @@ namespace {
 using result::LinkClass;
 using result::LinkUse;
 
-// Ten colours of style.css, cold to hot.
+// The index of a utilisation in ten colours of style.css, from cold to hot.
 int heat(double utilisation) {
   return std::clamp(static_cast<int>(std::floor(10 * utilisation)), 0, 9);
 }
@@ -28,7 +28,7 @@ const LinkClass* find(const LinkUse& links, std::string_view name) {
   return nullptr;
 }
 
-// One node and what is above it, every link in the colour of its class.
+// A picture of one node and the network above it, with every link in the colour of its class.
 class Fabric {
  public:
   explicit Fabric(const LinkUse& links) : links_(links) {}
@@ -131,10 +131,10 @@ class Fabric {
   double frame_ = 0;
 };
 
-// A cell a node, in the colour of its NIC, or of its NVLink where there is one node.
+// A cell for each node, in the colour of its NIC's utilisation, or of its NVLink's.
 std::string nodes(const LinkUse& links, bool outside) {
-  constexpr std::size_t kMost = 4096;
-  const std::size_t every = (links.nodes.size() + kMost - 1) / kMost;
+  constexpr std::size_t kMaxNodes = 4096;
+  const std::size_t every = (links.nodes.size() + kMaxNodes - 1) / kMaxNodes;
   const std::size_t count = (links.nodes.size() + every - 1) / every;
   const auto columns = std::clamp<std::size_t>(
       static_cast<std::size_t>(std::ceil(std::sqrt(static_cast<double>(count) * 2))), 8, 96);
@@ -193,7 +193,8 @@ void add_communication(Page& page, const result::Report& report) {
   table.id = "traffic";
   table.sortable = true;
   for (std::size_t i = 0; i < table.rows.size(); ++i) {
-    table.rows[i][2].number = to_seconds(report.traffic[i].time);  // what the bar sorts by
+    table.rows[i][2].number =
+        to_seconds(report.traffic[i].time);  // the column of bars is sorted by it
   }
   page.add(to_html(table));
 }

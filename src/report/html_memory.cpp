@@ -1,4 +1,4 @@
-// What fills the GPUs: each stage's peak by category, and its memory over the step.
+// Memory of the GPUs: each stage's peak by category, and its memory over the step.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,14 +18,14 @@ namespace {
 using result::StageMemory;
 using result::StageTimeline;
 
-constexpr std::size_t kMostPanels = 4;  // more: in a fold
+constexpr std::size_t kMaxPanels = 4;  // further panels are folded
 
-// A kind of memory_chart.h as a colour.
+// The colour of a kind of memory_chart.h.
 std::string memory_colour(std::string_view kind) {
   return kind.starts_with("waiting") ? "m-other" : "m-" + std::string(kind);
 }
 
-// Samples thinned to what a panel can show: of each of so many columns the fullest.
+// Samples thinned to what a panel can show: the fullest of each column.
 std::vector<result::MemorySample> thinned(const StageTimeline& s) {
   constexpr double kColumns = 400;
   const double begin = to_seconds(s.samples.front().at);
@@ -98,13 +98,14 @@ void add_over_time(Page& page, const result::MemoryTimeline& timeline) {
   if (drawn.empty()) {
     return;
   }
-  // First, last, and the fullest ones; the others are in the fold, by stage.
+  // The first, the last and the fullest stages are shown; the others are folded, in order of
+  // stages.
   std::vector<const StageTimeline*> order = drawn;
   std::stable_sort(order.begin(), order.end(),
                    [](const auto* a, const auto* b) { return a->process > b->process; });
   std::set<const StageTimeline*> open = {drawn.front(), drawn.back()};
   for (const StageTimeline* s : order) {
-    if (open.size() < kMostPanels) {
+    if (open.size() < kMaxPanels) {
       open.insert(s);
     }
   }
@@ -126,9 +127,9 @@ void add_standing(Page& page, const result::MemoryTimeline& timeline) {
   if (fullest == timeline.stages.end() || fullest->at_peak.empty()) {
     return;
   }
-  constexpr std::size_t kMostTensors = 24;
+  constexpr std::size_t kMaxTensors = 24;
   std::vector<result::StandingTensor> largest = fullest->at_peak;
-  largest.resize(std::min(largest.size(), kMostTensors));
+  largest.resize(std::min(largest.size(), kMaxTensors));
   const auto row = [](const result::StandingTensor& t) -> Record {
     return {{"", t.total(), "total", Show::size},
             {"", t.count, "count", Show::count},

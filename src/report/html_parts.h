@@ -1,4 +1,5 @@
-// Sections of the forecast's page. Each adds its own to `page`, or nothing where it knows nothing.
+// Sections of the forecast's page. Each function adds its section to `page`, or nothing where the
+// report has no data for it.
 #pragma once
 
 #include "stepcast/report/forecast_page.h"

@@ -1,4 +1,5 @@
-// A plan as one page: which clusters meet the limits, days against cost, and what each is.
+// A plan as one page: the clusters that meet the limits, days against cost, and details of each
+// cluster.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -63,7 +64,7 @@ void add_headline(Page& page, const Plan& p) {
   }
 }
 
-// Room around values that lie orders apart.
+// A logarithmic axis with a margin around the values.
 PlotAxis ratio_axis(const std::vector<double>& values, const std::string& unit) {
   constexpr double kRoom = 1.15;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());

@@ -1,4 +1,4 @@
-// What the whole run takes, as a section of the forecast's page.
+// The resources of the whole run, as a section of the forecast's page.
 #include <fmt/format.h>
 
 #include "page_parts.h"

@@ -69,7 +69,7 @@ std::string facts_of(const Search& s, const Strategy& one) {
                      gibibytes(one.peak.value), percent(one.mfu), fmt::join(one.overrides, "\n"));
 }
 
-// Memory across, the objective up; a colour for each number of GPUs where there are several.
+// The objective over memory, with a colour for each number of GPUs where there are several.
 std::string pareto(const Search& s) {
   std::vector<const Strategy*> all;
   std::set<double> gpus;
@@ -95,7 +95,8 @@ std::string pareto(const Search& s) {
   PlotAxis y{std::max(0.0, low * o.scale - margin), high * o.scale + margin, false, {}, o.unit};
   constexpr int kHeight = 280;
   Plot plot(x, y, kHeight);
-  // Of all that was simulated: a search cut short knows better ones than its front holds.
+  // The front of all strategies that were simulated: a search that was stopped may not have all of
+  // them in its own front.
   std::vector<const Strategy*> by_memory = all;
   std::sort(by_memory.begin(), by_memory.end(), [](const Strategy* one, const Strategy* other) {
     return std::pair(one->peak.value, one->objective) <
@@ -135,7 +136,7 @@ std::string pareto(const Search& s) {
                                  s.objective, o.unit));
 }
 
-// A strategy as a row: its place, its figures, and a column for each key in which all differ.
+// A strategy as a row: its rank, its figures, and a column for each key in which strategies differ.
 Record strategy_row(const Search& s, const Strategy& one, std::size_t place,
                     const OverrideColumns& columns, bool with_gpus, double longest) {
   const bool bound = s.bounds_only;
@@ -249,7 +250,7 @@ void add_what_if(Page& page, const Search& s) {
   page.add(to_html(table));
 }
 
-// Elsewhere a line of a list; here it stands by itself.
+// Turns a line of a list into a sentence.
 std::string sentence(std::string line) {
   if (line.empty()) {
     return line;

@@ -22,17 +22,17 @@ using result::Sweep;
 using result::SweepAxis;
 using result::SweepPoint;
 
-constexpr std::size_t kMostLines = 8;     // colours
-constexpr std::size_t kMostRows = 2000;   // of the table: a page has to open at once
-constexpr std::size_t kMostHeatMaps = 6;  // heat maps
-constexpr int kSweepPlotHeight = 260;     // pixels
+constexpr std::size_t kMaxLines = 8;     // colours
+constexpr std::size_t kMaxRows = 2000;   // of the table, so that the page opens at once
+constexpr std::size_t kMaxHeatMaps = 6;  // heat maps
+constexpr int kSweepPlotHeight = 260;    // pixels
 
 std::string keys_of(const SweepAxis& axis) { return fmt::format("{}", fmt::join(axis.keys, ", ")); }
 std::string label_of(const SweepAxis& axis, std::size_t at) {
   return fmt::format("{}", fmt::join(axis.values[at], ", "));
 }
 
-// The position on all axes but those left out: "oversubscription=2, device=h200-sxm".
+// A point's position on all axes but `left_out`: "oversubscription=2, device=h200-sxm".
 std::string rest_of(const Sweep& s, const SweepPoint& p, const std::vector<std::size_t>& left_out) {
   std::string out;
   for (std::size_t a = 0; a < s.axes.size(); ++a) {
@@ -109,7 +109,7 @@ void add_headline(Page& page, const Sweep& s) {
   }
 }
 
-// A line for each combination of the axes but the one that is run along.
+// The points of each line: one line for each combination of the axes other than that of the curve.
 using Lines = std::map<std::string, std::vector<const SweepPoint*>>;
 
 std::vector<Mark> marks_of(const Lines& lines) {
@@ -177,7 +177,7 @@ void add_scaling(Page& page, const Sweep& s) {
     }
   }
   const std::size_t all = lines.size();
-  while (lines.size() > kMostLines) {  // the least throughput goes first
+  while (lines.size() > kMaxLines) {  // the line of least throughput is left out first
     lines.erase(std::min_element(lines.begin(), lines.end(), [](const auto& a, const auto& b) {
       const auto most = [](const auto& line) {
         double best = 0;
@@ -212,7 +212,7 @@ void add_scaling(Page& page, const Sweep& s) {
   page.add("</div>\n");
 }
 
-// By position down and across.
+// The points of a panel, by row and column.
 using PanelPoints = std::map<std::pair<std::size_t, std::size_t>, const SweepPoint*>;
 
 Cell heat_cell(const SweepPoint& p, const std::function<double(double)>& shade) {
@@ -246,7 +246,8 @@ Table heat_panel(const Sweep& s, std::size_t down, std::size_t across, const Pan
   return table;
 }
 
-// Over the first two axes with several positions; a panel for each combination of the others.
+// Heat maps over the first two axes with several positions, with a panel for each combination of
+// the others.
 void add_heat(Page& page, const Sweep& s) {
   std::vector<std::size_t> wide;
   for (std::size_t a = 0; a < s.axes.size(); ++a) {
@@ -265,14 +266,13 @@ void add_heat(Page& page, const Sweep& s) {
     most = p.fits ? std::max(most, p.tokens_per_second_per_gpu.value) : most;
     least = p.fits ? std::min(least, p.tokens_per_second_per_gpu.value) : least;
   }
-  page.section(
-      "heat", "Tokens a second and GPU",
-      fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
-                  keys_of(s.axes[down]), keys_of(s.axes[across]),
-                  panels.size() > kMostHeatMaps
-                      ? fmt::format(" The first {} of {} panels.", kMostHeatMaps, panels.size())
-                      : ""));
-  // In per cent of the colour: text stays legible.
+  page.section("heat", "Tokens a second and GPU",
+               fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
+                           keys_of(s.axes[down]), keys_of(s.axes[across]),
+                           panels.size() > kMaxHeatMaps ? fmt::format(" The first {} of {} panels.",
+                                                                      kMaxHeatMaps, panels.size())
+                                                        : ""));
+  // In per cent of the colour, so that text stays legible.
   const auto shade = [&](double value) {
     constexpr double kPalest = 8, kStrongest = 62;
     const double above = most > least ? (value - least) / (most - least) : 1;
@@ -281,7 +281,7 @@ void add_heat(Page& page, const Sweep& s) {
   page.add("<div class=\"panels\">\n");
   std::size_t shown = 0;
   for (const auto& [name, points] : panels) {
-    if (++shown > kMostHeatMaps) {
+    if (++shown > kMaxHeatMaps) {
       break;
     }
     Table table = heat_panel(s, down, across, points, shade);
@@ -343,7 +343,7 @@ void add_points(Page& page, const Sweep& s) {
   table.columns.push_back({"fits", Column::Kind::text, ""});
   table.columns.push_back(
       {strategies ? "strategy, or why not" : "why not", Column::Kind::prose, ""});
-  const std::size_t shown = std::min(kMostRows, s.points.size());
+  const std::size_t shown = std::min(kMaxRows, s.points.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const SweepPoint& p = s.points[i];
     std::vector<Cell> row;

@@ -1,4 +1,4 @@
-// Where the step goes, by stage; and its timeline.
+// The parts of the step's time, by stage; and its timeline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ void add_time(Page& page, const result::Report& report) {
   std::vector<Mark> marks;
   std::vector<const TimeKind*> shown;
   for (std::size_t i = 0; i < kTimeKinds.size() && whole > 0; ++i) {
-    if (sums[i] / whole >= kLeastShare) {
+    if (sums[i] / whole >= kMinShare) {
       const std::string name(kTimeKinds[i].kind.name);
       marks.push_back({name, name, percent(sums[i] / whole)});
       shown.push_back(&kTimeKinds[i]);
@@ -86,7 +86,7 @@ void add_timeline(Page& page, const result::Report& report) {
                   rows.left_out > 0
                       ? fmt::format("; {} stages between them left out", rows.left_out)
                       : ""));
-  std::set<std::string> colours;  // that occur
+  std::set<std::string> colours;  // colours that occur in the picture
   for (const TimelineRow& row : rows.rows) {
     const program::Program& p = trace.world.programs[trace.world.ranks[row.rank].program];
     for (const std::uint32_t i : row.slices) {
@@ -118,17 +118,18 @@ void add_timeline(Page& page, const result::Report& report) {
       "double-click to look closer. Keys: arrows left and right pan, + and − zoom, Enter and "
       "Shift-Enter step through tasks, up and down change stream, Home shows the whole step. By "
       "micro-batch: light forward, dark backward, grey with a rule recomputed.</p>\n</div>\n");
-  std::string told =
+  std::string description =
       fmt::format("Timeline of {} stages over {}. ", rows.stages, duration(report.step_time.value));
   for (const StageBreakdown& b : report.breakdown) {
     const double step = report.step_time.value > 0 ? report.step_time.value : 1;
-    told += fmt::format("Stage {}: bubble {}. ", b.stage, percent(to_seconds(b.bubble) / step));
+    description +=
+        fmt::format("Stage {}: bubble {}. ", b.stage, percent(to_seconds(b.bubble) / step));
     if (b.stage >= 15) {
       break;
     }
   }
   page.add("<div class=\"still\">\n" +
-           figure(timeline_still(trace, rows, told),
+           figure(timeline_still(trace, rows, description),
                   "Compute streams; runs shorter than a thousandth of the step are joined.") +
            "</div>\n");
   page.add("<p class=\"keys\">Kinds of work and of communication:</p>" + legend(marks));

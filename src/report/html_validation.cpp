@@ -33,7 +33,7 @@ std::vector<std::string> sources_of(const Validation& v) {
   return out;
 }
 
-// Points in seconds or bytes: rates by the step that they follow from.
+// Points in seconds or bytes; rates are converted to the step time that they follow from.
 std::vector<ScatterPoint> points_of(const Validation& v, const std::vector<std::string>& sources,
                                     bool memory) {
   std::vector<ScatterPoint> out;
@@ -64,7 +64,7 @@ std::vector<ScatterPoint> points_of(const Validation& v, const std::vector<std::
   return out;
 }
 
-// Of times or of memory; empty without a measured one.
+// A picture of times or of memory; empty without measured values.
 std::string picture(const std::vector<ScatterPoint>& points,
                     const std::vector<std::string>& sources, bool memory) {
   std::string out = "<ul class=\"legend\">";
@@ -100,7 +100,7 @@ std::string summary_table(const Validation& v) {
   return to_html(table);
 }
 
-// Kinds of no row here are left out; the terminal and JSON list every kind.
+// Only kinds with rows are listed here; the terminal and JSON list every kind.
 std::string skips(const Validation& v) {
   std::vector<result::SkipCount> some;
   std::copy_if(v.skips.begin(), v.skips.end(), std::back_inserter(some),

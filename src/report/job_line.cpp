@@ -75,7 +75,8 @@ std::string grid(const Json& parallelism, std::int64_t ranks) {
   return joined(parts, ", ");
 }
 
-// Micro-batches of a rank where not all run as many: by device, or of which to which number.
+// Micro-batches of a rank where ranks have different numbers: by device, or the least and the
+// largest number.
 std::string shares(const Json& micro_batches) {
   std::vector<std::string> parts;
   if (micro_batches.is_object()) {

@@ -1,4 +1,4 @@
-// The job in a line: what a reader must see to know which plan the figures belong to.
+// The job in one line, so that a reader sees which plan the figures belong to.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 namespace stepcast::report {
 
 // "megatron-lm, bf16; tensor 8, pipeline 4 x 5 chunks, data 16, zero1; 512 sequences of 8192
-// tokens, ..."; `ranks` of the whole job. Read from the resolved job; what it does not hold is left
-// out, so an empty job gives an empty line.
+// tokens, ..."; `ranks` of the whole job. The line is made from the resolved job and leaves out
+// keys that the job does not have, so an empty job gives an empty line.
 std::string job_line(const std::string& job_json, std::int64_t ranks);
 
 }  // namespace stepcast::report

@@ -1,5 +1,6 @@
-// Records as JSON text, so that the bytes are ours: integer picoseconds become seconds with exactly
-// 12 decimals, other numbers the shortest text that reads back the same, and keys keep their order.
+// Writes records as JSON text without a library, so that every byte is defined here: integer
+// picoseconds become seconds with exactly 12 decimals, other numbers the shortest text that reads
+// back the same, and keys keep their order.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -11,7 +12,7 @@ namespace stepcast::report {
 namespace {
 
 std::string quoted_json(std::string_view text) {
-  // File names and provenance may hold any byte: broken UTF-8 is replaced, never thrown.
+  // File names and provenance may contain any byte: invalid UTF-8 is replaced and never throws.
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -22,7 +23,7 @@ std::string trimmed(std::string_view text) {
                                          : std::string(text.substr(first, last - first + 1));
 }
 
-// Writes one value at a time; containers on one line hold all that is in them on that line.
+// Writes one value at a time. A container on one line has all its contents on that line.
 class JsonText {
  public:
   std::string text;

@@ -1,4 +1,4 @@
-// What a calibration of kernels found, for a terminal and as JSON.
+// The result of a calibration of kernels, for a terminal and as JSON.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -13,7 +13,7 @@ namespace {
 using result::KernelCalibration;
 using result::KernelFigure;
 
-constexpr std::size_t kMostWarnings = 12;
+constexpr std::size_t kMaxWarnings = 12;
 
 Record input_fields(const result::KernelInput& input) {
   return {{"file", file_name(input.file)},
@@ -122,7 +122,7 @@ std::string remarks(const KernelCalibration& c, const Paint& paint) {
   }
   if (!c.warnings.empty()) {
     out += "\n" + heading(paint, "Warnings");
-    const std::size_t shown = std::min(c.warnings.size(), kMostWarnings);
+    const std::size_t shown = std::min(c.warnings.size(), kMaxWarnings);
     for (std::size_t i = 0; i < shown; ++i) {
       out += kernel_line(c.warnings[i]);
     }

@@ -14,7 +14,7 @@ namespace {
 using program::MemoryCategory;
 using result::MemorySample;
 
-// From the bottom up: what stands all step long first, so that its edges are level.
+// From the bottom up: memory that lives all step long comes first, so that its edges are level.
 constexpr std::array kOrder = {
     MemoryCategory::parameters,    MemoryCategory::optimizer, MemoryCategory::gradients,
     MemoryCategory::workspace,     MemoryCategory::other,     MemoryCategory::activations,
@@ -24,7 +24,7 @@ static_assert(kOrder.size() == program::kMemoryCategories);
 
 constexpr BarKind kWaiting{"waiting for a stream", "~", "38;5;130"};
 
-// Of each column the sample that fills it most; one without any goes on as the one before ended.
+// The fullest sample of each column; a column without samples continues the last one before it.
 std::vector<const MemorySample*> columns_of(const result::StageTimeline& stage, int columns) {
   std::vector<const MemorySample*> out(static_cast<std::size_t>(columns), nullptr);
   const double begin = static_cast<double>(stage.samples.front().at.count());
@@ -101,7 +101,7 @@ std::string memory_chart(const result::StageTimeline& stage, const ChartScale& s
   }
   std::string out;
   for (int row = scale.rows - 1; row >= 0; --row) {
-    // Every other edge is named, the upper one among them.
+    // Every other edge has a label, including the upper one.
     const bool named = (scale.rows - 1 - row) % 2 == 0;
     out +=
         "  " + paint("2", pad_left(named ? gibibytes(scale.top * (row + 1) / scale.rows) : "", 7) +

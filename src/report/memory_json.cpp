@@ -1,25 +1,25 @@
-// Memory over the step for machines. Keys are a contract: more may be added, none renamed. Bytes
-// and seconds.
+// Memory over the step as JSON, in bytes and seconds. Keys are a contract: more may be added, none
+// renamed.
 //
 //   schema, stepcast, title, job       as in the report of a step
 //   step_time, capacity, fits          seconds; usable bytes of a GPU; of the fullest stage
 //   stages[]
 //     stage                            pipeline rank; the figures are those of its fullest GPU
 //     peak                             {allocated, active, reserved, process}
-//     steady, first_step_peak          allocated bytes between steps, and at most in the first step
-//     host, nvme                       bytes of one GPU's share outside it
+//     steady, first_step_peak          allocated bytes between steps, and at the first step's peak
+//     host, nvme                       bytes of one GPU's share of host memory and drives
 //     outside[]                        {what, bytes}: add up to process - reserved
-//     retries                          of the allocator: cached memory given back because the GPU
+//     retries                          times that the allocator freed its cache because the GPU
 //                                      was full
-//     at                               {time, task, micro_batch, chunk}: when allocated bytes peak,
-//                                      on the host's clock, and what the host issues next; null:
-//                                      nothing, or of no micro-batch
+//     at                               {time, task, micro_batch, chunk}: the time of the peak of
+//                                      allocated bytes, on the host's clock, and the task that the
+//                                      host issues next; null: no task, or one of no micro-batch
 //     by_category                      {parameters, gradients, optimizer, activations,
 //                                      communication, workspace, other} at the peak: add up to
 //                                      peak.allocated
 //     timeline                         columns of equal length: time, the categories, allocated,
-//                                      active, reserved; thinned, with the largest and the smallest
-//                                      of every 600th of the step; first and last are alike
+//                                      active, reserved; thinned to the largest and the smallest
+//                                      of every 600th of the step; first and last are equal
 //     at_peak[]                        {label, part_of, category, stream, bytes, count, total,
 //                                      since, from_before}: largest total first, add up to
 //                                      peak.allocated; `bytes` of one tensor

@@ -1,5 +1,5 @@
-// What fills a GPU, as bars, charts and pictures show it: the categories of memory in their order,
-// then what the allocator keeps beyond them, then what lies outside.
+// The kinds of memory in bars, charts and pictures: the categories of memory in their order,
+// then memory that the allocator keeps beyond them, then memory outside the allocator.
 #pragma once
 
 #include <array>

@@ -1,5 +1,5 @@
-// Memory over the step as a picture: one panel a stage, categories stacked, what is reserved and
-// what the GPU has above.
+// Memory over the step as a picture: a panel for each stage with stacked categories, the reserved
+// memory and the GPU's capacity.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using result::StageTimeline;
 constexpr double kMemoryLeft = 64, kMemoryTop = 78, kMemoryWidth = 900, kMemoryRight = 110,
                  kMemoryPanel = 170, kMemoryGap = 54;
 
-// In chart_kinds()' order: Okabe and Ito's colours, which differ for colour-blind readers too.
+// In chart_kinds()' order: Okabe and Ito's colours, which colour-blind readers can distinguish.
 constexpr std::array kMemoryFill = {"#0072b2", "#009e73", "#56b4e9", "#f0e442", "#999999",
                                     "#e69f00", "#cc79a7", "#d55e00", "none"};
 
@@ -33,7 +33,7 @@ struct Axes {
   double y(double bytes) const { return bottom - bytes / top * kMemoryPanel; }
 };
 
-// The upper edge of the first `layers` kinds, forwards as steps.
+// The upper edge of the first `layers` kinds, as steps.
 std::vector<std::pair<double, double>> edge(const StageTimeline& s, std::size_t layers,
                                             const Axes& axes) {
   std::vector<std::pair<double, double>> out;
@@ -52,10 +52,10 @@ std::vector<std::pair<double, double>> edge(const StageTimeline& s, std::size_t 
   return out;
 }
 
-// Steps as a path, in tenths of a pixel: what does not move it is left out.
+// Steps as a path, in tenths of a pixel; points that do not change it are left out.
 std::string path(const std::vector<std::pair<double, double>>& points, const char* first) {
   std::string out;
-  long x = 0, y = 0, to = 0;  // drawn so far; and how far the level goes on
+  long x = 0, y = 0, to = 0;  // the end of what is drawn, and the x up to which its level continues
   for (const auto& [px, py] : points) {
     const long nx = std::lround(10 * px), ny = std::lround(10 * py);
     if (out.empty()) {

@@ -1,4 +1,5 @@
-// Memory over the step for people: does it fit, how each stage fills, what stands at the peak.
+// Memory over the step for people: whether it fits, each stage's memory, and the tensors live at
+// the peak.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,12 +16,13 @@ namespace {
 using result::MemoryTimeline;
 using result::StageTimeline;
 
-constexpr int kLeastMemoryWidth = 80;
-constexpr int kMaxPlot = 110;            // columns
-constexpr std::size_t kTallCharts = 4;   // up to so many stages
-constexpr std::size_t kMostCharts = 16;  // beyond: the first, the fullest and the last
-constexpr int kTall = 10, kShort = 5;    // rows
-constexpr std::size_t kMostTensors = 20;
+constexpr int kMinMemoryWidth = 80;
+constexpr int kMaxPlot = 110;           // columns
+constexpr std::size_t kTallCharts = 4;  // charts are tall up to this number of stages
+// Of more stages, only the first, the fullest and the last have charts.
+constexpr std::size_t kMaxCharts = 16;
+constexpr int kTall = 10, kShort = 5;  // rows
+constexpr std::size_t kMaxTensors = 20;
 
 const StageTimeline& fullest(const MemoryTimeline& memory) {
   return *std::max_element(
@@ -28,7 +30,7 @@ const StageTimeline& fullest(const MemoryTimeline& memory) {
       [](const StageTimeline& a, const StageTimeline& b) { return a.process < b.process; });
 }
 
-// Where in the step: "at 3.1 s: attention backward, micro-batch 4, chunk 1".
+// The place of the peak in the step: "at 3.1 s: attention backward, micro-batch 4, chunk 1".
 std::string peak_place(const StageTimeline& s) {
   std::string out = fmt::format("at {}", duration(to_seconds(s.peak_at)));
   if (!s.peak_in.empty()) {
@@ -66,7 +68,7 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
   std::string out;
   std::vector<double> sums(chart_kinds().size(), 0.0);
   for (const StageTimeline& s : memory.stages) {
-    if (memory.stages.size() > kMostCharts && &s != &most && &s != &memory.stages.front() &&
+    if (memory.stages.size() > kMaxCharts && &s != &most && &s != &memory.stages.front() &&
         &s != &memory.stages.back()) {
       continue;
     }
@@ -156,7 +158,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
   if (s.at_peak.empty()) {
     return "";
   }
-  const std::size_t shown = std::min(s.at_peak.size(), kMostTensors);
+  const std::size_t shown = std::min(s.at_peak.size(), kMaxTensors);
   const std::vector<result::StandingTensor> largest(
       s.at_peak.begin(), s.at_peak.begin() + static_cast<std::ptrdiff_t>(shown));
   const auto row = [&](const result::StandingTensor& t) -> Record {
@@ -188,7 +190,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
 }  // namespace
 
 std::string terminal(const MemoryTimeline& memory, bool colour, int width) {
-  width = std::max(width, kLeastMemoryWidth);
+  width = std::max(width, kMinMemoryWidth);
   const Paint paint{colour};
   std::string out = paint("1", memory.title) + "\n";
   if (const std::string job = job_line(memory.job_json, memory.ranks); !job.empty()) {

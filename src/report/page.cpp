@@ -132,7 +132,7 @@ std::string bar(const std::vector<Part>& parts, double whole, std::optional<doub
 std::string embedded_json(std::string_view id, std::string_view json) {
   std::string out = fmt::format("<script type=\"application/json\" id=\"{}\">", html_text(id));
   for (const char c : json) {
-    // In JSON it can only stand inside a string.
+    // In JSON, '<' occurs only inside strings.
     out += c == '<' ? std::string_view("\\u003c") : std::string_view(&c, 1);
   }
   return out + "</script>\n";
@@ -162,7 +162,7 @@ void Page::style(std::string_view name) { styles_ += asset(name); }
 void Page::foot(std::string_view text) { foot_ += paragraph(text); }
 
 std::string Page::finish() const {
-  // The policy makes the browser itself refuse whatever is not in the page.
+  // The policy makes the browser refuse everything that is not in the page.
   std::string out = fmt::format(
       "<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src "

@@ -10,7 +10,7 @@
 namespace stepcast::report {
 namespace {
 
-// Units of the view box, which is stretched to the plot's place.
+// Units of the view box, which is stretched to the plot's container.
 constexpr double kWide = 1000, kHigh = 100;
 
 double share(const PlotAxis& axis, double value) {
@@ -56,7 +56,7 @@ Plot::Plot(PlotAxis x, PlotAxis y, int height)
 double Plot::px(double x) const { return kWide * share(x_, x); }
 double Plot::py(double y) const { return kHigh * (1 - share(y_, y)); }
 
-// To a thousandth of the width and of the height; what moves neither is left out.
+// A path to a thousandth of the width and the height; points that do not change it are left out.
 std::string Plot::path(const Points& points, const char* first) const {
   std::string out;
   long was_x = 0, was_y = 0;
@@ -102,7 +102,8 @@ void Plot::dot(double x, double y, std::string_view kind, std::string_view hint)
 
 void Plot::box(double x0, double y0, double x1, double y1, std::string_view kind,
                std::string_view hint, std::string_view style) {
-  const auto [left, right] = std::minmax({px(x0), px(x1)});  // of values: references would dangle
+  const auto [left, right] =
+      std::minmax({px(x0), px(x1)});  // by value, since references would dangle
   const auto [top, bottom] = std::minmax({py(y0), py(y1)});
   drawing_ += fmt::format(
       "<rect class=\"{}\"{} x=\"{:.2f}\" y=\"{:.2f}\" width=\"{:.2f}\" height=\"{:.2f}\">{}</rect>",
@@ -151,11 +152,11 @@ std::string Plot::across() const {
   return out;
 }
 
-std::string Plot::finish(std::string_view told) const {
+std::string Plot::finish(std::string_view description) const {
   std::string out = fmt::format(
       "<div class=\"plot\" role=\"img\" aria-label=\"{}\"><svg viewBox=\"0 0 {:.0f} {:.0f}\" "
       "height=\"{}\" preserveAspectRatio=\"none\" aria-hidden=\"true\">\n",
-      xml_text(told), kWide, kHigh, height_);
+      xml_text(description), kWide, kHigh, height_);
   out += drawing_ + "</svg><div class=\"frame\" aria-hidden=\"true\">";
   for (std::size_t i = 0; i < y_.labels.size(); ++i) {
     out += fmt::format("<span class=\"y\" style=\"bottom:{:.1f}%\">{}</span>",

@@ -1,5 +1,5 @@
-// Plots for pages: a drawing that stretches with its place, and labels as text of the page, which
-// stay legible at any width.
+// Plots for pages: a drawing that stretches with its container, and labels as text of the page,
+// which stay legible at any width.
 #pragma once
 
 #include <string>
@@ -12,12 +12,12 @@ namespace stepcast::report {
 struct PlotAxis {
   double from = 0, to = 1;
   bool logarithmic = false;
-  // Places and their texts; none: round ones, printed plainly.
+  // Positions and texts of the labels; none: round numbers.
   std::vector<std::pair<double, std::string>> labels = {};
-  std::string unit = "";  // behind the axis' last label
+  std::string unit = "";  // after the axis' last label
 };
 
-// Round places between an axis' ends: 1, 2 or 5 times powers of ten.
+// Labels at round numbers between an axis' ends: 1, 2 or 5 times powers of ten.
 std::vector<std::pair<double, std::string>> round_labels(const PlotAxis& axis, int most);
 
 class Plot {
@@ -28,21 +28,21 @@ class Plot {
   using Points = std::vector<std::pair<double, double>>;
   // Classes as in style.css: "line l-0", "dot l-1", "k-compute". `hint`: shown on hover.
   void line(const Points& points, std::string_view kind, std::string_view hint = "");
-  // Between an upper and a lower edge, which need not have equal places.
+  // The area between an upper and a lower edge, which may have different x.
   void area(const Points& upper, const Points& lower, std::string_view kind,
             std::string_view hint = "");
   void dot(double x, double y, std::string_view kind, std::string_view hint = "");
-  // From one corner to the other, such as a cell of a heat map; `style`: more of its style.
+  // A box from one corner to the other, such as a cell of a heat map; `style`: further CSS.
   void box(double x0, double y0, double x1, double y1, std::string_view kind,
            std::string_view hint = "", std::string_view style = "");
-  // Boxes of one height, each from one place to another, as one path.
+  // Boxes of the same height, each from one x to another, as one path.
   using Runs = std::vector<std::pair<double, double>>;
   void runs(const Runs& runs, double y0, double y1, std::string_view kind);
-  // A dashed rule across, with a text at its right end.
+  // A dashed horizontal line with a text at its right end.
   void rule(double y, std::string_view text);
 
-  // `told`: what a reader who cannot see it is told.
-  std::string finish(std::string_view told) const;
+  // `description`: for readers who cannot see the picture.
+  std::string finish(std::string_view description) const;
 
  private:
   std::string path(const Points& points, const char* first) const;
@@ -55,7 +55,7 @@ class Plot {
   std::string drawing_, notes_;
 };
 
-// The same points as steps: each level holds until the next place.
+// The points as steps: each level holds until the next point.
 Plot::Points steps(const Plot::Points& points);
 
 }  // namespace stepcast::report

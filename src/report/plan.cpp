@@ -1,4 +1,4 @@
-// A plan for people: which clusters meet the limits, the cheapest first, and what the others lack.
+// A plan for people: the clusters that meet the limits, the best first, and what the others lack.
 #include "stepcast/report/plan.h"
 
 #include <fmt/format.h>
@@ -31,7 +31,7 @@ std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width)
   return rows.empty() ? "" : text_table(rows.front(), rows, columns).text(paint, width);
 }
 
-// The first cluster in full.
+// All facts of the first cluster.
 std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, int width) {
   std::string out = paint("1", c.name) + "\n";
   const auto line = [&](const std::string& text) { out += item(text, width); };

@@ -1,4 +1,4 @@
-// A plan for machines, JSON and CSV, and the fields that all its forms share.
+// A plan as JSON and CSV, and the fields that all its forms share.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -24,7 +24,7 @@ Record planned_count_fields(const result::PlannedCount& n) {
           {"cost", n.cost},   {"energy", n.energy}, {"peak_power", n.peak_power}};
 }
 
-// Of a cluster on which some strategy was simulated.
+// Fields of a cluster on which a strategy was simulated.
 Record simulated_fields(const PlannedCluster& c) {
   return {{"nodes", c.nodes},
           {"gpus", c.gpus},

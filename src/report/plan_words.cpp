@@ -11,7 +11,7 @@ using result::Plan;
 using result::PlannedCluster;
 using result::Shortfall;
 
-// What of a strategy is not 1.
+// The sizes of a strategy that are not 1.
 std::string strategy_line(const PlannedCluster& c) {
   std::string out;
   for (const std::string& text : c.overrides) {

@@ -1,4 +1,4 @@
-// What text and page say of a plan alike.
+// Sentences on a plan that the terminal and the page share.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days ove
 // "no other strategy and node count of the space does better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
 
-// Fields of a cluster, for JSON, the terminal and the page alike. The plan has the currency.
+// Fields of a cluster, for JSON, the terminal and the page. The plan has the currency.
 Record cluster_fields(const result::Plan& plan, const result::PlannedCluster& cluster);
 
 }  // namespace stepcast::report

@@ -135,8 +135,8 @@ std::vector<double> decades(double least, double most, bool fine) {
 }
 
 std::vector<double> ticks(double most) {
-  constexpr double kMostTicks = 8;
-  return multiples(0, most, round_step(most, kMostTicks));
+  constexpr double kMaxTicks = 8;
+  return multiples(0, most, round_step(most, kMaxTicks));
 }
 
 double PlotScale::at(double value) const {
@@ -150,10 +150,11 @@ PlotScale scale_of(const std::vector<double>& values, bool from_zero) {
   if (values.empty()) {
     return {};
   }
-  constexpr double kMuch = 8;  // beyond this ratio of the largest to the least it counts by ratios
+  // Ratio of the largest to the least beyond which the scale is logarithmic.
+  constexpr double kMuch = 8;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   PlotScale s{*low, *high, *low > 0 && *high > kMuch * *low};
-  constexpr double kMargin = 0.06;  // of the span, beyond the outermost
+  constexpr double kMargin = 0.06;  // of the span, beyond the outermost values
   if (s.log) {
     const double beyond = std::pow(s.most / s.least, kMargin);
     s.least /= beyond;
@@ -200,7 +201,7 @@ std::string grid(const PlotFrame& f, const std::vector<PlotTick>& xs,
     out +=
         svg_line("grid", f.left, y, right, y) + svg_text(f.left - 7, y + 4, t.label, "end") + "\n";
   }
-  constexpr double kApart = 46;  // pixels that a label takes
+  constexpr double kApart = 46;  // pixels that a label needs
   double last = -kApart;
   for (const PlotTick& t : xs) {
     const double x = f.px(t.value);

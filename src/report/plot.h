@@ -1,5 +1,5 @@
-// The one stack of SVG pictures: head with a light and a dark theme, marks, scales, axes with
-// ticks, colours, legend. page_plot.h has the plots that pages stretch to their width.
+// Parts of all SVG pictures: a head with a light and a dark theme, marks, scales, axes with
+// ticks, colours, a legend. page_plot.h has the plots that pages stretch to their width.
 #pragma once
 
 #include <cstddef>
@@ -10,11 +10,12 @@
 
 namespace stepcast::report {
 
-// Opens an <svg> of so many pixels with a background, the classes title, grid, band, dot and ink,
+// Opens an <svg> of the given pixels with a background, the classes title, grid, band, dot and ink,
 // and a title whose baseline is at `title_y`.
 std::string plot_head(double width, double height, std::string_view title, int title_y);
 
-// With &, <, > and quotes escaped; control characters, which XML has no way to write, as blanks.
+// The text with &, <, > and quotes escaped; control characters, which XML cannot express, become
+// blanks.
 std::string xml_text(std::string_view text);
 
 // A coordinate in pixels, and the decimals that it is written with.
@@ -29,10 +30,10 @@ inline Px whole(double value) { return {value, 0}; }
 // Marks. Texts are escaped; `anchor`: "end", "middle", or the start.
 std::string svg_text(Px x, Px y, std::string_view text, std::string_view anchor = "");
 std::string svg_line(std::string_view kind, Px x1, Px y1, Px x2, Px y2);
-std::string svg_title(std::string_view text);  // shown on hover; nothing of no text
-// A square of a colour and its name beside it, `gap` pixels from the left edge of the square.
+std::string svg_title(std::string_view text);  // shown on hover; empty for an empty text
+// A square of a colour, and its name `gap` pixels to the right of the square's left edge.
 std::string svg_key(Px x, Px y, std::string_view colour, std::string_view name, double gap);
-// One of a legend's entries in three columns: a sign, and a name from `text_left` on.
+// The place of an entry in a legend of three columns: a sign, and a name from `text_left` on.
 struct LegendPlace {
   double left, top, column_width;
   int text_left;
@@ -41,17 +42,18 @@ std::string legend_entry(const LegendPlace& place, std::size_t i, const std::str
                          std::string_view name);
 double legend_rows_height(std::size_t entries);
 
-// 1, 2 or 5 times a power of ten: the least that parts `span` into at most `most` steps. Nothing to
-// part: 0.
+// The least of 1, 2 or 5 times a power of ten that divides `span` into at most `most` steps; 0 for
+// an empty span.
 double round_step(double span, double most);
 // Multiples of `step` from `least` to `most`.
 std::vector<double> multiples(double least, double most, double step);
-// Powers of ten from `least` to `most`; `fine`: and 2 and 5 times them.
+// Powers of ten from `least` to `most`; `fine`: also 2 and 5 times them.
 std::vector<double> decades(double least, double most, bool fine);
-// From 0 to `most`, at most eight.
+// At most eight round values from 0 to `most`.
 std::vector<double> ticks(double most);
 
-// Distinguishable in both themes and with red-green blindness; the seventh is the first again.
+// The i-th of six colours, which repeat. They are distinguishable in both themes and with red-green
+// blindness.
 const char* plot_colour(std::size_t i);
 inline constexpr std::size_t kPlotColours = 6;
 
@@ -61,14 +63,14 @@ std::string power_of_two(int power);
 // 1234567 as "1.23 M".
 std::string short_number(double value);
 
-// From values to a share of a side; by ratios where they span much.
+// Maps values to a share of a side of the plot; logarithmically where they span much.
 struct PlotScale {
   double least = 0, most = 1;
   bool log = false;
   double at(double value) const;
 };
-// Of values above 0: logarithmic where they span more than eight times, else from `floor`, or below
-// the least.
+// The scale of values above 0: logarithmic where they span more than a factor of eight, else
+// linear, from 0 or from below the least value.
 PlotScale scale_of(const std::vector<double>& values, bool from_zero);
 std::vector<double> ticks(const PlotScale& scale);
 

@@ -1,4 +1,4 @@
-// Fields of a forecast's lists, for JSON, the terminal and the page alike.
+// Fields of a forecast's lists, for JSON, the terminal and the page.
 #pragma once
 
 #include "value.h"
@@ -7,7 +7,7 @@ namespace stepcast::report {
 
 Record traffic_fields(const result::Traffic& traffic);
 Record calibration_use_fields(const result::CalibrationUse& use);
-// `step`: seconds of the job that is advised.
+// `step`: step time of the job that the advice is for, in seconds.
 Record advice_fields(const result::Advice& advice, double step);
 
 // "folded simulation of 64 ranks in 4 classes: ..."

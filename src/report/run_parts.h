@@ -1,4 +1,4 @@
-// What a run takes, as parts of reports: of a forecast's, and of plans.
+// The resources of a run, as parts of the reports of forecasts and plans.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@
 namespace stepcast::report {
 
 std::string tokens_text(double tokens);  // 15.6e12
-// A figure of a catalogue and where it is from.
+// A figure of a catalogue and its source.
 Record catalogue_fields(const result::PlanFigure& figure);
 
 std::string run_text(const result::RunCost& run, const Paint& paint, int width);

@@ -1,4 +1,4 @@
-// What the whole run takes, for people and for machines.
+// The resources of the whole run, as text and JSON.
 #include <fmt/format.h>
 
 #include "run_parts.h"

@@ -17,7 +17,7 @@ constexpr double kScatterLeft = 64, kScatterTop = 16, kScatterSide = 620, kScatt
                  kScatterRight = 16;
 constexpr double kScatterStripLeft = 180, kScatterStripWidth = 560, kScatterStripRow = 22,
                  kScatterStripTop = 12;
-constexpr double kScatterMostError = 0.5;  // the strips' ends
+constexpr double kScatterMostError = 0.5;  // error at the ends of the strips
 
 std::string shape(std::size_t kind, double x, double y) {
   constexpr double r = 3.6;
@@ -49,8 +49,8 @@ std::string scatter_facts(const ScatterPoint& p, const std::string& unit, double
   return p.row->why.empty() ? text : text + "\n" + p.row->why;
 }
 
-// At 1, 2 and 5 times powers of ten where they are few, else at the powers; inside one decade round
-// steps.
+// Ticks at 1, 2 and 5 times powers of ten where these are few, else at the powers of ten; inside
+// one decade at round steps.
 std::vector<double> scatter_ticks(double least, double most) {
   constexpr double kDecade = 10, kSteps = 5;
   if (most < kDecade * least) {
@@ -60,7 +60,7 @@ std::vector<double> scatter_ticks(double least, double most) {
   return decades(least, most, powers <= 3);
 }
 
-// Opens a picture inside a page, which has its colours.
+// Opens a picture inside a page, whose style sheet has the colours.
 std::string page_picture(double width, double height) {
   return fmt::format(
       "<svg viewBox=\"0 0 {0:.0f} {1:.0f}\" width=\"{0:.0f}\" height=\"{1:.0f}\" role=\"img\">\n",

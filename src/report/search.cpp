@@ -100,8 +100,8 @@ Record strategy_columns(const Search& search, const Strategy& s) {
           {"", share(s.bubble), "bubble", Show::percent}};
 }
 
-// A table of strategies under its title. The keys of which they differ are columns; what all have
-// alike stands above, once.
+// A table of strategies under its title. The keys in which they differ are columns; overrides that
+// all of them have are listed once above the table.
 std::string strategies(const Search& search, const std::vector<Strategy>& all, const char* title,
                        const Captions& figures, const Paint& paint, int width) {
   std::vector<std::vector<std::string>> overrides;

@@ -1,4 +1,4 @@
-// What text and page say of a strategy search alike.
+// Fields of a strategy search that the terminal and the page share.
 #pragma once
 
 #include <string>
@@ -7,7 +7,8 @@
 
 namespace stepcast::report {
 
-// What the search minimizes: its name, its unit, and how many of it the result's number makes.
+// The objective of a search: its name, its unit, and the factor from the result's number to that
+// unit.
 struct Objective {
   const char* name;
   const char* unit;

@@ -1,4 +1,4 @@
-// What measured steps tell of a site, for a terminal and as JSON.
+// A site's parameters fitted to measured steps, for a terminal and as JSON.
 #include <fmt/format.h>
 
 #include "stepcast/report/report.h"
@@ -13,13 +13,14 @@ using result::SiteError;
 using result::SiteFitted;
 using result::SiteRow;
 
-constexpr double kOutlier = 0.75;  // Huber's weight: 2.7 deviations off
+// Rows with a smaller Huber's weight (2.7 deviations off) are outliers.
+constexpr double kOutlier = 0.75;
 
 std::string value_of(const SiteFitted& p, double v) {
   return p.seconds ? duration(v) : fmt::format("{:.3f}", v);
 }
 
-// Deviations are relative; of layer, whose value may be 0, seconds.
+// Deviations are relative; that of `layer`, whose value may be 0, is in seconds.
 std::string deviation_of(const SiteFitted& p, double d) {
   return d <= 0 ? "-" : p.name == "layer" ? "+-" + duration(d) : "+-" + percent(d);
 }
@@ -49,7 +50,7 @@ Record parameter_fields(const SiteFitted& p) {
           {"", deviation_of(p, p.prior_deviation), "known before to", Show::number}};
 }
 
-// The columns that rows of the fit and rows it did not see have in common.
+// The columns that rows of the fit and rows held out of it have in common.
 Record step_columns(int gpus, double measured, double before, double after) {
   return {
       {"", gpus, "GPUs", Show::count},        {"", measured, "measured", Show::duration},

@@ -70,7 +70,7 @@ std::string svg(const schedule::Played& played) {
                kScheduleLeft, y, kSchedulePlot, kScheduleBox) +
            svg_text(whole(kScheduleLeft + kSchedulePlot + 8), y + 16, percent(share)) + "\n";
   }
-  // Two passes side by side share a row: the first above, the second below.
+  // Two passes that run at the same time share a row: the first above, the second below.
   const auto beside = [&](std::size_t i, std::size_t j) {
     const PlayedTask &a = played.tasks[i], &b = played.tasks[j];
     return a.rank == b.rank && a.start == b.start && a.end == b.end && a.end > a.start;

@@ -42,11 +42,11 @@ BusScale bus_scale(const std::vector<CollectiveTable>& tables) {
       least = least == 0 ? bytes : std::min(least, bytes);
       most = std::max(most, bytes);
       if (p.priced) {
-        // A band that is open above (low time of nothing) must not flatten the lines.
-        constexpr double kMostBand = 1.6;
+        // A band without an upper edge (its low time is 0) must not flatten the lines.
+        constexpr double kMaxBand = 1.6;
         const double mid = bus_rate(table, p, p.time.value);
         fastest =
-            std::max({fastest, mid, std::min(bus_rate(table, p, p.time.low), kMostBand * mid)});
+            std::max({fastest, mid, std::min(bus_rate(table, p, p.time.low), kMaxBand * mid)});
       }
       fastest = std::max(fastest, bus_rate(table, p, p.measured));
     }
@@ -88,7 +88,7 @@ std::string axes(const BusScale& s) {
     out += svg_line("grid", kBusLeft, s.y(tick), right, s.y(tick)) +
            svg_text(kBusLeft - 8, s.y(tick) + 4, fmt::format("{:g}", tick), "end") + "\n";
   }
-  // Powers of two, as far apart as their labels need.
+  // Grid lines at powers of two, as far apart as their labels need.
   const int first = static_cast<int>(std::ceil(s.least_log - 1e-9));
   const int last = static_cast<int>(std::floor(s.most_log + 1e-9));
   constexpr int kLabels = 11;
@@ -117,7 +117,7 @@ std::string curve(const CollectiveTable& table, const BusScale& s, const char* c
   const auto points = by_size(table);
   const auto at = [&](const CollectivePoint& p, double seconds) {
     const double top = bus_rate(table, p, seconds);
-    // A low end of no time at all is a band without an upper edge.
+    // A low time of 0 gives a band without an upper edge.
     const double clipped = seconds > 0 ? std::min(top, s.most) : s.most;
     return fmt::format("{:.1f},{:.1f}", s.x(static_cast<double>(p.bytes)), s.y(clipped));
   };
@@ -150,21 +150,22 @@ std::string dots(const CollectiveTable& table, const BusScale& s, const char* co
     if (measured <= 0 && predicted <= 0) {
       continue;
     }
-    std::string told = fmt::format("{} {} B:", table.op, p->bytes);
+    std::string tooltip = fmt::format("{} {} B:", table.op, p->bytes);
     if (predicted > 0) {
-      told += fmt::format(" predicted {:.4g} GB/s ({} {})", predicted, p->algorithm, p->protocol);
+      tooltip +=
+          fmt::format(" predicted {:.4g} GB/s ({} {})", predicted, p->algorithm, p->protocol);
     }
     if (measured > 0) {
-      told += fmt::format(" measured {:.4g} GB/s", measured);
+      tooltip += fmt::format(" measured {:.4g} GB/s", measured);
     }
     const double x = s.x(static_cast<double>(p->bytes));
     if (measured > 0) {
       out += fmt::format(
           "<circle class=\"dot\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" stroke=\"{}\">{}</circle>\n",
-          x, s.y(measured), colour, svg_title(told));
+          x, s.y(measured), colour, svg_title(tooltip));
     } else {
       out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"2.2\" fill=\"{}\">{}</circle>\n",
-                         x, s.y(predicted), colour, svg_title(told));
+                         x, s.y(predicted), colour, svg_title(tooltip));
     }
   }
   return out;

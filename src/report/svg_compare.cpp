@@ -1,5 +1,5 @@
-// One job under many training systems as bars: step time with its 90 % interval, what is exposed
-// and what is bubble.
+// One job under many training systems as bars: step time with its 90 % interval, exposed
+// communication and bubble.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-// What a sweep's axes are to a reader.
+// Names of a sweep's axes and positions for readers.
 #pragma once
 
 #include <optional>
@@ -9,14 +9,14 @@
 
 namespace stepcast::report {
 
-// A value as typed, where it is a number.
+// The number that a value's text states, if it is one.
 std::optional<double> sweep_number(const std::string& text);
 
-// The last word of a key, or more of it where others end alike: "nodes".
+// The last word of a key ("nodes"), or more of it where another key ends with the same word.
 std::string short_key(const std::string& key, const result::Sweep& sweep);
 std::string short_name(const result::SweepAxis& axis, const result::Sweep& sweep);
 
-// Where a point stands on those axes: "oversubscription 2, device b200-sxm".
+// A point's position on the given axes: "oversubscription 2, device b200-sxm".
 std::string place(const result::SweepPoint& point, const std::vector<std::size_t>& axes,
                   const result::Sweep& sweep);
 

@@ -16,7 +16,7 @@ using result::Estimate;
 using result::Sweep;
 using result::SweepPoint;
 
-// Integers beyond it are no longer all doubles.
+// Beyond this, not every integer is a double.
 constexpr double kWhole = 1LL << 53;
 
 std::string type_of(const std::vector<std::string>& values) {

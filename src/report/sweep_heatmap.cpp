@@ -24,7 +24,8 @@ constexpr double kHeatWidest = 900, kHeatLeast = 480;
 struct Rgb {
   double r = 0, g = 0, b = 0;
 };
-// Viridis at five places (matplotlib, CC0): even steps of lightness, which the colour-blind see.
+// Viridis at five points (matplotlib, CC0): even steps of lightness, which colour-blind readers can
+// distinguish.
 constexpr std::array<Rgb, 5> kViridis = {
     {{68, 1, 84}, {59, 82, 139}, {33, 145, 140}, {94, 201, 98}, {253, 231, 37}}};
 
@@ -40,7 +41,7 @@ std::string hex(const Rgb& c) {
   return fmt::format("#{:02x}{:02x}{:02x}", std::lround(c.r), std::lround(c.g), std::lround(c.b));
 }
 
-// Text that is read on it.
+// The colour of text on a background.
 const char* ink(const Rgb& c) {
   return 0.3 * c.r + 0.59 * c.g + 0.11 * c.b > 140 ? "#111111" : "#ffffff";
 }
@@ -59,9 +60,9 @@ std::string heat_square(const HeatMap& m, const SweepPoint& p, double left, doub
   const double value = p.tokens_per_second_per_gpu.value;
   const Rgb c = viridis(m.share(value));
   const std::string fill = p.fits ? fmt::format("fill=\"{}\"", hex(c)) : "class=\"band\"";
-  std::string out =
-      fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}>{}</rect>",
-                  x, y, m.cell_width - 1, m.cell_height - 1, fill, svg_title(told(p, m.sweep)));
+  std::string out = fmt::format(
+      "<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" {}>{}</rect>", x, y,
+      m.cell_width - 1, m.cell_height - 1, fill, svg_title(tooltip_of(p, m.sweep)));
   constexpr double kReadable = 34;
   if (m.cell_width >= kReadable) {
     const std::string style = p.fits ? fmt::format(" style=\"fill:{}\"", ink(c)) : "";
@@ -122,7 +123,7 @@ std::string colour_bar(const HeatMap& m, double left, double top) {
 
 HeatMap map_of(const Sweep& sweep) {
   const auto axes = other_axes(sweep, {});
-  // Several panels stand side by side: narrower cells.
+  // Several panels are placed side by side, so their cells are narrower.
   const double widest_cell = axes.size() > 2 ? 60 : 96;
   HeatMap m{sweep, axes[0], axes[1]};
   const auto columns = static_cast<double>(sweep.axes[m.columns].values.size());

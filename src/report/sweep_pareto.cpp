@@ -1,4 +1,4 @@
-// Time against cost, with the front of those that none beats in both.
+// Time against cost, with the front of points that no other point beats in both.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ using result::SweepPoint;
 constexpr double kParetoLeft = 74, kParetoTop = 76, kParetoWidth = 780, kParetoHeight = 420,
                  kParetoBelow = 64;
 
-// Of a step where all steps have as many tokens, else of 1e9 tokens.
+// Time and cost of a step where all steps have the same number of tokens, else of 1e9 tokens.
 struct Measure {
   bool step = true;
   static double tokens(const SweepPoint& p) { return p.tokens_per_second * p.step_time.value; }
@@ -40,7 +40,7 @@ std::vector<const SweepPoint*> fitting(const Sweep& sweep) {
 }
 
 Measure measure_of(const std::vector<const SweepPoint*>& points) {
-  constexpr double kSame = 1e-6;  // of the tokens
+  constexpr double kSame = 1e-6;  // relative difference up to which numbers of tokens are equal
   Measure m;
   m.step = std::all_of(points.begin(), points.end(), [&](const SweepPoint* p) {
     const double first = Measure::tokens(*points.front());
@@ -63,7 +63,7 @@ std::string front(const std::vector<const SweepPoint*>& points, const PlotFrame&
   double last = -kApart;
   for (const SweepPoint* p : on) {
     const double x = f.px(m.cost(*p)), y = f.py(m.time(*p));
-    // What costs more and is as fast lies on no front: a step, not a slope.
+    // The front is drawn as steps, since points between two of its points are not reached.
     line +=
         line.empty() ? fmt::format("{:.1f},{:.1f}", x, y) : fmt::format(" H{:.1f} V{:.1f}", x, y);
     if (std::abs(y - last) >= kApart) {

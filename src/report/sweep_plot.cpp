@@ -34,7 +34,7 @@ std::vector<std::size_t> other_axes(const Sweep& sweep, const std::vector<std::s
 
 std::vector<PlotGroup> groups_of(const Sweep& sweep, const std::vector<std::size_t>& axes) {
   std::map<std::vector<std::size_t>, PlotGroup> all;
-  std::map<std::vector<std::size_t>, std::size_t> dashes;  // of all axes but the last
+  std::map<std::vector<std::size_t>, std::size_t> dashes;  // by position on all axes but the last
   for (const SweepPoint& p : sweep.points) {
     std::vector<std::size_t> at;
     for (const std::size_t i : axes) {
@@ -84,7 +84,7 @@ std::string legend(const std::vector<PlotGroup>& groups, double left, double top
              : out;
 }
 
-std::string told(const SweepPoint& p, const Sweep& sweep) {
+std::string tooltip_of(const SweepPoint& p, const Sweep& sweep) {
   std::vector<std::size_t> all;
   for (std::size_t i = 0; i < sweep.axes.size(); ++i) {
     all.push_back(i);
@@ -104,7 +104,7 @@ std::string mark(double x, double y, const std::string& colour, const SweepPoint
   const std::string look = p.fits ? fmt::format("r=\"3.2\" fill=\"{}\"", colour)
                                   : fmt::format("class=\"dot\" r=\"3.6\" stroke=\"{}\"", colour);
   return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" {}>{}</circle>\n", x, y, look,
-                     svg_title(told(p, sweep)));
+                     svg_title(tooltip_of(p, sweep)));
 }
 
 std::optional<std::size_t> curve_axis(const Sweep& sweep) {
@@ -123,7 +123,7 @@ std::optional<std::size_t> curve_axis(const Sweep& sweep) {
 }
 
 SweepPlot plot_of(const Sweep& sweep) {
-  constexpr std::size_t kCurve = 3;  // points that make a curve
+  constexpr std::size_t kCurve = 3;  // least number of points of a curve
   const auto along = curve_axis(sweep);
   if (along && sweep.axes[*along].values.size() >= kCurve &&
       (sweep.scaling_axis == along || other_axes(sweep, {*along}).empty())) {

@@ -1,4 +1,4 @@
-// What the pictures of a sweep share: groups of points, colours by the last axis, a legend.
+// Shared by the pictures of a sweep: groups of points, colours by the last axis, a legend.
 #pragma once
 
 #include <string>
@@ -9,25 +9,25 @@
 
 namespace stepcast::report {
 
-// Points that stand alike on `axes`.
+// Points with the same position on some axes.
 struct PlotGroup {
   std::string name;
-  std::string colour, dash;  // by the last of the axes, and by the others
+  std::string colour, dash;  // the colour is by the last of these axes, the dash by the others
   std::vector<const result::SweepPoint*> points;
 };
 std::vector<PlotGroup> groups_of(const result::Sweep& sweep, const std::vector<std::size_t>& axes);
-// All axes with more than one position but those.
+// All axes with more than one position, except for `but`.
 std::vector<std::size_t> other_axes(const result::Sweep& sweep,
                                     const std::vector<std::size_t>& but);
 
-// At most so many entries are written.
+// The largest number of entries of a legend.
 constexpr std::size_t kLegend = 24;
 double legend_height(std::size_t entries);
 std::string legend(const std::vector<PlotGroup>& groups, double left, double top, bool lines);
 
-// A point's facts, for those who hover over it.
-std::string told(const result::SweepPoint& point, const result::Sweep& sweep);
-// A mark: full where the point fits, hollow where it does not.
+// A point's facts, shown on hover.
+std::string tooltip_of(const result::SweepPoint& point, const result::Sweep& sweep);
+// A mark, filled where the point fits in memory and hollow where it does not.
 std::string mark(double x, double y, const std::string& colour, const result::SweepPoint& point,
                  const result::Sweep& sweep);
 

@@ -42,7 +42,8 @@ std::vector<std::string> cells_of(const Sweep& sweep, const SweepPoint& p) {
   return out;
 }
 
-// What stands behind a row, and why rows do not run or fit: each reason once, under the table.
+// Remarks after a row, and the reasons that rows do not run or fit, which are listed once below the
+// table.
 class Notes {
  public:
   std::string of(const SweepPoint& p) {
@@ -62,15 +63,15 @@ class Notes {
   }
 
   std::string text(int width) const {
-    constexpr std::size_t kMost = 20;
+    constexpr std::size_t kMaxReasons = 20;
     std::string out;
-    for (std::size_t i = 0; i < std::min(kMost, reasons_.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(kMaxReasons, reasons_.size()); ++i) {
       const auto& [reason, rows] = reasons_[i];
       const std::string many = rows > 1 ? fmt::format(" ({} rows)", rows) : "";
       out += "  " + wrap(fmt::format("[{}] {}{}", i + 1, reason, many), width, 6) + "\n";
     }
-    return reasons_.size() > kMost
-               ? out + fmt::format("  and {} other reasons\n", reasons_.size() - kMost)
+    return reasons_.size() > kMaxReasons
+               ? out + fmt::format("  and {} other reasons\n", reasons_.size() - kMaxReasons)
                : out;
   }
 
@@ -190,7 +191,7 @@ std::string json(const Sweep& sweep) {
 }
 
 std::string terminal(const Sweep& sweep, bool colour, int width) {
-  // Of a long sweep the first rows, and those that one would look for.
+  // A long sweep shows its first rows and those on its front.
   constexpr std::size_t kRows = 200;
   const Paint paint{colour};
   std::string out = paint("1", sweep.title) + "\n";
@@ -208,7 +209,7 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
     out += fmt::format("  and {} more: --csv FILE has all of them\n",
                        thousands(static_cast<std::int64_t>(sweep.points.size() - kRows)));
     TextTable front = table_of(sweep);
-    Notes none;  // what is on the front runs and fits
+    Notes none;  // points of the front run and fit
     std::size_t rows = 0;
     for (const SweepPoint& p : sweep.points) {
       if (p.on_front && rows++ < kRows) {

@@ -30,8 +30,8 @@ constexpr std::string_view name_of(job::System::Kind kind) {
   return "";
 }
 
-// A refusal in a list below its system's name: without the name, and without what every refusal
-// expects.
+// The reason of a refusal, for a list below the system's name: without that name, and without the
+// advice that every refusal ends with.
 inline std::string brief_reason(std::string_view system, std::string_view reason) {
   if (reason.starts_with(system) && reason.substr(system.size()).starts_with(' ')) {
     reason.remove_prefix(system.size() + 1);

@@ -1,4 +1,5 @@
-// What training systems run, beside the survey's Table 3; and one of them in full.
+// The features of training systems compared with the survey's Table 3; and one system with all its
+// details.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -128,8 +129,8 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
   for (const auto& d : details.defaults) {
     longest = std::max(longest, columns(d.key) + columns(d.value) + 2);
   }
-  constexpr int kMostColumns = 48;
-  longest = std::min(longest, kMostColumns);
+  constexpr int kMaxColumns = 48;
+  longest = std::min(longest, kMaxColumns);
   for (const auto& d : details.defaults) {
     const std::string setting = "  " + pad_right(d.key + ": " + d.value, longest);
     const int indent = columns(setting) + 2;

@@ -64,7 +64,7 @@ Cell page_cell(const Chosen& one) {
   return cell;
 }
 
-// A cell of a Markdown table: no bar may end it.
+// A cell of a Markdown table, with '|' escaped.
 std::string markdown_cell(const std::string& text) {
   std::string out;
   for (const char c : text) {

@@ -1,5 +1,6 @@
-// What a capacity planner asks, in the order of asking: how long, how good, does it fit; where the
-// time goes; what fills the memory; which communication hurts; and what all this rests on.
+// A forecast in the order in which a capacity planner asks: step time, efficiency, whether it fits;
+// the parts of the time; the parts of memory; exposed communication; and the calibration that it
+// rests on.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,13 +28,14 @@ using result::StageBreakdown;
 using result::StageMemory;
 using Align = TextTable::Align;
 
-constexpr int kMinWidth = 80;  // narrower ones see lines broken by their terminal
+constexpr int kMinWidth = 80;  // narrower terminals break the lines
 constexpr int kMinBar = 16;
 constexpr int kMaxBar = 64;
-constexpr std::size_t kMostStages = 16;  // more than that: first, worst, last and the mean
-constexpr std::size_t kMostTraffic = 8;
-constexpr std::size_t kMostCurves = 6;
-constexpr int kOtherColumns = 60;  // of the table of communication, beside its operations
+// Of more stages: the first, the worst, the last and the mean.
+constexpr std::size_t kMaxStages = 16;
+constexpr std::size_t kMaxTraffic = 8;
+constexpr std::size_t kMaxCurves = 6;
+constexpr int kOtherColumns = 60;  // width of the table of communication without its operations
 
 constexpr BarKind kFree{"free", "·", "2"};
 
@@ -70,12 +72,12 @@ std::array<double, n> mean_of(const std::vector<std::array<double, n>>& all) {
   return mean;
 }
 
-// Rows that stand for all stages: all of them, or the first, the worst and the last. `worst` is an
+// The stages that have a row: all of them, or the first, the worst and the last. `worst` is an
 // index.
 std::vector<std::size_t> picked(std::size_t stages, std::size_t worst) {
   std::vector<std::size_t> rows;
   for (std::size_t i = 0; i < stages; ++i) {
-    if (stages <= kMostStages || i == 0 || i == worst || i + 1 == stages) {
+    if (stages <= kMaxStages || i == 0 || i == worst || i + 1 == stages) {
       rows.push_back(i);
     }
   }
@@ -108,11 +110,11 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
                    {"rest"}});
   std::vector<std::pair<std::string, Shares>> rows;
   for (const std::size_t i : picked(all.size(), worst)) {
-    const bool marked = all.size() > kMostStages && i == worst;
+    const bool marked = all.size() > kMaxStages && i == worst;
     rows.emplace_back(fmt::format("{}{}", report.breakdown[i].stage, marked ? " (busiest)" : ""),
                       all[i]);
   }
-  if (all.size() > kMostStages) {
+  if (all.size() > kMaxStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean);
   }
   std::vector<BarKind> kinds(kTimeKinds.size());
@@ -138,7 +140,7 @@ std::string breakdown(const Report& report, const Paint& paint, int width) {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < kTimeKinds.size(); ++i) {
     const double share = longest > 0 ? mean[i] / longest : 0;
-    values.push_back(share >= kLeastShare ? percent(share) : "");
+    values.push_back(share >= kMinShare ? percent(share) : "");
   }
   return heading(paint, "Where the step goes",
                  fmt::format("one column: {}; letters: exposed communication and other waits",
@@ -177,10 +179,10 @@ std::string memory(const Report& report, const Paint& paint, int width) {
       std::max(capacity, static_cast<double>(report.memory[worst].process.count()));
   std::vector<std::pair<std::string, Parts>> rows;
   for (const std::size_t i : picked(all.size(), worst)) {
-    const bool marked = all.size() > kMostStages && i == worst;
+    const bool marked = all.size() > kMaxStages && i == worst;
     rows.emplace_back(fmt::format("{}{}", report.memory[i].stage, marked ? " (most)" : ""), all[i]);
   }
-  if (all.size() > kMostStages) {
+  if (all.size() > kMaxStages) {
     rows.emplace_back(fmt::format("mean of {}", all.size()), mean_of(all));
   }
   const auto fill = [&](TextTable& table, int bar) {
@@ -210,7 +212,7 @@ std::string memory(const Report& report, const Paint& paint, int width) {
   std::vector<std::string> values;
   for (std::size_t i = 0; i < kMemoryKinds.size(); ++i) {
     const double most = all[worst][i];
-    values.push_back(most >= kLeastShare * whole ? gibibytes(most) : "");
+    values.push_back(most >= kMinShare * whole ? gibibytes(most) : "");
   }
   return heading(
              paint, "Memory per GPU at its peak",
@@ -225,7 +227,7 @@ std::string memory(const Report& report, const Paint& paint, int width) {
 
 // ---------------------------------------------------------------- communication
 
-// What the breakdown books a group's waits under.
+// The category of the breakdown that a group's exposed communication belongs to.
 std::string_view category_of(std::string_view group) {
   if (group == "data replicas") {
     return "data";
@@ -250,7 +252,8 @@ Time exposed(const Report& report, std::string_view group) {
 
 std::string traffic(const Report& report, const Paint& paint, int width) {
   std::vector<result::Traffic> rows = report.traffic;
-  // The groups that cost most stand first; within one, the operation that takes longest.
+  // The groups with the longest exposed time come first; in a group, the operation that takes
+  // longest.
   std::stable_sort(rows.begin(), rows.end(), [&](const auto& a, const auto& b) {
     const Time of_a = exposed(report, a.group);
     const Time of_b = exposed(report, b.group);
@@ -270,8 +273,9 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
                    {"time"},
                    {"rate"}});
   std::string group;
-  std::map<std::string_view, std::string> first_of;  // groups that share a category show it once
-  const std::size_t shown = std::min(rows.size(), kMostTraffic);
+  std::map<std::string_view, std::string>
+      first_of;  // the first group of each category, which alone shows its time
+  const std::size_t shown = std::min(rows.size(), kMaxTraffic);
   for (std::size_t i = 0; i < shown; ++i) {
     const result::Traffic& row = rows[i];
     const bool first = row.group != group;
@@ -303,7 +307,7 @@ std::string headlines(const Report& report, const Paint& paint) {
   std::string out;
   const auto line = [&](std::string_view name, const std::string& value, const std::string& unit,
                         const std::string& range, std::string_view sgr = "1") {
-    // Painted text is padded first: escape codes have no width.
+    // Text is padded before it is coloured, since escape codes have no width.
     out += "  " + pad_right(std::string(name), 18) + paint(sgr, pad_left(value, 10)) + " " +
            pad_right(unit, 17) + paint("2", range);
     out.erase(out.find_last_not_of(' ') + 1);
@@ -322,7 +326,7 @@ std::string headlines(const Report& report, const Paint& paint) {
   line("HFU", significant(100 * report.hfu.value, 3), "%", range(report.hfu, 100, 3));
   constexpr double kPerGiB = 1 / kGibibyte;
   const auto capacity = static_cast<double>(report.capacity.count());
-  if (report.memory.empty()) {  // a bound: no timeline and no ledger behind it
+  if (report.memory.empty()) {  // a bound has no timeline and no memory per stage
     if (capacity > 0) {
       line("Peak memory", significant(report.peak.value * kPerGiB),
            fmt::format("of {} GiB at least", gibibytes(capacity)), "");
@@ -392,7 +396,7 @@ std::string advice(const Report& report, const Paint& paint, int width) {
 std::string foundations(const Report& report, const Paint& paint, int width) {
   std::string out;
   if (!report.calibration.empty()) {
-    const std::size_t shown = std::min(report.calibration.size(), kMostCurves);
+    const std::size_t shown = std::min(report.calibration.size(), kMaxCurves);
     std::vector<result::CalibrationUse> some(
         report.calibration.begin(),
         report.calibration.begin() + static_cast<std::ptrdiff_t>(shown));

@@ -1,5 +1,5 @@
-// Predicted against published: the summary first, then the rows that miss by most, then what was
-// left out and why.
+// Predicted against published: the summary first, then the rows with the largest errors, then the
+// rows left out, with the reasons.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using result::ValidationRow;
 
-constexpr std::size_t kMostMisses = 12;
+constexpr std::size_t kMaxMisses = 12;
 
 std::string summary(const result::Validation& validation, const Paint& paint) {
   const Captions columns = {"file",
@@ -61,7 +61,7 @@ std::string misses(const result::Validation& validation, const Paint& paint) {
     return "";
   }
   std::vector<Record> shown;
-  for (std::size_t i = 0; i < std::min(rows.size(), kMostMisses); ++i) {
+  for (std::size_t i = 0; i < std::min(rows.size(), kMaxMisses); ++i) {
     shown.push_back(miss_fields(*rows[i]));
   }
   return "\n" +
@@ -101,7 +101,7 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
   for (const result::SkipCount& skip : validation.skips) {
     add(skip.kind, skip.accepted ? "accepted" : "missing");
   }
-  while (!details.empty()) {  // of tools that have no list of reasons
+  while (!details.empty()) {  // kinds of commands that have no list of reasons
     add(details.begin()->first, "");
   }
   return "\n" +
@@ -110,13 +110,13 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
          table.text(paint, kUsualWidth);
 }
 
-// The mark: 95 % of the rows that are not left out for an accepted reason.
-constexpr double kLeastSimulated = 0.95;
+// The goal: 95 % of the rows that are not left out for an accepted reason are simulated.
+constexpr double kMinSimulated = 0.95;
 
 std::string incomplete(const result::Validation& validation) {
   std::string out;
   for (const result::ValidationSummary& s : validation.summary) {
-    if (s.simulated_share() < kLeastSimulated) {
+    if (s.simulated_share() < kMinSimulated) {
       out += fmt::format(
           "  {} {}: {} of the rows not left out for an accepted reason are simulated; with the "
           "rest at the worst error median {}, mean {}, p90 {}\n",

@@ -14,15 +14,16 @@ class TextTable {
   struct Column {
     std::string heading;
     Align align = Align::right;
-    bool bar = false;  // the one column that holds a bar: padded to `bar_width`, its cells are
-                       // painted already
+    // The one column with bars: padded to `bar_width`; its cells are coloured already.
+    bool bar = false;
   };
   explicit TextTable(std::vector<Column> columns) : columns_(std::move(columns)) {}
 
   void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
-  // Columns that all but the bar take, with the gaps and the indent.
+  // Width of everything but the bar, including gaps and indent.
   int width_without_bar() const;
-  // Lines of at most `width` columns: the last column is cut short when it is a left-aligned text.
+  // The table in lines of at most `width` columns: the last column is cut if it is a left-aligned
+  // text.
   std::string text(const Paint& paint, int width, int bar_width = 0) const;
 
  private:

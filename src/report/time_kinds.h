@@ -1,4 +1,4 @@
-// What a compute stream's time goes into, in the order in which tables, bars and legends show it.
+// The kinds of time of a compute stream, in the order in which tables, bars and legends show them.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ inline constexpr std::array kTimeKinds = {
 };
 static_assert(kTimeKinds.size() == program::kCategories);
 
-// Shares below it would print as 0.0 %: they have no column and no entry in a legend.
-inline constexpr double kLeastShare = 0.0005;
+// Smaller shares would print as 0.0 %; they have no column and no entry in a legend.
+inline constexpr double kMinShare = 0.0005;
 
 }  // namespace stepcast::report

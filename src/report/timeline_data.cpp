@@ -19,8 +19,8 @@ using program::Slice;
 using program::Task;
 using program::TaskKind;
 
-constexpr std::int64_t kMostTasks = 400'000;  // about 4 MB of a page
-constexpr std::int64_t kNano = 1000;          // picoseconds
+constexpr std::int64_t kMaxTasks = 400'000;  // about 4 MB of a page
+constexpr Time kNano{1000};
 constexpr std::uint16_t kNoMicroBatch = 0xffff;
 
 void put(std::string& out, std::uint64_t value) {
@@ -53,7 +53,7 @@ std::string base64(const std::string& bytes) {
   return out;
 }
 
-std::int64_t busy(const program::RankResult& r) {
+Time busy(const program::RankResult& r) {
   const auto of = [&](Category c) { return r.breakdown[static_cast<std::size_t>(c)]; };
   return of(Category::compute) + of(Category::recompute) + of(Category::optimizer);
 }
@@ -93,7 +93,7 @@ void fill_sizes(const result::Report::Trace& t, std::uint32_t rank, const Task& 
   if (task.kind == TaskKind::collective) {
     const auto& c =
         t.world.communicators[t.world.communicator_table[r.first_communicator + task.communicator]];
-    key.bytes = t.world.shapes[c.shape].prices[task.price].bytes;
+    key.bytes = t.world.shapes[c.shape].prices[task.price].bytes.count();
     key.ranks = c.size;
   } else if (task.kind == TaskKind::exchange) {
     const program::Program& p = program_of(t, rank);
@@ -101,7 +101,7 @@ void fill_sizes(const result::Report::Trace& t, std::uint32_t rank, const Task& 
       const auto& transfer = p.transfers[task.first_transfer + i];
       const auto& channel =
           t.world.channels[t.world.channel_table[r.first_channel + transfer.channel]];
-      key.bytes += t.world.shapes[channel.shape].prices[transfer.price].bytes;
+      key.bytes += t.world.shapes[channel.shape].prices[transfer.price].bytes.count();
     }
   }
 }
@@ -148,7 +148,7 @@ TimelineRows timeline_rows(const result::Report::Trace& trace) {
   for (const auto& [rank, count] : tasks) {
     all += count;
   }
-  const auto every = static_cast<std::size_t>((all + kMostTasks - 1) / kMostTasks);
+  const auto every = static_cast<std::size_t>((all + kMaxTasks - 1) / kMaxTasks);
   std::set<std::uint32_t> kept;
   std::size_t n = 0;
   for (const auto& [stage, rank] : rank_of) {
@@ -159,7 +159,7 @@ TimelineRows timeline_rows(const result::Report::Trace& trace) {
     }
     ++n;
   }
-  std::map<std::tuple<int, std::uint32_t, int>, std::vector<std::uint32_t>> rows;
+  std::map<std::tuple<int, program::RankId, program::StreamIndex>, std::vector<std::uint32_t>> rows;
   for (std::uint32_t i = 0; i < trace.timeline.slices.size(); ++i) {
     const Slice& s = trace.timeline.slices[i];
     if (kept.count(s.rank) > 0) {
@@ -173,22 +173,21 @@ TimelineRows timeline_rows(const result::Report::Trace& trace) {
       const Slice &x = trace.timeline.slices[a], &y = trace.timeline.slices[b];
       return std::tie(x.arrive, x.task) < std::tie(y.arrive, y.task);
     });
-    out.rows.push_back({std::get<0>(key), std::get<1>(key),
-                        static_cast<std::uint8_t>(std::get<2>(key)), std::move(slices)});
+    out.rows.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), std::move(slices)});
   }
   out.stages = static_cast<int>(kept.size());
-  if (out.tasks > kMostTasks) {
-    std::vector<std::int64_t> arrivals;
+  if (out.tasks > kMaxTasks) {
+    std::vector<Time> arrivals;
     for (const TimelineRow& row : out.rows) {
       for (const std::uint32_t i : row.slices) {
         arrivals.push_back(trace.timeline.slices[i].arrive);
       }
     }
-    const auto last = arrivals.begin() + kMostTasks;
+    const auto last = arrivals.begin() + kMaxTasks;
     std::nth_element(arrivals.begin(), last, arrivals.end());
-    out.until = std::max<std::int64_t>(1, *last);
-    out.tasks = std::count_if(arrivals.begin(), arrivals.end(),
-                              [&](std::int64_t t) { return t < out.until; });
+    out.until = std::max(Time{1}, *last);
+    out.tasks =
+        std::count_if(arrivals.begin(), arrivals.end(), [&](Time t) { return t < out.until; });
   }
   return out;
 }
@@ -199,14 +198,14 @@ std::string timeline_json(const result::Report::Trace& trace, const TimelineRows
   std::vector<KindKey> listed;
   std::string bytes;
   nlohmann::json out;
-  std::int64_t from = 0, to = rows.until == 0 ? trace.timeline.period / kNano : 0;
+  std::int64_t from = 0, to = rows.until == Time{0} ? trace.timeline.period / kNano : 0;
   out["step"] = trace.timeline.period / kNano;
   for (const TimelineRow& row : rows.rows) {
     const program::Program& p = program_of(trace, row.rank);
     const auto alike = trace.world.multiplicity.empty() ? 1 : trace.world.multiplicity[row.rank];
     const auto end_of =
         std::partition_point(row.slices.begin(), row.slices.end(), [&](std::uint32_t i) {
-          return rows.until == 0 || trace.timeline.slices[i].arrive < rows.until;
+          return rows.until == Time{0} || trace.timeline.slices[i].arrive < rows.until;
         });
     const auto count = static_cast<std::size_t>(end_of - row.slices.begin());
     if (count == 0) {
@@ -280,7 +279,7 @@ std::string timeline_json(const result::Report::Trace& trace, const TimelineRows
 }
 
 std::string timeline_still(const result::Report::Trace& trace, const TimelineRows& rows,
-                           const std::string& told) {
+                           const std::string& description) {
   constexpr int kRow = 16;          // pixels
   constexpr double kColumns = 800;  // runs shorter than one of these are joined
   std::vector<const TimelineRow*> compute;
@@ -289,7 +288,7 @@ std::string timeline_still(const result::Report::Trace& trace, const TimelineRow
       compute.push_back(&row);
     }
   }
-  const double step = static_cast<double>(trace.timeline.period) * 1e-12;
+  const double step = to_seconds(trace.timeline.period);
   const auto count = static_cast<double>(compute.size());
   if (compute.empty() || step <= 0) {
     return "";
@@ -308,7 +307,7 @@ std::string timeline_still(const result::Report::Trace& trace, const TimelineRow
     std::map<std::string, Plot::Runs> runs;
     const program::Program& p = program_of(trace, compute[i]->rank);
     double cell = -1;
-    std::map<std::string, double> inside;  // of the cell: who fills it most
+    std::map<std::string, double> inside;  // time of each colour in the cell
     const auto flush = [&] {
       const auto most =
           std::max_element(inside.begin(), inside.end(),
@@ -334,8 +333,8 @@ std::string timeline_still(const result::Report::Trace& trace, const TimelineRow
       const Task& task = p.tasks[slice.task];
       const std::string kind = colour_of(task, pass_of(task, p.labels[task.label]));
       const double per = unit.per_second * 1e-12, wide = x.to / kColumns;
-      double from = std::max(0.0, static_cast<double>(slice.begin) * per);
-      const double to = std::min(x.to, static_cast<double>(slice.end) * per);
+      double from = std::max(0.0, static_cast<double>(slice.begin.count()) * per);
+      const double to = std::min(x.to, static_cast<double>(slice.end.count()) * per);
       while (from < to) {
         const double at = std::floor(from / wide + 1e-9);
         if (at != cell) {
@@ -352,7 +351,7 @@ std::string timeline_still(const result::Report::Trace& trace, const TimelineRow
       plot.runs(list, bottom, top, "k-" + kind);
     }
   }
-  return plot.finish(told);
+  return plot.finish(description);
 }
 
 }  // namespace stepcast::report

@@ -1,4 +1,4 @@
-// A step's tasks as a page carries them, and as a still picture.
+// A step's tasks as data of a page, and as a still picture.
 #pragma once
 
 #include <string>
@@ -8,36 +8,37 @@
 
 namespace stepcast::report {
 
-// What a task does, for its colour: 1 forward, 2 backward, 3 recomputed; 0 anything else.
+// The kind of pass that a task belongs to, for its colour.
 enum class PassKind { none = 0, forward = 1, backward = 2, recompute = 3 };
 PassKind pass_of(const program::Task& task, const std::string& label);
 // The class and variable of style.css.
 const char* colour_of(const program::Task& task, PassKind pass);
 
-// One rank a stage, the busiest; every stage of few, evenly spread ones where all would be more
-// tasks than a page should carry; of one stage with more the step's beginning. Slices by stage,
-// stream and time.
+// The rows of a timeline. Each stage is shown by its busiest rank. If all stages have more tasks
+// than a page should hold, only evenly spread stages are shown; if even one stage has more, only
+// the beginning of its step. Slices are sorted by stage, stream and time.
 struct TimelineRow {
   int stage = 0;
-  std::uint32_t rank = 0;
-  std::uint8_t stream = 0;
-  std::vector<std::uint32_t> slices;  // into the trace's
+  program::RankId rank;
+  program::StreamIndex stream;
+  std::vector<std::uint32_t> slices;  // indices into the trace's slices
 };
 struct TimelineRows {
   std::vector<TimelineRow> rows;
   int stages = 0, left_out = 0;
-  std::int64_t tasks = 0;  // that the page carries
-  std::int64_t until = 0;  // picoseconds: where those arrive; 0: all of the step's
+  std::int64_t tasks = 0;  // number of tasks that the page holds
+  Time until{0};           // only tasks that arrive before are shown; 0: all of the step
 };
 TimelineRows timeline_rows(const result::Report::Trace& trace);
 
-// JSON for timeline.js: rows, kinds of task, and base64 of five variable-length integers a task:
-// from the end of the one before to its arrival, to its begin, to its end (nanoseconds), its kind,
-// and the micro-batch less that of the one before.
+// JSON for timeline.js: rows, kinds of task, and base64 of five variable-length integers for each
+// task: the time from the end of the previous task to its arrival, from there to its begin, from
+// there to its end (nanoseconds), its kind, and its micro-batch less that of the previous task.
 std::string timeline_json(const result::Report::Trace& trace, const TimelineRows& rows);
 
-// Compute streams only, in a plot; runs of less than a pixel are joined.
+// A still picture of the compute streams; runs of less than a pixel are joined. `description`: a
+// description for readers who cannot see it.
 std::string timeline_still(const result::Report::Trace& trace, const TimelineRows& rows,
-                           const std::string& told);
+                           const std::string& description);
 
 }  // namespace stepcast::report

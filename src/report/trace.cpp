@@ -1,9 +1,10 @@
 // The simulated step as a Perfetto trace: a group of tracks per stage, a track per stream, an arrow
 // from each send to the receive that it pairs with, and a counter of allocated memory.
 //
-// A slice spans from a task's arrival at the head of its stream to its end; what it spent waiting
-// for peers lies inside it as a slice of its own. Times are nanoseconds (the trace format's unit),
-// moved so that none is negative: a step's first tasks may run while the step before still ends.
+// A slice spans from a task's arrival at the head of its stream to its end; the time that it waited
+// for peers is a slice of its own inside it. Times are nanoseconds (the trace format's unit),
+// shifted so that none is negative: a step's first tasks may run before the previous step has
+// ended.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,11 +25,12 @@ using program::Task;
 using program::TaskKind;
 using program::World;
 
-constexpr std::size_t kFlush = std::size_t{1} << 20;  // bytes gathered before they are written
-constexpr int kStreamsAtMost = 256;                   // StreamIndex is 8 bits
+constexpr std::size_t kFlush = std::size_t{1}
+                               << 20;  // bytes that are collected before they are written
+constexpr int kStreamsAtMost = 256;    // StreamIndex is 8 bits
 
-// Arrows by slice. Posts pair in FIFO order on a channel, so the n-th send and the n-th receive
-// share an arrow.
+// Arrows by slice. Sends and receives of a channel pair in FIFO order, so the n-th send and the
+// n-th receive share an arrow.
 struct Arrows {
   std::vector<std::uint64_t> first;  // per slice: where its arrows begin in `ids`
   struct Arrow {
@@ -50,7 +52,7 @@ class Trace {
   void write(OutputFile& file) {
     order_slices();
     find_arrows();
-    shift_ = 0;
+    shift_ = Time{0};
     for (const Slice& slice : timeline_.slices) {
       shift_ = std::max(shift_, -slice.arrive);
     }
@@ -59,8 +61,8 @@ class Trace {
         shift_ = std::max(shift_, -event.time);
       }
     }
-    constexpr std::int64_t kNano = 1000;  // picoseconds
-    shift_ = (shift_ + kNano - 1) / kNano * kNano;
+    constexpr Time kNano{1000};
+    shift_ = (shift_ + kNano - Time{1}) / kNano * kNano;
     write_step();
     std::size_t at = 0;
     for (RankId rank = 0; rank < world_.ranks.size(); ++rank) {
@@ -87,11 +89,11 @@ class Trace {
     return world_.programs[world_.ranks[rank].program];
   }
   const Task& task_of(const Slice& s) const { return program_of(s.rank).tasks[s.task]; }
-  std::uint64_t nanoseconds(std::int64_t picoseconds) const {
-    return static_cast<std::uint64_t>(picoseconds + shift_) / 1000;
+  std::uint64_t nanoseconds(Time time) const {
+    return static_cast<std::uint64_t>((time + shift_).count()) / 1000;
   }
 
-  // By rank, stream and time; equal times in issue order.
+  // Sorts slices by rank, stream and time; those of equal times stay in issue order.
   void order_slices() {
     order_.resize(timeline_.slices.size());
     for (std::uint32_t i = 0; i < order_.size(); ++i) {
@@ -173,11 +175,11 @@ class Trace {
   void write_step() {
     packets_.group(kStepGroup, title_.empty() ? "step" : title_, 0);
     packets_.track(kStepTrack, kStepGroup, "step", 0);
-    packets_.begin(kStepTrack, nanoseconds(0), "step", "step");
+    packets_.begin(kStepTrack, nanoseconds(Time{0}), "step", "step");
     packets_.end(kStepTrack, nanoseconds(timeline_.period));
   }
 
-  // Two ranks of one stage are told apart by their number.
+  // Two ranks of one stage are distinguished by their number.
   std::string name_of(RankId rank) const {
     const int stage = program_of(rank).stage;
     std::string name = fmt::format("stage {}", stage);
@@ -226,7 +228,7 @@ class Trace {
       const std::size_t role = world_.ranks[s.rank].first_communicator + task.communicator;
       const auto& communicator = world_.communicators[world_.communicator_table[role]];
       const auto& price = world_.shapes[communicator.shape].prices[task.price];
-      notes[count++] = {"bytes", static_cast<std::uint64_t>(price.bytes)};
+      notes[count++] = {"bytes", static_cast<std::uint64_t>(price.bytes.count())};
       notes[count++] = {"ranks", communicator.size};
     }
     sends_.clear();
@@ -245,8 +247,8 @@ class Trace {
       packets_.end(track, begin);
     }
     if (!receives_.empty()) {
-      // At the end, when the data are there: a receive is often posted before its send, and arrows
-      // point forwards.
+      // The arrow ends where the data have arrived: a receive is often posted before its send, and
+      // arrows must point forwards in time.
       packets_.arrival(track, end, "received", receives_);
     }
     packets_.end(track, end);
@@ -259,8 +261,8 @@ class Trace {
     }
     const std::uint64_t counter = group + 1 + kStreamsAtMost;
     packets_.byte_counter(counter, group, "allocated memory");
-    std::int64_t level = rank < timeline_.ranks.size() ? timeline_.ranks[rank].steady : 0;
-    packets_.count(counter, nanoseconds(std::min<std::int64_t>(0, events.front().time)), level);
+    std::int64_t level = rank < timeline_.ranks.size() ? timeline_.ranks[rank].steady.count() : 0;
+    packets_.count(counter, nanoseconds(std::min(Time{0}, events.front().time)), level);
     for (const program::MemoryEvent& event : events) {
       const std::int64_t bytes = program.buffers[event.buffer].bytes.count();
       level += event.allocate ? bytes : -bytes;
@@ -279,7 +281,7 @@ class Trace {
   std::map<int, int> ranks_of_stage_;
   std::vector<std::uint32_t> order_;  // slices by rank, stream and time
   Arrows arrows_;
-  std::int64_t shift_ = 0;
+  Time shift_{0};
   TracePackets packets_;
   std::vector<std::uint64_t> sends_, receives_;  // of the slice being written
 };

@@ -19,8 +19,8 @@ constexpr pbf_tag_type kSequenceFlags = 13;
 constexpr pbf_tag_type kTrackDescriptor = 60;
 constexpr std::uint32_t kStateCleared = 1;
 constexpr std::uint32_t kNeedsState = 2;
-constexpr std::uint32_t kSequence =
-    1;  // all packets are one sequence: they share the interned names
+// All packets are one sequence: they share the interned names.
+constexpr std::uint32_t kSequence = 1;
 // TrackDescriptor
 constexpr pbf_tag_type kUuid = 1;
 constexpr pbf_tag_type kTrackName = 2;
@@ -94,7 +94,7 @@ void TracePackets::group(std::uint64_t uuid, std::string_view name, int order) {
   track.add_string(kTrackName, name.data(), name.size());
   {
     pbf_writer process(track, kProcess);
-    process.add_int32(kPid, order + 1);  // process 0 is the idle process to the reader
+    process.add_int32(kPid, order + 1);  // readers take process 0 for the idle process
     process.add_string(kProcessName, name.data(), name.size());
   }
   track.add_int32(kChildOrdering, kExplicitOrder);
@@ -140,7 +140,7 @@ void TracePackets::begin(std::uint64_t track, std::uint64_t time, std::string_vi
   pbf_writer packet(trace, kPacket);
   packet.add_uint64(kTimestamp, time);
   head(packet, kNeedsState);
-  if (fresh) {  // one message for all: readers take the last of two, not their union
+  if (fresh) {  // one message for all, since readers use only the last of several
     pbf_writer data(packet, kInternedData);
     if (category_id.fresh) {
       intern(data, kCategories, category_id.id, category);

@@ -1,9 +1,9 @@
-// Perfetto's trace packets: just those that a simulated step needs. Field numbers are those of
-// perfetto's .proto files (protos/perfetto/trace/trace_packet.proto, track_event/*.proto,
+// Writes Perfetto's trace packets, as far as a simulated step needs them. Field numbers are those
+// of perfetto's .proto files (protos/perfetto/trace/trace_packet.proto, track_event/*.proto,
 // interned_data/interned_data.proto).
 //
-// Names are interned: the first use of one writes it, later uses write its number. Packets gather
-// in a buffer that the owner empties whenever it likes.
+// Names are interned: the first use of a name writes it, later uses write its number. Packets are
+// collected in a buffer that the owner empties when it likes.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class TracePackets {
  public:
   TracePackets();
 
-  // A group of tracks, shown as a process; `order` places it among the others.
+  // A group of tracks, which is shown as a process; groups are sorted by `order`.
   void group(std::uint64_t uuid, std::string_view name, int order);
   void track(std::uint64_t uuid, std::uint64_t parent, std::string_view name, int order);
   void byte_counter(std::uint64_t uuid, std::uint64_t parent, std::string_view name);

@@ -1,4 +1,4 @@
-// Predicted against published: JSON, CSV and Markdown, and what all forms share.
+// Predicted against published as JSON, CSV and Markdown, and the fields that all forms share.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -65,7 +65,7 @@ Record validation_csv_fields(const ValidationRow& r) {
           {"why", r.why}};
 }
 
-// One of the worst rows, with what stands behind its miss.
+// One of the worst rows, with what explains its error.
 Record worst_fields(const ValidationRow& r) {
   return {{"", file_stem(r.file), "source"},
           {"", r.error, "error", Show::change},

@@ -1,4 +1,4 @@
-// Fields of a validation, for JSON, CSV, Markdown, the terminal and the page alike.
+// Fields of a validation, for JSON, CSV, Markdown, the terminal and the page.
 #pragma once
 
 #include "stepcast/result/validation.h"

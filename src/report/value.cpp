@@ -9,8 +9,8 @@
 
 namespace stepcast::report {
 
-// Out of line: the compiler warns of parts of a variant that it takes for uninitialized where these
-// are inlined.
+// These are not inline, since the compiler would then warn of parts of a variant that it takes for
+// uninitialized.
 Value::Value() = default;
 Value::Value(const Value&) = default;
 Value::Value(Value&&) noexcept = default;

@@ -1,5 +1,6 @@
-// One figure or fact of a result as all writers take it: JSON, CSV, tables of the terminal and of
-// pages. The fields of a result stand once, as a Record in reading order; each writer walks it.
+// One figure or fact of a result, for all writers: JSON, CSV, tables of the terminal and of
+// pages. The fields of a result are listed once, as a Record in reading order, which each writer
+// walks.
 #pragma once
 
 #include <concepts>
@@ -28,14 +29,14 @@ struct Seconds {
 // A figure with its 90 % interval.
 struct Interval {
   result::Estimate estimate;
-  bool seconds = false;  // written as Seconds are
+  bool seconds = false;  // written like Seconds
 };
-// JSON text that stands as it is, such as a resolved job.
+// JSON text that is written as it is, such as a resolved job.
 struct Document {
   std::string json;
 };
-// Items are made when they are written: a list of a hundred thousand points is never whole in
-// memory.
+// A list whose items are made when they are written, so that a hundred thousand points are never in
+// memory at once.
 struct List {
   std::size_t size = 0;
   std::function<Value(std::size_t)> item;
@@ -85,7 +86,7 @@ class Value {
   Kinds kind_;
 };
 
-// How people read a value. Tables set texts to the left and numbers to the right.
+// The form in which people read a value. Tables align texts to the left and numbers to the right.
 enum class Show {
   text,            // as it is
   prose,           // as it is; long, so that a page wraps it
@@ -93,7 +94,7 @@ enum class Show {
   number,          // shortest digits, or a text that holds a number
   count,           // 1,234,567
   three,           // three significant digits
-  four,            // four
+  four,            // four significant digits
   six,             // at most six digits
   brief,           // at most four digits, with an exponent where that is shorter
   signed_1,        // +1.2
@@ -110,7 +111,7 @@ enum class Show {
   bar,             // markup of a page: a picture as wide as its column
 };
 
-// The caption of a column that stands without a heading.
+// The caption of a column without a heading.
 inline constexpr std::string_view kNoHeading = "(none)";
 
 struct Field {
@@ -118,16 +119,16 @@ struct Field {
   Value value;
   std::string_view caption = {};  // heading of its column; empty: no table shows it
   Show show = Show::text;
-  std::string hint = {};  // on hover, of a page's cell
-  bool bad = false;       // a page's cell in red
+  std::string hint = {};  // shown on hover over the page's cell
+  bool bad = false;       // the page's cell is red
 };
 
-// An object on one line; without `one_line` a field a line.
+// An object on one line; without `one_line`, with a line for each field.
 Value object(Record fields, bool one_line = true);
-// A list of texts, one a line.
+// A list of texts, each on a line of its own.
 Value lines(const std::vector<std::string>& texts);
 
-// A list of what `of` makes of each, on one line. `all` has to outlive the value.
+// A list on one line of the values that `of` makes of the items. `all` has to outlive the value.
 template <class T, class Of>
 Value list(const std::vector<T>& all, Of of, bool one_line = true) {
   return List{all.size(), [&all, of](std::size_t i) { return Value(of(all[i])); }, one_line};
@@ -147,20 +148,20 @@ Value blocks(const std::vector<T>& all, Fields fields) {
 // An object on one line with a field for each pair.
 Value named(const std::vector<std::pair<std::string, double>>& numbers);
 
-// Null where nothing is known.
+// The text, or null where it is empty.
 Value text_or_null(const std::string& text);
 Value if_known(bool known, Value value);
-// A dash where nothing is known: for tables.
+// For tables: the value, or a dash where it is not known.
 Value or_dash(bool known, Value value);
 
 void append(Record& record, Record more);
 
-// Ends with a newline. Keys keep their order; numbers are the shortest text that reads back the
-// same; what is not finite becomes null, and broken UTF-8 is replaced.
+// JSON text that ends with a newline. Keys keep their order; numbers are the shortest text that
+// reads back the same; infinity and NaN become null, and invalid UTF-8 is replaced.
 std::string json_of(Record fields);
 
-// As people read it; null is empty. Bytes and seconds may be whole numbers, times and intervals,
-// of which the value counts.
+// The value as people read it; null is empty. Bytes and seconds may be whole numbers, times or
+// intervals, of which the value is shown.
 std::string shown(const Value& value, Show show);
 // The number behind a value, where there is one.
 std::optional<double> number_of(const Value& value);

@@ -40,7 +40,7 @@ Cells split(std::string_view text, char by) {
 }
 
 constexpr std::string_view kPair = "OVERLAP_F_B";
-// Of a lowered schedule: what the runtime adds, and a forecast adds itself.
+// Actions that the runtime adds to a schedule. A forecast adds its own.
 constexpr std::array<std::string_view, 7> kCommunication = {
     "UNSHARD", "RESHARD", "REDUCE_GRAD", "SEND_F", "RECV_F", "SEND_B", "RECV_B"};
 constexpr std::string_view kPasses = "FIWBST";
@@ -138,8 +138,8 @@ std::string at_cell(std::size_t row, std::size_t cell, std::string_view text,
   return fmt::format("row {}, cell {} ('{}'){}", row + 1, cell + 1, text, reason);
 }
 
-// The chunk of a rank that an action's stage is. A rank in the middle of two replicas has the same
-// stage twice: the micro-batches that enter on rank 0 are the first replica's.
+// The chunk that runs an action's stage on its rank. Where two replicas meet, a rank has the same
+// stage twice; the micro-batches that enter on rank 0 are the first replica's.
 class Chunks {
  public:
   Chunks(const std::vector<std::vector<Action>>& rows, Placement placement, int chunks)

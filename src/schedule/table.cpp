@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "orders.h"
+#include "stepcast/base/suggestion.h"
 
 namespace stepcast::schedule {
 namespace {
@@ -98,7 +99,7 @@ constexpr std::array kTable = {
           .splits_vocabulary = true},
 };
 
-// The table's names in the order in which they came to it: messages have always listed them so.
+// The table's entries in the order in which messages list their names, which is that of their age.
 constexpr std::array<std::size_t, kTable.size()> kAsListed = {0,  1,  2,  3,  4,  6, 7,  10, 9,
                                                               11, 12, 13, 14, 15, 5, 16, 8};
 
@@ -149,9 +150,8 @@ Infeasible unknown(std::string_view name) {
   for (const Entry& entry : kTable) {
     names.emplace_back(entry.name);
   }
-  const std::string near = nearest(name, names);
   return refuse(fmt::format("unknown schedule '{}'; expected {}{}", name, fmt::join(names, ", "),
-                            near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
+                            suggestion(name, names)));
 }
 
 }  // namespace
@@ -189,11 +189,11 @@ Made make(std::string_view name, const Request& given) {
     return *why;
   }
   // Passes of a rank are counted in ints, here and by whoever walks an order.
-  constexpr std::int64_t kMostPasses = std::numeric_limits<int>::max() / 8;
+  constexpr std::int64_t kMaxPasses = std::numeric_limits<int>::max() / 8;
   request.chunks = entry->chunks > 0 ? entry->chunks : request.chunks;
-  if (std::int64_t{request.micro_batches} * request.chunks > kMostPasses ||
-      std::int64_t{request.stages} * request.chunks > kMostPasses ||
-      request.extra_warmup > kMostPasses) {
+  if (std::int64_t{request.micro_batches} * request.chunks > kMaxPasses ||
+      std::int64_t{request.stages} * request.chunks > kMaxPasses ||
+      request.extra_warmup > kMaxPasses) {
     return refuse(fmt::format("{} micro-batches in {} chunks are too many to schedule",
                               request.micro_batches, request.chunks));
   }

@@ -33,9 +33,8 @@ Made make_one_f_one_b_vocabulary(const Request& request) {
   order.barriers = barriers;
   const int output = p * kForward;  // the last stage has its first output
   const int turn = output + kForwardAndBackward * (barriers + request.extra_warmup);
-  // Passes of the vocabulary come a time unit after they could, so that no rank stands still while
-  // a message arrives: a barrier's period has room for it. With one barrier T waits for nobody's
-  // sake.
+  // Vocabulary passes start a time unit later than they could, so that no rank idles while a
+  // message arrives; a barrier's period has room for that. With one barrier nothing waits for T.
   const int scores = output + 1;
   const int weights = barriers == 2 ? scores + kForwardAndBackward : turn + kBackward;
   for (int r = 0; r < p; ++r) {

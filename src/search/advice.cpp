@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <variant>
 
+#include "stepcast/forecast/forecaster.h"
+
 namespace stepcast::search {
 namespace {
 

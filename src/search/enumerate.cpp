@@ -5,10 +5,10 @@
 namespace stepcast::search {
 namespace {
 
-// So many candidates are kept for the engine; of more, those with the least bounds.
+// The most candidates that are kept for the engine: those with the smallest bounds.
 constexpr std::size_t kKept = 1'000'000;
 
-// Keeps the least bounds.
+// Keeps the smallest bounds.
 void trim(Enumerated& e) {
   if (e.items.size() <= kKept) {
     return;

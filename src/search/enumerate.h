@@ -14,7 +14,7 @@ namespace stepcast::search {
 // A candidate that may be the answer. `index` counts through its family's inner combinations.
 struct Item {
   double bound = 0;   // of the objective
-  double memory = 0;  // least bytes of the fullest GPU
+  double memory = 0;  // lower bound of the fullest GPU's bytes
   std::uint32_t family = 0;
   std::uint64_t index = 0;
   bool operator<(const Item& o) const {
@@ -29,13 +29,14 @@ struct Enumerated {
   std::vector<forecast::Forecaster::Bounds> bounds;  // of each family
   std::vector<Item> items;                           // the least bound first
   double capacity = 0;                               // usable bytes of the largest GPU
-  // Nothing below it was dropped for want of room in the list.
+  // No candidate with a smaller bound was dropped for want of room in the list.
   double complete_below = std::numeric_limits<double>::infinity();
-  double least_memory = std::numeric_limits<double>::infinity();  // of all that divide
+  double least_memory =
+      std::numeric_limits<double>::infinity();  // of all candidates whose sizes divide
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;
   std::vector<std::string> overrides(const Item& item) const;
-  // With its schedule played (bound.h); as the item says where that tells no more.
+  // The item's bound with its schedule played (bound.h), where that is tighter; else its own.
   struct Refined {
     double bound = 0;
     std::optional<Infeasible> refused;
@@ -43,11 +44,12 @@ struct Enumerated {
   Refined refine(const Item& item);
 };
 
-// Strategies beyond the GPU's memory are bounded as well, to say what more of it would bring.
+// Strategies beyond the GPU's memory are bounded as well, to say what more memory would bring.
 constexpr double kMoreMemory = 1.5;
 
-// `stop`: once it is asked, what is not bounded yet is left out, and `complete_below` is 0.
-// `memory_limit`: candidates whose least memory lies above so many capacities are pruned.
+// `stop`: once it is set, candidates that are not bounded yet are left out, and `complete_below` is
+// 0. `memory_limit`: candidates whose least memory exceeds this multiple of the capacity are
+// pruned.
 Enumerated enumerate(const Request& request, const JobLoader& loader,
                      forecast::Forecaster& forecaster, double memory_limit,
                      const Stop* stop = nullptr);

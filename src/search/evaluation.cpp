@@ -8,6 +8,7 @@
 
 #include "stepcast/search/strategy.h"
 #include "stepcast/store/payload.h"
+#include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::search {

@@ -15,9 +15,9 @@
 
 namespace stepcast::search {
 
-// What is known of a candidate. The engine runs once with the peak by a rule of thumb, which is
-// enough for one that is too slow or far too large, and again with the allocator's replay for the
-// others.
+// What is known of a candidate. The engine runs once with the peak memory by a rule of thumb, which
+// is enough for a candidate that is too slow or far too large, and again with the allocator's
+// replay for the others.
 struct Evaluation {
   std::optional<Infeasible> impossible;
   std::optional<result::Strategy> rule;
@@ -25,29 +25,30 @@ struct Evaluation {
 
   bool ran() const { return rule.has_value(); }
   const result::Strategy& strategy() const { return exact ? *exact : *rule; }
-  // Tensors alone, which the rule knows exactly: reserved memory is never less.
+  // Memory of the tensors alone, which the rule knows exactly: reserved memory is never less.
   double least_peak() const { return rule->peak.low; }
-  // Whether that is all that a search for less than `limit` within `memory` asks.
+  // Whether a search below `limit` within `memory` needs to know no more.
   bool enough(double limit, double memory) const;
 };
 
 struct Order {
   std::vector<std::string> overrides;
-  // The replay is wanted of what the rule says is faster and not larger.
+  // The allocator is replayed for what is faster than `limit` and no larger than `memory` by the
+  // rule.
   double limit = std::numeric_limits<double>::infinity();
   double memory = std::numeric_limits<double>::infinity();
-  bool replay_only = false;  // what the rule says is known
+  bool replay_only = false;  // the run by the rule is known already
 };
 
 std::string packed(const Order& order);
 Order order_of(const std::string& text);
 
-// Throws Stopped where `stop` is asked before it has ended.
+// Throws Stopped where `stop` is set before the evaluation has ended.
 Evaluation evaluate(const Order& order, Objective objective, const JobLoader& loader,
                     forecast::Forecaster& forecaster, const Stop* stop = nullptr);
 
-// What those do who evaluate: packed orders in, evaluations as JSON out. Starts with
-// start_of(objective). Once `stop` is asked, an order that is begun ends with the error "stopped".
+// The work of whoever evaluates: packed orders in, evaluations as JSON out. It starts with
+// start_of(objective). Once `stop` is set, an order that has begun ends with the error "stopped".
 MakeWork evaluator(const JobLoader& loader, const std::filesystem::path& data_directory,
                    std::shared_ptr<const Stop> stop = nullptr);
 std::string start_of(Objective objective);

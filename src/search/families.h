@@ -35,23 +35,23 @@ struct Inner {
   Choices<job::Sharding> sharding;
   Choices<job::Recompute> recompute;
   Choices<job::TensorOverlap> tensor_overlap;
-  // Free.
+  // Free dimensions: no layout depends on them.
   Choices<job::Offload> offload;
   Choices<char> grad_reduce;
-  Choices<char> param_gather, pipeline_overlap;  // no bound knows them
+  Choices<char> param_gather, pipeline_overlap;  // no bound depends on them
 
   std::vector<Free> free() const;
   void take(const Free& free, bound::Candidate& candidate) const;
   std::int64_t layouts() const;  // combinations of the rest
-  // The combination that each_layout numbers so.
+  // The combination with this number in each_layout.
   bound::Candidate candidate(std::uint64_t layout, int ranks) const;
   // The texts of one combination: `index` is layout * free().size() + free.
   std::vector<std::string> texts(std::uint64_t index) const;
-  // And back: of all texts of a combination, "KEY=VALUE"; nothing where one is no value of it.
+  // The index of a combination by all its texts, "KEY=VALUE". Nothing where one is no value of it.
   std::optional<std::uint64_t> index_of(const std::vector<std::string>& texts) const;
 };
 
-// A data size that is left open (0) follows from the others; 0: from none.
+// A data size that is left open (0) follows from the other sizes; 0 where they do not divide.
 inline int data_size(int stated, int ranks, int others) {
   return stated > 0 ? stated : ranks % others == 0 ? ranks / others : 0;
 }
@@ -103,11 +103,11 @@ struct Family {
   std::vector<std::string> overrides;
   Inner inner;
   double gpus = 0;
-  double rate = 1;      // of the objective, a second of the step
+  double rate = 1;      // of the objective, per second of the step
   double capacity = 0;  // usable bytes of the largest GPU
 };
 
-// Of the combination of that family: all its overrides, in the space's order.
+// All overrides of one combination of the family, in the space's order.
 std::vector<std::string> overrides_of(const Family& family, std::uint64_t index);
 
 // Why combinations were refused, and how many.
@@ -120,8 +120,8 @@ class Refusals {
   std::vector<std::pair<std::string, std::int64_t>> counts_;
 };
 
-// Why nothing of a family can be made, of as many combinations as a second or two allow: `asked`
-// counts those of all families.
+// Why no combination of a family can run, from as many of them as a second or two allow. `asked`
+// counts the combinations tried of all families.
 void say_why(const Family& family, bound::Bound& bound, int& asked, Refusals& refusals);
 
 // Calls `visit` with each family that can be priced. Combinations of the others, and values of

@@ -1,4 +1,4 @@
-// What rank 0 and the others say to each other: bytes under a tag.
+// Messages between rank 0 and the other ranks: bytes under a tag.
 #pragma once
 
 #include <optional>

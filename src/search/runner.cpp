@@ -9,6 +9,7 @@
 
 #include "stated.h"
 #include "stepcast/search/objective.h"
+#include "stepcast/store/store.h"
 
 namespace stepcast::search {
 namespace {
@@ -20,10 +21,10 @@ using Overrides = std::vector<std::string>;
 
 constexpr auto kPatience = 200ms;  // of one look for answers
 constexpr double kLongest = 1e9;   // seconds: longer limits are none, and would overflow the clock
-// Between two words to Request::progress.
+// Time between two calls of Request::progress.
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);
 
-// In place of a candidate's place in the list, of the job as given.
+// The id of an order for the job as given, which has no place in the list.
 constexpr std::uint64_t kStated = std::numeric_limits<std::uint64_t>::max();
 constexpr std::size_t kNowhere = std::numeric_limits<std::size_t>::max();
 
@@ -67,7 +68,7 @@ Runner::Runner(const Request& request, const JobLoader& loader, const std::files
 
 Runner::~Runner() { stop_->ask(); }
 
-// While the space is bounded, a worker has something to do already.
+// Orders the job as given first: workers then evaluate while the space is still being bounded.
 void Runner::ask_stated(const JobLoader& loader) {
   stated_asked_ = true;
   stated_overrides_ = stated_combination(request_.space, loader).value_or(Overrides());
@@ -114,7 +115,7 @@ std::string Runner::key(const Overrides& overrides) const {
                      fmt::join(overrides, " "));
 }
 
-// What is known of a candidate, from this run or the store; nullptr: nothing.
+// The evaluation of a candidate, from this run or the store; nullptr where there is none.
 Evaluation* Runner::lookup(std::size_t i) {
   if (const auto at = known_.find(i); at != known_.end()) {
     return &at->second;

@@ -1,13 +1,13 @@
 // Takes candidates in the order of their bounds, has them evaluated, and stops where the proof is
 // complete.
 //
-// What is taken, and so the answer, is that of one process that evaluates one candidate after the
-// other: an evaluation is a pure function of its job, so those behind the next one may be computed
-// ahead of time, elsewhere, or in an earlier run, and what turns out not to be needed is not
-// counted.
+// The candidates that are taken, and so the answer, are those of one process that evaluates one
+// candidate after the other. An evaluation is a pure function of its job, so it may be computed
+// ahead of time, elsewhere, or in an earlier run; evaluations that turn out not to be needed are
+// not counted.
 //
-// The job as it was given goes first, where it lies in the space: a search then never answers worse
-// than what the user runs. Out of time, whatever is known counts, looked at in order or not.
+// The job as given is evaluated first, where it lies in the space: a search then never answers
+// worse than what the user runs. When time runs out, all that is known counts, also out of order.
 #pragma once
 
 #include <chrono>
@@ -31,8 +31,9 @@ class Runner {
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // The best strategy of at most `memory` bytes; none: nullptr. `left`: the least bound that was
-  // not looked at, where time ran out or the list was cut. `stage` names it in progress.
+  // The best strategy of at most `memory` bytes, or nullptr. `left`: the smallest bound that was
+  // not looked at, where time ran out or the list was cut. `stage` names the scan in progress
+  // reports.
   const result::Strategy* best_within(double memory, double& left, const std::string& stage);
 
   // A candidate that was taken. `strategy`: null where it is impossible.
@@ -45,15 +46,15 @@ class Runner {
   // Candidates not taken whose least memory is above `memory`.
   std::int64_t too_large(double memory) const;
 
-  // The job as given; nullptr: time ran out before. Not of a search for the best alone without a
-  // time limit, which needs no first answer.
+  // The evaluation of the job as given; nullptr where time ran out before it. A search for the best
+  // strategy alone without a time limit needs no first answer and does not evaluate it.
   const Evaluation* stated();
 
   bool stopped() const { return stopped_; }  // by the time limit
   const Stop& stop() const { return *stop_; }
   const Enumerated& all() const { return all_; }
   forecast::Forecaster& forecaster() { return forecaster_; }
-  // The last word to Request::progress.
+  // Calls Request::progress a last time.
   void finish(const result::SearchCounts& counts);
 
  private:
@@ -79,7 +80,7 @@ class Runner {
   std::shared_ptr<Stop> stop_;       // of all that computes; at the time limit, or at the end
   forecast::Forecaster forecaster_;
   Workers workers_;
-  // The job as given: the space's combination, or without overrides where it is none.
+  // Overrides that make the job as given: a combination of the space, or none.
   std::vector<std::string> stated_overrides_;
   bool stated_asked_ = false;
   std::optional<Evaluation> stated_;
@@ -90,11 +91,11 @@ class Runner {
 
   std::unordered_map<std::size_t, Evaluation> known_;  // by place in the list
   std::unordered_map<std::size_t, std::string> broken_;
-  std::set<std::size_t> flying_;       // ordered, not back yet
-  std::map<std::size_t, bool> taken_;  // whether with the replay
+  std::set<std::size_t> flying_;       // ordered, not answered yet
+  std::map<std::size_t, bool> taken_;  // whether the allocator was replayed
   bool stopped_ = false;
 
-  // Of the scan that runs.
+  // State of the scan that runs.
   std::string stage_;
   std::unique_ptr<Queue> queue_;
   const result::Strategy* best_ = nullptr;

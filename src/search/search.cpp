@@ -14,7 +14,7 @@ namespace {
 
 using result::Strategy;
 
-// What no strategy keeps to, and by how much.
+// The limit that no strategy meets, and by how much.
 std::string nearest_of(const Runner& runner,
                        const std::vector<std::pair<std::string, std::int64_t>>& refusals) {
   const Enumerated& all = runner.all();
@@ -36,7 +36,7 @@ std::string nearest_of(const Runner& runner,
   return nothing_fits(all.counts, refusals, all.least_memory, all.capacity);
 }
 
-// The fastest within parts of the memory, and with more of it.
+// The fastest strategies within parts of the memory, and with more of it.
 void look_around(Runner& runner, const Request& request, double capacity, result::Search& out) {
   for (const double share : request.front) {
     double unused = 0;
@@ -59,7 +59,7 @@ void look_around(Runner& runner, const Request& request, double capacity, result
   }
 }
 
-// Out of time, the job as given is an answer too where it lies outside the space.
+// When time runs out, the job as given is an answer too, even outside the space.
 void rather_stated(Runner& runner, double left, result::Search& out) {
   const Evaluation* stated = runner.stated();
   if (stated != nullptr && stated->exact && stated->exact->fits &&

@@ -6,7 +6,9 @@
 #include <functional>
 #include <string_view>
 
+#include "stepcast/base/suggestion.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::search {
 namespace {
@@ -113,12 +115,10 @@ Dimension read_dimension(const std::string& name, const Origin& origin, const Va
     for (const Known& one : kKnown) {
       names.emplace_back(one.name);
     }
-    const std::string near = nearest(name, names);
     throw InputError(
-        {origin,
-         fmt::format("unknown dimension '{}'; expected a key of the job such as "
-                     "parallelism.tensor{}",
-                     name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near))});
+        {origin, fmt::format("unknown dimension '{}'; expected a key of the job such as "
+                             "parallelism.tensor{}",
+                             name, suggestion(name, names))});
   }
   Dimension out{k != nullptr ? std::string(k->key) : name, {}, origin};
   const bool powers = is_rule(v, "powers");
@@ -169,14 +169,12 @@ const Dimension* Space::find(const std::string& key) const {
 }
 
 Space read_space(const Value& document, const job::Job& job) {
-  if (document.kind != Value::Kind::map) {
-    throw InputError(
-        {document.origin, "a space is a map; expected 'tensor: [1, 2, 4, 8]' and so on"});
-  }
   Space out;
-  std::vector<Fault> faults;
-  for (const auto& entry : document.entries) {
-    try {
+  text::Faults faults;
+  for (const auto& entry :
+       text::expect_map(document, "a space is a map; expected 'tensor: [1, 2, 4, 8]' and so on")
+           .entries) {
+    faults.guarded([&] {
       Dimension d = read_dimension(entry.key, entry.origin, entry.value, job);
       for (const Dimension& other : out.dimensions) {
         if (overlap(d.key, other.key)) {
@@ -185,13 +183,9 @@ Space read_space(const Value& document, const job::Job& job) {
         }
       }
       out.dimensions.push_back(std::move(d));
-    } catch (const InputError& error) {
-      faults.insert(faults.end(), error.faults().begin(), error.faults().end());
-    }
+    });
   }
-  if (!faults.empty()) {
-    throw InputError(std::move(faults));
-  }
+  faults.done();
   return out;
 }
 

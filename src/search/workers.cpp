@@ -19,11 +19,11 @@ using namespace std::chrono_literals;
 
 // How long a process sleeps between two looks for messages.
 constexpr auto kNap = 300us;
-constexpr auto kIdleNap = 2ms;  // of those who have nothing to evaluate
+constexpr auto kIdleNap = 2ms;  // of a process with nothing to evaluate
 // Orders beyond its threads that another process holds, so that none waits for a message.
 constexpr int kAhead = 1;
 
-// A message's head, and the text behind it.
+// The head of a message, followed by its text.
 std::string headed(const std::string& head, const std::string& text) { return head + '\0' + text; }
 
 std::pair<std::string, std::string> parted(const std::string& text) {
@@ -120,7 +120,7 @@ std::optional<Answer> Workers::take(std::chrono::microseconds patience) {
     if (auto answer = s.hear()) {
       return answer;
     }
-    if (capacity() > before) {  // someone new to give work to
+    if (capacity() > before) {  // another process is ready for work
       return std::nullopt;
     }
     if (auto answer = s.threads.take(kNap)) {

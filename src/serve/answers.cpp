@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "stepcast/config/config.h"
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/report/report.h"
 #include "stepcast/search/advice.h"

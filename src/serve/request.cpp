@@ -7,12 +7,14 @@
 #include <regex>
 
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::serve {
 namespace {
 
 using text::Value;
 
+const text::Keys kRequestKeys = {{"set", "fidelity"}, "; expected set or fidelity", false};
 constexpr std::size_t kMaxOverrides = 64;
 constexpr std::size_t kLongestOverride = 512;  // bytes
 
@@ -84,8 +86,8 @@ Request read_request(const std::string& body) {
       request.detail = name == "bound"      ? Request::Detail::bound
                        : name == "headline" ? Request::Detail::headline
                                             : Request::Detail::folded;
-    } else if (entry.key != "set") {
-      refuse("request", fmt::format("unknown key '{}'; expected set or fidelity", entry.key));
+    } else if (!kRequestKeys.contains(entry.key)) {
+      refuse("request", kRequestKeys.unknown(entry.key));
     } else if (entry.value.kind != Value::Kind::sequence ||
                entry.value.items.size() > kMaxOverrides) {
       refuse("set", fmt::format("expected a list of at most {} overrides", kMaxOverrides));

@@ -1,6 +1,6 @@
-// How many micro-batches each data-parallel rank runs. Ranks of unlike numbers have programs of
-// their own that meet where gradients are reduced: what they do together in every micro-batch, they
-// must do as often.
+// How many micro-batches each data-parallel rank runs. Ranks with different numbers run different
+// programs that meet where gradients are reduced. What ranks do together in every micro-batch
+// needs equal numbers.
 #include "batches.h"
 
 #include <fmt/format.h>
@@ -81,7 +81,7 @@ std::variant<std::vector<int>, Infeasible> by_device(const job::MicroBatches& st
   return out;
 }
 
-// Chunks of a rank in the order in which their last weight gradients are made.
+// Chunks of a rank in the order in which their last weight gradients are computed.
 std::vector<int> chunks_as_finished(const std::vector<schedule::Slot>& slots) {
   std::vector<int> out;
   for (auto slot = slots.rbegin(); slot != slots.rend(); ++slot) {

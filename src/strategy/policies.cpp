@@ -1,6 +1,7 @@
 // How a job's keys and its system's habits become policies.
 #include <algorithm>
 
+#include "rules.h"
 #include "stepcast/strategy/plan.h"
 
 namespace stepcast::strategy {
@@ -78,8 +79,8 @@ GradientSync::Operation operation_of(const job::Job& job, DataComm comm) {
 }
 
 // ZeRO-2 and DeepSpeed's ZeRO-3 have nowhere to keep whole gradients (engine.py refuses no_sync).
-// FSDP's units reduce behind each backward pass unless no_sync is asked for, with stages once
-// (torch.distributed.pipelining holds requires_gradient_sync off until the last).
+// FSDP's units reduce after each backward pass unless no_sync is asked for; with pipeline stages
+// once (torch.distributed.pipelining keeps requires_gradient_sync off until the last).
 bool reduces_each_pass(const job::Job& job, const Plan& plan) {
   const bool each = job.parallelism.reduce_each;
   if (!plan.parameter_gather.by_units) {
@@ -110,9 +111,9 @@ GradientSync gradient_sync_of(const job::Job& job, const Plan& plan) {
       plan.data_comm == DataComm::shard_grads || plan.data_comm == DataComm::shard_all;
   out.accumulates_whole = !shards || !out.each_pass;
   out.after_each_stated = par.reduce_each;
-  // Without overlap, DeepSpeed fills and sends its buckets on the compute stream, with stages
-  // behind the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others send a chunk
-  // whole when the step's backward passes are done.
+  // Without overlap, DeepSpeed fills and reduces its buckets on the compute stream, with pipeline
+  // stages after the last backward pass (runtime/pipe/schedule.py: ReduceGrads); the others reduce
+  // a whole chunk when the step's backward passes are done.
   out.sends_as_filled = out.overlaps || par.reduce_each ||
                         plan.data_comm == DataComm::shard_grads ||
                         (habits.always_in_buckets && plan.grid.pipeline == 1);
@@ -143,9 +144,7 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   const auto& habits = system.habits;
   const auto& par = job.parallelism;
   ParameterGather out;
-  // FSDP's SHARD_GRAD_OP is ZeRO-2 by units: parameters are sharded between steps. FairScale's
-  // ShardedDDP is not.
-  out.zero2_by_units = habits.zero2_shards_parameters && !system.reduce_to_owner;
+  out.zero2_by_units = zero2_by_units(system);
   out.by_units = shards_units(plan.data_comm, out.zero2_by_units);
   out.overlap_stated = par.overlap.param_gather;
   out.overlaps = par.overlap.param_gather || (out.by_units && system.zero3_overlaps);
@@ -164,7 +163,10 @@ ParameterGather parameter_gather_of(const job::Job& job, const Plan& plan) {
   out.reshards_before_reduction = habits.reshards_before_reduction;
   out.quantised = par.zeropp.weights;
   out.partition_stands = par.zeropp.partition > 0;
-  out.partition = out.partition_stands ? par.zeropp.partition : par.reshard_size;
+  // Units gathered whole are all that is cut again.
+  if (out.by_units) {
+    out.partition = out.partition_stands ? par.zeropp.partition : par.reshard_size;
+  }
   return out;
 }
 
@@ -178,8 +180,8 @@ StateLayout state_layout_of(const job::Job& job, const Plan& plan) {
   out.gradients_stand = habits.gradients_stand;
   out.makes_sharded_gradients = habits.makes_sharded_gradients;
   out.gradients_in_parameters = job.system.gradients_in_parameters;
-  // Beside a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
-  // over (update_hp_grads): until then all of them stand in 16 bits.
+  // With a pipeline BF16_Optimizer adds the gradients of a micro-batch once its backward pass is
+  // over (update_hp_grads): until then all of them are kept in 16 bits.
   out.pass_gradients_stand =
       habits.adds_wide_after_pass && plan.grid.pipeline > 1 && wide_gradients(job);
   return out;
@@ -247,7 +249,7 @@ Offload offload_of(const job::Offload& stated, const job::System& system) {
   return out;
 }
 
-// Megatron-LM's own loops: their messages hold the compute stream up.
+// Megatron-LM's own loops, whose messages block the compute stream.
 bool messages_hold_compute(const job::Job& job, const Plan& plan) {
   const schedule::Entry* entry = schedule_of(job);
   return plan.order.barriers == 0 && !pairs_passes(job) && entry != nullptr && entry->plain_loop;
@@ -273,8 +275,8 @@ StageTransport stage_transport_of(const job::Job& job, const Plan& plan) {
 ExpertDispatch expert_dispatch_of(const job::Job& job, const Plan& plan) {
   ExpertDispatch out;
   out.dispatcher = job.moe.dispatcher;
-  // Copies cut or filled up to a capacity are known beforehand, and a graph of the whole step
-  // leaves no host to wait for.
+  // With a capacity the number of tokens is known beforehand, and in a graph of the whole step the
+  // host does not take part.
   out.host_reads_counts = plan.shard.expert > 1 && out.dispatcher != Dispatcher::allgather &&
                           !job.moe.capacity_factor && !job.kernels.cuda_graph;
   out.grouped = job.moe.grouped;
@@ -291,7 +293,7 @@ int inner_context_ranks(const job::Job& job, const Plan& plan) {
   if (par.context_inner > 0) {
     return par.context_inner;
   }
-  // As many of a node's GPUs as tensor parallelism leaves.
+  // The GPUs of a node that tensor parallelism does not use.
   const int local = std::max(1, job.cluster.node.gpus / plan.grid.tensor);
   int inner = std::min(local, plan.grid.context);
   while (plan.grid.context % inner != 0) {

@@ -17,13 +17,13 @@
 namespace stepcast::strategy {
 namespace {
 
-schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
-  const auto& par = plan.job.parallelism;
+schedule::Request request_of(const job::Job& job, const Plan& plan, const schedule::Entry& entry) {
+  const auto& par = job.parallelism;
   const job::Schedule schedule = par.schedule.value_or(job::Schedule{});
   schedule::Request request;
   request.stages = par.pipeline;
   request.micro_batches = plan.micro_batches;
-  const int pairs = pairs_passes(plan.job) ? 1 : 0;
+  const int pairs = pairs_passes(job) ? 1 : 0;
   request.extra_warmup = pairs;
   if (par.pipeline == 1) {
     return request;
@@ -36,21 +36,21 @@ schedule::Request request_of(const Plan& plan, const schedule::Entry& entry) {
   return request;
 }
 
-std::optional<Infeasible> place_stages(Plan& plan) {
-  auto stages = place_layers(plan.job, plan.order.placement, plan.order.chunks);
+std::optional<Infeasible> place_stages(const job::Job& job, Plan& plan) {
+  auto stages = place_layers(job, plan.order.placement, plan.order.chunks);
   if (auto* why = std::get_if<Infeasible>(&stages)) {
     return *why;
   }
   plan.stages = std::get<std::vector<std::vector<Chunk>>>(std::move(stages));
-  plan.interleaved = plan.job.parallelism.pipeline > 1 && plan.order.chunks > 1;
-  plan.vocabulary_split = plan.job.parallelism.pipeline > 1 && plan.order.barriers > 0;
+  plan.interleaved = job.parallelism.pipeline > 1 && plan.order.chunks > 1;
+  plan.vocabulary_split = job.parallelism.pipeline > 1 && plan.order.barriers > 0;
   return std::nullopt;
 }
 
-// The order that a CSV file states, which has sizes of its own.
-std::optional<Infeasible> follow_table(Plan& plan, const std::string& table) {
-  const auto& par = plan.job.parallelism;
-  auto order = schedule::from_csv(table);
+// The order that a CSV file states; the file also states the sizes.
+std::optional<Infeasible> follow_table(const job::Job& job, Plan& plan) {
+  const auto& par = job.parallelism;
+  auto order = schedule::from_csv(par.schedule->table);
   if (auto* why = std::get_if<Infeasible>(&order)) {
     return *why;
   }
@@ -64,14 +64,14 @@ std::optional<Infeasible> follow_table(Plan& plan, const std::string& table) {
                                   of.micro_batches, of.stages, of.chunks, plan.micro_batches,
                                   par.pipeline, par.virtual_pipeline));
   }
-  return place_stages(plan);
+  return place_stages(job, plan);
 }
 
 // What a weight gradient waits with, of what a forward keeps: inputs and output gradients of the
 // products that have weights (2401.10241, section 3: 32 s b h of 34 s b h + 5 a s^2 b).
 double weight_memory(const Plan& plan) {
-  const auto kind = model::layer_kind(plan.job.model, 0);
-  const auto layer = model::build_layer(plan.job.model, kind, plan.shard, plan.style);
+  const auto kind = model::layer_kind(plan.model, 0);
+  const auto layer = model::build_layer(plan.model, kind, plan.shard, plan.style);
   std::map<std::uint32_t, double> kept, waiting;
   double gradients = 0;
   for (const model::Operator& op : layer.operators) {
@@ -92,7 +92,7 @@ double weight_memory(const Plan& plan) {
   return all > 0 ? std::min(1.0, (inputs + gradients) / all) : 1.0;
 }
 
-// Each forward runs beside the backward behind it.
+// Each forward pass overlaps the backward pass that follows it.
 void pair_passes(schedule::Order& order) {
   for (auto& slots : order.ranks) {
     for (std::size_t i = 0; i + 1 < slots.size(); ++i) {
@@ -106,15 +106,14 @@ void pair_passes(schedule::Order& order) {
 }
 
 // The schedule's order and the layers of each rank's chunks.
-std::optional<Infeasible> place_and_order(Plan& plan) {
-  const job::Job& job = plan.job;
+std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
   const auto& par = job.parallelism;
   if (has_table(job) && par.pipeline > 1) {
-    return follow_table(plan, par.schedule->table);
+    return follow_table(job, plan);
   }
   const schedule::Entry& entry = *entry_of(job);
   const bool stages = par.pipeline > 1;
-  const schedule::Request request = request_of(plan, entry);
+  const schedule::Request request = request_of(job, plan, entry);
   plan.schedule.name = entry.name;
   plan.schedule.by_times = stages && entry.orders_by_times;
   plan.schedule.request = request;
@@ -131,11 +130,12 @@ std::optional<Infeasible> place_and_order(Plan& plan) {
                         "forwards and backwards of this schedule cannot run as pairs");
     }
   }
-  return place_stages(plan);
+  return place_stages(job, plan);
 }
 
-// Orders of their own for ranks of unlike numbers of micro-batches.
-std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each) {
+// Ranks with different numbers of micro-batches have orders of their own.
+std::optional<Infeasible> make_batches(const job::Job& job, Plan& plan,
+                                       const std::vector<int>& each) {
   const std::set<int, std::greater<>> numbers(each.begin(), each.end());
   if (numbers.size() == 1) {
     return std::nullopt;
@@ -143,7 +143,7 @@ std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each)
   for (const int n : numbers) {
     Plan one = plan;
     one.micro_batches = n;
-    if (auto why = place_and_order(one)) {
+    if (auto why = place_and_order(job, one)) {
       return why;
     }
     plan.batches.push_back({n, std::move(one.order)});
@@ -156,12 +156,15 @@ std::optional<Infeasible> make_batches(Plan& plan, const std::vector<int>& each)
 
 }  // namespace
 
-std::variant<Plan, Infeasible> resolve(const job::Job& job) {
-  if (auto why = first_fault(job)) {
+std::variant<Plan, Infeasible> resolve(const job::Job& stated) {
+  if (auto why = first_fault(stated)) {
     return *why;
   }
   Plan plan;
-  plan.job = job;
+  // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
+  plan.vocab = padded_vocab(stated, stated.parallelism.tensor);
+  job::Job job = stated;
+  job.model.vocab = plan.vocab;
   const auto& par = job.parallelism;
   plan.grid = grid_of(job);
 
@@ -173,10 +176,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
   plan.expert_data =
       par.tensor * par.context * plan.grid.data / (plan.shard.expert * plan.shard.expert_tensor);
   plan.style = model::style_of(job);
-  // Megatron pads the vocabulary to 128 x tensor (--make-vocab-size-divisible-by); others keep it.
-  plan.vocab = padded_vocab(job, par.tensor);
-  plan.job.model.vocab = plan.vocab;
-  if (auto why = place_and_order(plan)) {
+  if (auto why = place_and_order(job, plan)) {
     return *why;
   }
 
@@ -185,7 +185,7 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
     plan.shard_ranks = 1;
   }
   plan.replicas = plan.data_ranks() / plan.shard_ranks;
-  // Alone, a rank's shard still travels to the host and back.
+  // Even a single data-parallel rank moves its shard to the host and back.
   const job::Offload& away = job.memory.offload;
   const bool leaves =
       par.sharding != job::Sharding::none && (away.parameters.to != job::OffloadTarget::none ||
@@ -206,8 +206,8 @@ std::variant<Plan, Infeasible> resolve(const job::Job& job) {
         break;
     }
   }
-  set_policies(plan.job, plan);
-  if (auto why = make_batches(plan, micro_batches)) {
+  set_policies(job, plan);
+  if (auto why = make_batches(job, plan, micro_batches)) {
     return *why;
   }
   return plan;

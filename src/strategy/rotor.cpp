@@ -1,10 +1,10 @@
 // LAW  Beaumont et al., section 4. C(m; i..j): the least time to run stages i..j forward and
 // backward
-//      when the input of i is held and m is free beside it:
+//      when the input of i is held and m further bytes are free:
 //        forget until k:  forward i..k-1, keep the input of k, C(m - x_k; k..j), then C(m; i..k-1)
 //        keep all of i:   forward i, C(m - saved_i - x_{i+1}; i+1..j), backward i
-//      Orders begin with a way through all stages on which the next micro-batches' passes wait:
-//      that outermost level, of limit `kept`, runs the same recursion on what is kept so far.
+//      An order begins with a forward sweep through all stages, between whose passes those of other
+//      micro-batches run. That outermost level, with the limit `kept`, uses the same recursion.
 #include "stepcast/strategy/rotor.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ using Kind = ChainStep::Kind;
 
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max() / 4;
 
-// Segments of equal stages share a table: layers that are alike give few.
+// Segments of equal stages share a table, so that equal layers need few tables.
 class Segments {
  public:
   explicit Segments(const std::vector<ChainStage>& stages) {
@@ -95,14 +95,14 @@ class Rotor {
     write(memory, i, i + static_cast<std::size_t>(k) - 1, out);
   }
 
-  // Forward i..k-1, of which the first input alone is kept.
+  // Forward i..k-1, keeping only the first input.
   static void forget(std::size_t i, std::size_t k, std::vector<ChainStep>& out) {
     for (std::size_t l = i; l < k; ++l) {
       out.push_back({l == i ? Kind::keep_input : Kind::keep_nothing, static_cast<int>(l)});
     }
   }
 
-  // What lives beside the first input while stage l of a sweep from i runs forward.
+  // Memory beyond the first input while stage l of a forward sweep from i runs.
   std::int64_t sweeping(std::size_t i, std::size_t l) const {
     return (l > i ? s_[l - 1].output : 0) + s_[l].output + s_[l].sweep_extra;
   }
@@ -265,8 +265,8 @@ std::int64_t enough(const Chain& chain) {
   return kept + 2 * most;
 }
 
-// Sizes of what is kept that are tried: those of equal groups and of first stages, and even ones
-// between (all, where there are few).
+// The limits on kept memory that are tried: those of equal groups, those of the first stages, and
+// evenly spaced ones between them (all, if there are few).
 std::set<std::int64_t> kept_sizes(const Chain& chain, std::int64_t most) {
   constexpr int kEven = 64;
   const int n = static_cast<int>(chain.stages.size());
@@ -343,8 +343,8 @@ std::optional<ChainCost> cost_of(const Chain& chain, const std::vector<ChainStep
 
 namespace {
 
-// Stages whose inputs are kept, and those that keep nothing until they run again with the input
-// before them.
+// Stages whose inputs are kept, and stages that keep nothing until they run again from the kept
+// input before them.
 std::vector<ChainStep> redo(const std::vector<Kind>& kinds) {
   std::vector<ChainStep> out;
   const std::size_t n = kinds.size();

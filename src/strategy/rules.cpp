@@ -1,4 +1,4 @@
-// The rule book: every rule in the order in which faults are told.
+// The rule book: every rule, in the order in which faults are reported.
 #include "rules.h"
 
 #include <array>
@@ -89,6 +89,7 @@ constexpr std::array kJobRules = {
     Rule{"the schedule has a name or a table", planning, nothing, schedule_known},
     Rule{"the schedule runs as many chunks", planning, nothing, schedule_chunks},
     Rule{"the schedule pairs passes", planning, nothing, schedule_pairs},
+    Rule{"a second copy's ranks divide the shards'", planning, whole_grid, grid_partition},
     Rule{"ranks that meet run as many micro-batches", planning, whole_grid, grid_even_batches},
 };
 

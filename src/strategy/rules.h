@@ -1,5 +1,5 @@
-// One rule of the book: what it says, when it is told, and the function that judges it. Rules stand
-// in files by subject, and in one table in rules.cpp.
+// One rule of the book: its statement, when its faults are reported, and the function that judges
+// it. Rules are in files by subject; rules.cpp has the table of all.
 #pragma once
 
 #include <fmt/format.h>
@@ -22,7 +22,7 @@ namespace stepcast::strategy {
 // Where a rule puts what it finds: one fault, or one for each entry of a list.
 class Faults {
  public:
-  // `key`: the job's key at fault. Of a key that nobody wrote, the enclosing one is blamed.
+  // `key`: the job's key at fault. If it was not written, the enclosing key is blamed.
   template <class... Args>
   void add(std::string key, fmt::format_string<Args...> text, Args&&... args) {
     found_.push_back({std::move(key), fmt::format(text, std::forward<Args>(args)...)});
@@ -38,12 +38,12 @@ class Faults {
 using Judge = void(const job::Job&, Faults&);
 
 struct Rule {
-  // reading: told when a job is read, with all other faults. planning: told when the job is
-  // planned, if nothing before it in the table is at fault: a search or a plan may still choose the
-  // system, the kernel or the schedule that refuses it, and most of these rules divide by sizes
-  // that the rules before have found to divide.
+  // reading: reported when a job is read, with all other faults. planning: reported when the job is
+  // planned, if no rule before it finds a fault: a search may still choose another system, kernel
+  // or schedule than the one that refuses the job, and most of these rules divide by sizes that
+  // earlier rules have checked.
   enum class When { reading, planning };
-  // What has to hold for the rule to mean anything.
+  // What has to hold for the rule to be meaningful.
   enum class Needs { nothing, enough_ranks, whole_grid };
 
   std::string_view says;
@@ -54,21 +54,25 @@ struct Rule {
 
 // ---------------------------------------------------------------- sizes that several rules use
 std::int64_t cluster_ranks(const job::Job& job);
-// Ranks of one replica of the model: tensor x context x pipeline. Beyond the cluster's ranks it may
-// leave out the pipeline, whose product might not fit the integer.
+// Ranks of one replica of the model: tensor x context x pipeline. If tensor x context exceeds the
+// cluster's ranks, the pipeline is left out, since the product might overflow.
 std::int64_t model_ranks(const job::Job& job);
 // Data-parallel ranks; nothing where the sizes do not multiply to the cluster's ranks.
 std::optional<std::int64_t> data_ranks(const job::Job& job);
 // The process grid of a job whose sizes multiply to the cluster's ranks.
 cluster::Grid grid_of(const job::Job& job);
-// What one rank holds of a layer. Where tensor ranks make a grid that the job's sizes do not fill,
+// What one rank holds of a layer. If the tensor ranks do not form the grid that the job asks for,
 // the shard is that of 1D tensor parallelism.
 model::Shard shard_of(const job::Job& job);
-// Whether the job's schedule is a CSV file's.
+// Whether a CSV file states the job's schedule.
 bool has_table(const job::Job& job);
-// The schedule whose order the job's ranks follow: a table counts for nothing without stages.
-// nullptr: a table's order with them, or no such name.
+// The schedule whose order the job's ranks follow; without pipeline stages a table is ignored.
+// nullptr: the order comes from a table, or the name is unknown.
 const schedule::Entry* entry_of(const job::Job& job);
+
+// Whether ZeRO-2 keeps parameters sharded between steps and gathers them unit by unit: FSDP's
+// SHARD_GRAD_OP does, FairScale's ShardedDDP does not.
+bool zero2_by_units(const job::System& system);
 
 // ---------------------------------------------------------------- rules_model.cpp
 Judge model_linear, model_mamba, model_indexer, model_window_heads, model_mixers, model_mlps,
@@ -83,8 +87,8 @@ Judge device_format, cluster_size, cluster_adapters, node_switches, node_links, 
 Judge recompute_modules, recompute_whole, whole_beside_offload, optimal_beside_offload;
 
 // ---------------------------------------------------------------- rules_grid.cpp
-Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_batches,
-    grid_experts, grid_even_batches;
+Judge grid_fits, grid_data, grid_batch, grid_shard_size, grid_shard_size_of, grid_partition,
+    grid_batches, grid_experts, grid_even_batches;
 
 // ---------------------------------------------------------------- rules_shard.cpp
 Judge shard_heads, shard_widths, shard_vocabulary, shard_experts, shard_balance, shard_shared_width,

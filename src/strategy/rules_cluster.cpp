@@ -1,4 +1,4 @@
-// Devices, nodes, fabric and what is forced upon NCCL.
+// Devices, nodes, fabric, and settings that are forced upon NCCL.
 #include <algorithm>
 #include <cstdlib>
 
@@ -30,7 +30,7 @@ void device_override(const job::Job& job, const job::DeviceOverride& o, const st
   }
 }
 
-// The target's numbers count from 0 and stay below what the cluster has.
+// The target's numbers count from 0 and are below the cluster's sizes.
 void target_exists(const job::Cluster& c, const std::string& target, const std::string& key,
                    Faults& out) {
   const auto number = [&](std::size_t at) { return std::strtol(target.c_str() + at, nullptr, 10); };
@@ -76,11 +76,11 @@ void device_format(const job::Job& job, Faults& out) {
 }
 
 void cluster_size(const job::Job& job, Faults& out) {
-  constexpr int kMostGpus = 10'000'000;
+  constexpr int kMaxGpus = 10'000'000;
   const job::Cluster& c = job.cluster;
-  if (c.nodes > kMostGpus / c.node.gpus) {
+  if (c.nodes > kMaxGpus / c.node.gpus) {
     out.add("cluster.nodes", "{} nodes of {} GPUs are too many; expected at most {} GPUs", c.nodes,
-            c.node.gpus, kMostGpus);
+            c.node.gpus, kMaxGpus);
   }
 }
 

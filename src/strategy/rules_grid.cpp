@@ -1,4 +1,4 @@
-// Sizes that multiply to the cluster's ranks, and how the batch falls on data-parallel ranks.
+// Sizes multiply to the cluster's ranks, and the batch divides over data-parallel ranks.
 #include <algorithm>
 
 #include "batches.h"
@@ -8,7 +8,7 @@
 namespace stepcast::strategy {
 namespace {
 
-// The size to change where tensor x context x pipeline does not fit.
+// The key to blame where tensor x context x pipeline exceeds the ranks.
 const char* size_to_change(const job::Parallelism& p) {
   return p.pipeline > 1 ? "parallelism.pipeline" : "parallelism.tensor";
 }
@@ -32,7 +32,8 @@ std::int64_t cluster_ranks(const job::Job& job) {
 }
 
 std::int64_t model_ranks(const job::Job& job) {
-  // Sizes are at most 10^7: two of them fit, a third is multiplied in only below the ranks.
+  // Sizes are at most 10^7: the product of two fits 64 bits, and a third is multiplied in only if
+  // that product does not exceed the ranks.
   const job::Parallelism& p = job.parallelism;
   const std::int64_t two = std::int64_t{p.tensor} * p.context;
   return two > cluster_ranks(job) ? two : two * p.pipeline;
@@ -52,6 +53,10 @@ cluster::Grid grid_of(const job::Job& job) {
   const job::Parallelism& p = job.parallelism;
   return {p.tensor,   p.context, static_cast<int>(data_ranks(job).value()),
           p.pipeline, p.expert,  job.cluster.order};
+}
+
+bool zero2_by_units(const job::System& system) {
+  return system.habits.zero2_shards_parameters && !system.reduce_to_owner;
 }
 
 void grid_fits(const job::Job& job, Faults& out) {
@@ -104,6 +109,27 @@ void grid_shard_size_of(const job::Job& job, Faults& out) {
     out.add("parallelism.shard_size",
             "shard_size {} without sharding; expected sharding zero1, zero2 or zero3",
             *p.shard_size);
+  }
+}
+
+// hpZ and fully_shard's integer cut every unit again among ranks that follow each other.
+void grid_partition(const job::Job& job, Faults& out) {
+  const job::Parallelism& p = job.parallelism;
+  const bool by_units = p.sharding == job::Sharding::zero3 ||
+                        (p.sharding == job::Sharding::zero2 && zero2_by_units(job.system));
+  if (!by_units) {
+    return;
+  }
+  const std::int64_t shards = p.shard_size.value_or(data_ranks(job).value() * p.context);
+  const auto judge = [&](const char* key, std::int64_t ranks) {
+    if (ranks > 1 && shards % ranks != 0) {
+      out.add(key, "{} ranks do not divide the {} that share parameters; expected a divisor", ranks,
+              shards);
+    }
+  };
+  judge("parallelism.zeropp.partition", p.zeropp.partition);
+  if (p.zeropp.partition == 0) {
+    judge("parallelism.reshard_after_forward", p.reshard_size);
   }
 }
 

@@ -1,4 +1,4 @@
-// What of a model cannot be together, beside the ranges of its keys.
+// Which keys of a model contradict each other; their ranges are checked in config.
 #include <algorithm>
 
 #include "rules.h"

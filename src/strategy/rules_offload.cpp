@@ -12,7 +12,7 @@ struct Fact {
   const char* what;
 };
 
-// The first fact that the node does not state is at fault.
+// Reports the first fact that the node does not state.
 void known(const job::Node& node, const char* part, const char* to, const std::vector<Fact>& facts,
            Faults& out) {
   for (const Fact& fact : facts) {
@@ -103,7 +103,7 @@ void offload_activations(const job::Job& job, Faults& out) {
     out.add("memory.offload.activation_modules",
             "no activations are offloaded; expected memory.offload.activations, or no modules");
   }
-  // The interleaved schedule's own condition, which Megatron-Kwai's offloading lives in.
+  // The interleaved schedule's own condition, since Megatron-Kwai's offloading is part of it.
   if (o.activations.to != OffloadTarget::none && o.overlap &&
       job.system.activation_offload == job::System::ActivationOffload::pairs &&
       job.parallelism.pipeline <= 2) {

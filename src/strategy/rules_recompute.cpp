@@ -50,7 +50,7 @@ void recompute_whole(const job::Job& job, Faults& out) {
   }
 }
 
-// What moves is sized once for all micro-batches, by what units keep between their passes.
+// The size of what is copied is the same for all micro-batches: what units keep between passes.
 void whole_beside_offload(const job::Job& job, Faults& out) {
   if (offloads_activations(job) && job.memory.whole_micro_batches > 0) {
     out.add("memory.whole_micro_batches",

@@ -1,4 +1,4 @@
-// What of a model can be cut: heads, widths, the vocabulary, experts and the sequence.
+// Which parts of a model divide over ranks: heads, widths, the vocabulary, experts, the sequence.
 #include <algorithm>
 
 #include "rules.h"
@@ -68,7 +68,7 @@ void indivisible(const char* key, const char* what, std::int64_t count, std::int
   }
 }
 
-// Heads of layers that are not the ordinary attention, which tensor parallelism cuts as well.
+// Heads of layers other than ordinary attention, which tensor parallelism divides as well.
 void cut_mixers(const job::Model& m, int tensor, Faults& out) {
   if (m.mamba) {
     indivisible(kTensor, "the number of Mamba heads", m.mamba->heads, tensor, out);
@@ -108,7 +108,7 @@ void cut_shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& 
 }
 
 // The side of the grid of tensor ranks: q of q x q (x depth), l of l x l x l; 0: the ranks do not
-// make one.
+// form one.
 int side_of(const job::Parallelism& par) {
   for (int side = 1; side <= par.tensor; ++side) {
     const int depth = par.tensor_kind == job::TensorKind::two_d        ? 1
@@ -231,8 +231,8 @@ void shard_context(const job::Job& job, Faults& out) {
     out.add(kContext, "a sequence of {} does not divide into 2 x {} chunks", s, c);
   }
   if (trades) {
-    // Heads on one tensor rank are dealt to the all-to-all's ranks; key-value heads may be copied,
-    // evenly.
+    // Heads of one tensor rank are divided over the ranks of the all-to-all; key-value heads may be
+    // copied instead, all equally often.
     const int inner = par.context_kind == Kind::a2a ? c : std::max(1, par.context_inner);
     const int heads = model.heads / par.tensor;
     const int kv = model.mla ? heads : std::max(1, model.kv_heads / par.tensor);

@@ -1,5 +1,5 @@
-// Layers on stages, and what a schedule asks of chunks and micro-batches. place_layers() and
-// schedule::make() judge what only building a placement or an order shows.
+// Layers on stages, and what a schedule asks of chunks and micro-batches. Faults that only show
+// while layers are placed or orders are made are found by place_layers() and schedule::make().
 #include <numeric>
 
 #include "rules.h"
@@ -13,7 +13,7 @@ std::int64_t virtual_stages(const job::Parallelism& p) {
   return std::int64_t{p.pipeline} * p.virtual_pipeline;
 }
 
-// Whether layers fall on stages one after the other and in equal numbers, or as a list says. Else
+// Whether stages take layers in model order, in equal numbers or as a list states. Otherwise
 // place_layers() judges them.
 bool placed_in_turn(const job::Job& job) {
   const job::Parallelism& p = job.parallelism;
@@ -23,7 +23,7 @@ bool placed_in_turn(const job::Job& job) {
          job.model.mtp_layers == 0 && plain;
 }
 
-// More stages than layers say all: what else is wrong with them follows.
+// With more stages than layers, further faults of the stages only follow from that.
 bool has_empty_stages(const job::Job& job) {
   return virtual_stages(job.parallelism) > job.model.layers &&
          job.parallelism.layers_per_stage.empty();
@@ -154,8 +154,8 @@ void schedule_chunks(const job::Job& job, Faults& out) {
   }
 }
 
-// A forward that leaves with its pair reaches the last stage late: without chunks too few
-// micro-batches are under way (Megatron-LM asks for a virtual pipeline).
+// A forward pass that runs in a pair reaches the last stage late, so that without chunks too few
+// micro-batches are in flight (Megatron-LM requires a virtual pipeline).
 void schedule_pairs(const job::Job& job, Faults& out) {
   const auto& par = job.parallelism;
   const schedule::Entry* entry = entry_of(job);

@@ -60,7 +60,7 @@ Made from_layout(const job::Job& job, int stages) {
   return contents;
 }
 
-// Per virtual stage, or per pipeline rank and then cut evenly into its chunks.
+// Per virtual stage, or per pipeline rank and then divided evenly over its chunks.
 Made from_list(const job::Job& job, schedule::Placement placement, int p, int chunks, int stages) {
   const char* key = "parallelism.layers_per_stage";
   const auto& given = job.parallelism.layers_per_stage;
@@ -115,8 +115,8 @@ Made even(const job::Job& job, int stages) {
   return with_ends(out);
 }
 
-// The output layer's work in layers: by FLOPs, as the authors of 1F1B with redistributed layers do
-// (2411.05288, 6.1).
+// The output layer's work as a number of layers: by FLOPs, as the authors of 1F1B with
+// redistributed layers do (2411.05288, 6.1).
 double head_in_layers(const job::Job& job) {
   const model::Parameters count = model::count_parameters(job.model);
   const auto layers =
@@ -125,8 +125,8 @@ double head_in_layers(const job::Job& job) {
   return layers > 0 ? head / (layers / model::layer_count(job.model)) : 0;
 }
 
-// The stage with the output layer takes fewer layers: the longest stage is as short as can be;
-// among equals the layers are spread most evenly.
+// The stage with the output layer takes fewer layers. The longest stage is as short as possible;
+// among equal placements, the one that spreads layers most evenly is taken.
 Made redistributed(const job::Job& job, int stages) {
   const double head = head_in_layers(job);
   const int layers = model::layer_count(job.model);
@@ -147,7 +147,7 @@ Made redistributed(const job::Job& job, int stages) {
   out.back() = best_last;
   const int rest = layers - best_last;
   for (int s = 0; s + 1 < stages; ++s) {
-    // The larger shares behind: the first stages hold most micro-batches in flight.
+    // Later stages take the larger shares, since the first ones hold most micro-batches in flight.
     out[s] = rest / (stages - 1) + (s >= stages - 1 - rest % (stages - 1) ? 1 : 0);
   }
   return with_ends(out);

@@ -173,7 +173,6 @@ Plan Variants::sizes(const Candidate& c, bool with_routing) const {
   plan.vocab = padded_vocab(base_, c.tensor);
   job.model.vocab = plan.vocab;
   set_policies(job, plan);
-  plan.job = std::move(job);
   return plan;
 }
 

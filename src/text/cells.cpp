@@ -42,7 +42,7 @@ double Cells::positive(const char* column, double most) {
 
 void Cells::fault(std::string message) {
   good_ = false;
-  if (faults_->size() < kMostFaults) {
+  if (faults_->size() < kMaxFaults) {
     faults_->push_back({{table_->file, line(), 1}, std::move(message)});
   }
 }

@@ -7,6 +7,7 @@
 #include "files.h"
 #include "stepcast/base/number.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::text {
 namespace {
@@ -14,15 +15,8 @@ namespace {
 constexpr std::size_t kShown = 60;  // characters of a wrong value that a message repeats
 
 std::string shown(const Value& v) {
-  switch (v.kind) {
-    case Value::Kind::null:
-      return "nothing";
-    case Value::Kind::sequence:
-      return "a list";
-    case Value::Kind::map:
-      return "a map";
-    case Value::Kind::scalar:
-      break;
+  if (v.kind != Value::Kind::scalar) {
+    return std::string(kind_in_words(v, "nothing"));
   }
   const bool cut = v.scalar.size() > kShown;
   const std::string_view text = std::string_view(v.scalar).substr(0, kShown);

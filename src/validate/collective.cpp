@@ -160,8 +160,10 @@ std::optional<result::CollectivePoint> CollectiveModel::price(
 
 std::vector<std::int64_t> test_sizes(const std::string& op, int ranks, std::int64_t min_bytes,
                                      std::int64_t max_bytes, int factor) {
-  const bool sharded = op == "all_gather" || op == "reduce_scatter" || op == "alltoall" ||
-                       op == "gather" || op == "scatter";
+  const auto c = collective_of(op);
+  const bool sharded = c == Collective::all_gather || c == Collective::reduce_scatter ||
+                       c == Collective::all_to_all || c == Collective::gather ||
+                       c == Collective::scatter;
   // nccl-tests gives every rank a whole number of 16 bytes (all_gather.cu and its like) and sends
   // floats.
   constexpr std::int64_t kAlign = 16;

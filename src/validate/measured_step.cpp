@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/validate/published.h"
 
 namespace stepcast::validate {

@@ -69,13 +69,13 @@ std::int64_t peak(const OperatorGraph& graph, const Bench& bench, std::int64_t w
     }
     options.rules.push_back(rules);
   }
-  std::map<std::string, std::uint32_t> labels;
+  std::map<std::string, program::LabelIndex> labels;
   const UnitMemory unit = lower::unit_memory(graph, options, [&](const std::string& text) {
-    return labels.emplace(text, static_cast<std::uint32_t>(labels.size())).first->second;
+    return labels.emplace(text, program::LabelIndex::at(labels.size())).first->second;
   });
   const auto number = [&](const std::string& text) {
     const auto at = labels.find(text);
-    return at == labels.end() ? program::kNone : at->second;
+    return at == labels.end() ? program::LabelIndex{program::kNone} : at->second;
   };
   const std::string& last = graph.operators.back().name;
   std::vector<Block> forward;

@@ -11,6 +11,7 @@
 #include "catch.hpp"
 
 using stepcast::Bytes;
+using stepcast::Time;
 using namespace stepcast::memory;
 
 namespace {
@@ -417,7 +418,7 @@ Traffic same(const AllocatorOptions& options, std::uint64_t seed, int events) {
       const auto it = std::next(live.begin(), pick(live.size()));
       const std::int64_t safe = pick(3) == 0 ? now + pick(300) : 0;
       out.waited += safe > now ? 1 : 0;
-      fast.release(it->second, now, safe);
+      fast.release(it->second, Time(now), Time(safe));
       slow.release(it->first, now, safe);
       live.erase(it);
     } else {
@@ -427,7 +428,7 @@ Traffic same(const AllocatorOptions& options, std::uint64_t seed, int events) {
                                  : kind == 2 ? favourites[pick(6)]
                                              : 1 + pick(100 * kMiB);
       const auto stream = static_cast<std::uint8_t>(pick(streams));
-      const auto id = fast.allocate(bytes, stream, now);
+      const auto id = fast.allocate(bytes, stream, Time(now));
       const bool made = slow.allocate(i, bytes, stream, now);
       REQUIRE(id.has_value() == made);
       if (id) {
@@ -474,12 +475,12 @@ TEST_CASE(
     for (int i = 0; i < 2000; ++i) {
       if (!live.empty() && random() % 2 == 0) {
         std::swap(live[random() % live.size()], live.back());
-        a.release(live.back(), i, i + static_cast<std::int64_t>(random() % 20));
+        a.release(live.back(), Time(i), Time(i + static_cast<std::int64_t>(random() % 20)));
         live.pop_back();
       } else {
         live.push_back(
             *a.allocate(static_cast<std::int64_t>(1 + random() % (1ULL << (random() % 28))),
-                        static_cast<std::uint8_t>(random() % 4), i));
+                        static_cast<std::uint8_t>(random() % 4), Time(i)));
       }
       for (const AllocatorStats& s : {a.now(), a.peak()}) {
         REQUIRE(s.reserved >= s.active);
@@ -502,9 +503,9 @@ TEST_CASE(
     REQUIRE(reserved == a.now().reserved);
     REQUIRE(active == a.now().active);
     for (const BlockId b : live) {
-      a.release(b, 5000);
+      a.release(b, Time(5000));
     }
-    a.empty_cache(5000);
+    a.empty_cache(Time(5000));
     REQUIRE(a.now().active == 0);
     REQUIRE(a.now().reserved == 0);
   }

@@ -49,7 +49,7 @@ Comparison compare(const World& full) {
     REQUIRE(x.at_peak == y.at_peak);
     REQUIRE(x.peak_at == y.peak_at);
     if (a.periodic) {
-      REQUIRE(std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0}) == a.period);
+      REQUIRE(std::accumulate(x.breakdown.begin(), x.breakdown.end(), Time{0}) == a.period);
     }
   }
   const auto& m = folded->world.multiplicity;
@@ -163,14 +163,14 @@ TEST_CASE("A class may exchange with itself") {
     w.rank(program);
   }
   for (std::uint32_t i = 0; i < 5; ++i) {
-    w.channel(shape, {i, 0}, {(i + 1) % 5, 1});
+    w.channel(shape, {RankId::at(i), 0}, {RankId::at((i + 1) % 5), 1});
   }
   const auto folded = lower::fold(w.w);
   REQUIRE(folded.has_value());
   CHECK(folded->world.ranks.size() == 1);
   CHECK(folded->world.channels.size() == 1);
   CHECK(compare(w.w).classes == 1);
-  CHECK(timeline(folded->world).period == 143);
+  CHECK(timeline(folded->world).period.count() == 143);
 }
 
 TEST_CASE("Beyond the budget of classes nothing is folded") {

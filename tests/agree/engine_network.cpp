@@ -265,7 +265,7 @@ class Twins {
   std::vector<Resource> resources_;
   std::map<std::uint32_t, Running> running_;
   std::map<std::uint32_t, std::int64_t> known_;  // rates after the last comparison
-  std::int64_t now_ = 0;
+  Time now_{0};
 };
 
 }  // namespace
@@ -288,7 +288,7 @@ TEST_CASE("Solving only what an instant touched gives what solving everything gi
           std::vector<Usage> usages;
           const auto uses = r.in(0, 3);
           for (std::int64_t k = 0; k < uses; ++k) {
-            usages.push_back({static_cast<ResourceId>(r.in(0, 11)),
+            usages.push_back({program::ResourceId::at(r.in(0, 11)),
                               static_cast<std::uint32_t>(r.in(0, 2)), r.in(1, 3)});
           }
           const Price alone = price(0, 1'000'000, r.in(1, 20) * 100'000'000);
@@ -328,7 +328,7 @@ TEST_CASE("Incremental equals plain, bit by bit, over thousands of changes and r
         if (!twins.running(id)) {
           std::vector<Usage> usages;
           for (std::int64_t k = r.in(0, reach); k > 0; --k) {
-            usages.push_back({static_cast<ResourceId>(r.in(0, count - 1)),
+            usages.push_back({program::ResourceId::at(r.in(0, count - 1)),
                               static_cast<std::uint32_t>(r.in(0, 3)), r.in(1, 3)});
           }
           Price p = price(0, 1'000'000, (r.chance(30) ? 1000 : r.in(1, 20)) * unit);

@@ -20,8 +20,8 @@ Timeline timeline(const World& w, bool sensitivities) {
 
 // Every price and kernel under `curve` takes `factor` times as long.
 World scaled(World w, CurveId curve, double factor) {
-  const auto scale = [factor](std::int64_t& t) {
-    t = std::llround(static_cast<double>(t) * factor);
+  const auto scale = [factor](Time& t) {
+    t = Time(std::llround(static_cast<double>(t.count()) * factor));
   };
   for (Program& p : w.programs) {
     for (Task& t : p.tasks) {
@@ -72,9 +72,9 @@ TEST_CASE("The critical path's seconds under a curve are the step's derivative")
       const double h = 1e-4;
       const Timeline up = timeline(scaled(w, c, 1 + h), false);
       const Timeline down = timeline(scaled(w, c, 1 - h), false);
-      const double right = static_cast<double>(up.period - base.period) * 1e-12 / h;
-      const double left = static_cast<double>(base.period - down.period) * 1e-12 / h;
-      const double step = static_cast<double>(base.period) * 1e-12;
+      const double right = to_seconds(up.period - base.period) / h;
+      const double left = to_seconds(base.period - down.period) / h;
+      const double step = to_seconds(base.period);
       // At a kink the walk may follow either path.
       const double low = std::min(left, right) - 0.01 * step;
       const double high = std::max(left, right) + 0.01 * step;
@@ -121,6 +121,6 @@ TEST_CASE("The critical path by category adds up to the step") {
       CHECK(seconds >= -1e-12);
       sum += seconds;
     }
-    CHECK(sum == Approx(static_cast<double>(t.period) * 1e-12).epsilon(1e-9));
+    CHECK(sum == Approx(to_seconds(t.period)).epsilon(1e-9));
   }
 }

@@ -158,7 +158,7 @@ TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is n
       REQUIRE(x.peak_allocated == y.peak_allocated);
       REQUIRE(x.steady == y.steady);
       REQUIRE(x.at_peak == y.at_peak);
-      const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0});
+      const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), Time{0});
       if (slow->periodic) {
         REQUIRE(sum == slow->period);
       }
@@ -191,11 +191,11 @@ TEST_CASE("Folded equals full to the picosecond and the byte, and the bound is n
     bound::Bound bound(drawn.job, machine.topology, prices);
     const auto least = bound.evaluate(bound::candidate_of(machine.plan));
     REQUIRE(least.feasible);
-    CHECK(least.step.count() <= slow->period);
-    CHECK(least.step.count() > slow->period / 20);
+    CHECK(least.step <= slow->period);
+    CHECK(least.step > slow->period / 20);
     std::int64_t fullest = 0;
     for (const auto& r : slow->ranks) {
-      fullest = std::max(fullest, r.peak_allocated);
+      fullest = std::max(fullest, r.peak_allocated.count());
     }
     CHECK(least.memory.count() <= fullest);
     CHECK(least.memory.count() > fullest / 20);

@@ -89,8 +89,7 @@ TEST_CASE("Folded equals full on jobs that offload", "[agree]") {
       REQUIRE(x.host_peak == y.host_peak);
       REQUIRE(x.nvme_peak == y.nvme_peak);
       if (slow->periodic) {
-        REQUIRE(std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0}) ==
-                slow->period);
+        REQUIRE(std::accumulate(x.breakdown.begin(), x.breakdown.end(), Time{0}) == slow->period);
       }
     }
     folded_smaller += folded->world.ranks.size() < l.world.ranks.size() ? 1 : 0;

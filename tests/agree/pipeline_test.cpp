@@ -46,11 +46,11 @@ void only_passes(Lowered& lowered) {
     for (program::Task& t : p.tasks) {
       t.slowdown = 0;
       if (t.micro_batch == 0xffff) {
-        t.duration = 0;
+        t.duration = Time{0};
       }
     }
     for (program::HostOp& op : p.host) {
-      op.duration = 0;
+      op.duration = Time{0};
     }
   }
 }
@@ -88,7 +88,9 @@ TEST_CASE("With free communication a step takes as long as its schedule played o
         const std::string& label = lowered->world.labels[t.label];
         const bool of_weight = label.ends_with(" wgrad") || label == "accumulate gradient";
         const bool backward = label.ends_with(" dgrad") || label.ends_with(" backward");
-        (of_weight ? weight : backward ? input : forward) += static_cast<double>(t.duration);
+        (of_weight  ? weight
+         : backward ? input
+                    : forward) += static_cast<double>(t.duration.count());
       }
       REQUIRE(forward > 0);
       REQUIRE(input > 0);
@@ -101,7 +103,7 @@ TEST_CASE("With free communication a step takes as long as its schedule played o
       times.weight_grad = weight * share;
       const auto played = std::get<schedule::Played>(schedule::play(order, request, times));
       const auto timeline = run(lowered->world);
-      CHECK(timeline.first_step == std::llround(played.makespan));
+      CHECK(timeline.first_step.count() == std::llround(played.makespan));
     }
   }
 }
@@ -113,7 +115,7 @@ TEST_CASE("I and W are B: a split backward pass does the same work", "[agree][pi
     for (const program::Program& p : lowered.world.programs) {
       out.push_back(std::accumulate(
           p.tasks.begin(), p.tasks.end(), std::int64_t{0},
-          [](std::int64_t sum, const program::Task& t) { return sum + t.duration; }));
+          [](std::int64_t sum, const program::Task& t) { return sum + t.duration.count(); }));
     }
     return out;
   };
@@ -162,7 +164,7 @@ TEST_CASE("Random jobs of every schedule: folded is full, the breakdown adds up,
         const auto& y = small.ranks[folded->class_of[r]];
         REQUIRE(x.breakdown == y.breakdown);
         REQUIRE(x.peak_allocated == y.peak_allocated);
-        const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0});
+        const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), Time{0});
         if (full.periodic) {
           REQUIRE(sum == full.period);
         }

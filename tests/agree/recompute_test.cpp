@@ -52,7 +52,7 @@ std::string experts_of(const std::string& memory) {
 std::int64_t peak(const program::Timeline& t) {
   std::int64_t most = 0;
   for (const auto& r : t.ranks) {
-    most = std::max(most, static_cast<std::int64_t>(r.peak_allocated));
+    most = std::max(most, r.peak_allocated.count());
   }
   return most;
 }
@@ -64,7 +64,7 @@ std::int64_t time_of(const Lowered& l, const std::string& name, Category categor
   for (const program::Task& t : p.tasks) {
     out += t.kind == program::TaskKind::kernel && t.category == category &&
                    (name.empty() || p.labels[t.label] == name)
-               ? t.duration
+               ? t.duration.count()
                : 0;
   }
   return out;
@@ -222,7 +222,7 @@ TEST_CASE("Optimal recomputation keeps its budget and is never slower than group
     for (const char* form : {"full", "{uniform: 2}", "{uniform: 4}", "{block: 1}", "{block: 4}"}) {
       const Lowered l(text(fmt::format("{{recompute: {}}}", form)));
       const auto t = run(l.world);
-      others.emplace_back(peak(t), t.period);
+      others.emplace_back(peak(t), t.period.count());
     }
     std::sort(others.begin(), others.end());
     std::int64_t before = 0;
@@ -231,9 +231,9 @@ TEST_CASE("Optimal recomputation keeps its budget and is never slower than group
       const Lowered l(text(fmt::format("{{recompute: {{optimal: {{budget: {}}}}}}}", bytes)));
       const auto t = run(l.world);
       CHECK(peak(t) <= bytes);
-      CHECK(t.period <= period);
-      CHECK((before == 0 || t.period <= before));
-      before = t.period;
+      CHECK(t.period.count() <= period);
+      CHECK((before == 0 || t.period.count() <= before));
+      before = t.period.count();
     }
   }
 }

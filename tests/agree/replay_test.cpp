@@ -40,7 +40,8 @@ TEST_CASE("the replay's peak is the ledger's, less what passes free before they 
     options.trace = true;
     const result::Report report = report_of(c, options);
     const auto& [world, timeline] = *report.trace;
-    for (const program::RankId r : {0U, static_cast<unsigned>(world.ranks.size() - 1)}) {
+    for (const program::RankId r :
+         {program::RankId(0), program::RankId::at(world.ranks.size() - 1)}) {
       const program::Program& p = world.programs[world.ranks[r].program];
       memory::ReplayOptions replay;
       replay.allocator.expandable_segments = true;  // nothing is too small to be split off
@@ -53,14 +54,14 @@ TEST_CASE("the replay's peak is the ledger's, less what passes free before they 
         tensors += std::max<std::int64_t>(1, b.blocks);
       }
       const std::int64_t rounding = 512 * tensors;
-      CHECK(of.peak.allocated <= timeline.ranks[r].peak_allocated + rounding);
-      CHECK(of.first.allocated <= timeline.ranks[r].first_step_peak + rounding);
+      CHECK(of.peak.allocated <= timeline.ranks[r].peak_allocated.count() + rounding);
+      CHECK(of.first.allocated <= timeline.ranks[r].first_step_peak.count() + rounding);
       if (!scripted) {
-        CHECK(of.peak.allocated >= timeline.ranks[r].peak_allocated);
-        CHECK(of.first.allocated >= timeline.ranks[r].first_step_peak);
+        CHECK(of.peak.allocated >= timeline.ranks[r].peak_allocated.count());
+        CHECK(of.first.allocated >= timeline.ranks[r].first_step_peak.count());
       }
-      CHECK(of.steady.allocated >= timeline.ranks[r].steady);
-      CHECK(of.steady.allocated <= timeline.ranks[r].steady + rounding);
+      CHECK(of.steady.allocated >= timeline.ranks[r].steady.count());
+      CHECK(of.steady.allocated <= timeline.ranks[r].steady.count() + rounding);
       std::int64_t sum = 0;
       for (const std::int64_t bytes : of.at_peak_by_category) {
         sum += bytes;

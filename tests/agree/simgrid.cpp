@@ -54,11 +54,11 @@ Problem ring(Random& r) {
     std::vector<ResourceId> route;
     if (2 * distance <= nodes) {
       for (std::int64_t k = 0; k < distance; ++k) {
-        route.push_back(static_cast<ResourceId>((from + k) % nodes));
+        route.push_back(program::ResourceId::at((from + k) % nodes));
       }
     } else {
       for (std::int64_t k = 0; k < nodes - distance; ++k) {
-        route.push_back(static_cast<ResourceId>(nodes + (from + nodes - k) % nodes));
+        route.push_back(program::ResourceId::at(nodes + (from + nodes - k) % nodes));
       }
     }
     p.flows.push_back(random_flow(r, route));
@@ -111,7 +111,7 @@ Problem graph(Random& r) {
   std::vector<std::vector<Edge>> edges(nodes);
   const auto join = [&](std::size_t a, std::size_t b) {
     for (const auto& [x, y] : {std::pair(a, b), std::pair(b, a)}) {
-      edges[x].push_back({y, static_cast<ResourceId>(p.links.size()), r.in(1, 10)});
+      edges[x].push_back({y, program::ResourceId::at(p.links.size()), r.in(1, 10)});
       p.links.push_back({random_capacity(r)});
     }
   };
@@ -163,7 +163,7 @@ Problem tangle(Random& r) {
   for (std::int64_t i = r.in(2, 50); i > 0; --i) {
     std::set<ResourceId> route;
     for (std::int64_t k = r.in(1, 5); k > 0; --k) {
-      route.insert(static_cast<ResourceId>(r.in(0, links - 1)));
+      route.insert(program::ResourceId::at(r.in(0, links - 1)));
     }
     p.flows.push_back(random_flow(r, {route.begin(), route.end()}));
   }
@@ -255,14 +255,14 @@ Outcome simulate(const Problem& p) {
       }
     }
     for (; next != by_start.end() && p.flows[*next].start == now; ++next) {
-      price.fluid = p.flows[*next].bytes;
+      price.fluid = Time(p.flows[*next].bytes);
       network.start(static_cast<std::uint32_t>(*next), usages[*next].data(),
                     static_cast<std::uint32_t>(usages[*next].size()), price, p.flows[*next].cap,
-                    now);
+                    Time(now));
       running[*next] = now;
     }
-    for (const auto& changed : network.settle(now)) {
-      running.at(changed.activity) = changed.time;
+    for (const auto& changed : network.settle(Time(now))) {
+      running.at(changed.activity) = changed.time.count();
     }
   }
   out.samples = chosen(out.samples);

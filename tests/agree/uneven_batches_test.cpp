@@ -91,11 +91,11 @@ std::optional<Infeasible> hold(const std::string& text, bool& smaller) {
     REQUIRE(x.breakdown == y.breakdown);
     REQUIRE(x.peak_allocated == y.peak_allocated);
     REQUIRE(x.steady == y.steady);
-    const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), std::int64_t{0});
+    const auto sum = std::accumulate(x.breakdown.begin(), x.breakdown.end(), Time{0});
     if (slow.periodic) {
       REQUIRE(sum == slow.period);
     }
-    fullest = std::max(fullest, x.peak_allocated);
+    fullest = std::max(fullest, x.peak_allocated.count());
     // A rank of one number of micro-batches is no rank of another.
     const auto [known, fresh] = program_of.try_emplace(folded->class_of[r], full.ranks[r].program);
     REQUIRE(known->second == full.ranks[r].program);
@@ -117,10 +117,10 @@ std::optional<Infeasible> hold(const std::string& text, bool& smaller) {
   const auto candidate = bound::candidate_of(lowered.plan);
   const auto least = bound.evaluate(candidate);
   REQUIRE(least.feasible);
-  CHECK(least.step.count() <= slow.period);
-  CHECK(least.step.count() > slow.period / 20);
+  CHECK(least.step <= slow.period);
+  CHECK(least.step > slow.period / 20);
   CHECK(least.memory.count() <= fullest);
-  CHECK(bound.refine(candidate).step.count() <= slow.period);
+  CHECK(bound.refine(candidate).step <= slow.period);
   return std::nullopt;
 }
 

@@ -61,17 +61,17 @@ struct Stage {
       b.transient = transient;
       for (int i = 0; i < count; ++i) {
         const auto end = static_cast<std::uint16_t>(transient ? i + 1 : 20 - i);
-        p.blocks.push_back({size(random) * 4 * kMiB, 0, static_cast<std::uint16_t>(i), end});
+        p.blocks.push_back({Bytes(size(random) * 4 * kMiB), 0, static_cast<std::uint16_t>(i), end});
       }
       return b;
     };
     const program::Buffer kept = add(14, false);
     const program::Buffer forward = add(10, true);
     const program::Buffer backward = add(14, true);
-    std::int64_t time = 0;
+    Time time{0};
     const auto event = [&](std::uint32_t buffer, bool allocate) {
-      trace.push_back({time, time, buffer, allocate});
-      time += 1000;
+      trace.push_back({time, time, program::BufferIndex::at(buffer), allocate});
+      time += Time(1000);
     };
     const auto make = [&](const program::Buffer& b) {
       p.buffers.push_back(b);

@@ -35,8 +35,8 @@ class Runner {
     Price p;
     p.rate = f.cap;
     p.weight[0] = kWeightOne;
-    p.fluid = static_cast<std::int64_t>(
-        engine::ceil_divide(engine::Int128{f.bytes} * 1'000'000'000'000, f.cap));
+    p.fluid = Time(static_cast<std::int64_t>(
+        engine::ceil_divide(engine::Int128{f.bytes} * 1'000'000'000'000, f.cap)));
     network_.start(id, usages_.data(), static_cast<std::uint32_t>(usages_.size()), p, p.rate,
                    queue_.now());
   }
@@ -184,7 +184,7 @@ void expanded(benchmark::State& state, int nodes_per_leaf, lower::StepPattern pa
       return;
     }
     tasks += static_cast<double>(t->tasks);
-    state.SetLabel(std::to_string(t->first_step) + " ps");
+    state.SetLabel(std::to_string(t->first_step.count()) + " ps");
   }
   state.counters["steps/s"] = benchmark::Counter(tasks, benchmark::Counter::kIsRate);
   state.counters["steps"] = tasks / static_cast<double>(state.iterations());

@@ -123,14 +123,14 @@ void event_queue_hold(benchmark::State& state) {
                       : r.in(1, 5'000'000'000);
   };
   for (std::int64_t i = 0; i < state.range(0); ++i) {
-    q.push({delay(), static_cast<std::uint32_t>(i), 0});
+    q.push({Time(delay()), static_cast<std::uint32_t>(i), 0});
   }
   std::vector<engine::Event> batch;
   std::int64_t handled = 0;
   for (auto _ : state) {
     q.next(batch);
     for (const engine::Event& e : batch) {
-      q.push({e.time + delay(), e.subject, 0});
+      q.push({e.time + Time(delay()), e.subject, 0});
     }
     handled += static_cast<std::int64_t>(batch.size());
   }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
 #include "support/folder.h"
 

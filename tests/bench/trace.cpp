@@ -14,8 +14,8 @@ using namespace stepcast::program;
 namespace {
 
 constexpr RankId kRanks = 512;
-constexpr std::uint32_t kTasks = 1954;        // a rank: about a million slices in all
-constexpr std::int64_t kLength = 50'000'000;  // picoseconds
+constexpr std::uint32_t kTasks = 1954;  // a rank: about a million slices in all
+constexpr Time kLength{50'000'000};
 
 result::Report::Trace million() {
   result::Report::Trace trace;
@@ -25,17 +25,17 @@ result::Report::Trace million() {
   for (std::uint32_t i = 0; i < kTasks; ++i) {
     Task task;
     task.micro_batch = static_cast<std::uint16_t>(i / 64);
-    task.label = i % 2;
+    task.label = LabelIndex::at(i % 2);
     if (i % 16 ==
         15) {  // every sixteenth task sends to the next rank or receives from the one before
       task.kind = TaskKind::exchange;
       task.category = Category::pipeline;
       task.stream = 1;
-      task.label = 2 + (i / 16) % 2;
+      task.label = LabelIndex::at(2 + (i / 16) % 2);
       task.first_transfer = static_cast<std::uint32_t>(program.transfers.size());
       task.transfers = 1;
       const bool send = (i / 16) % 2 == 0;
-      program.transfers.push_back({send ? 0U : 1U, i / 32, 0, send});
+      program.transfers.push_back({ChannelRole::at(send ? 0 : 1), i / 32, 0, send});
     }
     program.tasks.push_back(task);
   }
@@ -44,12 +44,13 @@ result::Report::Trace million() {
     Rank rank;
     rank.first_channel = 2 * r;
     trace.world.ranks.push_back(rank);
-    trace.world.channel_table.push_back(r);                          // to the next rank
-    trace.world.channel_table.push_back((r + kRanks - 1) % kRanks);  // from the one before
+    trace.world.channel_table.push_back(ChannelId::at(r.value()));  // to the next rank
+    trace.world.channel_table.push_back(
+        ChannelId::at((r + kRanks - 1) % kRanks));  // from the one before
     trace.world.channels.emplace_back();
     for (std::uint32_t i = 0; i < kTasks; ++i) {
-      const std::int64_t start = kLength * i;
-      trace.timeline.slices.push_back({start, start, start + kLength, i, r});
+      const Time start = kLength * i;
+      trace.timeline.slices.push_back({start, start, start + kLength, TaskIndex::at(i), r});
     }
   }
   trace.timeline.period = kLength * kTasks;

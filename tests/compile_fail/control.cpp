@@ -1,6 +1,7 @@
 // The right counterparts of the wrong lines in this folder. This file must compile, which shows
 // that those fail for their units and for nothing else.
 #include "stepcast/base/quantity.h"
+#include "stepcast/program/program.h"
 
 using namespace stepcast;
 
@@ -16,3 +17,6 @@ const Power power = Power(1) + Power(1);
 const bool less = Time(1) < Time(2);
 const bool equal = Bandwidth(1) == Bandwidth(1);
 const bool equal_rates = FlopRate(1) == FlopRate(1);
+const program::RankId rank = 3;
+const bool same = rank == program::RankId::at(count);
+const program::Task task{.duration = Time(1000), .stream = 1};

@@ -206,7 +206,7 @@ TEST_CASE("With free links nothing of context parallelism shows, and folded equa
     }
     l.free_links();
     const auto free = std::get<program::Timeline>(engine::run(l.world));
-    CHECK(free.ranks[0].breakdown[static_cast<std::size_t>(Category::context)] == 0);
+    CHECK(free.ranks[0].breakdown[static_cast<std::size_t>(Category::context)] == Time{0});
     CHECK(free.period < full.period);
   }
 }

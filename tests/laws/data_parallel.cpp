@@ -92,7 +92,7 @@ std::map<std::string, Traffic> traffic(const program::World& world) {
     const std::string& label = world.labels[price.label];
     Traffic& sum = out[fmt::format("{} {}", label.substr(0, label.find(' ')), c.size)];
     ++sum.count;
-    sum.bytes += static_cast<double>(price.bytes);
+    sum.bytes += static_cast<double>(price.bytes.count());
   }
   return out;
 }
@@ -318,8 +318,8 @@ TEST_CASE("Gathered logits travel whole, a sharded loss sends three numbers a to
     for (const auto& shape : l.world.shapes) {
       for (const auto& price : shape.prices) {
         bytes += l.world.labels[price.label].find("all_gather") == 0 &&
-                         price.bytes == std::int64_t{2} * 1024 * 51200
-                     ? static_cast<double>(price.bytes)
+                         price.bytes.count() == std::int64_t{2} * 1024 * 51200
+                     ? static_cast<double>(price.bytes.count())
                      : 0;
       }
     }
@@ -336,7 +336,7 @@ TEST_CASE("A bucket holds whole parameters", "[laws]") {
       if (t.kind == program::TaskKind::collective && t.category == program::Category::data) {
         const auto& c = l.world.communicators[l.world.communicator_table[rank.first_communicator +
                                                                          t.communicator]];
-        out.push_back(l.world.shapes[c.shape].prices[t.price].bytes);
+        out.push_back(l.world.shapes[c.shape].prices[t.price].bytes.count());
       }
     }
     return out;

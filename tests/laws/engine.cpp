@@ -23,7 +23,7 @@ Timeline timeline(const World& w, engine::Options o = {}) {
   const Timeline t = std::get<Timeline>(result);
   for (const RankResult& r : t.ranks) {
     if (t.periodic) {
-      CHECK(std::accumulate(r.breakdown.begin(), r.breakdown.end(), std::int64_t{0}) == t.period);
+      CHECK(std::accumulate(r.breakdown.begin(), r.breakdown.end(), Time{0}) == t.period);
     }
   }
   return t;
@@ -45,7 +45,7 @@ bool mentions(const std::vector<std::string>& chain, const std::string& text) {
 }
 
 std::int64_t in(const RankResult& r, Category c) {
-  return r.breakdown[static_cast<std::size_t>(c)];
+  return r.breakdown[static_cast<std::size_t>(c)].count();
 }
 
 }  // namespace
@@ -58,8 +58,8 @@ TEST_CASE("Kernels of one stream run back to back") {
   WorldBuilder w;
   w.rank(w.program(b.done()));
   const Timeline t = timeline(w.w);
-  CHECK(t.period == 1000);
-  CHECK(t.first_step == 1000);
+  CHECK(t.period.count() == 1000);
+  CHECK(t.first_step.count() == 1000);
   CHECK(t.steps == 2);
   CHECK(t.tasks == 6);
   CHECK(in(t.ranks[0], Category::compute) == 700);
@@ -85,7 +85,7 @@ TEST_CASE("An activity alone reproduces its price exactly") {
         const auto z = w.rank(program);
         w.communicator(shape, {{a, 0}, {z, 0}}, {{nic, 0, 1}});
         const Timeline t = timeline(w.w);
-        CHECK(t.period == 1010 + latency + fluid);
+        CHECK(t.period.count() == 1010 + latency + fluid);
         CHECK(in(t.ranks[0], Category::tensor) == latency + fluid);
       }
     }
@@ -114,7 +114,7 @@ TEST_CASE("Two activities share one link half and half until the first ends") {
   w.communicator(shape, {{r, 0}}, {{link, 0, 1}});
   w.communicator(shape, {{r, 1}}, {{link, 0, 1}});
   const Timeline t = timeline(w.w);
-  CHECK(t.period == 301);
+  CHECK(t.period.count() == 301);
 }
 
 TEST_CASE("Alone on a shared link an activity reproduces its price, whatever the numbers") {
@@ -134,7 +134,7 @@ TEST_CASE("Alone on a shared link an activity reproduces its price, whatever the
       const auto link = w.resource(rate);
       w.communicator(shape, {{r, 0}}, {{link, 0, 1}});
       w.communicator(shape, {{r, 1}}, {{link, 0, 1}});
-      CHECK(timeline(w.w).period == 2 * (11 + fluid) + 2);
+      CHECK(timeline(w.w).period.count() == 2 * (11 + fluid) + 2);
     }
   }
 }
@@ -143,9 +143,9 @@ TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadl
   // Two stages, four micro-batches, all communication blocks the compute stream.
   for (const bool grouped : {true, false}) {
     WorldBuilder w;
-    const std::uint32_t forward = 0;
-    const std::uint32_t backward = 1;
-    std::vector<std::uint32_t> ranks;
+    const ChannelRole forward = 0;
+    const ChannelRole backward = 1;
+    std::vector<RankId> ranks;
     for (const bool first : {true, false}) {
       ProgramBuilder b({"compute"}, first ? "first" : "last");
       b.p.channel_roles = 2;
@@ -195,10 +195,10 @@ TEST_CASE("Steady 1F1B: grouped sends and receives run, lone blocking ones deadl
       const Timeline t = timeline(w.w);
       // (p - 1) (F + B) + m (F + B), and 10 a hop on the critical path: one down, four back and
       // forth, none hidden.
-      CHECK(t.period == 5 * 2000 + 5 * 10);
+      CHECK(t.period.count() == 5 * 2000 + 5 * 10);
       CHECK(in(t.ranks[0], Category::compute) == 8000);
       CHECK(in(t.ranks[0], Category::pipeline) + in(t.ranks[0], Category::bubble) ==
-            t.period - 8000);
+            t.period.count() - 8000);
     } else {
       const auto chain = deadlock(w.w);
       CHECK(mentions(chain, "the cycle closes"));
@@ -220,7 +220,7 @@ TEST_CASE("A kernel beside communication runs at the speed of its row, exactly")
   w.w.slowdowns = {{}, {10, {1'000'000, 800'000, 600'000}}};
   w.communicator(w.shape({price(0, 300, 1000, 25)}), {{r, 0}});
   const Timeline t = timeline(w.w);
-  CHECK(t.period == 300 + 820);
+  CHECK(t.period.count() == 300 + 820);
   CHECK(in(t.ranks[0], Category::slowdown) == 120);
   CHECK(in(t.ranks[0], Category::compute) == 1000);
 }
@@ -237,12 +237,12 @@ TEST_CASE("A transfer beside a kernel is capped") {
   w.w.transfer_speed = {1'000'000, 500'000};
   w.communicator(w.shape({price(0, 1000, 1'000'000)}), {{r, 0}});
   // 400 ps at half speed do 200; 800 are left.
-  CHECK(timeline(w.w).period == 1201);
+  CHECK(timeline(w.w).period.count() == 1201);
 }
 
 TEST_CASE("A collective starts with its last member, and waiting is charged apart") {
   WorldBuilder w;
-  std::vector<std::uint32_t> ranks;
+  std::vector<RankId> ranks;
   for (const std::int64_t work : {100, 250}) {
     ProgramBuilder b({"compute"});
     b.p.communicator_roles = 1;
@@ -252,7 +252,7 @@ TEST_CASE("A collective starts with its last member, and waiting is charged apar
   }
   w.communicator(w.shape({price(7, 50)}), {{ranks[0], 0}, {ranks[1], 0}});
   const Timeline t = timeline(w.w);
-  CHECK(t.period == 307);
+  CHECK(t.period.count() == 307);
   CHECK(in(t.ranks[0], Category::stall) == 150);
   CHECK(in(t.ranks[0], Category::tensor) == 57);
   CHECK(in(t.ranks[1], Category::stall) == 0);
@@ -267,7 +267,7 @@ TEST_CASE("The host is the bottleneck when launches cost more than kernels") {
   WorldBuilder w;
   w.rank(w.program(b.done()));
   const Timeline t = timeline(w.w);
-  CHECK(t.period == 5000);
+  CHECK(t.period.count() == 5000);
   CHECK(in(t.ranks[0], Category::host) == 3000);
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("A sync makes the host wait for the device, then issue afresh") {
   const Timeline t = timeline(w.w);
   // From the sync on: 300 of work, 10 to launch, 100; the next step's kernel is issued 10 after
   // that launch, so it is there.
-  CHECK(t.period == 1000 + 310 + 100);
+  CHECK(t.period.count() == 1000 + 310 + 100);
   CHECK(in(t.ranks[0], Category::host) == 310);
 }
 
@@ -307,10 +307,10 @@ TEST_CASE("Memory returns, and the ledger finds peaks") {
   o.record_memory = true;
   o.record_slices = true;
   const Timeline t = timeline(w.w, o);
-  CHECK(t.ranks[0].peak_allocated == 1800);
-  CHECK(t.ranks[0].steady == 1000);
-  CHECK(t.ranks[0].first_step_peak == 1864);
-  CHECK(t.ranks[0].at_peak[static_cast<std::size_t>(MemoryCategory::activations)] == 300);
+  CHECK(t.ranks[0].peak_allocated.count() == 1800);
+  CHECK(t.ranks[0].steady.count() == 1000);
+  CHECK(t.ranks[0].first_step_peak.count() == 1864);
+  CHECK(t.ranks[0].at_peak[static_cast<std::size_t>(MemoryCategory::activations)].count() == 300);
   REQUIRE(t.memory[0].size() == 4);
   CHECK(t.memory[0][2].safe > t.memory[0][2].time);
   CHECK(t.slices.size() == 3);
@@ -319,7 +319,7 @@ TEST_CASE("Memory returns, and the ledger finds peaks") {
 TEST_CASE("A lone blocking send and receive each way deadlock; grouped they do not") {
   for (const bool grouped : {false, true}) {
     WorldBuilder w;
-    std::vector<std::uint32_t> ranks;
+    std::vector<RankId> ranks;
     for (std::uint32_t me = 0; me < 2; ++me) {
       ProgramBuilder b({"compute"}, me == 0 ? "first" : "second");
       b.p.channel_roles = 2;
@@ -338,7 +338,7 @@ TEST_CASE("A lone blocking send and receive each way deadlock; grouped they do n
     w.channel(shape, {ranks[0], 0}, {ranks[1], 1});
     w.channel(shape, {ranks[1], 0}, {ranks[0], 1});
     if (grouped) {
-      CHECK(timeline(w.w).period == 35);
+      CHECK(timeline(w.w).period.count() == 35);
     } else {
       const auto chain = deadlock(w.w);
       CHECK(
@@ -352,7 +352,7 @@ TEST_CASE("A lone blocking send and receive each way deadlock; grouped they do n
 
 TEST_CASE("Collectives in opposite order deadlock and are named") {
   WorldBuilder w;
-  std::vector<std::uint32_t> ranks;
+  std::vector<RankId> ranks;
   for (std::uint32_t me = 0; me < 2; ++me) {
     ProgramBuilder b({"compute"});
     b.p.communicator_roles = 2;
@@ -371,7 +371,7 @@ TEST_CASE("Collectives in opposite order deadlock and are named") {
 
 TEST_CASE("Keys and prices must agree") {
   WorldBuilder w;
-  std::vector<std::uint32_t> ranks;
+  std::vector<RankId> ranks;
   for (std::uint32_t me = 0; me < 2; ++me) {
     ProgramBuilder b({"compute"});
     b.p.channel_roles = 1;

@@ -33,7 +33,7 @@ class Scene {
 
   // When each operation ended.
   std::vector<std::int64_t> run() {
-    std::vector<std::uint32_t> ranks;
+    std::vector<RankId> ranks;
     for (const bool sender : {true, false}) {
       ProgramBuilder b({}, sender ? "sender" : "receiver");
       b.p.streams.push_back({"compute"});
@@ -44,8 +44,9 @@ class Scene {
         b.counts.push_back(0);
         const int s = static_cast<int>(i) + 1;
         b.kernel(s, operations_[i].start);
-        ends.push_back(on(s, operations_[i].message ? b.exchange(s, {{i, 0, 0, sender}})
-                                                    : b.collective(s, i, 0)));
+        ends.push_back(on(s, operations_[i].message
+                                 ? b.exchange(s, {{ChannelRole::at(i), 0, 0, sender}})
+                                 : b.collective(s, i, 0)));
       }
       b.p.communicator_roles = b.p.channel_roles = static_cast<std::uint32_t>(operations_.size());
       b.kernel(0, 0, ends);
@@ -72,7 +73,7 @@ class Scene {
     std::vector<std::int64_t> ends(operations_.size(), 0);
     for (const Slice& s : std::get<Timeline>(result).slices) {
       if (s.task % 2 == 1 && s.task < 2 * ends.size()) {
-        ends[s.task / 2] = s.end;
+        ends[s.task / 2] = s.end.count();
       }
     }
     return ends;

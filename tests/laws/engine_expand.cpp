@@ -36,9 +36,9 @@ Times times(const program::World& w) {
   const auto& t = std::get<program::Timeline>(result);
   REQUIRE(t.steps == 1);
   REQUIRE(t.period == t.first_step);
-  Times out{t.first_step, {}};
+  Times out{t.first_step.count(), {}};
   for (const program::RankResult& r : t.ranks) {
-    out.ranks.push_back(std::accumulate(r.breakdown.begin(), r.breakdown.end(), std::int64_t{0}));
+    out.ranks.push_back(std::accumulate(r.breakdown.begin(), r.breakdown.end(), Time{0}).count());
   }
   return out;
 }

@@ -5,7 +5,7 @@
 //      element once: units x micro-batches kernels more, and otherwise the same tasks in the same
 //      order.
 #include "catch.hpp"
-#include "lower/features.h"
+#include "lower/feature_list.h"
 #include "support/lowered.h"
 
 namespace stepcast::lower {
@@ -17,8 +17,8 @@ class Checksum final : public Feature {
  public:
   void after_backward(Stage& stage, int chunk, std::size_t unit) override {
     const Passes& passes = *stage.units[static_cast<std::size_t>(chunk)][unit].passes;
-    const double bytes =
-        static_cast<double>(passes.parameters) * width(stage.plan.precision.gradients);
+    const double bytes = static_cast<double>(passes.parameters.trained.dense) *
+                         width(stage.plan.precision.gradients);
     memory_kernel(stage, bytes, cost::MemoryOp::optimizer, program::Category::other, kLabel);
   }
 };

@@ -65,12 +65,10 @@ program::Timeline run(const support::Lowered& l) {
   return std::get<program::Timeline>(std::move(outcome));
 }
 
-double seconds(const std::string& text) {
-  return static_cast<double>(run(support::Lowered(text)).period) * 1e-12;
-}
+double seconds(const std::string& text) { return to_seconds(run(support::Lowered(text)).period); }
 
 double part(const program::RankResult& r, Category c) {
-  return static_cast<double>(r.breakdown[static_cast<std::size_t>(c)]) * 1e-12;
+  return to_seconds(r.breakdown[static_cast<std::size_t>(c)]);
 }
 
 // Where the efficiency, compute over the step, crosses one half: by bisection over five decades.
@@ -175,10 +173,8 @@ TEST_CASE("With a free host link the step is that without offloading but for Ada
     away.free_links();
     const auto a = run(none);
     const auto b = run(away);
-    const double before =
-        static_cast<double>(a.period) * 1e-12 - part(a.ranks[0], Category::optimizer);
-    const double after =
-        static_cast<double>(b.period) * 1e-12 - part(b.ranks[0], Category::optimizer);
+    const double before = to_seconds(a.period) - part(a.ranks[0], Category::optimizer);
+    const double after = to_seconds(b.period) - part(b.ranks[0], Category::optimizer);
     CHECK(after == Approx(before).epsilon(0.002));
   }
 }
@@ -190,14 +186,14 @@ TEST_CASE("More bandwidth is never slower, and what is exposed is offload", "[la
         job_on({1, link}, "deepspeed", "{sharding: zero3}",
                "{recompute: none, offload: {optimizer: cpu, parameters: cpu}}", 2048)));
     const auto& r = t.ranks[0];
-    CHECK(std::accumulate(r.breakdown.begin(), r.breakdown.end(), std::int64_t{0}) == t.period);
+    CHECK(std::accumulate(r.breakdown.begin(), r.breakdown.end(), Time{0}) == t.period);
     if (last > 0) {
-      CHECK(static_cast<double>(t.period) <= last);
+      CHECK(static_cast<double>(t.period.count()) <= last);
     }
     if (link < 4e9) {
-      CHECK(part(r, Category::offload) > 0.5 * static_cast<double>(t.period) * 1e-12);
+      CHECK(part(r, Category::offload) > 0.5 * to_seconds(t.period));
     }
-    last = static_cast<double>(t.period);
+    last = static_cast<double>(t.period.count());
   }
 }
 
@@ -212,7 +208,7 @@ TEST_CASE("The ranks of a node share its memory: Adam takes as long as its bytes
     for (const program::Task& task : l.program().tasks) {
       if (task.kind == TaskKind::copy) {
         const bool cpu = l.world.labels[prices[task.price].label] == "CPU";
-        (cpu ? touched : moved) += prices[task.price].bytes;
+        (cpu ? touched : moved) += prices[task.price].bytes.count();
       }
     }
     const auto t = run(l);
@@ -221,13 +217,13 @@ TEST_CASE("The ranks of a node share its memory: Adam takes as long as its bytes
     const double expected = gpus * (static_cast<double>(touched) / (0.46 * kMemory) +
                                     static_cast<double>(moved) / (0.82 * kMemory));
     INFO(gpus << " GPUs, " << touched << " bytes each");
-    double spent = static_cast<double>(t.period) * 1e-12;
+    double spent = to_seconds(t.period);
     const auto free = run([&] {
       support::Lowered other(job_on({gpus, kFast, kFast}, "deepspeed", "{sharding: zero2}",
                                     "{recompute: none, offload: {optimizer: cpu}}", 2048));
       return other;
     }());
-    spent -= static_cast<double>(free.period) * 1e-12;
+    spent -= to_seconds(free.period);
     CHECK(spent == Approx(expected).epsilon(0.03));
   }
 }
@@ -247,7 +243,7 @@ TEST_CASE("Pieces of states on drives are read, stepped and written side by side
   for (const program::Task& task : piped.program().tasks) {
     if (task.kind == TaskKind::copy) {
       const auto& label = piped.world.labels[prices[task.price].label];
-      const double time = static_cast<double>(prices[task.price].fluid) * 1e-12;
+      const double time = to_seconds(prices[task.price].fluid);
       drives += label.starts_with("NVMe") ? time : 0;
       cpu += label == "CPU" ? time : 0;
     }
@@ -256,7 +252,7 @@ TEST_CASE("Pieces of states on drives are read, stepped and written side by side
   const auto b = run(piped);
   // In turn, everything adds up; side by side the drives are never idle but for the first read and
   // the last write's company.
-  const double saved = static_cast<double>(a.period - b.period) * 1e-12;
+  const double saved = to_seconds(a.period - b.period);
   CHECK(saved > 0.5 * cpu);
   CHECK(saved < cpu + drives / 2);
 }
@@ -306,7 +302,7 @@ double moved(const support::Lowered& l, const std::string& by) {
   std::int64_t bytes = 0;
   for (const program::Task& task : l.program().tasks) {
     if (task.kind == TaskKind::copy && l.world.labels[prices[task.price].label] == by) {
-      bytes += prices[task.price].bytes;
+      bytes += prices[task.price].bytes.count();
     }
   }
   return static_cast<double>(bytes);

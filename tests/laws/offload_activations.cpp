@@ -60,11 +60,11 @@ std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
     for (program::Task& t : p.tasks) {
       t.slowdown = 0;
       if (t.micro_batch == 0xffff) {
-        t.duration = 0;
+        t.duration = Time{0};
       }
     }
     for (program::HostOp& op : p.host) {
-      op.duration = 0;
+      op.duration = Time{0};
     }
   }
   for (std::size_t r = 0; r < world.ranks.size(); ++r) {
@@ -73,10 +73,10 @@ std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
       if (t.kind == program::TaskKind::copy) {
         const std::string& label = world.labels[t.label];
         world.shapes[world.ranks[r].copy_shape].prices[t.price].latency =
-            label == "activations to the host" ? out
-            : label == "activations to NVMe"   ? write
-            : label == "activations from NVMe" ? read
-                                               : back;
+            Time(label == "activations to the host" ? out
+                 : label == "activations to NVMe"   ? write
+                 : label == "activations from NVMe" ? read
+                                                    : back);
       }
     }
   }
@@ -86,7 +86,7 @@ std::unique_ptr<Lowered> copies_alone(const std::string& text, std::int64_t out,
 std::int64_t stall(const program::Timeline& timeline) {
   std::int64_t out = 0;
   for (const auto& rank : timeline.ranks) {
-    out += rank.breakdown[kOffload];
+    out += rank.breakdown[kOffload].count();
   }
   return out;
 }
@@ -103,7 +103,7 @@ Passes passes_of(const Lowered& lowered) {
       const std::string& label = lowered.world.labels[t.label];
       const bool backward = label.ends_with(" dgrad") || label.ends_with(" backward") ||
                             label.ends_with(" wgrad") || label == "accumulate gradient";
-      (backward ? out.backward : out.forward) += t.duration;
+      (backward ? out.backward : out.forward) += t.duration.count();
     }
   }
   return out;
@@ -151,7 +151,7 @@ TEST_CASE("Pairs: the stall begins where a chunk's copy takes longer than a forw
   CHECK(stall(above) > 0);
   CHECK(above.period > free.period);
   // And grows with the copies.
-  std::int64_t last = above.period;
+  Time last = above.period;
   for (const int percent : {110, 130, 160, 200, 300}) {
     const auto more = run(copies_alone(text, edge * percent / 100, edge * percent / 100)->world);
     CHECK(more.period > last);
@@ -164,7 +164,7 @@ TEST_CASE(
     "Pairs: the step grows with alpha from where alpha * A / bandwidth exceeds a forward pass",
     "[laws][offload]") {
   bool free = false, stalled = false;
-  std::int64_t last = 0;
+  Time last{0};
   for (int percent = 10; percent <= 100; percent += 10) {
     const std::string text = job_of("megatron-kwai", kInterleaved, 16, 16, alpha(0.01 * percent));
     // What the copies cost by themselves, without their latency.
@@ -178,11 +178,11 @@ TEST_CASE(
         price = one.bytes > price.bytes ? one : price;  // of a layer, not the embedding
       }
     }
-    REQUIRE(price.fluid > 0);
-    const std::int64_t took = price.fluid;
+    REQUIRE(price.fluid > Time{0});
+    const std::int64_t took = price.fluid.count();
     const auto lowered = copies_alone(text, took, took);
     const auto timeline = run(lowered->world);
-    INFO("alpha " << percent << " %, a copy of " << price.bytes << " bytes takes " << took);
+    INFO("alpha " << percent << " %, a copy of " << price.bytes.count() << " bytes takes " << took);
     const bool hides = 2 * took <= passes_of(*lowered).forward;
     CHECK((stall(timeline) == 0) == hides);
     CHECK(timeline.period >= last);
@@ -205,8 +205,9 @@ TEST_CASE("Pairs: in the steady state a copy has a forward and a backward pass",
   const std::int64_t edge = (time.forward + time.backward) / units;
   // What eight micro-batches more cost over what their passes take.
   const auto growth = [&](std::int64_t out) {
-    return run(copies_alone(job(24), out, 0)->world).period -
-           run(copies_alone(job(16), out, 0)->world).period;
+    return (run(copies_alone(job(24), out, 0)->world).period -
+            run(copies_alone(job(16), out, 0)->world).period)
+        .count();
   };
   const std::int64_t free = growth(0);
   CHECK(free == 16 * (time.forward + time.backward));  // of two chunks
@@ -273,7 +274,7 @@ TEST_CASE("Units: a copy hides behind the next unit's pass; without overlap it n
   // Seven layers of eight travel, twice a step: the last one's backward pass follows at once.
   const std::int64_t each = 1'000'000;
   CHECK(run(copies_alone(job(", overlap: false"), each, each)->world).period ==
-        free + 2 * 8 * 2 * each);
+        free + Time(2 * 8 * 2 * each));
   // More units ahead, more that may be under way at once.
   CHECK(run(copies_alone(job(", prefetch: 2"), 2 * forward, 0)->world).period <
         run(copies_alone(job(""), 2 * forward, 0)->world).period);
@@ -310,7 +311,7 @@ TEST_CASE("Modules: what they read leaves, the rest of a layer stays", "[laws][o
     for (const program::Task& t : p.tasks) {
       if (t.kind == program::TaskKind::copy) {
         const auto& rank = lowered.world.ranks[0];
-        most = std::max(most, lowered.world.shapes[rank.copy_shape].prices[t.price].bytes);
+        most = std::max(most, lowered.world.shapes[rank.copy_shape].prices[t.price].bytes.count());
       }
     }
     return most;
@@ -338,7 +339,7 @@ TEST_CASE("Drives: all that leaves is written and read once, through two buffers
   for (const program::Task& t : p.tasks) {
     if (t.kind == program::TaskKind::copy) {
       const auto& price = lowered->world.shapes[lowered->world.ranks[0].copy_shape].prices[t.price];
-      bytes[p.labels[t.label]].push_back(price.bytes);
+      bytes[p.labels[t.label]].push_back(price.bytes.count());
     }
   }
   for (const char* way : {"activations to the host", "activations to NVMe", "activations from NVMe",
@@ -352,17 +353,17 @@ TEST_CASE("Drives: all that leaves is written and read once, through two buffers
   const auto slow =
       copies_alone(text, 0, 0, passes_of(*lowered).forward, passes_of(*lowered).backward);
   const auto timeline = run(slow->world);
-  CHECK(timeline.ranks[0].nvme_peak <= 2 * 7 * each);
-  CHECK(timeline.ranks[0].nvme_peak >= 7 * each);
-  CHECK(timeline.ranks[0].host_peak <= 4 * each);
-  CHECK(timeline.ranks[0].host_peak >= 2 * each);
+  CHECK(timeline.ranks[0].nvme_peak.count() <= 2 * 7 * each);
+  CHECK(timeline.ranks[0].nvme_peak.count() >= 7 * each);
+  CHECK(timeline.ranks[0].host_peak.count() <= 4 * each);
+  CHECK(timeline.ranks[0].host_peak.count() >= 2 * each);
   // With `cpu` in their place the host holds what the drives did.
   const auto host = run(copies_alone(job_of("{use: megatron-lm, activation_offload: units}", grid,
                                             8, 2, "offload: {activations: cpu}"),
                                      0, 0)
                             ->world);
-  CHECK(host.ranks[0].host_peak >= 7 * each);
-  CHECK(host.ranks[0].nvme_peak == 0);
+  CHECK(host.ranks[0].host_peak.count() >= 7 * each);
+  CHECK(host.ranks[0].nvme_peak.count() == 0);
 }
 
 TEST_CASE("Drives: the stall begins where the last layer's write outlasts the pass, a read a layer",

@@ -53,7 +53,7 @@ std::int64_t moved(const support::Lowered& l, const std::string& label) {
   std::int64_t out = 0;
   for (const program::Task& t : l.program().tasks) {
     if (t.kind == program::TaskKind::copy && l.program().labels[t.label] == label) {
-      out += l.world.shapes[l.world.ranks[0].copy_shape].prices[t.price].bytes;
+      out += l.world.shapes[l.world.ranks[0].copy_shape].prices[t.price].bytes.count();
     }
   }
   return out;

@@ -50,7 +50,7 @@ std::int64_t peak(const program::Program& p, const std::vector<std::string>& lab
 std::int64_t period(const support::Lowered& l) {
   const auto out = engine::run(l.world);
   REQUIRE(std::holds_alternative<program::Timeline>(out));
-  return std::get<program::Timeline>(out).period;
+  return std::get<program::Timeline>(out).period.count();
 }
 
 }  // namespace
@@ -104,7 +104,7 @@ TEST_CASE("Tiling: the host link carries what it did", "[laws][offload]") {
     std::int64_t bytes = 0;
     for (const program::Task& t : l.program().tasks) {
       if (t.kind == program::TaskKind::copy) {
-        bytes += l.world.shapes[l.world.ranks[0].copy_shape].prices[t.price].bytes;
+        bytes += l.world.shapes[l.world.ranks[0].copy_shape].prices[t.price].bytes.count();
       }
     }
     return bytes;

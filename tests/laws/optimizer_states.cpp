@@ -183,7 +183,7 @@ TEST_CASE("foreach AdamW makes a list of roots and reads what it steps again and
     const program::Program& p = l.program();
     for (const program::Task& t : p.tasks) {
       if (t.category == program::Category::optimizer && p.labels[t.label] == "optimizer") {
-        seconds += static_cast<double>(t.duration);
+        seconds += static_cast<double>(t.duration.count());
       }
     }
     return seconds;
@@ -206,7 +206,7 @@ TEST_CASE("Tensors of a buffer add up to it", "[laws]") {
       }
       std::int64_t bytes = 0;
       for (std::uint32_t i = 0; i < b.blocks; ++i) {
-        bytes += (p.blocks[b.first_block + i].bytes + 511) / 512 * 512;
+        bytes += (p.blocks[b.first_block + i].bytes.count() + 511) / 512 * 512;
       }
       INFO(system << " " << p.labels[b.label]);
       CHECK(bytes == b.bytes.count());

@@ -67,7 +67,7 @@ std::int64_t exposed(const Lowered& l, std::initializer_list<Category> categorie
   std::int64_t sum = 0;
   for (const auto& rank : timeline.ranks) {
     for (const Category c : categories) {
-      sum += rank.breakdown[static_cast<std::size_t>(c)];
+      sum += rank.breakdown[static_cast<std::size_t>(c)].count();
     }
   }
   return sum;

@@ -489,7 +489,7 @@ TEST_CASE("GPipe: activations to the next stage, their gradients back, nothing e
   const Lowered l = lower_job(job_text("gpipe", 8), {"parallelism.pipeline=8"});
   const std::int64_t message = kSequence * kHidden * 2;
   const int micro_batches = 8 * kMicroBatches;
-  for (const program::RankId rank : {0U, 3U, 7U}) {
+  for (const program::RankId rank : std::initializer_list<program::RankId>{0, 3, 7}) {
     INFO(rank);
     CHECK(transmissions(l.world, rank).empty());
     const auto all = transmissions(l.world, rank, program::Category::pipeline);

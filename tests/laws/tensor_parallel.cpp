@@ -138,7 +138,7 @@ TEST_CASE("Grids and chunked products run, folded as in full", "[laws]") {
     CHECK(full.period == fast.period);
     l.free_links();
     const auto free = std::get<program::Timeline>(engine::run(l.world));
-    CHECK(free.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)] == 0);
+    CHECK(free.ranks[0].breakdown[static_cast<std::size_t>(Category::tensor)] == Time{0});
     CHECK(free.period < full.period);
   }
 }
@@ -182,9 +182,9 @@ TEST_CASE(
   const Lowered before(grid(serial.c_str()));
   const Lowered after(grid(ring.c_str()));
   const auto kernels = [](const Lowered& l) {
-    std::int64_t sum = 0;
+    Time sum{0};
     for (const auto& task : l.program().tasks) {
-      sum += task.kind == program::TaskKind::kernel ? task.duration : 0;
+      sum += task.kind == program::TaskKind::kernel ? task.duration : Time{0};
     }
     return sum;
   };

@@ -33,14 +33,14 @@ std::string text_of(int sum, const std::string& batches, const std::string& over
 std::int64_t period(int first, int second, const std::string& overrides) {
   Lowered lowered(text_of(first + second, fmt::format("[{}, {}]", first, second), overrides));
   lowered.free_links();
-  return run(lowered.world).period;
+  return run(lowered.world).period.count();
 }
 
 constexpr const char* kSecondSlow = "{first: 1, count: 1, device: a100-sxm-80}";
 constexpr const char* kBothSlow = "{first: 0, count: 2, device: a100-sxm-80}";
 
 std::int64_t of(const program::RankResult& r, program::Category c) {
-  return r.breakdown[static_cast<std::size_t>(c)];
+  return r.breakdown[static_cast<std::size_t>(c)].count();
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ TEST_CASE("Numbers in proportion to speed: both kinds end together, and neither 
     REQUIRE(second != lowered.world.ranks.front().program);
     for (program::Program& p : lowered.world.programs) {
       for (program::HostOp& op : p.host) {
-        op.duration = 0;
+        op.duration = Time{0};
       }
     }
     for (program::Task& t : lowered.world.programs[second].tasks) {
@@ -98,7 +98,8 @@ TEST_CASE("Numbers in proportion to speed: both kinds end together, and neither 
         busy(balanced.ranks.back()) - busy(fewer.ranks.back()));
   // One more: the first one waits, and the step is that much longer.
   const program::Timeline more = exact(5);
-  CHECK(more.period - balanced.period == busy(more.ranks.back()) - busy(balanced.ranks.back()));
+  CHECK((more.period - balanced.period).count() ==
+        busy(more.ranks.back()) - busy(balanced.ranks.back()));
 }
 
 TEST_CASE("Equal numbers are the default, and a number by device is that of its ranks") {

@@ -28,7 +28,7 @@ std::int64_t most(const std::vector<Block>& blocks) {
   for (int place = 0; place < 200; ++place) {
     std::int64_t live = 0;
     for (const Block& b : blocks) {
-      live += b.begin <= place && place <= b.end ? whole(b.bytes) : 0;
+      live += b.begin <= place && place <= b.end ? whole(b.bytes.count()) : 0;
     }
     peak = std::max(peak, live);
   }
@@ -47,7 +47,7 @@ Named memory_of(const model::OperatorGraph& graph, std::int64_t input) {
   options.rules.resize(graph.operators.size());
   out.unit = lower::unit_memory(graph, options, [&](const std::string& text) {
     const auto at = std::find(out.labels.begin(), out.labels.end(), text);
-    const auto id = static_cast<std::uint32_t>(at - out.labels.begin());
+    const auto id = program::LabelIndex::at(at - out.labels.begin());
     if (at == out.labels.end()) {
       out.labels.push_back(text);
     }
@@ -115,7 +115,7 @@ TEST_CASE("What blocks need at once is the most that live at any place") {
   for (int n = 0; n < 200; ++n) {
     std::vector<Block> blocks(random() % 12);
     for (Block& b : blocks) {
-      b.bytes = random() % 5000;
+      b.bytes = Bytes(random() % 5000);
       b.begin = static_cast<std::uint16_t>(random() % 10);
       b.end = random() % 3 == 0 ? kEnd : static_cast<std::uint16_t>(b.begin + random() % 10);
     }
@@ -150,7 +150,7 @@ TEST_CASE("Kept tensors add up to what operators save, and each pass to its peak
     // The gradient of the input alone outlives the backward pass.
     std::int64_t left = 0;
     for (const Block& b : unit.backward.blocks) {
-      left += b.end == kEnd ? b.bytes : 0;
+      left += b.end == kEnd ? b.bytes.count() : 0;
     }
     CHECK(left == e.input);
   }
@@ -162,7 +162,7 @@ TEST_CASE("A pass that keeps nothing needs less than one that keeps, and no less
     const auto [unit, labels] = memory_of(e.graph, e.input);
     CHECK(unit.unkept.bytes <= unit.saved.bytes + unit.forward.bytes);
     for (const Block& b : unit.unkept.blocks) {
-      CHECK(unit.unkept.bytes >= b.bytes);
+      CHECK(unit.unkept.bytes >= b.bytes.count());
     }
   }
 }
@@ -196,7 +196,7 @@ TEST_CASE("A Llama layer's tensors, one by one") {
   const auto [unit, labels] = memory_of(graph, 2 * t * 1024);
   std::vector<std::int64_t> bytes;
   for (const Block& b : unit.saved.blocks) {
-    bytes.push_back(b.bytes);
+    bytes.push_back(b.bytes.count());
   }
   const std::int64_t x = 2 * t * 1024;
   CHECK(bytes == std::vector<std::int64_t>{x, x, 2 * t * (16 + 8) * 64, 4 * t * 16, x, x, x,

@@ -60,7 +60,7 @@ inline World chaos_world(Random& r) {
         b.kernel(s, r.chance(10) ? 0 : r.in(1, 9) * 700 + r.in(0, 3), waits(b, s),
                  static_cast<std::uint8_t>(r.in(0, 2)),
                  r.chance(50) ? Category::compute : Category::recompute,
-                 static_cast<CurveId>(r.in(0, 3)));
+                 program::CurveId::at(r.in(0, 3)));
         break;
       }
       case 4:
@@ -134,7 +134,7 @@ inline World chaos_world(Random& r) {
     curve.name = "curve " + std::to_string(c);
     w.w.curves.push_back(curve);
   }
-  std::vector<std::uint32_t> ids;
+  std::vector<ProgramId> ids;
   for (ProgramBuilder& b : programs) {
     ids.push_back(w.program(b.done()));
   }
@@ -146,7 +146,7 @@ inline World chaos_world(Random& r) {
     }
   }
   const auto at = [&](std::uint32_t i, std::uint32_t j) {
-    return (i % rows) * columns + j % columns;
+    return RankId::at((i % rows) * columns + j % columns);
   };
   const auto share = static_cast<std::uint32_t>(r.in(1, 4));
   const std::int64_t rate = 1'000'000'007;
@@ -160,7 +160,7 @@ inline World chaos_world(Random& r) {
     Price p = price(r.chance(20) ? 0 : r.in(0, 3000), r.chance(10) ? 0 : r.in(1, 5000),
                     r.in(1, 10) * rate / 10, static_cast<std::uint16_t>(r.in(0, 6)));
     p.weight[0] = r.in(0, 3) * kWeightOne / 2;
-    p.curve = static_cast<CurveId>(r.in(0, 3));
+    p.curve = program::CurveId::at(r.in(0, 3));
     return p;
   };
   const auto row_shape = w.shape({some_price(), some_price()});
@@ -220,7 +220,10 @@ inline World renumbered(const World& w, Random& r, std::vector<RankId>& at) {
     return p;
   };
   World out = w;
-  at = permutation(w.ranks.size());
+  at.clear();
+  for (const std::uint32_t to : permutation(w.ranks.size())) {
+    at.push_back(RankId::at(to));
+  }
   const auto communicator = permutation(w.communicators.size());
   const auto channel = permutation(w.channels.size());
   const auto resource = permutation(w.resources.size());
@@ -240,13 +243,13 @@ inline World renumbered(const World& w, Random& r, std::vector<RankId>& at) {
     out.resources[resource[i]] = w.resources[i];
   }
   for (Usage& u : out.usages) {
-    u.resource = resource[u.resource];
+    u.resource = ResourceId::at(resource[u.resource]);
   }
   for (auto& id : out.communicator_table) {
-    id = id == kNone ? kNone : communicator[id];
+    id = id == kNone ? id : CommunicatorId::at(communicator[id]);
   }
   for (auto& id : out.channel_table) {
-    id = id == kNone ? kNone : channel[id];
+    id = id == kNone ? id : ChannelId::at(channel[id]);
   }
   return out;
 }

@@ -54,9 +54,9 @@ class FatTree {
 
  private:
   // Links of one level and direction are as many as there are hosts.
-  ResourceId up(int level, int i) const { return static_cast<ResourceId>(2 * level * hosts_ + i); }
+  ResourceId up(int level, int i) const { return program::ResourceId::at(2 * level * hosts_ + i); }
   ResourceId down(int level, int i) const {
-    return static_cast<ResourceId>((2 * level + 1) * hosts_ + i);
+    return program::ResourceId::at((2 * level + 1) * hosts_ + i);
   }
   int half_;
   int hosts_;

@@ -55,7 +55,7 @@ class Lowered {
   void free_links() {
     for (program::Shape& shape : world.shapes) {
       for (program::Price& price : shape.prices) {
-        price.latency = price.fluid = 0;
+        price.latency = price.fluid = Time{0};
         price.pressure = 0;
       }
     }
@@ -95,13 +95,13 @@ class Lowered {
         continue;
       }
       if (task.kind == program::TaskKind::collective) {
-        out.bytes += price(task, rank).bytes;
+        out.bytes += price(task, rank).bytes.count();
         ++out.count;
       } else if (task.kind == program::TaskKind::exchange) {
         for (int i = 0; i < task.transfers; ++i) {
           const program::Transfer& t =
               p.transfers[task.first_transfer + static_cast<std::uint32_t>(i)];
-          out.bytes += t.send ? price(t, rank).bytes : 0;
+          out.bytes += t.send ? price(t, rank).bytes.count() : 0;
         }
         ++out.count;
       }
@@ -116,7 +116,7 @@ class Lowered {
     for (const program::Task& task : p.tasks) {
       if (task.kind == program::TaskKind::kernel &&
           p.labels[task.label].find(text) != std::string::npos) {
-        out += task.duration;
+        out += task.duration.count();
       }
     }
     return out;

@@ -285,7 +285,7 @@ inline World random_world(const JobTraits& t, Random& r) {
     c.name = name;
     w.w.curves.push_back(c);
   }
-  std::vector<std::uint32_t> programs;
+  std::vector<ProgramId> programs;
   for (int s = 0; s < t.pp; ++s) {
     programs.push_back(w.program(stage_program(t, s, times[s], 100)));
   }
@@ -301,7 +301,7 @@ inline World random_world(const JobTraits& t, Random& r) {
   std::vector<RankId> at(size);  // by place in the grid
   for (int i = 0; i < size; ++i) {
     const int stage = place[i] / (t.tp * t.dp);
-    std::uint32_t program = programs[stage];
+    ProgramId program = programs[stage];
     if (i == slow) {
       program = w.program(stage_program(t, stage, times[stage], 130));
     }

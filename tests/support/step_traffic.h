@@ -67,7 +67,7 @@ inline std::vector<Transmission> transmissions(
       const auto space = label.rfind(' ');
       t.what = label.substr(0, space);
       t.op = label.substr(space + 1);
-      t.bytes = world.shapes[c.shape].prices[task.price].bytes;
+      t.bytes = world.shapes[c.shape].prices[task.price].bytes.count();
       t.ranks = static_cast<int>(c.size);
       out.push_back(t);
     } else if (task.kind == program::TaskKind::exchange) {
@@ -75,7 +75,7 @@ inline std::vector<Transmission> transmissions(
         const program::Transfer& x = p.transfers[task.first_transfer + i];
         const auto id = world.channel_table[r.first_channel + x.channel];
         t.op = x.send ? "send" : "receive";
-        t.bytes = world.shapes[world.channels[id].shape].prices[x.price].bytes;
+        t.bytes = world.shapes[world.channels[id].shape].prices[x.price].bytes.count();
         t.ranks = 2;
         out.push_back(t);
       }

@@ -40,11 +40,11 @@ struct ProgramBuilder {
   }
   std::uint32_t kernel(int stream, std::int64_t duration, const std::vector<Wait>& waits = {},
                        std::uint8_t slowdown = 0, Category category = Category::compute,
-                       CurveId curve = 0) {
+                       CurveId curve = {}) {
     Task t;
     t.kind = TaskKind::kernel;
-    t.stream = static_cast<StreamIndex>(stream);
-    t.duration = duration;
+    t.stream = StreamIndex::at(stream);
+    t.duration = Time(duration);
     t.slowdown = slowdown;
     t.category = category;
     t.curve = curve;
@@ -57,9 +57,9 @@ struct ProgramBuilder {
                            Category wait_category = Category::stall) {
     Task t;
     t.kind = TaskKind::collective;
-    t.stream = static_cast<StreamIndex>(stream);
-    t.communicator = role;
-    t.price = price;
+    t.stream = StreamIndex::at(stream);
+    t.communicator = CommunicatorRole::at(role);
+    t.price = PriceKey::at(price);
     t.category = category;
     t.wait_category = wait_category;
     add(t, waits);
@@ -71,7 +71,7 @@ struct ProgramBuilder {
                          Category wait_category = Category::bubble) {
     Task t;
     t.kind = TaskKind::exchange;
-    t.stream = static_cast<StreamIndex>(stream);
+    t.stream = StreamIndex::at(stream);
     t.first_transfer = static_cast<std::uint32_t>(p.transfers.size());
     t.transfers = static_cast<std::uint16_t>(transfers.size());
     t.category = category;
@@ -83,8 +83,8 @@ struct ProgramBuilder {
   std::uint32_t copy(int stream, std::uint32_t price, const std::vector<Wait>& waits = {}) {
     Task t;
     t.kind = TaskKind::copy;
-    t.stream = static_cast<StreamIndex>(stream);
-    t.price = price;
+    t.stream = StreamIndex::at(stream);
+    t.price = PriceKey::at(price);
     t.category = Category::offload;
     add(t, waits);
     return counts[t.stream];
@@ -93,7 +93,7 @@ struct ProgramBuilder {
     if (unissued > 0) {
       HostOp op;
       op.kind = HostKind::launch;
-      op.duration = launch_cost;
+      op.duration = Time(launch_cost);
       op.count = unissued;
       p.host.push_back(op);
       unissued = 0;
@@ -103,7 +103,7 @@ struct ProgramBuilder {
     launch();
     HostOp op;
     op.kind = HostKind::work;
-    op.duration = duration;
+    op.duration = Time(duration);
     p.host.push_back(op);
   }
   void sync(Wait w) {
@@ -125,7 +125,7 @@ struct ProgramBuilder {
     launch();
     HostOp op;
     op.kind = kind;
-    op.buffer = buffer;
+    op.buffer = BufferIndex::at(buffer);
     op.streams = streams;
     p.host.push_back(op);
   }
@@ -136,17 +136,17 @@ struct ProgramBuilder {
 };
 
 inline Wait on(int stream, std::uint32_t position, int lag = 0) {
-  return {position, static_cast<StreamIndex>(stream), static_cast<std::uint8_t>(lag)};
+  return {position, StreamIndex::at(stream), static_cast<std::uint8_t>(lag)};
 }
 
 struct WorldBuilder {
   World w;
 
-  std::uint32_t program(Program p) {
+  ProgramId program(Program p) {
     w.programs.push_back(std::move(p));
-    return static_cast<std::uint32_t>(w.programs.size() - 1);
+    return ProgramId::at(w.programs.size() - 1);
   }
-  std::uint32_t rank(std::uint32_t program) {
+  RankId rank(ProgramId program) {
     Rank r;
     r.program = program;
     r.first_communicator = static_cast<std::uint32_t>(w.communicator_table.size());
@@ -155,26 +155,26 @@ struct WorldBuilder {
         w.communicator_table.size() + w.programs[program].communicator_roles, kNone);
     w.channel_table.resize(w.channel_table.size() + w.programs[program].channel_roles, kNone);
     w.ranks.push_back(r);
-    return static_cast<std::uint32_t>(w.ranks.size() - 1);
+    return RankId::at(w.ranks.size() - 1);
   }
-  std::uint32_t shape(std::vector<Price> prices) {
+  ShapeId shape(std::vector<Price> prices) {
     w.shapes.push_back({std::move(prices)});
-    return static_cast<std::uint32_t>(w.shapes.size() - 1);
+    return ShapeId::at(w.shapes.size() - 1);
   }
-  std::uint32_t resource(std::int64_t capacity) {
+  ResourceId resource(std::int64_t capacity) {
     w.resources.push_back({capacity});
-    return static_cast<std::uint32_t>(w.resources.size() - 1);
+    return ResourceId::at(w.resources.size() - 1);
   }
   std::uint32_t usages(const std::vector<Usage>& u) {
     w.usages.insert(w.usages.end(), u.begin(), u.end());
     return static_cast<std::uint32_t>(w.usages.size() - u.size());
   }
   struct Member {
-    RankId rank = 0;
+    RankId rank;
     std::uint32_t role = 0;
   };
-  std::uint32_t communicator(std::uint32_t shape, const std::vector<Member>& members,
-                             const std::vector<Usage>& u = {}) {
+  CommunicatorId communicator(ShapeId shape, const std::vector<Member>& members,
+                              const std::vector<Usage>& u = {}) {
     Communicator c;
     c.shape = shape;
     c.members = static_cast<std::uint32_t>(members.size());
@@ -182,14 +182,13 @@ struct WorldBuilder {
     c.first_usage = usages(u);
     c.usages = static_cast<std::uint32_t>(u.size());
     w.communicators.push_back(c);
-    const auto id = static_cast<std::uint32_t>(w.communicators.size() - 1);
+    const auto id = CommunicatorId::at(w.communicators.size() - 1);
     for (const Member& m : members) {
       w.communicator_table[w.ranks[m.rank].first_communicator + m.role] = id;
     }
     return id;
   }
-  std::uint32_t channel(std::uint32_t shape, Member from, Member to,
-                        const std::vector<Usage>& u = {}) {
+  ChannelId channel(ShapeId shape, Member from, Member to, const std::vector<Usage>& u = {}) {
     Channel c;
     c.shape = shape;
     c.sender = from.rank;
@@ -197,7 +196,7 @@ struct WorldBuilder {
     c.first_usage = usages(u);
     c.usages = static_cast<std::uint32_t>(u.size());
     w.channels.push_back(c);
-    const auto id = static_cast<std::uint32_t>(w.channels.size() - 1);
+    const auto id = ChannelId::at(w.channels.size() - 1);
     w.channel_table[w.ranks[from.rank].first_channel + from.role] = id;
     w.channel_table[w.ranks[to.rank].first_channel + to.role] = id;
     return id;
@@ -207,13 +206,13 @@ struct WorldBuilder {
 inline Price price(std::int64_t latency, std::int64_t fluid, std::int64_t rate = 1'000'000'000,
                    std::uint16_t pressure = 0) {
   Price p;
-  p.latency = latency;
-  p.fluid = fluid;
+  p.latency = Time(latency);
+  p.fluid = Time(fluid);
   p.rate = rate;
   p.pressure = pressure;
   p.weight[0] = kWeightOne;
   p.weight[1] = kWeightOne;
-  p.bytes = fluid * (rate / 1'000'000) / 1'000'000;
+  p.bytes = Bytes(fluid * (rate / 1'000'000) / 1'000'000);
   return p;
 }
 

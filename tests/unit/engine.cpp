@@ -21,7 +21,7 @@ TEST_CASE("The event queue pops what a multimap pops, first in first out at equa
       for (std::int64_t k = 0; k < pushes; ++k) {
         const std::int64_t span = spans[r.in(0, now < (std::int64_t{1} << 60) ? 4 : 3)];
         const std::int64_t time = now + r.in(0, span);
-        q.push({time, serial, 0});
+        q.push({Time(time), serial, 0});
         oracle.emplace(time, serial++);
       }
       REQUIRE(q.size() == oracle.size());
@@ -29,11 +29,11 @@ TEST_CASE("The event queue pops what a multimap pops, first in first out at equa
         REQUIRE(oracle.empty());
         continue;
       }
-      now = q.now();
+      now = q.now().count();
       for (const engine::Event& e : batch) {
         REQUIRE(!oracle.empty());
-        REQUIRE(e.time == oracle.begin()->first);
-        REQUIRE(e.time == now);
+        REQUIRE(e.time.count() == oracle.begin()->first);
+        REQUIRE(e.time.count() == now);
         REQUIRE(e.subject == oracle.begin()->second);
         oracle.erase(oracle.begin());
       }
@@ -47,17 +47,17 @@ TEST_CASE("The event queue pops what a multimap pops, first in first out at equa
 TEST_CASE("What is pushed at the current time is the next batch of that time") {
   engine::EventQueue q;
   std::vector<engine::Event> batch;
-  q.push({5, 1, 0});
+  q.push({Time(5), 1, 0});
   REQUIRE(q.next(batch));
   CHECK_FALSE(q.more_now());
-  q.push({9, 2, 0});
-  q.push({5, 3, 0});
+  q.push({Time(9), 2, 0});
+  q.push({Time(5), 3, 0});
   CHECK(q.more_now());
   REQUIRE(q.next(batch));
   REQUIRE(batch.size() == 1);
   CHECK(batch[0].subject == 3);
-  CHECK(q.now() == 5);
+  CHECK(q.now().count() == 5);
   REQUIRE(q.next(batch));
-  CHECK(q.now() == 9);
+  CHECK(q.now().count() == 9);
   CHECK_FALSE(q.next(batch));
 }

@@ -6,10 +6,24 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/spelling.h"
 #include "stepcast/result/algorithms.h"
 #include "stepcast/search/search.h"
 
 namespace stepcast::automatic {
+
+enum class Algorithm { exact, ahp, alpa, nnscaler, flexflow, evolutionary, annealing };
+
+// In the order in which tables list them.
+constexpr auto spellings(Algorithm) {
+  return std::to_array<Spelling<Algorithm>>({{Algorithm::exact, "exact"},
+                                             {Algorithm::ahp, "ahp"},
+                                             {Algorithm::alpa, "alpa"},
+                                             {Algorithm::nnscaler, "nnscaler"},
+                                             {Algorithm::flexflow, "flexflow"},
+                                             {Algorithm::evolutionary, "evolutionary"},
+                                             {Algorithm::annealing, "annealing"}});
+}
 
 struct AlgorithmRequest {
   std::vector<std::string> names;  // among algorithm_names(); "exact" runs search::search()
@@ -22,7 +36,7 @@ struct AlgorithmRequest {
   std::string constraints;  // file with rules for the plans of alpa, nnscaler and flexflow; empty: none
 };
 
-// All names, in the order in which tables list them: exact, ahp, alpa, nnscaler, flexflow, evolutionary, annealing.
+// All names, in the order of their table.
 const std::vector<std::string>& algorithm_names();
 
 // Runs the algorithms one after the other. `base`: the job without the space's choices. Throws InputError where a name is

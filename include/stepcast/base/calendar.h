@@ -1,4 +1,4 @@
-// Units of whole runs: days outlast what Time counts, so that planners reckon in seconds as plain numbers.
+// Units of whole runs. A run can be longer than Time can hold, so planners count in seconds as plain numbers.
 #pragma once
 
 namespace stepcast {

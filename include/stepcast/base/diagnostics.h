@@ -38,8 +38,8 @@ class InputError : public std::runtime_error {
   std::vector<Fault> faults_;
 };
 
-// A plan that cannot be: a value, since a search meets it a million times. `key` is the job's key at fault
-// ("parallelism.tensor").
+// The reason that a job cannot run. It is returned and not thrown, since a search meets it a million times. `key` is the
+// job's key at fault ("parallelism.tensor").
 struct Infeasible {
   std::string key;
   std::string reason;
@@ -48,7 +48,7 @@ struct Infeasible {
 // The candidate nearest to `word` in edit distance, or "" when none is near enough to suggest.
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
 
-// Our own bug: states what was broken. Stays on in release builds.
+// Reports a bug of this program by throwing. The check stays on in release builds.
 [[noreturn]] void fail_check(const char* condition, const char* file, int line, const std::string& what);
 
 }  // namespace stepcast

@@ -1,4 +1,4 @@
-// What "a 90 % interval" means everywhere.
+// The definition of all 90 % intervals.
 #pragma once
 
 namespace stepcast {

@@ -1,4 +1,4 @@
-// Decimal numbers as people write them in configs, and the sum exact arithmetic needs them for.
+// Decimal numbers as people write them in configs.
 #pragma once
 
 #include <cstdint>

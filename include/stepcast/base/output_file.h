@@ -29,7 +29,7 @@ class OutputFile {
   ~OutputFile();
   OutputFile(OutputFile&&) = delete;
 
-  // Adds to the end. What fails to reach the disk is known at `flush`, if not before. Both throw OutputError.
+  // Adds to the end. A failure to write is reported by `flush` at the latest. Both throw OutputError.
   void append(std::string_view bytes);
   void flush();
   // Puts the file in place. Throws OutputError.
@@ -43,7 +43,7 @@ class OutputFile {
   [[noreturn]] void fail(int error) const;
   std::filesystem::path target_, temporary_;
   bool direct_ = false, committed_ = false;
-  std::unique_ptr<std::FILE, Close> file_;  // of a direct one: null until something is written
+  std::unique_ptr<std::FILE, Close> file_;  // null while nothing was written to a destination that is written directly
 };
 
 }  // namespace stepcast

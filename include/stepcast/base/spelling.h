@@ -20,7 +20,7 @@ struct Spelling {
 template <class E>
 concept Spelled = std::is_enum_v<E> && requires(E e) { spellings(e); };
 
-// The word of a value; empty where the table lacks it.
+// The word of a value; empty where the table does not list it.
 template <Spelled E>
 constexpr const char* to_string(E value) {
   for (const Spelling<E>& s : spellings(value)) {

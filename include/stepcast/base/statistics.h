@@ -1,5 +1,5 @@
-// Middles and quantiles of lists. The rules differ where a list has no value at the place asked for, and each fit and
-// report names the one that it uses: its figures depend on it.
+// Medians and quantiles of lists. The rules differ in how they treat a quantile that falls between two values. Each fit and
+// report calls the rule that its figures were made with.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 namespace stepcast {
 
-// The mean of the two middle values where their number is even; 0 of none.
+// The mean of the two middle values where their number is even; 0 for an empty list.
 inline double median(std::vector<double> values) {
   if (values.empty()) {
     return 0;
@@ -26,8 +26,8 @@ inline double upper_median(std::vector<double> values) {
   return *middle;
 }
 
-// Between the two values beside place `share` * (n - 1), by linear interpolation (Hyndman and Fan's type 7). Ascending,
-// at least one.
+// The value at index `share` * (n - 1), interpolated linearly between its neighbours (Hyndman and Fan's type 7). `sorted`
+// ascends and holds at least one value; likewise below.
 inline double interpolated_quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
   const auto below = static_cast<std::size_t>(place);
@@ -35,17 +35,17 @@ inline double interpolated_quantile(const std::vector<double>& sorted, double sh
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
-// The value nearest to place `share` * (n - 1). Ascending, at least one.
+// The value whose index is nearest to `share` * (n - 1).
 inline double nearest_quantile(const std::vector<double>& sorted, double share) {
   return sorted[static_cast<std::size_t>(std::lround(share * static_cast<double>(sorted.size() - 1)))];
 }
 
-// The value at place n * `percent` / 100, rounded down, and the last for 100. Ascending, at least one.
+// The value at index n * `percent` / 100, rounded down; the last value for 100.
 inline double upper_percentile(const std::vector<double>& sorted, std::size_t percent) {
   return sorted[std::min(sorted.size() - 1, sorted.size() * percent / 100)];
 }
 
-// The value at place (n - 1) * `percent` / 100, rounded down. Ascending, at least one.
+// The value at index (n - 1) * `percent` / 100, rounded down.
 inline double lower_percentile(const std::vector<double>& sorted, std::size_t percent) {
   return sorted[(sorted.size() - 1) * percent / 100];
 }

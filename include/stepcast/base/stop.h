@@ -1,5 +1,5 @@
-// A wish that a computation end early: asked of it from outside, or by a point in time. Whoever
-// computes looks between its phases and in long loops, and unwinds by throwing.
+// A request that a computation end early, made from outside or by a deadline. The computation checks it between phases and
+// in long loops, and ends by throwing Stopped.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ class Stop {
   std::optional<Clock::time_point> deadline_;
 };
 
-// Of a computation that may have none.
+// For computations whose Stop is optional.
 inline void check(const Stop* stop) {
   if (stop != nullptr) {
     stop->check();

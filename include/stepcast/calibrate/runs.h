@@ -25,7 +25,7 @@ std::vector<RunRow> read_runs(const std::filesystem::path& file);
 struct SiteOptions {
   std::string name = "site";
   std::string device;                       // use only rows of this device; empty: all rows must have the same
-  std::string system;                       // use only rows of this training system; likewise
+  std::string system;                       // use only rows of this training system; empty: all rows must have the same
   std::vector<result::MeasuredStep> check;  // rows that the fit does not use: forecast without and with the site
   std::function<void(int evaluation)> progress;
 };

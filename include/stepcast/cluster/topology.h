@@ -15,11 +15,11 @@
 
 namespace stepcast::cluster {
 
-// A chip is the GPU of a torus: it forwards.
-// Chip to chip in a torus: about 1 us ("How to Scale Your Model", jax-ml scaling book, 2025, part
-// 3: the intrinsic latency of a TPU's link).
+// Latency from chip to chip in a torus: about 1 us ("How to Scale Your Model", jax-ml scaling book, 2025, part 3: the
+// intrinsic latency of a TPU's link).
 inline constexpr double kTorusHop = 1e-6;  // seconds
 
+// A chip is the GPU of a torus; unlike a GPU it forwards traffic of others.
 enum class VertexKind { gpu, chip, nvswitch, pcie_switch, nic, leaf, spine, core };
 
 struct Vertex {
@@ -35,8 +35,8 @@ struct Link {
   Time latency{0};
 };
 
-// A capacity that flows share. Kinds are what collectives weigh separately: core and global links count as `spine`,
-// PCIe switches' uplinks and links between sockets as `nvlink`.
+// A capacity that flows share. Collectives count their bytes for each kind separately. Core and global links are of the kind
+// `spine`; PCIe switches' uplinks and links between sockets are of the kind `nvlink`.
 enum class ResourceKind { nvlink = 0, nic_out = 1, nic_in = 2, spine = 3 };
 
 struct Resource {
@@ -61,29 +61,30 @@ struct GroupShape {
   int domains = 0;
   int nodes = 0;
   int ranks_per_domain = 0;  // the largest
-  bool even = true;          // as many ranks in every domain
+  bool even = true;          // every domain holds the same number of ranks
   Bandwidth nvlink;          // per GPU and direction, slowest member; PCIe when there is no NVLink
   bool has_nvlink = true;
   bool nvls = false;
   Bandwidth nic_per_rank;    // network bandwidth for each member rank, slowest member: NICs of a domain shared
                              // by the members in it, after faults and oversubscription where it crosses spines
-  Bandwidth nic_per_domain;  // all NICs that the members of one domain can use, each at the pace of the slowest of
+  Bandwidth nic_per_domain;  // all NICs that the members of one domain can use, each at the rate of the slowest of
                              // them; slowest domain
-  int nics_per_domain = 0;   // NIC ports that those are, in the domain with the fewest; 0: one domain
-  int nics_per_leaf = 0;     // of those, how many hang on one leaf: one on rails, all in a tree
+  int nics_per_domain = 0;   // NIC ports that the members of one domain can use, fewest of all domains; 0: one domain
+  int nics_per_leaf = 0;     // ports of one domain that are attached to one leaf: one on rails, all in a tree
   int domains_per_leaf = 0;  // the group's domains below the fullest pod
   bool crosses_spine = false;
   bool crosses_core = false;         // leaves its pod of a three-level tree, or its group of a dragonfly+
-  bool pairs_cross_spine = false;    // all-to-all does: without PXN, traffic between different rails crosses the spine
+  bool pairs_cross_spine = false;    // all-to-all crosses spines: without PXN, traffic between rails does
   bool crosses_pcie_switch = false;  // members of one domain meet above a PCIe switch
-  bool crosses_socket = false;       // and over the link between sockets
+  bool crosses_socket = false;       // members of one domain meet over the link between sockets
   bool sharp = false;                // the switches reduce (SHARP, CollNet)
   bool pxn = true;                   // a GPU may send through another GPU's NIC, over NVLink
   bool torus = false;                // members are chips of a torus: `nvlink` is the sum of their rings' rates
   int torus_dimensions = 0;          // dimensions above 1 that the group spans with wrap-around rings
-  Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all: each rank sends its own bytes
-  // Share of the network rate that ECMP's hash collisions leave: mean, 5 % and 95 % of draws from the seed. 1 under
-  // adaptive routing, or where nothing crosses. `hash` for rings and trees, `pairs_hash` for all-to-all.
+  Bandwidth pairs_nic_per_domain;    // as nic_per_domain, for all-to-all, where each rank sends its own bytes
+  // Share of the network rate that is left after ECMP's hash collisions: mean, 5th and 95th percentile of draws from the
+  // seed. 1 under adaptive routing, or where no traffic crosses spines. `hash` is for rings and trees, `pairs_hash` for
+  // all-to-all.
   double hash_mean = 1;
   double hash_low = 1;
   double hash_high = 1;
@@ -114,10 +115,11 @@ class Topology {
   int nvlink_port(int slot) const;  // resource, or -1
   int nic_out(int slot) const;      // resource of the NIC this GPU uses, or -1
   int nic_in(int slot) const;
-  int spine(int slot) const;        // uplink resource of its leaf, or -1 where it cannot bind
-  int core(int slot) const;         // core (dragonfly+: global) links of its pod, likewise
-  int pcie_uplink(int slot) const;  // of the PCIe switch above it, likewise
-  int socket_link(int slot) const;  // from its socket to the others, likewise
+  // The next four: a resource, or -1 where it cannot be the bottleneck.
+  int spine(int slot) const;        // uplinks of its leaf
+  int core(int slot) const;         // core (dragonfly+: global) links of its pod
+  int pcie_uplink(int slot) const;  // of the PCIe switch above it
+  int socket_link(int slot) const;  // from its socket to the others
 
   Path path(int from_slot, int to_slot) const;
   GroupShape shape(std::span<const int> slots) const;
@@ -127,8 +129,8 @@ class Topology {
   std::shared_ptr<const State> state_;
 };
 
-// The process grid: coordinates of a rank, and ranks of a group, under an order such as "tp-cp-ep-dp-pp" (left is
-// nearest). Rank r runs on slot r.
+// The process grid: it maps ranks to coordinates under an order such as "tp-cp-ep-dp-pp", whose leftmost axis varies
+// fastest. Rank r runs on slot r.
 struct Grid {
   int tensor = 1;
   int context = 1;

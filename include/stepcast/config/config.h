@@ -1,9 +1,7 @@
 // Text to job and back.
 #pragma once
 
-#include <filesystem>
 #include <map>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,7 +14,7 @@ namespace stepcast::config {
 struct Loaded {
   job::Job job;
   std::map<std::string, Origin> origins;  // "parallelism.tensor" -> where it was last set (file, preset, or option)
-  std::vector<std::string> files;         // the job's file, then options: the order in which faults are told
+  std::vector<std::string> files;         // the job's file, then options: the order in which faults are reported
 };
 
 // Reads a job file (a path, or a name found in configs/), merges the system's defaults below it and `overrides`
@@ -30,7 +28,7 @@ Loaded parse(const std::string& yaml, const std::string& name, const std::vector
 // Reads a job from a document that another reader built (interop/launch.h). Fault lines show the document's origins.
 Loaded parse(const text::Value& document, const std::vector<std::string>& overrides = {});
 
-// Reads a cluster by name without a job, and the settings that are forced upon NCCL on it. With `nodes` 0 the cluster or an
+// Reads a cluster by name without a job, and the settings that are forced upon NCCL. With `nodes` 0 the cluster or an
 // override states the number of nodes.
 // Overrides set keys of `cluster` and `nccl`, the only sections of the job that are filled. Throws InputError; `option`
 // names the cluster in fault lines.
@@ -42,8 +40,8 @@ job::Device device(const std::string& name);
 job::Model model(const std::string& name);  // a name, or the path of a HuggingFace config.json
 job::System system(const std::string& name);
 
-// What a system sets for a job, merged from the systems it builds on: each key with the comment that gives its source, and
-// where it was written. Its limits (`cannot`) and the survey's marks are in job::System.
+// What a system sets for a job, including the systems that it builds on: each key with the comment that gives its source,
+// and where it was written. Its limits (`cannot`) and the survey's marks are in job::System.
 struct SystemDefault {
   std::string key;    // "parallelism.sharding"
   std::string value;  // as written
@@ -51,7 +49,7 @@ struct SystemDefault {
   Origin where;
 };
 std::vector<SystemDefault> system_defaults(const std::string& name);
-// The system that this is only another name of, or nothing.
+// The system of which this is only another name, or "".
 std::string system_alias(const std::string& name);
 
 // The fault of an infeasible job at its place: where its key was written, or else the nearest key that encloses it.

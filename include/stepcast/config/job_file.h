@@ -22,7 +22,7 @@ struct Difference {
 // shard_size.
 std::vector<Difference> differences(const job::Job& wanted, const job::Job& found);
 
-// The resolved job as a document, every default filled in; differences() speaks of its keys.
+// The resolved job as a document with every default filled in; its keys are those of differences().
 text::Value resolved(const job::Job& job);
 
 // The job as YAML: names where configs/ has them, and the keys that neither they nor the system's

@@ -10,8 +10,8 @@ namespace stepcast::cost {
 
 inline constexpr unsigned bit(Algorithm a) { return 1U << static_cast<unsigned>(a); }
 
-// Of one rank, once its communicator of this group has run these algorithms (a bit for each;
-// direct: sends and receives). LAW and SOURCE stand in src/cost/collective/buffers.cpp.
+// Memory that a communicator of this group holds on one rank after it has run the algorithms of `used` (a bit for each;
+// `direct` means sends and receives). LAW and SOURCE are in src/cost/collective/buffers.cpp.
 Bytes nccl_buffers(const job::Nccl& settings, const cluster::GroupShape& group, unsigned used);
 
 }  // namespace stepcast::cost

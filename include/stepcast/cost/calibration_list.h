@@ -7,8 +7,8 @@
 
 namespace stepcast::cost {
 
-// Beside "auto" a folder may hold files of some of a job's devices only. Throws InputError where it
-// holds kernels' files of none of `devices`: it would be ignored.
+// Throws InputError where a folder of the list holds files of kernels but none of `devices`: it would be ignored. Beside
+// "auto" it is enough that a folder has files of one of a job's devices.
 void check_folders(const std::vector<std::string>& list, const std::vector<std::string>& devices,
                    const std::filesystem::path& calibration_dir);
 

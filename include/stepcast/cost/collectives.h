@@ -48,7 +48,7 @@ enum class Algorithm {
   torus
 };
 
-// Those of NCCL as NCCL_ALGO has them, in lower case.
+// The names of NCCL's algorithms are those of NCCL_ALGO, in lower case.
 constexpr auto spellings(Algorithm) {
   return std::to_array<Spelling<Algorithm>>({{Algorithm::ring, "ring"},
                                              {Algorithm::tree, "tree"},
@@ -69,8 +69,9 @@ constexpr auto spellings(Protocol) {
   return std::to_array<Spelling<Protocol>>({{Protocol::ll, "ll"}, {Protocol::ll128, "ll128"}, {Protocol::simple, "simple"}});
 }
 
-// `latency`, then `fluid` alone. `nvlink`, `nic`, `spine`: bytes that cross each member's NVLink port, each NIC used
-// (per direction), each leaf uplink, over the whole operation: what contention is computed from.
+// An operation takes `latency` and then, alone on the machine, `fluid`. `nvlink`, `nic` and `spine` are the bytes that cross
+// each member's NVLink port, each NIC used (per direction) and each leaf uplink over the whole operation. Contention is
+// computed from them.
 struct CollectivePrice {
   Algorithm algorithm = Algorithm::ring;
   Protocol protocol = Protocol::simple;
@@ -79,19 +80,19 @@ struct CollectivePrice {
   Bytes nvlink;
   Bytes nic;
   Bytes spine;
-  int sms = 0;   // channels that hold an SM each
-  Bytes memory;  // that a member reads and writes in its own memory
+  int sms = 0;   // SMs that its channels occupy, one each
+  Bytes memory;  // read and written by a member in its own memory
   CurveId latency_curve = 0;
   CurveId curve = 0;
 };
 
-// Tokens on their way to the ranks of their experts, or back, by kernels of DeepEP's kind: a token crosses the network
-// once to each domain that wants it and NVLink once to each rank.
+// Dispatch of tokens to the ranks of their experts, or their combination, by kernels like DeepEP's: a token crosses the
+// network once for each domain, and NVLink once for each rank, that holds one of its experts.
 struct TokenExchange {
-  Bytes tokens;     // of one rank, each once
-  int experts = 1;  // cut into the group's ranks in order
-  int topk = 1;     // distinct experts that a token wants
-  double load = 1;  // of the most loaded rank over the mean
+  Bytes tokens;     // tokens of one rank, each counted once
+  int experts = 1;  // spread evenly over the group's ranks, in order
+  int topk = 1;     // distinct experts of a token
+  double load = 1;  // load of the most loaded rank over the mean
   bool operator==(const TokenExchange&) const = default;
 };
 
@@ -109,9 +110,9 @@ class Collectives {
   // gathered buffer; all-to-all the whole send buffer of a rank; gather and scatter the whole buffer of the root. A group
   // of one costs nothing.
   CollectivePrice price(Collective op, Bytes bytes, const cluster::GroupShape& group) const;
-  // LAW and SOURCE stand in src/cost/collective/tokens.cpp.
+  // LAW and SOURCE are in src/cost/collective/tokens.h.
   CollectivePrice exchange(const TokenExchange& tokens, const cluster::GroupShape& group) const;
-  // What kernels lose beside communication hangs on: SMs that its kernels hold; memory bandwidth that they take.
+  // Curves of the slow-down of kernels beside communication: by SMs that it occupies, and by memory bandwidth that it takes.
   struct SlowdownCurves {
     CurveId sms = 0;
     CurveId memory = 0;
@@ -119,8 +120,8 @@ class Collectives {
   SlowdownCurves slowdown_curves() const;
   // One send with its receive.
   CollectivePrice point_to_point(Bytes bytes, const cluster::Path& path) const;
-  // A copy into a peer's memory by copy engines, as user buffers and symmetric memory do it: no SMs, and none of NCCL's
-  // channels. Over a network as point_to_point.
+  // A copy into a peer's memory by copy engines, as user buffers and symmetric memory do it. It occupies no SMs and none of
+  // NCCL's channels. Over a network its price is that of point_to_point.
   CollectivePrice peer_copy(Bytes bytes, const cluster::Path& path) const;
 
  private:

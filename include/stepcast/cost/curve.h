@@ -1,20 +1,21 @@
-// What priced a task: a named curve with its provenance and residual, from a calibration file or a data sheet.
+// The curves that tasks are priced by. Each has a name, provenance and residual, from a calibration file or a data sheet.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "stepcast/base/id.h"
 #include "stepcast/base/quantity.h"
 
 namespace stepcast::cost {
 
-using CurveId = std::uint16_t;
+using stepcast::CurveId;
 
-// A factor that all curves of its kind share at one site, and that measured steps can tell (site.h).
+// A factor that all curves of its kind share at one site, and that can be fitted to measured steps (site.h).
 enum class Common : std::uint8_t { none, clock, fabric };
 
-// What a curve tells the time of. exact: of nothing measured, a count.
+// The kind of operation whose time a curve gives. exact: a time that rests on no measurement.
 enum class CurveKind : std::uint8_t { exact, gemm, grouped, attention, memory, copy, overlap, network };
 
 struct Curve {
@@ -24,7 +25,7 @@ struct Curve {
   std::string provenance;  // one line: library, version, date, source
   double residual = 0;     // relative standard deviation of prediction against held-out measurements
   Common common = Common::none;
-  double shared = 0;  // fabric: the part of `residual` that the common factor leaves open
+  double shared = 0;  // fabric: the part of `residual` that a site's operations share
   CurveKind kind = CurveKind::exact;
 };
 
@@ -41,7 +42,7 @@ class CurveTable {
 
 struct Priced {
   Time time{0};
-  CurveId curve = 0;
+  CurveId curve;
 };
 
 }  // namespace stepcast::cost

@@ -1,5 +1,5 @@
-// From measured kernels of one device to calibration files: what `simulate calibrate gpu` and the
-// tool fit_kernels share. The fits are Eigen's, in .cpp files alone.
+// From measured kernels of one device to calibration files. `simulate calibrate gpu` and the tool fit_kernels share it. The
+// fits use Eigen, in .cpp files only.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct GemmSample {
   Layout layout = Layout::forward;
   bool accumulate_fp32 = false;
   int groups = 1;          // > 1: a grouped GEMM, each of `shape`
-  bool sustained = false;  // at the power limit, over seconds
+  bool sustained = false;  // timed over seconds at the power limit
   double seconds = 0;
   double deviation = 0;  // relative spread of the samples; 0: not known
 };
@@ -43,9 +43,9 @@ struct CopySample {
 
 // A kernel beside a collective: how much longer each took than alone.
 struct OverlapSample {
-  bool memory_bound = false;  // the kernel
-  int sms = 0;                // held by the collective
-  double memory_share = 0;    // of the memory bandwidth that the collective takes alone
+  bool memory_bound = false;  // the kernel is memory-bound; else it is a GEMM
+  int sms = 0;                // SMs that the collective occupies
+  double memory_share = 0;    // share of the memory bandwidth that the collective takes when alone
   double kernel_stretch = 1;  // time together / time alone
   double collective_stretch = 1;
 };
@@ -63,12 +63,12 @@ struct KernelSamples {
 // One line of the table of held-out errors.
 struct FitRow {
   std::string curve;  // "gemm bf16", "attention cudnn backward", "memory norm", "copy h2d pinned"
-  std::string size;   // class of sizes: "from 1 GFLOP"
+  std::string size;   // range of sizes: "from 1 GFLOP"
   int points = 0;     // fitted and held out together
   int held_out = 0;
   double median = 0;  // of |predicted / measured - 1|, held out
   double p95 = 0;
-  int outliers = 0;  // that the fit bounds in their pull: far beyond the spread of the others
+  int outliers = 0;  // points far beyond the spread of the others, whose weight the fit limits
 };
 
 struct FittedFile {
@@ -79,11 +79,11 @@ struct FittedFile {
 struct KernelFit {
   std::vector<FittedFile> files;
   std::vector<FitRow> rows;
-  std::vector<std::string> refused;  // one line a curve that the points cannot determine, with what is missing
+  std::vector<std::string> refused;  // curves that the points do not determine: one line each, with what is missing
 };
 
-// `device` gives data-sheet floors and first guesses; `source` the provenance line of every file. A
-// curve with too few points is refused, never guessed.
+// `device` gives data-sheet floors and first guesses, `source` is the provenance line of every file. A curve with too few
+// points is refused and never guessed.
 KernelFit fit_kernels(const job::Device& device, const std::string& library, const KernelSamples& samples,
                       const std::string& source);
 

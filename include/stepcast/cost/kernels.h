@@ -22,7 +22,7 @@ enum class Pace {
   burst,      // alone or among few kernels, at the highest clock: what short benchmarks time
   sustained,  // in a benchmark's long run, at the clock that the power limit leaves
   training,   // in a step of training: at most the level that steps were seen to sustain, where that is below a
-              // benchmark's long run (calibration/README.md, "Fitted to training runs")
+              // benchmark's long run (calibration/README.md, "Fitted parameters")
 };
 
 // A matrix product whose time is asked for.
@@ -31,8 +31,8 @@ struct GemmQuery {
   job::DType dtype = job::DType::bf16;  // of the operands
   Layout layout = Layout::forward;
   bool accumulate_fp32 = false;  // the result is added to an fp32 main gradient
-  // Operands below 16 bits come cast and scaled, as a benchmark of cublasLt or DeepGEMM times the product; otherwise
-  // casting them is part of its time.
+  // Operands below 16 bits are already cast and scaled, as in benchmarks of cublasLt or DeepGEMM; otherwise the time
+  // includes casting them.
   bool operands_cast = false;
   Pace pace = Pace::sustained;
 };
@@ -43,8 +43,8 @@ struct AttentionQuery {
   job::AttentionKernel kernel = job::AttentionKernel::flash2;  // a fused one
   job::DType dtype = job::DType::bf16;
   bool backward = false;
-  // Of a forward pass: as an inference engine's table times it, with what writing keys and values into a paged cache
-  // took, where the curve rests on such a table.
+  // For a forward pass: where the curve was fitted to an inference engine's table, the time includes writing keys and values
+  // into a paged cache, as in that table.
   bool paged_cache = false;
 };
 
@@ -63,37 +63,35 @@ constexpr auto spellings(MemoryOp) {
                                             {MemoryOp::permute, "permute"}});
 }
 
-// What an operator that memory bounds is timed as; a residual add is an add, with dropout fused
-// into it or not.
+// The curve by which a memory-bound operator is timed. A residual add is timed as an element-wise kernel, whether dropout is
+// fused into it or not.
 MemoryOp memory_op(model::OpKind kind);
 
-// A fused layer of experts on one GPU as inference runs it: rows gathered, gate and up, activation,
-// down, rows summed. Balanced: every expert sees tokens * topk / experts rows.
+// A fused layer of experts on one GPU as inference runs it: gather rows, gate and up projections, activation, down
+// projection, sum rows. Its load is balanced: every expert gets tokens * topk / experts rows.
 struct ExpertLayer {
   std::int64_t tokens = 0, hidden = 0,
-               inter = 0;  // inter: of one expert, before `tensor` divides it
+               inter = 0;  // inter: width of one expert, before `tensor` divides it
   int topk = 1, experts = 1;
-  int tensor = 1, parallel = 1;  // GPUs that share an expert, and the experts
+  int tensor = 1, parallel = 1;  // GPUs that one expert is divided over, and GPUs that the experts are spread over
 };
 
 enum class CopyDirection { host_to_device, device_to_host, both, device_to_device };
 
-// What kernels lose beside communication: with shares s of the SMs and h of the memory bandwidth
-// taken, arithmetic runs at 1 - arithmetic * s and memory at 1 - memory * h. `collective`: the
-// share of its speed that the collective loses, measured and reported; the engine slows kernels
-// alone.
+// The slow-down of kernels beside communication that takes a share s of the SMs and h of the memory bandwidth: arithmetic
+// runs at 1 - arithmetic * s and memory at 1 - memory * h of its speed. `collective` is the share of its speed that the
+// collective loses. It is measured and reported; the engine slows only kernels down.
 struct Overlap {
   double arithmetic = 1;
   double memory = 1;
   double collective = 0;
   bool measured = false;  // false: no file of this device; the curves are the collectives' own
-  CurveId arithmetic_curve = 0;
-  CurveId memory_curve = 0;
+  CurveId arithmetic_curve{};
+  CurveId memory_curve{};
 };
 
-// Host side of kernels. System::launch holds a framework's cost per kernel, so `host` is a floor of
-// it; `graph` is what a kernel costs at least inside a CUDA graph, for jobs with
-// kernels.cuda_graph. Zero: not measured on this device.
+// The cost of launching kernels. `host` is a lower bound of System::launch, a framework's host time per kernel. `graph` is
+// the least time of a kernel inside a CUDA graph, for jobs with kernels.cuda_graph. Zero: not measured on this device.
 struct Launch {
   Time host{0};
   Time graph{0};
@@ -102,13 +100,12 @@ struct Launch {
 // The libraries whose GEMMs were measured on a device ("": on any), in order of name.
 std::vector<std::string> gemm_libraries(const std::filesystem::path& calibration_dir, const std::string& device);
 
-// LAW and VALID range stand in src/cost/gemm.cpp and src/cost/attention.cpp.
+// LAW and VALID range are in src/cost/gemm.h and src/cost/attention.h.
 class Kernels {
  public:
-  // Reads the calibration files for this device and library (all *.yaml below `calibration_dir`
-  // that name the device; `only`, when not empty, restricts to those paths, files or folders; with
-  // "auto" among them they come before the others). A device without files is priced from its data
-  // sheet.
+  // Reads the calibration files of this device and library: all *.yaml below `calibration_dir` that name the device, or,
+  // when `only` is not empty, only its files and those of its folders. With "auto" among them, all others follow them. A
+  // device without files is priced from its data sheet.
   Kernels(const job::Device& device, const std::string& library, const std::filesystem::path& calibration_dir,
           const std::vector<std::string>& only, CurveTable& curves);
   ~Kernels();
@@ -117,22 +114,20 @@ class Kernels {
   Priced gemm(const GemmQuery& query) const;
   // `groups` products of equal shape in one launch (experts): `each` is one of them.
   Priced grouped_gemm(const GemmQuery& each, int groups) const;
-  // In a burst. Without a curve of this library's grouped kernels the rows' traffic is that of
+  // At the clock of a burst. Without a curve of this library's grouped kernels, rows are gathered and summed at the rate of
   // memory().
   Priced expert_layer(const ExpertLayer& layer, job::DType dtype) const;
   // Throws where the kernel is not a fused one: unfused attention is two products and a softmax.
   Priced attention(const AttentionQuery& query) const;
   // `moved`: bytes read and written.
   Priced memory(MemoryOp op, Bytes moved) const;
-  // `bytes` one way, also of `both`, whose time is that of the two at once. From the data sheet's
-  // host link where the device has no measurements; a device without a stated link is an error
-  // there.
+  // `bytes` in one direction; for `both` the time is that of two such copies at once. Without measurements of the device the
+  // time follows from the host link of its data sheet; throws where that states none.
   Priced copy(CopyDirection direction, bool pinned, Bytes bytes) const;
   Overlap overlap() const;
   Launch launch() const;
   const Software& software() const;
-  // What a site sustains over what the files hold (site.h): every rate that arithmetic bounds,
-  // attention included.
+  // Multiplies every rate that arithmetic bounds, attention included, by a site's factor (site.h).
   void scale_clock(double factor);
 
  private:

@@ -1,5 +1,5 @@
-// The loop of Levenberg and Marquardt: a problem is linearised where it stands, the damped normal equations propose a
-// move, and the damping falls with a move that helps and grows with one that does not.
+// The algorithm of Levenberg and Marquardt: a problem is linearised at the present point and the damped normal equations
+// propose a move. The damping falls after a move that improves the point, and grows after one that does not.
 //
 // SOURCE  Marquardt, "An algorithm for least-squares estimation of nonlinear parameters", 1963
 // COST    one linearisation a step, one evaluation and one factorisation an attempt
@@ -15,21 +15,21 @@ struct DampingRule {
   int steps = 40;             // at most
   int attempts = 8;           // of one step, at most
   double first = 1e-2;        // damping, relative to the diagonal
-  double growth = 5;          // by an attempt that does not help
+  double growth = 5;          // factor of the damping after an attempt that does not help
   double least_diagonal = 0;  // added to the diagonal: parameters that no residual depends on stay where they are
 };
 
-// What became of an attempt; `stuck`: the move is too small for another to be worth while.
+// The outcome of an attempt. `stuck`: the move is so small that another attempt is not worth while.
 enum class Attempt { better, worse, stuck };
 
 // A Problem has
 //   std::pair<Eigen::MatrixXd, Eigen::VectorXd> linearise()   normal matrix and gradient at the present point
-//   Attempt attempt(const Eigen::VectorXd& move)              to the present point less `move`; it stays there if better
+//   Attempt attempt(const Eigen::VectorXd& move)              tries the present point less `move`, and stays there if better
 //   bool converged()                                          asked after a better attempt
 template <class Problem>
 void levenberg_marquardt(Problem& problem, const DampingRule& rule) {
-  constexpr double kRelief = 5;  // by which the damping falls
-  constexpr double kLeastDamping = 1e-6;
+  constexpr double kRelief = 5;  // factor by which the damping falls
+  constexpr double kMinDamping = 1e-6;
   double damping = rule.first;
   for (int step = 0; step < rule.steps; ++step) {
     const auto [normal, gradient] = problem.linearise();
@@ -38,7 +38,7 @@ void levenberg_marquardt(Problem& problem, const DampingRule& rule) {
       Eigen::MatrixXd damped = normal;
       damped.diagonal().array() += damping * normal.diagonal().array() + rule.least_diagonal;
       outcome = problem.attempt(Eigen::VectorXd(damped.ldlt().solve(gradient)));
-      damping = outcome == Attempt::better ? std::max(damping / kRelief, kLeastDamping) : damping * rule.growth;
+      damping = outcome == Attempt::better ? std::max(damping / kRelief, kMinDamping) : damping * rule.growth;
     }
     if (outcome != Attempt::better || problem.converged()) {
       break;

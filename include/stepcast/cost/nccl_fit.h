@@ -1,5 +1,5 @@
-// Calibration of collectives from nccl-tests logs: what `simulate calibrate nccl` and fit_collectives call. The law of a
-// fitted curve stands in src/cost/collective/predict.h.
+// Calibration of collectives from nccl-tests logs, for `simulate calibrate nccl` and fit_collectives. The law of a
+// fitted curve is in src/cost/collective/predict.h.
 #pragma once
 
 #include <filesystem>
@@ -14,11 +14,11 @@ namespace stepcast::cost {
 
 enum class NcclScope { domain = 0, network = 1 };  // inside one NVLink or PCIe domain; across domains
 
-// A kind of machine that logs come from, and whom its fit speaks for.
+// A kind of machine that logs come from, and the clusters that its fit applies to.
 struct NcclSystem {
   std::string name;  // of the calibration file
   NcclScope scope = NcclScope::domain;
-  // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: that of the committed system with
+  // Network scope: "ib", "roce", "efa", "slingshot", "tcpx", "tcp", "ethernet"; empty: the link of the committed system with
   // the same fabric, else not known. Domain scope: "profile" where times are not those of nccl-tests.
   std::string link;
   std::vector<std::string> devices;  // device names
@@ -40,12 +40,12 @@ struct NcclPoint {
   int log = 0;  // index into the logs
   int nodes = 1;
   int gpus_per_node = 1;
-  std::string collective;  // ours or nccl-tests' name: "all_reduce", "alltoall", "sendrecv"
+  std::string collective;  // name of Collective or of nccl-tests: "all_reduce", "alltoall", "sendrecv"
   Bytes size;
   Time time;
 };
 
-// Of predicted / measured: medians and worst of |p/m - 1|, spread of ln(p/m) about zero.
+// Errors of predicted over measured times, p/m: median and worst of |p/m - 1|, spread of ln(p/m) about zero.
 struct NcclDeviation {
   int points = 0;
   double median = 0;
@@ -65,25 +65,25 @@ struct NcclSeries {
   int points = 0;
   NcclDeviations blind;     // NCCL's plain model
   NcclDeviations fitted;    // the curve itself
-  NcclDeviations left_out;  // a curve that did not see the log (or, of a single log, the point)
+  NcclDeviations left_out;  // a curve fitted without the log (with a single log: without the point)
 };
 
 struct NcclFitted {
   std::vector<NcclSeries> series;
   std::string yaml;             // text of the calibration file: curves, residuals, provenance
-  std::vector<Time> predicted;  // of every point given, in their order, by the curve of its series
+  std::vector<Time> predicted;  // for every point given, in their order, by the curve of its series
 };
 
-// Throws InputError: an unknown collective, a point of no positive time, a cluster that cannot be built. Curves are
-// drawn towards those of the same kind of machine in `calibration_dir`, the more so the fewer points there are.
+// Throws InputError for an unknown collective, a time that is not positive, or a cluster that cannot be built. The prior of
+// a curve is that of the same kind of machine in `calibration_dir`; the fewer points there are, the more it weighs.
 NcclFitted fit_nccl(const NcclSystem& system, const std::vector<NcclLog>& logs, const std::vector<NcclPoint>& points,
                     const std::filesystem::path& calibration_dir);
 
-// What the calibration expects of a point: to tell degraded logs from healthy ones.
+// The time that the calibration expects for a point, to tell degraded logs from healthy ones.
 struct NcclExpected {
   Time time{0};
-  double residual = 0;  // relative standard deviation of healthy logs about it
-  std::string file;     // whose curve; "datasheet": NCCL's plain model
+  double residual = 0;  // relative standard deviation of healthy logs about that time
+  std::string file;     // file of the curve; "datasheet": NCCL's plain model
 };
 NcclExpected expect_nccl(const NcclSystem& system, const NcclLog& log, const NcclPoint& point,
                          const std::filesystem::path& calibration_dir);
@@ -96,7 +96,7 @@ struct NcclMeasured {
 };
 std::vector<NcclMeasured> read_nccl_data(const std::filesystem::path& calibration_dir);
 
-// Every point predicted by files that were fitted without its log (or without all logs of its site), chosen and read as
+// A point predicted by files that were fitted without its log (or without all logs of its site), where the file is chosen as
 // for a user's cluster.
 struct NcclLeftOut {
   int system = 0;  // index into the measurements
@@ -107,10 +107,10 @@ struct NcclLeftOut {
   std::string file;
 };
 enum class NcclLeave { log, site };
-// `every`: only each so-manieth log or site, for tests.
+// `every`: take only every n-th log or site, for tests.
 std::vector<NcclLeftOut> leave_out(const std::vector<NcclMeasured>& measured, NcclLeave leave, int every = 1);
 
-// Calibration files of all systems, and of the kinds that they make up, for clusters that none speaks for.
+// Calibration files of all systems, and of kinds of systems for clusters that no system's file applies to.
 struct NcclText {
   std::string file;  // relative to the calibration folder
   std::string yaml;

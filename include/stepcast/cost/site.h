@@ -1,15 +1,15 @@
-// What a site's own steps tell about its machines: a few factors on top of curves that were
+// A few factors of a site's machines, fitted to steps measured there, on top of curves that were
 // measured elsewhere. A site file is written by `simulate calibrate runs` and named under
 // `calibration:` of a job.
 //
 //   kind: site
 //   name: lab
-//   devices: [h100-sxm]      # that clock and overlap hold for
-//   system: megatron-lm      # that launch and layer hold for
-//   fabric: quantum-2        # that fabric holds for
+//   devices: [h100-sxm]      # clock and overlap hold for these
+//   system: megatron-lm      # launch and layer hold for it
+//   fabric: quantum-2        # the factor `fabric` holds for it
 //   provenance: "..."
-//   scatter: 0.036           # of a step about the law, relative standard deviation
-//   parameters:              # deviation: standard deviation; 0: the file says nothing about it
+//   scatter: 0.036           # relative standard deviation of steps about the forecast
+//   parameters:              # deviation: standard deviation; 0: the file does not change it
 //     clock: {value: 0.93, prior: 1, deviation: 0.021, determined: true}
 //     ...
 //   correlations:
@@ -49,8 +49,8 @@ const char* describe(SiteParameter p);  // in words, for reports
 struct SiteValue {
   double value = 0;
   double prior = 0;
-  // Of ln(value); of layer, which may be 0: of the value, seconds. 0: forecasts are as sure of it
-  // as without the file.
+  // Standard deviation of ln(value); for `layer`, which may be 0, of the value in seconds. 0: forecasts use the same
+  // deviation as without the file.
   double deviation = 0;
   bool determined = false;  // false: `value` is `prior`
   std::string reason;       // why it is not determined
@@ -63,7 +63,8 @@ struct Site {
   std::string system;
   std::string fabric;
   std::string provenance;
-  // What a step deviates from the law at the site's parameters: its shapes' own errors, averaged over the step, and noise.
+  // Relative standard deviation of steps from the forecast with the site's parameters: errors of single shapes, averaged
+  // over a step, and noise.
   double scatter = 0;
   std::array<SiteValue, kSiteParameters> values;  // as without any site: see Site()
   std::array<std::array<double, kSiteParameters>, kSiteParameters> correlation{};
@@ -73,7 +74,7 @@ struct Site {
   const SiteValue& operator[](SiteParameter p) const { return values[static_cast<std::size_t>(p)]; }
 };
 
-// What physics allows a value to be.
+// The range that physics allows for a value.
 struct SiteRange {
   double low = 0;
   double high = 0;
@@ -84,8 +85,8 @@ SiteRange range_of(SiteParameter p);
 Site read_site(const std::filesystem::path& file);
 std::string to_yaml(const Site& site);
 
-// The site file in a job's list of calibration files, taken out of the list. Names are looked for
-// as paths, then below `directory`; what is no site file stays. Two site files are an InputError.
+// Removes the site file from a job's list of calibration files and reads it. Names are looked for as paths, then below
+// `directory`; other files stay in the list. Two site files are an InputError.
 std::optional<Site> take_site(std::vector<std::string>& calibration, const std::filesystem::path& directory);
 
 }  // namespace stepcast::cost

@@ -1,4 +1,4 @@
-// What software takes beyond its kernels' curves, fitted to training runs (calibration/software.yaml;
+// Time that software takes beyond the curves of its kernels, fitted to training runs (calibration/software.yaml;
 // calibration/README.md, "Fitted parameters").
 #pragma once
 
@@ -8,13 +8,13 @@
 
 namespace stepcast::cost {
 
-// Without the file nothing is taken beyond the curves.
+// Without the file no time is added to the curves.
 struct Software {
-  int listed_experts = 1;       // experts on a rank from which on System::expert_overhead no longer grows with them
+  int listed_experts = 1;       // number of experts on a rank beyond which System::expert_overhead does not grow
   double mxfp8_cast = 1;        // time of Transformer Engine's MXFP8 casts over their bytes at a copy's rate
   double column_cast = 0;       // seconds an element: torchao's scaling along columns, under a compiler
-  Time user_buffer_step{0};     // of a chunk of Transformer Engine's userbuffers beside its product, launched by the host
-  int collective_launches = 1;  // host time of a collective through torch.distributed, in launches of a kernel
+  Time user_buffer_step{0};     // time of a chunk of Transformer Engine's userbuffers beyond its GEMM, launched by the host
+  int collective_launches = 1;  // host time of a collective through torch.distributed, as a number of kernel launches
 };
 
 // Throws InputError with the place of what is wrong.

@@ -1,6 +1,5 @@
-// What forecasts leave out: how far steps lie off although every curve holds, by what their time goes
-// into. Fitted to published runs of a kind of training system (calibration/structure.yaml,
-// scripts/fit-structure).
+// The error of forecasts that remains although every curve is right, by parts of the step. It is fitted to published runs of
+// a kind of training system (calibration/structure.yaml, scripts/fit-structure).
 #pragma once
 
 #include <array>
@@ -12,7 +11,7 @@
 
 namespace stepcast::cost {
 
-// compute: kernels, recomputation, optimizer. communication: exposed, but for that among experts.
+// compute: kernels, recomputation, optimizer. communication: exposed communication except for expert parallelism's.
 // host: waiting for launches. run: the whole step, from one run of a job to the next.
 enum class Part { compute, communication, expert, host, run };
 inline constexpr int kParts = 5;
@@ -26,15 +25,15 @@ constexpr auto spellings(Part) {
 }
 
 struct Structure {
-  std::vector<std::string> systems;        // names in configs/systems; "others": all that no other names
+  std::vector<std::string> systems;        // names in configs/systems; "others": all that no other entry names
   std::array<double, kParts> deviation{};  // relative standard deviation of the seconds of each part
-  std::string source;                      // the rows that it was fitted to
+  std::string source;                      // the published runs that it was fitted to
 };
 
-// Throws InputError with the place of what is wrong. No file: nothing is left out.
+// Throws InputError with the place of what is wrong. Without the file there are no such deviations.
 std::vector<Structure> read_structures(const std::filesystem::path& calibration);
 
-// Of a system: the one that names it, else that of "others"; null where there is neither.
+// The entry that names the system, else the entry of "others"; null where there is neither.
 const Structure* structure_of(const std::vector<Structure>& all, const std::string& system);
 
 }  // namespace stepcast::cost

@@ -1,4 +1,4 @@
-// Why a forecast is what it is, and how a measured step sits with it.
+// Explains a forecast: where its time and its uncertainty come from, and how a measured step compares.
 #pragma once
 
 #include <optional>
@@ -7,10 +7,11 @@
 
 namespace stepcast::forecast {
 
-// From a forecast's doubts, taken as independent and normal. `measured`: seconds of a step.
+// The doubts of a forecast are taken as independent and normal. `measured`: seconds of a step.
 // LAW  share of the variance: c_i^2 / sum c^2, c_i = seconds under the doubt x its deviation
-//      alone: gap / c_i deviations of that factor; together, the likeliest: gap x c_i / sum c^2
-//      to halve the width: what makes three quarters of the variance, largest first
+//      deviations that explain the gap: if only this factor is off, gap / c_i; in the likeliest explanation by all of them,
+//      gap x c_i / sum c^2
+//      to halve the width: the largest doubts that make up three quarters of the variance
 result::Explanation explain(const result::Report& report, std::optional<double> measured = {});
 
 }  // namespace stepcast::forecast

@@ -1,4 +1,4 @@
-// A job in, a Report out.
+// Forecasts jobs: a job in, a Report out.
 #pragma once
 
 #include <filesystem>
@@ -25,7 +25,7 @@ constexpr auto spellings(Fidelity) {
       {{Fidelity::bound, "bound"}, {Fidelity::folded, "folded"}, {Fidelity::full, "full"}});
 }
 
-// Reserved memory: by replaying the allocator, or by a rule of thumb, which costs nothing (searches).
+// How reserved memory is found: by replaying the allocator, or by a rule of thumb, which takes no time (for searches).
 enum class Allocator { replay, rule };
 
 struct Options {
@@ -34,7 +34,7 @@ struct Options {
   int samples = 0;     // Monte Carlo over curve residuals instead of sensitivities; below 0: no interval, which is faster
   const cost::Site* site = nullptr;  // instead of the one that the job's calibration names
   Allocator allocator = Allocator::replay;
-  const Stop* stop = nullptr;  // asked: forecast() throws Stopped, at the latest behind the phase that runs
+  const Stop* stop = nullptr;  // once it is asked, forecast() throws Stopped, at the latest after the present phase
 };
 
 // Caches curves and topology between jobs. One Forecaster per thread.
@@ -46,19 +46,19 @@ class Forecaster {
 
   std::variant<result::Report, Infeasible> forecast(const job::Job& job, const Options& options = {});
 
-  // Each stage's memory over one steady step, of the rank that the report takes for it. Costs a
-  // traced forecast and one recorded replay a stage; a bound has no timeline and is taken as folded.
+  // Each stage's memory over one steady step, for the rank that the report shows for the stage. COST: a traced forecast and
+  // one recorded replay per stage. A bound has no timeline, so Fidelity::bound is treated as folded.
   std::variant<result::MemoryTimeline, Infeasible> memory(const job::Job& job, const Options& options = {});
 
-  // One middle layer for one micro-batch, alone (lower::layer_time): whole (Korthikanti's table 4) or its experts
-  // (Megatron-LM's moe_perf).
+  // Time of one middle layer alone on one micro-batch (lower::layer_time): the whole layer (as in Korthikanti's table 4) or
+  // only its experts (as in Megatron-LM's moe_perf).
   struct LayerTime {
     result::Estimate forward, backward, both;
   };
   std::variant<LayerTime, Infeasible> layer_time(const job::Job& job, lower::LayerPart part = lower::LayerPart::whole);
 
-  // Lower bounds of the job with other grids, micro-batches, sharding and recomputation. Priced by this Forecaster's
-  // curves: it must not outlive it.
+  // Lower bounds of the job with other grids, micro-batches, sharding and recomputation. They use this Forecaster's
+  // curves and must not outlive it.
   struct Bounds {
     std::unique_ptr<cost::Collectives> collectives;
     bound::Bound of;

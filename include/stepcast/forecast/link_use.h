@@ -1,4 +1,4 @@
-// What a step sends over the cluster's links.
+// The use of the cluster's links in a step.
 #pragma once
 
 #include "stepcast/job/job.h"
@@ -8,11 +8,12 @@
 
 namespace stepcast::forecast {
 
-// Bytes that each operation puts on NVLink, NIC and spine are those that its price was made with; a rank counts as the mean
-// of its pipeline stage's. `report` has a trace. Copies to the host are not counted.
+// The bytes of each operation on NVLink, NIC and spine are those of its price. Each rank is assumed to send the mean
+// of its pipeline stage. `report` must have a trace. Copies to the host are not counted.
 result::LinkUse link_use(const result::Report& report, const job::Job& job);
 
-// Each stage's memory over the step of a report with a trace; Forecaster::memory without a second simulation.
+// Each stage's memory over the step of a report with a trace. It is the result of Forecaster::memory, without a second
+// simulation.
 result::MemoryTimeline memory_timeline(const result::Report& report, const job::Job& job);
 
 }  // namespace stepcast::forecast

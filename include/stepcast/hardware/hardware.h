@@ -25,7 +25,7 @@ struct Device {
   int nvlink_generation = 0;
   Bandwidth pcie;  // per direction, as the data sheet states
   Power power;
-  std::string source;  // of the figures above
+  std::string source;  // where the figures above are from
 };
 
 // Dense peak of matrix products in a format; 0: the device does not compute in it. Block-scaled 8-bit formats run at the
@@ -48,12 +48,12 @@ struct Node {
   Bandwidth nic;                         // one NIC, per direction, line rate
   Time nic_latency{0};                   // one way through the NIC and first switch; 0: the fabric's figure
   bool amd_cpu = false;                  // NCCL's latency constants differ on AMD hosts
-  std::vector<NvlinkEdge> nvlink_links;  // of an nvlink_mesh; empty: each GPU's links spread evenly over all others
+  std::vector<NvlinkEdge> nvlink_links;  // for nvlink_mesh; empty: each GPU's links are spread evenly over all others
   // The PCIe tree: GPUs in order below switches, switches in order below sockets.
   int sockets = 1;           // NUMA domains, each with its own root complex
   int pcie_switches = 0;     // of the node; 0: every GPU on a root port of its own
   Bandwidth pcie_uplink;     // a switch's link to its root port, per direction; 0: as fast as one GPU's
-  Bandwidth inter_socket;    // between two sockets, per direction; 0: never the narrowest
+  Bandwidth inter_socket;    // between two sockets, per direction; 0: never the bottleneck
   bool peer_to_peer = true;  // GPUs reach each other over PCIe; false: through host memory (GeForce)
   // What offloading uses; all GPUs of the node share it. 0: not known, and offloading there is refused.
   Bytes host_memory;                // DRAM of the node
@@ -78,15 +78,15 @@ struct Fabric {
   int nodes_per_pod = 0;             // nodes of a pod (three-level tree) or group (dragonfly+); 0: two levels
   double core_oversubscription = 1;  // capacity below a pod over capacity of its core (dragonfly+: global) links: the taper
   int spines = 0;                    // of one pod; 0: at most 4, which is enough to route over
-  int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: as many as NICs' rates fill the uplinks
+  int uplinks_per_leaf = 0;          // cables that a hash chooses from; 0: the uplinks' rate over a NIC's
   int flows_per_nic = 2;             // connections that one NIC's traffic is cut into. NCCL: two ring channels per
                                      // NIC on A100 and H100 nodes, one queue pair each (NCCL_IB_QPS_PER_CONNECTION 1)
-  std::vector<int> torus;            // chips along each dimension, the first nearest; empty: as cubic as they divide
-  int torus_block = 0;               // dimensions that are a multiple of it close into rings; 0: all do
+  std::vector<int> torus;            // chips along each dimension, neighbours in the first; empty: as cubic as possible
+  int torus_block = 0;               // a dimension wraps around if it is a multiple of this; 0: all do
   int nvlink_domain_gpus = 0;        // GPUs that share NVLink; 0: those of one node
-  double efficiency = 1;             // reachable share of line rate, measured
+  double efficiency = 1;             // measured share of the line rate that is reached
   enum class Routing { adaptive, ecmp } routing = Routing::adaptive;
-  bool sharp = false;  // switches reduce in the network (SHARP), and NCCL is told so (CollNet)
+  bool sharp = false;  // switches reduce in the network (SHARP), and NCCL's CollNet is enabled
   bool pxn = true;     // NCCL's PXN: a GPU may send through the NIC of another GPU, over NVLink
   std::string source;
 };
@@ -109,11 +109,11 @@ struct LinkFault {
   // "node3/nic2", "node3/gpu1" (its NVLink), "node3/gpu0-gpu1" (the links between them), "leaf0/up", "leaf0" (the whole
   // switch), "spine2", "pod1/up" (its core or global links), "rail3" (NIC 3's leaf port of every node).
   std::string target;
-  double bandwidth = 1;  // share of capacity that is left, above 0
-  bool down = false;     // nothing is left
+  double bandwidth = 1;  // share of the capacity that is left, above 0
+  bool down = false;     // no capacity is left
 };
 
-// Nodes `first` .. `first + count - 1` carry another device.
+// Nodes `first` .. `first + count - 1` have another device.
 struct DeviceOverride {
   int first = 0;
   int count = 0;
@@ -128,7 +128,7 @@ struct Cluster {
   Fabric fabric;
   std::vector<DeviceOverride> overrides;
   std::vector<LinkFault> faults;
-  std::string order = "tp-cp-ep-dp-pp";  // ranks that are neighbours first
+  std::string order = "tp-cp-ep-dp-pp";  // order of ranks, from the axis that varies fastest
   int ranks() const { return nodes * node.gpus; }
 };
 

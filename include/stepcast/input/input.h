@@ -15,7 +15,7 @@ config::Loaded load(const std::string& config, const std::vector<std::string>& o
 config::Loaded parse(const std::string& yaml, const std::string& name, const std::vector<std::string>& overrides = {});
 config::Loaded parse(const text::Value& document, const std::vector<std::string>& overrides = {});
 
-// A cluster without a job, and what is forced upon NCCL there.
+// A cluster without a job, and settings that are forced upon NCCL.
 struct Network {
   job::Cluster cluster;
   job::Nccl nccl;

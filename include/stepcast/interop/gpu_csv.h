@@ -1,4 +1,4 @@
-// Kernels that others measured, as CSV with a header line: the same records as calibrate-gpu's.
+// Reads kernels that others measured, from CSV files with a header line, as the same records as calibrate-gpu's.
 //
 // - GEMM: dtype, m, n, k, time_us; gpu, batch, layout (TN, NN, NT), accumulate, out_dtype, kernel
 // - grouped GEMM: kernel, dtype, num_tokens, hidden, inter, topk, experts, time_us; gpu, tp, ep,
@@ -7,7 +7,7 @@
 //   time_us or fwd_tflops and bwd_tflops; gpu, kv_heads, kv_dtype, window, causal
 // - memory-bound: op, bytes_moved (or bytes; or tokens and hidden), time_us; gpu, dtype
 //
-// Other columns are ignored. What a table's source was stands in FILE.yaml beside FILE.csv.
+// Other columns are ignored. FILE.yaml beside FILE.csv has the source of the table.
 #pragma once
 
 #include <filesystem>
@@ -31,24 +31,24 @@ struct LeftOut {
 
 struct KernelTable {
   std::string file;
-  std::map<std::string, int> gpus;  // as the table names them, each with its first line; none: not stated
-  std::string source;               // of FILE.yaml; "": none
-  // By the library that a table's kernels belong to: cublas, trtllm, vllm, sglang; ""
-  // where that means nothing (attention, memory-bound) or is not told.
+  std::map<std::string, int> gpus;  // as the table names them, each with its first line; empty: not stated
+  std::string source;               // from FILE.yaml; "": none
+  // By the library of the kernels: cublas, trtllm, vllm, sglang; "" for kernels without a library (attention, memory-bound)
+  // and where it is not stated.
   std::map<std::string, std::vector<GpuMeasurement>> measurements;
   std::vector<LeftOut> left_out;
 };
 
-// Throws InputError with every row at fault: a missing column, no number, a time that is not
-// positive, tables of several GPUs.
+// Throws InputError with every row at fault: a missing column, a field that is not a number, a time that is not
+// positive, rows of several GPUs.
 KernelTable read_kernel_csv(const std::filesystem::path& file);
 
-// NeuSight's and Vidur's names of memory-bound operators by what reads and writes alike, as records
-// have them; another name as it is, in small letters.
+// The name in records of a memory-bound operator of NeuSight or Vidur, by how it reads and writes; any other name in lower
+// case.
 std::string memory_operator_named(std::string_view name);
-// "bfloat16", "half", "float8_e4m3fn" as configs name them.
+// The number format of a name such as "bfloat16", "half" or "float8_e4m3fn".
 std::optional<job::DType> dtype_named(std::string_view name);
-// "fa2", "vllm_flash_attn_fa3" as configs name them.
+// The attention kernel of a name such as "fa2" or "vllm_flash_attn_fa3".
 std::optional<job::AttentionKernel> attention_named(std::string_view name);
 
 }  // namespace stepcast::interop

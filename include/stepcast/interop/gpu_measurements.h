@@ -1,12 +1,12 @@
-// Measurements of one GPU or one machine as calibrate-gpu writes them: JSON lines. The harness
-// writes what this file reads, so both share these types.
+// Measurements of one GPU or one machine by calibrate-gpu, in JSON lines. The harness that writes them and the reader
+// share these types.
 //
 //   {"record": "session", "schema": 1, "harness": "0.1.0", "date": ..., "gpu": {...}, ...}
 //   {"record": "gemm", "dtype": "bf16", ..., "time": {"median": s, "p10": s, "p90": s, "samples":
 //   n}, ...}
 //
 // A line belongs to the last session line above it: an interrupted run that is resumed adds a
-// session and goes on. Numbers are SI: seconds, bytes, hertz, watts; temperatures in Celsius.
+// session. Numbers are SI: seconds, bytes, hertz, watts; temperatures in Celsius.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +23,12 @@ namespace stepcast::interop {
 
 inline constexpr int kMeasurementSchema = 1;
 
-// What was measured on. Never a host name, a serial number or a user.
+// The device and software of a measurement. It never has a host name, a serial number or a user.
 struct GpuSession {
   std::string harness;  // version of calibrate-gpu
   std::string date;     // UTC, 2026-11-20T21:43:15Z
   std::string gpu;      // as the driver names it: "NVIDIA H200"
-  int gpus = 0;         // visible in this process's node
+  int gpus = 0;         // GPUs that the process sees in its node
   double compute_capability = 0;
   int sms = 0;
   std::int64_t memory = 0;                        // bytes
@@ -40,10 +40,10 @@ struct GpuSession {
 };
 
 enum class GemmLayout { forward, input_grad, weight_grad };  // TN, NN, NT as cuBLAS sees them
-enum class Scaling { none, tensor, block };                  // of fp8: one scale a tensor, or one for each block
+enum class Scaling { none, tensor, block };                  // of fp8: one scale for a tensor, or one for each block
 
-// D[m, n] = A[m, k] B[k, n] in a row-major reader's eyes: of a linear layer m tokens, n outputs, k
-// inputs. The three passes of one layer are three shapes: (m, n, k), (m, k, n), (k, n, m).
+// D[m, n] = A[m, k] B[k, n] in row-major order: in the forward pass of a linear layer m tokens, n outputs, k
+// inputs. The three passes of a layer have three shapes: (m, n, k), (m, k, n), (k, n, m).
 struct GemmCase {
   job::DType dtype = job::DType::bf16;  // fp8_block is fp8 with Scaling::block
   GemmLayout layout = GemmLayout::forward;
@@ -64,8 +64,8 @@ struct AttentionCase {
   friend bool operator==(const AttentionCase&, const AttentionCase&) = default;
 };
 
-// `op`: copy, add, norm, activation, cross_entropy, optimizer, as cost::MemoryOp names them (add is
-// its elementwise). `bytes` read and written.
+// `op`: copy, add, norm, activation, cross_entropy or optimizer, as in cost::MemoryOp (add is its elementwise). `bytes`:
+// read and written.
 struct MemoryCase {
   std::string op;
   job::DType dtype = job::DType::bf16;
@@ -74,7 +74,7 @@ struct MemoryCase {
   friend bool operator==(const MemoryCase&, const MemoryCase&) = default;
 };
 
-// `direction`: h2d, d2h, both (each way at once; `bytes` one way), d2d.
+// `direction`: h2d, d2h, both (at the same time; `bytes` in one direction), d2d.
 struct CopyCase {
   std::string direction;
   bool pinned = true;
@@ -90,8 +90,8 @@ struct LaunchCase {
   friend bool operator==(const LaunchCase&, const LaunchCase&) = default;
 };
 
-// `op` by nccl-tests' names; `bytes` its size column. algo and proto as forced, "": NCCL's choice.
-// Times are out of place. Ranks in one process when nodes is 1.
+// `op`: nccl-tests' name; `bytes`: its size column; `algo` and `proto` as forced, "": NCCL's choice. Times are out of place.
+// With one node, all ranks are in one process.
 struct CollectiveCase {
   std::string op;
   job::DType dtype = job::DType::fp32;
@@ -101,8 +101,8 @@ struct CollectiveCase {
   friend bool operator==(const CollectiveCase&, const CollectiveCase&) = default;
 };
 
-// A kernel beside a collective (op non-empty) or a copy (direction non-empty). `time` is of the
-// kernel beside the other; the rest below.
+// A kernel beside a collective (`op` is not empty) or a copy (`direction` is not empty). GpuMeasurement::time is that of the
+// kernel beside the other.
 struct OverlapCase {
   std::string kernel;                // "gemm" or a MemoryCase's op
   std::int64_t m = 0, n = 0, k = 0;  // of a bf16 gemm
@@ -111,16 +111,16 @@ struct OverlapCase {
   std::string direction;             // or the copy's
   std::int64_t other_bytes = 0;
   int ranks = 0;
-  int channels = 0;  // SMs that the collective was given (NCCL_MAX_CTAS); 0: NCCL's choice
+  int channels = 0;  // limit of the collective's SMs (NCCL_MAX_CTAS); 0: NCCL's choice
   friend bool operator==(const OverlapCase&, const OverlapCase&) = default;
 };
 
-// One transformer layer, forward and backward in one stream, for a check: never fitted.
+// One transformer layer, forward and backward in one stream. It checks predictions and is never fitted.
 struct LayerCase {
   std::string model;  // a name in configs/models
   job::DType dtype = job::DType::bf16;
   std::int64_t sequences = 1, length = 0;
-  int tensor = 1;  // as one rank of so many holds it, without the collectives
+  int tensor = 1;  // tensor-parallel size: the part of one rank, without collectives
   bool backward = false;
   friend bool operator==(const LayerCase&, const LayerCase&) = default;
 };
@@ -136,14 +136,14 @@ struct Timing {
 struct GpuMeasurement {
   GpuCase what;
   Timing time;
-  // Of overlaps: medians alone, and of the other beside the kernel.
+  // For overlaps: medians of the kernel alone, of the other alone, and of the other beside the kernel.
   double alone = 0, other_alone = 0, other_together = 0;
   double sm_clock = 0;     // Hz while it ran; 0: not known
   double power = 0;        // W
   double temperature = 0;  // Celsius
-  std::string skipped;     // why it could not be measured ("not supported by cublasLt"); no time then
+  std::string skipped;     // why it could not be measured ("not supported by cublasLt"); then there is no time
   int session = 0;         // index into GpuMeasurements::sessions
-  int line = 0;            // of the file; 0: not from one
+  int line = 0;            // line of the file; 0: not from a file
 };
 
 struct GpuMeasurements {
@@ -153,18 +153,18 @@ struct GpuMeasurements {
   std::vector<Fault> warnings;  // lines left out: duplicates, contradictions, a last line cut short
 };
 
-// The key of a case: equal cases, equal keys; what resuming and messages go by:
-// "gemm bf16 forward 4096x4096x4096".
+// The key of a case, "gemm bf16 forward 4096x4096x4096". Equal cases have equal keys, by which runs are resumed and messages
+// name a case.
 std::string to_string(const GpuCase& what);
 
-// One line each, with its newline.
+// A record as one line, with its newline.
 std::string to_json_line(const GpuSession& session);
 std::string to_json_line(const GpuMeasurement& measurement);
 
-// Throws InputError with every line at fault: no JSON, unknown record, missing or unknown keys,
-// NaN, times that are not positive, p10 > median, sessions of different GPUs, a measurement above
-// any session. Left out with a warning: a case that stands twice (the later stays) or with medians
-// more than a factor of 1.5 apart (both go), and a last line cut short.
+// Throws InputError with every line at fault: no JSON, unknown record, missing or unknown keys, NaN, times that are not
+// positive, p10 > median, sessions of different GPUs, a measurement above any session. Left out with a warning: a case that
+// occurs twice (the later one stays), cases whose medians differ by more than a factor of 1.5 (none stays), and a last line
+// that is cut short.
 GpuMeasurements read_gpu_measurements(const std::filesystem::path& file);
 GpuMeasurements parse_gpu_measurements(std::string_view text, const std::string& name);
 

@@ -1,5 +1,5 @@
-// What training systems of one descent do that no key of their description states. `config` fills this from the
-// system's `family`; every other room reads what is done, never who does it.
+// Habits of a family of training systems for which there are no keys. `config` fills this from the system's `family`;
+// every other room reads what is done, never by which system.
 #pragma once
 
 #include "stepcast/terms/habits.h"
@@ -10,8 +10,8 @@ namespace stepcast::job {
 struct Habits {
   // Operators.
   bool packs_projections = true;       // one product for queries, keys and values, and one for gate and up
-  bool adds_linear_bias_apart = true;  // behind the product; else in its epilogue
-  bool adds_expert_bias_apart = true;  // expert by expert behind grouped products of Transformer Engine
+  bool adds_linear_bias_apart = true;  // after the product; else in its epilogue
+  bool adds_expert_bias_apart = true;  // expert by expert, after grouped products of Transformer Engine
   bool casts_operands_twice = false;   // narrow operands are cast by plain kernels, once for each product that reads them
   int vocab_divisor = 128;             // of the padded vocabulary where the system states none, times tensor; 1: not padded
   EagerLoss eager_loss = EagerLoss::gathers_logits;
@@ -20,27 +20,27 @@ struct Habits {
   bool saves_gathered_inputs = false;  // with sequence parallelism a linear keeps the input that it gathered
 
   // Gradients.
-  bool gradients_stand = true;            // from step to step, set to zero behind each; else the backward pass makes them
-  bool hands_on_weight_gradients = true;  // a product gives autograd a tensor of its weight's size behind each backward
+  bool gradients_stand = true;            // kept from step to step and zeroed; else allocated by the backward pass
+  bool hands_on_weight_gradients = true;  // backward passes return a tensor of the weight's size to autograd
   BucketStorage bucket_storage = BucketStorage::main_gradients;
-  bool always_in_buckets = false;     // also where nothing overlaps: filled and sent on the compute stream
-  bool adds_wide_after_pass = false;  // gradients wider than parameters take a micro-batch's once its pass is over
-  bool sends_behind_backward = true;  // without overlap gradients leave behind the step's last backward pass
+  bool always_in_buckets = false;     // also without overlap: buckets are filled and reduced on the compute stream
+  bool adds_wide_after_pass = false;  // a micro-batch's gradients are added to wider ones once its pass is over
+  bool sends_behind_backward = true;  // without overlap gradients are reduced after the step's last backward pass
   GradientFormat gradient_format = GradientFormat::parameters_if_fp16;
 
   // Units whose parameters are sharded.
-  bool zero2_shards_parameters = false;    // zero2 shards parameters as well, from step to step
+  bool zero2_shards_parameters = false;    // zero2 also keeps parameters sharded from step to step
   bool keeps_whole_gradients = false;      // units may hold whole gradients until the last micro-batch
   bool ends_join_root = true;              // embedding and head are one root unit that stays whole until its backward
-  bool reshards_before_reduction = false;  // parameters are dropped before the unit's gradients are reduced, not behind
-  bool makes_sharded_gradients = false;    // in the first backward pass of a step; else they stand
+  bool reshards_before_reduction = false;  // parameters are dropped before the unit's gradients are reduced, not after
+  bool makes_sharded_gradients = false;    // allocated in the first backward pass of a step; else kept
   bool tiles_linears = false;              // linears can be gathered and run tile by tile
 
   // Optimizer.
   StatePartition partition = StatePartition::buffer_range;
-  bool owns_whole_matrices = true;       // where a step needs whole matrices, each belongs to one rank
-  bool first_step_makes_moments = true;  // else they stand before training
-  bool fp32_gradients_stand = true;      // fp32 copies of narrow gradients live until the next step, not the step alone
+  bool owns_whole_matrices = true;       // if the optimizer needs whole matrices, each belongs to one rank
+  bool first_step_makes_moments = true;  // else they are allocated before training
+  bool fp32_gradients_stand = true;      // fp32 copies of narrow gradients live until the next step, not only during it
   bool orthogonalises_in_fp32 = true;    // matrix iterations of Muon
   bool norm_has_its_group = true;        // the gradient norm of all ranks runs in a group of its own
 
@@ -50,12 +50,12 @@ struct Habits {
   bool norm_on_host = false;  // of gradients that are offloaded
 
   // Pipeline.
-  bool waits_behind_batched_p2p = true;  // the host waits for the device behind each batch of sends and receives
-  bool keeps_last_received = true;       // a chunk holds the tensor that it last received, and its gradient
+  bool waits_behind_batched_p2p = true;  // the host waits for the device after each batch of sends and receives
+  bool keeps_last_received = true;       // a chunk keeps the tensor that it last received, and its gradient
 
   // Memory.
-  bool keeps_scores_buffer = true;  // unfused attention adds its scores to a buffer that stays
-  double memory_spread = 0.06;      // half-width of 90 % of the tensors' memory, as a share (forecast/memory.cpp)
+  bool keeps_scores_buffer = true;  // unfused attention adds its scores to a buffer that is kept
+  double memory_spread = 0.06;      // half-width of the tensors' 90 % interval, as a share (forecast/memory.cpp)
 };
 
 }  // namespace stepcast::job

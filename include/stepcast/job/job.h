@@ -19,7 +19,7 @@
 
 namespace stepcast::job {
 
-// The field's words (stepcast/terms), under the names that this room had for them.
+// Words of stepcast/terms, which this room also offers.
 using stepcast::AttentionKernel;
 using stepcast::bytes_per_element;
 using stepcast::ContextKind;
@@ -84,7 +84,7 @@ struct Indexer {
   std::int64_t topk = 0;
 };
 
-// Heads of the window layers where they are unlike those of the others (Gemma 4, MiMo-V2).
+// Heads of sliding-window layers where they differ from those of other layers (Gemma 4, MiMo-V2).
 struct WindowHeads {
   int heads = 0;
   int kv_heads = 0;
@@ -119,21 +119,21 @@ struct Model {
   double dropout = 0;           // hidden and attention dropout probability
   std::optional<Moe> moe;
   std::optional<Mla> mla;
-  int mtp_layers = 0;               // multi-token prediction layers behind the last (DeepSeek-V3)
-  std::int64_t sliding_window = 0;  // keys that a query of a window layer sees; 0: the model has none
+  int mtp_layers = 0;               // multi-token prediction layers after the last layer (DeepSeek-V3)
+  std::int64_t sliding_window = 0;  // keys that a query of a window layer attends to; 0: there are none
   // Mixers by layer, one letter each, repeated over the layers: a attention, w sliding window, l linear attention, m
   // Mamba-2, - none. Empty: w throughout with a sliding_window, else a.
   std::string mixers;
   int encoder_layers = 0;  // the first n layers are an encoder; all: an encoder model (BERT), else encoder-decoder (T5)
   // MLPs by layer, as `mixers`: d dense, e experts, - none. Empty: as `moe` says.
   std::string mlps;
-  bool chunked_window = false;        // a query sees the keys before it in its own chunk of sliding_window (Llama 4)
+  bool chunked_window = false;        // a query attends to earlier keys in its chunk of sliding_window (Llama 4)
   bool sinks = false;                 // a learned logit per head in the softmax's sum (gpt-oss)
   bool attention_gate = false;        // a sigmoid gate on the core's output, projected beside the query (Qwen3-Next)
   bool qk_norm_whole = false;         // qk_norm over all heads at once, with a weight for each of their channels (OLMo 2)
-  bool sandwich_norms = false;        // a norm behind each block as well, before it is added (Gemma 2)
+  bool sandwich_norms = false;        // a norm after each block as well, before it is added (Gemma 2)
   bool parallel_norms = false;        // a parallel block whose MLP has a norm of its own (GPT-NeoX, Falcon-40B)
-  bool post_norm = false;             // norms behind the residual adds, and none at the end (BERT)
+  bool post_norm = false;             // norms follow the residual adds, and there is no final norm (BERT)
   bool embedding_norm = false;        // a norm over the embeddings (BLOOM, BERT)
   bool head_transform = false;        // hidden x hidden, activation and norm before the output projection (BERT)
   int token_types = 0;                // rows of a segment embedding (BERT: 2)
@@ -167,8 +167,8 @@ struct Finetune {
   bool double_quantized = true;                   // qlora: the constants of its blocks are quantised as well
 };
 
-// Micro-batches that each data-parallel rank runs in a step: all as many; a number for each rank, in order; or one for
-// all ranks on a kind of device.
+// Micro-batches that each data-parallel rank runs in a step: equal numbers; a number for each rank, in order; or a number
+// for the ranks on each device.
 struct MicroBatches {
   enum class Kind { even, by_rank, by_device } kind = Kind::even;
   std::vector<int> ranks = {};
@@ -199,11 +199,11 @@ struct Schedule {
 
 struct Overlap {
   TensorOverlap tensor = TensorOverlap::none;
-  bool pipeline = false;  // receives and sends run beside compute
+  bool pipeline = false;  // receives and sends overlap compute
   bool grad_reduce = false;
   bool param_gather = false;
-  bool expert = false;         // expert all-to-all beside the other direction's compute (--overlap-moe-expert-parallel-comm)
-  bool shared_expert = false;  // shared experts beside the dispatch (--moe-shared-expert-overlap)
+  bool expert = false;         // expert all-to-all overlaps the other pass's compute (--overlap-moe-expert-parallel-comm)
+  bool shared_expert = false;  // shared experts compute during the dispatch (--moe-shared-expert-overlap)
 };
 
 // ZeRO++ (2306.10209).
@@ -288,7 +288,7 @@ struct Recompute {
   bool operator==(const Recompute&) const = default;
 };
 
-// What lives outside the GPU, and how much of it.
+// What is kept outside the GPU, and how much of it.
 struct OffloadPart {
   OffloadTarget to = OffloadTarget::none;
   double ratio = 1;  // share that is offloaded (Yuan et al.'s alpha, DeepSpeed's Twin-Flow ratio, Gemini's fractions)
@@ -302,12 +302,12 @@ struct Offload {
   // Only what these modules save, as Megatron-LM's --offload-modules names them (attn_norm, core_attn, attn_proj, mlp_norm,
   // expert_fc1, moe_act, qkv_linear); empty: all.
   std::vector<std::string> activation_modules = {};
-  int tiling = 1;       // memory-centric tiling: a layer's linears run as so many in turn (ZeRO-Infinity)
-  int prefetch = 1;     // units that are fetched ahead; 0: when their turn comes
-  Bytes page{0};        // states live in pages of so much (Angel-PTM); 0: arrays as they are
-  Bytes chunk{0};       // and move in chunks of so much (Gemini); 0: unit by unit
+  int tiling = 1;       // memory-centric tiling: number of tiles into which a layer's linears are cut (ZeRO-Infinity)
+  int prefetch = 1;     // number of units fetched ahead; 0: each is fetched when it is about to run
+  Bytes page{0};        // size of the pages that hold states (Angel-PTM); 0: no pages
+  Bytes chunk{0};       // size of the chunks in which states are copied (Gemini); 0: unit by unit
   bool pinned = true;   // pageable host memory copies slower and does not overlap
-  bool overlap = true;  // copies beside compute, on their own streams
+  bool overlap = true;  // copies overlap compute, on their own streams
   bool any() const {
     return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||
            gradients.to != OffloadTarget::none || activations.to != OffloadTarget::none;
@@ -324,8 +324,8 @@ struct StateDTypes {
 
 struct Memory {
   Recompute recompute;
-  // Of the micro-batches in flight on a stage, so many keep all they can instead of what `recompute` says (Korthikanti et
-  // al., 2205.05198, appendix C).
+  // Number of micro-batches in flight on a stage that keep all activations, whatever `recompute` states (Korthikanti et al.,
+  // 2205.05198, appendix C).
   int whole_micro_batches = 0;
   Offload offload;
   Optimizer optimizer = Optimizer::adamw;
@@ -336,11 +336,11 @@ struct Memory {
 };
 
 // ---------------------------------------------------------------- training system
-// The behaviour of one generation of a framework. `configs/systems/*.yaml` holds these beside defaults for the keys
-// above; a job may override each under `system: {use: NAME, ...}`.
+// The behaviour of one generation of a framework. `configs/systems/*.yaml` holds these and defaults for the keys above; a
+// job may override each under `system: {use: NAME, ...}`.
 struct System {
   std::string name;
-  enum class Family { megatron, ddp, fsdp2, deepspeed } family = Family::megatron;
+  std::string family = "megatron";  // the word that stated `habits`; it is only printed
   Habits habits;
   std::string generation;  // free text for reports: "Megatron-LM, SC21 (2021)"
   // The survey's Table 2: language-model systems, single strategies, hybrid parallelism, automatic search.
@@ -352,7 +352,7 @@ struct System {
   bool fused_bias_activation = true;  // bias + GeLU, SwiGLU in one kernel
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool complex_rotary = false;      // rotates complex numbers, which compilers leave as they are
+  bool complex_rotary = false;      // rotates complex numbers, which compilers do not fuse
   bool packed_qkv = false;          // outside Megatron: one projection for q, k and v (litgpt, Qwen's c_attn)
   bool quantized_inputs = false;    // 4-bit products keep their inputs, frozen as they are (bitsandbytes before 0.43.2)
   bool fused_optimizer = true;      // multi-tensor Adam in few kernels
@@ -379,25 +379,25 @@ struct System {
       0;                           // parameters at most so large are never sharded (stage3_param_persistence_threshold)
   bool reduce_to_owner = false;    // whole parameters belong to ranks: reduce and broadcast (OSS, Paddle stage1 V1)
   bool zero1_all_reduces = false;  // ZeRO-1 all-reduces and keeps its slice (Colossal-AI)
-  Time cycle_time{0};              // gradients leave at ticks of a background thread (Horovod)
+  Time cycle_time{0};              // period of the background thread that starts reductions (Horovod)
   bool hierarchical_all_reduce = false;      // in the node, among hosts, in the node (HOROVOD_HIERARCHICAL_ALLREDUCE)
-  bool optimizer_post_validation = false;    // the step goes on before the global norm is known (zero bubble)
+  bool optimizer_post_validation = false;    // the step starts before the global norm is known (zero bubble)
   int vocab_divisor = 0;                     // the vocabulary is padded to this times tensor; 0: 128 for Megatron, else 1
   std::int64_t sharded_bucket_elements = 0;  // buckets of ZeRO-1 and 2 where they differ from plain ones; 0: as those
   bool zero2_all_reduces = false;            // so does ZeRO-2 (DeepSpeed's use_multi_rank_bucket_allreduce)
-  bool bucket_before_overflow = false;       // a bucket leaves before a parameter would overfill it; else with that one
+  bool bucket_before_overflow = false;       // a bucket is reduced before a parameter would overfill it; else with that one
   bool zero3_overlaps = false;               // zero3 overlaps whatever the overlap keys say (overlap_comm: on for stage 3)
   bool zero3_buckets = false;                // gradients of sharded units are reduced in buckets, not unit by unit
-  std::int64_t reuse_elements = 0;           // a unit read again within so many stays whole (stage3_max_reuse_distance)
-  bool gradients_in_parameters = false;      // gradients take the storage of gathered parameters (Gemini's chunks)
-  bool overlap_with_pipeline = true;         // false: gradients never overlap beside stages (DeepSpeed's pipeline engine)
+  std::int64_t reuse_elements = 0;           // a unit read again within this many stays gathered (stage3_max_reuse_distance)
+  bool gradients_in_parameters = false;      // gradients reuse the storage of gathered parameters (Gemini's chunks)
+  bool overlap_with_pipeline = true;         // false: gradients never overlap with pipeline stages (DeepSpeed's engine)
   bool align_grad_reduce = false;            // interleaved: stages reduce a chunk at one time (--no-align-grad-reduce off)
   bool align_param_gather = false;           // and gather it at one time (--align-param-gather)
   bool reshard_with_pipeline = true;         // false: with stages reshard_after_forward is off unless stated (torchtitan)
   std::string order;                         // of ranks, where the job states none (Cluster::order); empty: the cluster's
 
   // Tensor parallelism.
-  bool async_tensor_backward = true;  // the input gradient's collective runs beside the weight-gradient GEMM
+  bool async_tensor_backward = true;  // the input gradient's collective overlaps the weight-gradient GEMM
 
   // Pipeline.
   bool batched_p2p = true;             // send and receive posted together, blocking the compute stream
@@ -419,10 +419,10 @@ struct System {
   Time expert_overhead{0};     // and of a mixture of experts: its modules, a list of splits for every grouped product
   bool launch_stated = false;  // `launch`, `layer_overhead` come from the user, not from a preset or the default:
   bool layer_overhead_stated = false;  // a site calibration leaves them alone
-  bool sync_before_optimizer = true;   // the host reads the gradient norm (or the loss scale's check) and stalls
+  bool sync_before_optimizer = true;   // the host waits for the gradient norm (or the loss scale's check)
   bool sync_micro_batch = false;       // the host waits for the device as each micro-batch begins (Megatron-LM's
                                        // broadcast_data reads tensor sizes back)
-  int loss_metrics = 0;                // cross entropies that the trainer computes again of each micro-batch's logits
+  int loss_metrics = 0;                // further cross entropies that the trainer computes from a micro-batch's logits
 
   // Memory outside the allocator.
   Bytes context_memory{0};  // CUDA context and libraries; 0: by device (facts in configs/devices)
@@ -439,8 +439,8 @@ struct Job {
   Kernels kernels;
   Nccl nccl;
   Memory memory;
-  // Files, or folders of them; "auto" among them: what they do not speak for is chosen by device, library and fabric, as
-  // all is where this is empty.
+  // Files, or folders of them. With "auto" among them, what they do not cover is chosen by device, library and fabric; with
+  // an empty list everything is.
   std::vector<std::string> calibration;
   std::uint64_t seed = 1;
 };

@@ -18,9 +18,9 @@ class DataTimes {
  public:
   DataTimes(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices, ShapeCache& shapes);
 
-  // The closed forms cover the plan. They do not where nothing travels, or where it travels quantised, in tiles, chunks or
-  // ticks, to owners, or to the host; all other members are meaningless then.
-  bool told = false;
+  // The closed forms cover the plan. They do not where nothing travels, or where gradients or parameters travel quantised,
+  // in tiles, chunks or ticks, to owners, or to the host. All other members are meaningless then.
+  bool applies = false;
   bool wraps = false;          // units are gathered and reduced whole
   bool each_pass = false;      // gradients leave behind every backward pass
   bool reduce_beside = false;  // reductions run beside compute; else on the compute stream
@@ -37,7 +37,7 @@ class DataTimes {
   Time gather(std::int64_t dense, std::int64_t expert) const;
   // Whether gradients of the chunk leave in buckets while its backward pass goes on.
   bool bucketed(int stage, int chunk) const;
-  // How many of the chunk's parameters its first unit waits for at least.
+  // The least number of the chunk's parameters for which its first unit waits.
   std::int64_t first_piece(int stage, int chunk, std::int64_t elements) const;
 
  private:

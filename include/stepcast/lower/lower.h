@@ -36,7 +36,7 @@ struct FeatureEntry;
 struct Options {
   bool merge = true;                            // consecutive kernels of a stream with nothing between them run as one task
   Recomputed* recomputed = nullptr;             // filled where given
-  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/features.h)
+  std::span<const FeatureEntry> features = {};  // of a stage; empty: all (src/lower/feature_list.h)
 };
 
 // The world of all ranks: programs per (stage, device), tables per rank. Links that cannot bind are
@@ -60,6 +60,14 @@ StateBytes state_bytes(const strategy::Plan& plan, strategy::DataComm comm, int 
 // for a budget, nothing. `Recomputed` counts what programs do.
 double recomputed_flops(const strategy::Plan& plan);
 
+// Whether recomputation of whole units runs a layer's forward pass again, and whether the layer's input is what is kept
+// for that. `layers`: Recompute::layers. `n`: number of the layer in its chunk; `layer`: in the model.
+struct LayerAgain {
+  bool again = false;
+  bool keeps_input = false;
+};
+LayerAgain layer_again(RecomputeKind kind, int layers, int n, int layer);
+
 // One unit (a layer, the embedding, the head) alone on one rank, micro-batch by micro-batch: what
 // closed forms add up.
 struct UnitTime {
@@ -82,7 +90,7 @@ struct UnitTimes {
   std::vector<std::pair<model::LayerKind, UnitTime>> layers;  // each kind of the model once
   const UnitTime& layer(const model::LayerKind& kind) const;
 };
-// Messages are those of rank 0. Reads plan.job, shard, style, grid, data_comm and micro_batches only.
+// Messages are those of rank 0. Reads neither order nor stages.
 UnitTimes unit_times(const strategy::Plan& plan, const cluster::Topology& topology, const Prices& prices,
                      const job::Device& device);
 

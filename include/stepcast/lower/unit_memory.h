@@ -78,7 +78,7 @@ struct UnitOptions {
 };
 
 // The number of a label.
-using LabelOf = std::function<std::uint32_t(const std::string&)>;
+using LabelOf = std::function<program::LabelIndex(const std::string&)>;
 UnitMemory unit_memory(const model::OperatorGraph& graph, const UnitOptions& options, const LabelOf& label);
 
 // The most that the tensors of one pass add to `counted` bytes that are taken to stand throughout: the largest sum of

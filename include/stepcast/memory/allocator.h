@@ -8,6 +8,7 @@
 #include <optional>
 #include <vector>
 
+#include "stepcast/base/id.h"
 #include "stepcast/base/quantity.h"
 
 namespace stepcast::memory {
@@ -27,7 +28,7 @@ struct AllocatorStats {
   std::int64_t reserved = 0;   // bytes of segments
 };
 
-using BlockId = std::uint32_t;
+using BlockId = Id<struct BlockTag>;
 
 class CachingAllocator {
  public:
@@ -37,12 +38,12 @@ class CachingAllocator {
   CachingAllocator& operator=(CachingAllocator&&) noexcept;
 
   // `now` must not decrease from call to call. nullopt: out of memory even after cached segments were given back.
-  std::optional<BlockId> allocate(std::int64_t bytes, std::uint8_t stream, std::int64_t now = 0);
+  std::optional<BlockId> allocate(std::int64_t bytes, std::uint8_t stream, Time now = Time{0});
   // `safe`: the time at which the last use on another stream has completed (record_stream). The block can be reused at once
   // where `safe` is not after `now`.
-  void release(BlockId block, std::int64_t now = 0, std::int64_t safe = 0);
+  void release(BlockId block, Time now = Time{0}, Time safe = Time{0});
   // torch.cuda.empty_cache(): gives segments without a live block back to the driver.
-  void empty_cache(std::int64_t now = 0);
+  void empty_cache(Time now = Time{0});
 
   const AllocatorStats& now() const;
   const AllocatorStats& peak() const;
@@ -55,7 +56,8 @@ class CachingAllocator {
 
   // Memory taken from the driver and given back to it, in order: segments, or pages of an expandable segment.
   struct SegmentEvent {
-    std::int64_t time = 0, address = 0, bytes = 0;
+    Time time{0};
+    std::int64_t address = 0, bytes = 0;
     std::uint8_t stream = 0;
     bool made = false, expandable = false;
   };

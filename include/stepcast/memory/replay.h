@@ -17,21 +17,21 @@ struct ReplayOptions {
   // The least number of steps. The trace is that of one step; the first step differs by persistent and lazy buffers. Further
   // steps are replayed until one reserves nothing more, since blocks may be placed otherwise than in the step before.
   int steps = 2;
-  std::int64_t period = 0;  // picoseconds from step to step; 0: the trace's length
-  bool record = false;      // at least two steps; fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
+  Time period{0};       // from step to step; 0: the trace's length
+  bool record = false;  // at least two steps; fill `events`, `at_peak`, `at_end`, `segment_events`, `segments`
 };
 
 // One tensor's allocation or release in the last step.
 struct TensorEvent {
-  std::int64_t time = 0;  // picoseconds of the step
-  BlockId id = 0;
-  std::uint32_t buffer = 0;  // into Program::buffers
-  std::uint32_t block = 0;   // into Program::blocks, kNone: the whole buffer
-  std::uint32_t trace = 0;   // the event of the trace that it belongs to
-  std::int64_t bytes = 0;    // of its block, as `allocated` counts it
+  Time time{0};  // of the step
+  BlockId id;
+  program::BufferIndex buffer;
+  std::uint32_t block = 0;  // into Program::blocks, kNone: the whole buffer
+  std::uint32_t trace = 0;  // the event of the trace that it belongs to
+  std::int64_t bytes = 0;   // of its block, as `allocated` counts it
   std::int64_t requested = 0;
   std::int64_t address = 0;
-  std::int64_t safe = 0;  // release: when its memory can be used again; at most `time`: at once
+  Time safe{0};  // release: when its memory can be used again; at most `time`: at once
   bool allocate = false;
   AllocatorStats after;
 };
@@ -44,12 +44,12 @@ struct SegmentEvent {
 
 // A tensor that is live at the peak of allocated bytes, or at the end of the step.
 struct Tensor {
-  BlockId id = 0;
-  std::uint32_t buffer = 0;
+  BlockId id;
+  program::BufferIndex buffer;
   std::uint32_t block = 0;  // kNone: the whole buffer
   std::int64_t bytes = 0;   // as in TensorEvent: the tensors of `at_peak` add up to Replayed::peak.allocated
   std::int64_t requested = 0;
-  std::int64_t since = 0;  // picoseconds; below zero: from the step before
+  Time since{0};  // below zero: from the step before
 };
 
 struct Replayed {
@@ -57,7 +57,7 @@ struct Replayed {
   AllocatorStats peak;    // peaks of the last step; `reserved` is that at its end, since it never falls by itself
   AllocatorStats steady;  // at the end of the last step
   std::array<std::int64_t, program::kMemoryCategories> at_peak_by_category{};  // add up to peak.allocated
-  std::int64_t peak_at = 0;                                                    // picoseconds of the step
+  Time peak_at{0};                                                             // of the step
   bool out_of_memory = false;
   int retries = 0;
   std::vector<TensorEvent> events;

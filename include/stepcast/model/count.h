@@ -22,9 +22,9 @@ std::int64_t layer_parameters(const job::Model& model, int layer);
 // FLOPs of one sequence, forward pass: GEMMs with logits; attention half when `causal`.
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal);
 
-// What one optimizer step's training of `sequences` sequences needs, by convention (see the names
-// in `job.flops` of published rows): stepcast's own is megatron_causal = 3 x forward with logits,
-// causal attention half, no recomputation.
+// FLOPs of one optimizer step on `sequences` sequences, by the conventions under which measurements are published (the names
+// in `job.flops` of published rows). Reports use megatron_causal: 3 x forward with logits, half of the scores of causal
+// attention, no recomputation.
 enum class FlopConvention {
   megatron_causal,
   megatron_full,
@@ -36,8 +36,8 @@ enum class FlopConvention {
 };
 Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
 
-// What `sequences` sequences of a job's training need: megatron_causal; on a frozen base without the products that its
-// weights' gradients would take, and with the adapters'.
+// FLOPs that training on `sequences` sequences needs, by megatron_causal. On a frozen base the products for its weights'
+// gradients are not counted, and those of the adapters are.
 Flops training_flops(const job::Job& job, double sequences);
 Flops training_flops(const job::Model& model, Style style, std::int64_t sequence_length, double sequences);
 

@@ -16,7 +16,7 @@
 namespace stepcast::model {
 
 enum class OpKind {
-  gemm,             // Y[m,n] = X[m,k] W[k,n]: has weights
+  gemm,             // Y[m,n] = X[m,k] W[k,n], with weights W
   batched_gemm,     // no weights: the two products of unfused attention
   grouped_gemm,     // experts
   fused_attention,  // FlashAttention, cuDNN
@@ -33,15 +33,16 @@ enum class OpKind {
   cross_entropy,
 };
 
-// The part of the layer an operator belongs to: what selective recomputation names.
+// The part of the layer that an operator belongs to. Selective recomputation names these parts.
 enum class Module { embedding, attention, core_attention, mlp, moe, shared_expert, head };
 
-// How tensor parallelism cuts the operator's weights. column: output features (its input is needed
-// whole); row: input features (its output is a partial sum); vocab_*: the vocabulary.
+// How tensor parallelism divides the operator's weights. column: output features (the operator needs its whole input);
+// row: input features (its output is a partial sum); vocab_*: the vocabulary.
 enum class TensorRole { none, column, row, vocab_embedding, vocab_head };
 
-// Where tokens change ranks in a mixture of experts. dispatch: the operator that lays tokens out by expert; combine: the
-// one that takes them back. Dispatchers send before or after the first and return after or before the second.
+// Where tokens change ranks in a mixture of experts. dispatch: the operator that orders tokens by expert; combine: the
+// one that restores their order. Tokens are sent before or after the first and return after or before the second, depending
+// on the dispatcher.
 enum class ExpertRole { none, dispatch, combine };
 
 struct Gemm {
@@ -61,17 +62,16 @@ struct AttentionShape {
   int v_dim = 0;
   bool causal = true;
   std::int64_t window = 0;  // keys that a query sees at most; 0: all
-  double share = 1;         // of the (causal) score matrix that is computed: packed documents, a context-parallel step
+  double share = 1;         // computed share of the (causal) score matrix: packed documents, a context-parallel step
 };
 
-// Scores that are computed for one sequence and head, on average over ranks that share a sequence: half of the square
-// when causal, what lies in the window, the share that is left.
+// Number of scores computed for one sequence and head, on average over ranks that share a sequence: half of the square
+// when causal, only those in the window, times `share`.
 double attention_pairs(const AttentionShape& shape);
 
-// A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (a
-// linear's input that three linears read counts once); the id is unique within a graph. What
-// core attention reads and writes is listed by operators outside it as well, so leaving out the
-// entries of a recomputed core leaves what its checkpoint keeps.
+// A tensor kept from forward to backward. Tensors of equal `storage` share one allocation (the input of three linears counts
+// once); the id is unique within a graph. Tensors that core attention reads and writes are also listed by operators outside
+// it. So, without the entries of a recomputed core, the tensors that its checkpoint keeps remain.
 struct Saved {
   std::string name;
   Bytes bytes;
@@ -85,7 +85,7 @@ struct Operator {
   TensorRole tensor = TensorRole::none;
   std::optional<Gemm> gemm;  // forward; input gradient is (m, k, n), weight gradient (k, n, m)
   std::optional<AttentionShape> attention;
-  Flops forward;  // of tensor cores; causal attention counts half
+  Flops forward;  // on tensor cores; causal attention counts half
   Flops input_grad;
   Flops weight_grad;
   Bytes forward_moved;  // read and written in device memory
@@ -96,13 +96,13 @@ struct Operator {
   Bytes forward_output;     // bytes of the result
   Bytes forward_temporary;  // live only while it runs
   Bytes backward_temporary;
-  // Where the gradient of its input is written. handed_on: it is that of its result, or overwrites it. in_kept: over a
-  // kept tensor, which lives on until the producer's backward pass.
+  // Where the gradient of its input is written. own: in a tensor of its own. handed_on: in the gradient of its result, which
+  // it equals or overwrites. in_kept: in a kept tensor, which lives until the producer's backward pass.
   enum class Gradient { own, handed_on, in_kept } gradient = Gradient::own;
-  std::optional<Bytes> input_gradient;  // bytes of it at one time, where not those of the producer's result
+  std::optional<Bytes> input_gradient;  // bytes of that gradient alive at once, where not those of the producer's result
   std::int64_t parameters = 0;          // elements on this rank that are trained
   std::int64_t frozen = 0;              // elements that take no gradient
-  double frozen_width = 0;              // bytes of one of them; 0: the parameters' (QLoRA: half a byte)
+  double frozen_width = 0;              // bytes of a frozen element; 0: as of parameters (QLoRA: half a byte)
   ExpertRole expert = ExpertRole::none;
   bool expert_parameters = false;  // sharded by expert parallelism, reduced over the expert-data group
 };
@@ -112,10 +112,10 @@ struct OperatorGraph {
   std::vector<std::pair<int, int>> edges;  // producer, consumer
 };
 
-// What one rank holds of a micro-batch.
+// The part of a micro-batch on one rank.
 struct Shard {
   std::int64_t sequences = 1;        // micro-batch b
-  std::int64_t sequence_length = 0;  // whole sequence s
+  std::int64_t sequence_length = 0;  // of the whole sequence: s
   int context = 1;                   // tokens on this rank: b * s / context
   int tensor = 1;
   bool sequence_parallel = false;  // norms, dropout and residuals run on 1/tensor of the tokens
@@ -123,18 +123,18 @@ struct Shard {
   int expert_tensor = 1;
 };
 
-// How tokens reach their experts. `load`: rows of the most loaded expert-parallel rank over the mean of all tokens, after
-// capacity; `kept`: share of the tokens' copies that is not dropped.
+// How tokens reach their experts. `load`: rows of the most loaded expert-parallel rank after drops, over the mean
+// before drops; `kept`: share of the tokens' copies that is not dropped.
 struct Routing {
   job::MoeRuntime::Dispatcher dispatcher = job::MoeRuntime::Dispatcher::alltoall;
   double load = 1;
   double kept = 1;
   bool biases_apart = false;   // experts' output biases are added expert by expert, weighted in fp32
-  bool pads = false;           // rows of each expert are copied out to whole blocks of a narrow format, and back
-  bool shared_beside = false;  // shared experts run while tokens travel to the routed ones
+  bool pads = false;           // rows of each expert are copied to padded blocks of a narrow format, and back
+  bool shared_beside = false;  // shared experts run while tokens are dispatched to the routed ones
 };
 
-// What the framework does with operators and precision.
+// How a framework runs operators, and in which precision.
 struct Style {
   Routing routing;
   job::DType dtype = job::DType::bf16;  // of activations
@@ -145,18 +145,18 @@ struct Style {
   bool fused_bias_activation = true;
   bool fused_bias_dropout_add = true;
   bool fused_rotary = true;
-  bool complex_rotary = false;     // kernels of their own even where all else is compiled
-  bool compiled = false;           // elementwise chains fused by a compiler, their inputs alone saved
-  bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style ones have one each
+  bool complex_rotary = false;     // rotation in complex numbers: separate kernels even where all else is compiled
+  bool compiled = false;           // a compiler fuses chains of elementwise operators and saves only their inputs
+  bool fused_qkv = true;           // one projection for q, k, v (and gate, up); else Llama-style models have one for each
   bool fused_linear_bias = false;  // the qkv bias is added in the GEMM's epilogue
-  int loss_metrics = 0;            // cross entropies of the logits that are computed again for the trainer's metrics
-  bool quantized_inputs = false;   // 4-bit products keep inputs that no gradient needs
+  int loss_metrics = 0;            // further cross entropies of the same logits, for the trainer's metrics
+  bool quantized_inputs = false;   // 4-bit linears keep inputs that no gradient needs
   job::Finetune finetune;          // adapters on a frozen base
 };
 
 Style style_of(const job::Job& job);
 
-// What a layer is made of. Layers of equal kind are alike in every rank's program.
+// The blocks of a layer. Layers of equal kind are equal in every rank's program.
 struct LayerKind {
   enum class Mixer { attention, window, linear, mamba, none } mixer = Mixer::attention;
   enum class Mlp { dense, moe, none } mlp = Mlp::dense;
@@ -170,7 +170,7 @@ struct LayerKind {
 };
 inline constexpr LayerKind LayerKind::dense = {};
 inline constexpr LayerKind LayerKind::moe = {Mixer::attention, Mlp::moe, false, false, false};
-// `layer` counts the model's layers, multi-token prediction layers behind the last.
+// `layer` is the index among the model's layers, followed by its multi-token prediction layers.
 LayerKind layer_kind(const job::Model& model, int layer);
 // The kinds of the model's layers, each once, in the order in which they first appear.
 std::vector<LayerKind> layer_kinds(const job::Model& model);
@@ -185,13 +185,12 @@ OperatorGraph build_embedding(const job::Model& model, const Shard& shard, const
 // Final norm, output projection, loss.
 OperatorGraph build_head(const job::Model& model, const Shard& shard, const Style& style);
 
-// What is wrong with a graph: an edge out of range, a cycle, an order that is not topological, a
-// result that nobody reads, a storage of two sizes. nullopt: nothing. The build functions check it
-// themselves.
+// The fault of a graph: an edge out of range, a cycle, an order that is not topological, a result that no operator reads, a
+// storage of two sizes. nullopt: the graph is sound. The build functions call it themselves.
 std::optional<std::string> graph_fault(const OperatorGraph& graph);
 
-// Vocabulary padded as Megatron does (--make-vocab-size-divisible-by times tensor size); divisor 1:
-// not padded.
+// The vocabulary padded as Megatron-LM does, to a multiple of --make-vocab-size-divisible-by times the tensor-parallel size;
+// divisor 1: not padded.
 std::int64_t padded_vocab(std::int64_t vocab, std::int64_t divisor, int tensor);
 
 }  // namespace stepcast::model

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/job/job.h"
 #include "stepcast/result/goodput.h"
 #include "stepcast/result/report.h"
@@ -58,6 +59,18 @@ Operations read_operations(const std::filesystem::path& file);
 
 // Bytes of a checkpoint: parameters, master copies and moments in the number formats in which the job keeps them.
 double checkpoint_bytes(const job::Job& job);
+
+// What takes wall clock from training.
+enum class Loss { checkpoint, redone, down, repair, slow, data };
+
+constexpr auto spellings(Loss) {
+  return std::to_array<Spelling<Loss>>({{Loss::checkpoint, "checkpoints"},
+                                        {Loss::redone, "work done again"},
+                                        {Loss::down, "detection and restart"},
+                                        {Loss::repair, "waiting for repair"},
+                                        {Loss::slow, "slowed by stragglers"},
+                                        {Loss::data, "waiting for data"}});
+}
 
 // What a simulated run depends on.
 struct Campaign {

@@ -12,8 +12,11 @@
 #include "stepcast/result/sweep.h"
 #include "stepcast/search/search.h"
 #include "stepcast/search/world.h"
-#include "stepcast/store/store.h"
 #include "stepcast/text/document.h"
+
+namespace stepcast::store {
+class Store;
+}
 
 namespace stepcast::planner {
 

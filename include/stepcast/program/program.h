@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "stepcast/base/id.h"
 #include "stepcast/base/quantity.h"
 #include "stepcast/base/spelling.h"
 
@@ -21,13 +22,24 @@ namespace stepcast::program {
 
 using stepcast::to_string;
 
-using RankId = std::uint32_t;
-using ProgramId = std::uint32_t;
-using CommunicatorId = std::uint32_t;
-using ChannelId = std::uint32_t;
-using ResourceId = std::uint32_t;
-using CurveId = std::uint16_t;
-using StreamIndex = std::uint8_t;
+// Into the tables of a World.
+using RankId = Id<struct RankTag>;
+using ProgramId = Id<struct ProgramTag>;
+using CommunicatorId = Id<struct CommunicatorTag>;
+using ChannelId = Id<struct ChannelTag>;
+using ResourceId = Id<struct ResourceTag>;
+using ShapeId = Id<struct ShapeTag>;
+using stepcast::CurveId;
+// Into the prices of a Shape.
+using PriceKey = Id<struct PriceTag>;
+// Into the tables of a Program.
+using StreamIndex = Id<struct StreamTag, std::uint8_t>;
+using TaskIndex = Id<struct TaskTag>;
+using BufferIndex = Id<struct BufferTag>;
+using LabelIndex = Id<struct LabelTag>;  // of its program or, for a price, its World
+// Into a rank's own part of World::communicator_table and World::channel_table.
+using CommunicatorRole = Id<struct CommunicatorRoleTag>;
+using ChannelRole = Id<struct ChannelRoleTag>;
 
 constexpr std::uint32_t kNone = 0xffffffffU;
 
@@ -73,33 +85,33 @@ enum class TaskKind : std::uint8_t { kernel, collective, exchange, copy };
 // with lag 1 is satisfied.
 struct Wait {
   std::uint32_t position = 0;
-  StreamIndex stream = 0;
+  StreamIndex stream;
   std::uint8_t lag = 0;
 };
 
 // One send or receive of an exchange: `channel` is a role (index into the rank's channel table), `key` must be equal on
 // both ends (a mismatch is a fault of the program), `price` indexes World::prices of the channel's shape.
 struct Transfer {
-  std::uint32_t channel = 0;  // role
+  ChannelRole channel;
   std::uint32_t key = 0;
-  std::uint32_t price = 0;  // price key, see Shape
+  PriceKey price;
   bool send = false;
 };
 
 struct Task {
-  std::int64_t duration = 0;         // kernel: picoseconds alone. Others: unused
+  Time duration{0};                  // kernel: alone. Others: unused
   std::uint32_t first_wait = 0;      // into Program::waits
   std::uint32_t first_transfer = 0;  // exchange: into Program::transfers
-  std::uint32_t communicator = 0;    // collective: role
-  std::uint32_t price = 0;           // collective, copy: price key, see Shape
-  std::uint32_t label = 0;           // into Program::labels
+  CommunicatorRole communicator;     // collective
+  PriceKey price;                    // collective, copy
+  LabelIndex label;
   std::uint16_t waits = 0;
   std::uint16_t transfers = 0;
-  CurveId curve = 0;  // kernel: the curve that priced it
+  CurveId curve;  // kernel: the curve that priced it
   std::uint16_t micro_batch = 0xffff;
   std::uint16_t launches = 1;  // that the host issues for it: merged kernels are many
   std::uint8_t slowdown = 0;   // kernel: row of World::slowdowns. 0: never slowed
-  StreamIndex stream = 0;
+  StreamIndex stream;
   TaskKind kind = TaskKind::kernel;
   Category category = Category::compute;     // communication: what waiting for its transfer is charged to
   Category wait_category = Category::stall;  // communication: what waiting for its peers is charged to
@@ -115,9 +127,9 @@ enum class HostKind : std::uint8_t {
 };
 
 struct HostOp {
-  std::int64_t duration = 0;  // picoseconds
+  Time duration{0};
   std::uint32_t count = 0;
-  std::uint32_t buffer = 0;
+  BufferIndex buffer;
   Wait wait;
   std::uint32_t streams = 0;  // release: bit mask of streams other than its own that used the buffer
   HostKind kind = HostKind::work;
@@ -145,8 +157,8 @@ constexpr int kPlaces = 3;
 // operators of a pass, so that the tensors of one pass are allocated and freed in their true order: `begin` in the pass
 // that allocates the buffer, `end` in the one that releases it. Of a transient buffer both lie in the one pass.
 struct Block {
-  std::int64_t bytes = 0;  // as requested, before the allocator rounds
-  std::uint32_t label = 0;
+  Bytes bytes;  // as requested, before the allocator rounds
+  LabelIndex label;
   std::uint16_t begin = 0;
   std::uint16_t end = 0xffff;  // behind the pass's last operator
 };
@@ -154,9 +166,9 @@ struct Block {
 struct Buffer {
   Bytes bytes;
   MemoryCategory category = MemoryCategory::other;
-  StreamIndex stream = 0;
+  StreamIndex stream;
   bool persistent = false;  // allocated before the first step, never released
-  std::uint32_t label = 0;
+  LabelIndex label;
   // Its tensors, into Program::blocks; none: one of `bytes`. Buffers of equal shape may share them.
   std::uint32_t first_block = 0;
   std::uint32_t blocks = 0;
@@ -198,23 +210,23 @@ struct Resource {
 constexpr std::int64_t kWeightOne = 1 << 16;
 constexpr int kResourceKinds = 4;
 
-// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then `fluid` picoseconds
-// alone at the payload rate `rate` (whole bytes per second). `weight[k]` is what crosses each resource of kind k.
+// Price of one operation on one shape of communicator, channel or copy path: `latency` first, then `fluid` alone at the
+// payload rate `rate` (whole bytes per second). `weight[k]` is what crosses each resource of kind k.
 struct Price {
-  std::int64_t latency = 0;
-  std::int64_t fluid = 0;
+  Time latency{0};
+  Time fluid{0};
   std::int64_t rate = 1;
   std::int64_t weight[kResourceKinds] = {0, 0, 0, 0};
-  std::int64_t bytes = 0;  // as NCCL counts them, for the traffic table
-  CurveId latency_curve = 0;
-  CurveId curve = 0;
+  Bytes bytes;  // as NCCL counts them, for the traffic table
+  CurveId latency_curve;
+  CurveId curve;
   std::uint16_t pressure = 0;  // on kernels beside it, from its launch to its end, in the units of World::slowdowns
-  std::uint32_t label = 0;     // into World::labels: "all_reduce ring simple"
+  LabelIndex label;            // into World::labels: "all_reduce ring simple"
 };
 
 // A use of a resource by a communicator or channel; `count` members use it alike.
 struct Usage {
-  ResourceId resource = 0;
+  ResourceId resource;
   std::uint32_t kind = 0;
   std::int64_t count = 1;
 };
@@ -225,7 +237,7 @@ struct Shape {
 };
 
 struct Communicator {
-  std::uint32_t shape = 0;
+  ShapeId shape;
   std::uint32_t members = 0;  // arrivals that start a collective (in a folded world: classes)
   std::uint32_t first_usage = 0;
   std::uint32_t usages = 0;
@@ -234,20 +246,20 @@ struct Communicator {
 
 // A directed pair: `sender` and `receiver` pair their posts in FIFO order.
 struct Channel {
-  std::uint32_t shape = 0;
-  RankId sender = 0;
-  RankId receiver = 0;
+  ShapeId shape;
+  RankId sender;
+  RankId receiver;
   std::uint32_t first_usage = 0;
   std::uint32_t usages = 0;
 };
 
 struct Rank {
-  ProgramId program = 0;
+  ProgramId program;
   std::uint32_t first_communicator = 0;  // into World::communicator_table
   std::uint32_t first_channel = 0;       // into World::channel_table
   std::uint32_t first_usage = 0;         // of its copies (host link)
   std::uint32_t usages = 0;
-  std::uint32_t copy_shape = 0;
+  ShapeId copy_shape;
 };
 
 struct Curve {

@@ -9,40 +9,40 @@
 
 namespace stepcast::program {
 
-// One executed task. Times are picoseconds from the start of the reported step (a task of the step before may lie below
+// One executed task. Times count from the start of the reported step (a task of the step before may lie below
 // zero). `arrive`: it reached the head of its stream with all waits satisfied; `begin`: its transfer or computation began
 // (after the last peer arrived); `end`.
 struct Slice {
-  std::int64_t arrive = 0;
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-  std::uint32_t task = 0;  // into the program's tasks
-  RankId rank = 0;
+  Time arrive{0};
+  Time begin{0};
+  Time end{0};
+  TaskIndex task;
+  RankId rank;
 };
 
 struct MemoryEvent {
-  std::int64_t time = 0;  // host time
-  std::int64_t safe = 0;  // release: when the last use on another stream has completed; else `time`
-  std::uint32_t buffer = 0;
+  Time time{0};  // host time
+  Time safe{0};  // release: when the last use on another stream has completed; else `time`
+  BufferIndex buffer;
   bool allocate = false;
 };
 
 struct RankResult {
-  std::array<std::int64_t, kCategories> breakdown{};  // picoseconds; adds up to the period
-  std::int64_t peak_allocated = 0;                    // bytes, steady step
-  std::int64_t first_step_peak = 0;
-  std::int64_t steady = 0;  // bytes live at the step's boundary
-  std::array<std::int64_t, kMemoryCategories> at_peak{};
-  std::int64_t peak_at = 0;    // host time of the peak within the step
-  std::int64_t host_peak = 0;  // bytes at Place::host, and at Place::nvme
-  std::int64_t nvme_peak = 0;
+  std::array<Time, kCategories> breakdown{};  // adds up to the period
+  Bytes peak_allocated;                       // of a steady step
+  Bytes first_step_peak;
+  Bytes steady;  // live at the step's boundary
+  std::array<Bytes, kMemoryCategories> at_peak{};
+  Time peak_at{0};  // host time of the peak within the step
+  Bytes host_peak;  // at Place::host
+  Bytes nvme_peak;  // at Place::nvme
 };
 
 struct Timeline {
-  std::int64_t period = 0;  // picoseconds of one steady step
-  std::int64_t first_step = 0;
+  Time period{0};  // of one steady step
+  Time first_step{0};
   bool periodic = true;                          // false: `period` is the mean of the last steps
-  std::int64_t spread = 0;                       // largest minus smallest of those
+  Time spread{0};                                // largest minus smallest of those
   int steps = 0;                                 // simulated
   std::uint64_t tasks = 0;                       // executed, all steps
   std::uint64_t events = 0;                      // taken from the queue
@@ -56,7 +56,7 @@ struct Timeline {
 
 // A deadlock: a cycle (or chain) of waits, each "rank 3 stream tensor task 17 (all_gather) waits for …".
 struct Deadlock {
-  std::int64_t time = 0;
+  Time time{0};
   std::vector<std::string> chain;
 };
 

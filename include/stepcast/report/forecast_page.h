@@ -18,8 +18,9 @@ struct ForecastDetails {
   std::string job;                     // as --show-job prints it: every value with its origin
 };
 
-// The report's trace becomes the page's timeline; a report without one (a bound) gives a page without it. All figures are in
-// the page's text; only zooming in the timeline needs JavaScript. Without JavaScript, and in print, it is a still picture.
+// The report's trace becomes the page's timeline; a report without a trace (a bound) gives a page without a timeline. All
+// figures are in the page's text; only zooming in the timeline needs JavaScript. Without JavaScript, and in print, the
+// timeline is a still picture.
 std::string html(const result::Report& report, const ForecastDetails& details);
 
 }  // namespace stepcast::report

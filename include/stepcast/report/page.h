@@ -16,10 +16,10 @@
 
 namespace stepcast::report {
 
-// With &, <, > and quotes escaped: for an element's text and for attributes alike.
+// The text with &, <, > and quotes escaped, for the text of elements and for attributes.
 std::string html_text(std::string_view text);
 
-// A headline. `figure` names it for scripts and tests (data-figure); its exact numbers stand beside it.
+// A headline. `figure` names it for scripts and tests (data-figure), which also read its exact numbers.
 struct Tile {
   std::string name;             // "Step time"
   std::string value;            // "8.633 s"
@@ -35,7 +35,7 @@ struct Cell {
   Cell(const char* t) : text(t) {}             // NOLINT
   Cell(std::string t, double value) : text(std::move(t)), number(value) {}
   std::string text;
-  std::optional<double> number;  // what `text` rounds: sorted by, and data-value
+  std::optional<double> number;  // the exact value of `text`: the column is sorted by it, and it becomes data-value
   std::string hint;              // on hover
   bool markup = false;           // `text` is markup already
   bool bad = false;
@@ -43,7 +43,7 @@ struct Cell {
 };
 
 struct Column {
-  enum class Kind { number, text, prose, bar };  // prose wraps; a bar takes the width that is left
+  enum class Kind { number, text, prose, bar };  // prose is wrapped; a bar takes the width that is left
   std::string name;
   Kind kind = Kind::number;
   std::string hint;
@@ -58,13 +58,13 @@ struct Table {
 };
 std::string to_html(const Table& table);
 
-// A fold of markup under a plain-text summary.
+// Markup that is folded below a plain-text summary.
 std::string details(std::string_view summary, const std::string& markup, bool open = false);
-// A picture (markup) with a caption in plain text. Say the figures, or let a table in details() follow.
+// A picture (markup) with a caption in plain text. The caption, or a table in details() below, must state the figures.
 std::string figure(const std::string& markup, std::string_view caption);
 std::string paragraph(std::string_view text);
 
-// Colours by name, alike in light and dark: the categories of time ("compute", "tensor"...) and of memory
+// Colours by name, the same in the light and the dark scheme: the categories of time ("compute", "tensor"...) and of memory
 // ("m-parameters"...), and "s-0" to "s-7" for anything else. style.css defines them: .k-NAME.
 struct Mark {
   std::string colour;
@@ -78,10 +78,11 @@ struct Part {
   double value = 0;
   std::string hint;  // "compute 6.34 s"
 };
-// A stacked horizontal bar as SVG, as wide as its place; `whole` is full width. `mark`: a rule at that value.
+// A stacked horizontal bar as SVG, as wide as its container; `whole` is the value of the full width. `mark`: a line at that
+// value.
 std::string bar(const std::vector<Part>& parts, double whole, std::optional<double> mark = {});
 
-// JSON as the text of <script type="application/json" id=...>: no '<' is left in it.
+// JSON as a <script type="application/json" id=...> element, with every '<' escaped.
 std::string embedded_json(std::string_view id, std::string_view json);
 
 class Page {
@@ -91,12 +92,12 @@ class Page {
   // Begins a section (and ends the one before); `id` is its anchor, and the navigation lists its heading.
   void section(std::string_view id, std::string_view heading, std::string_view lead = "");
   void add(const std::string& markup) { body_ += markup; }
-  // A script or more style of src/report/assets, by name. page.js and style.css are always there.
+  // Adds a script or a style sheet of src/report/assets by name. page.js and style.css are always included.
   void script(std::string_view asset);
   void style(std::string_view asset);
-  // May fetch from the server that it came from (`simulate serve`). A report may not fetch at all.
+  // Lets the page fetch from the server that it came from (`simulate serve`). A report may not fetch at all.
   void allow_own_server() { own_server_ = true; }
-  // Remarks at the foot, such as how it was made.
+  // Sets a remark at the foot, such as how the page was made.
   void foot(std::string_view text);
 
   std::string finish() const;

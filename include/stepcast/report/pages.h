@@ -1,5 +1,5 @@
-// Searches, comparisons and sweeps as pages of their own (page.h): self-contained, nothing from elsewhere. Each holds its
-// JSON too (#data), and its figures name what they are (data-figure, data-value).
+// Searches, algorithms and comparisons as self-contained pages (page.h). Each page also holds its JSON (#data), and its
+// figures have names and exact values (data-figure, data-value).
 #pragma once
 
 #include <string>
@@ -11,13 +11,14 @@
 namespace stepcast::report {
 
 // The best strategy and its proof; time against memory and GPUs; the ranking with a breakdown of each step; why the
-// runner-up is slower; the effect of other hardware; what was not possible and why.
+// runner-up is slower; the effect of other hardware; which strategies were not possible, and why.
 std::string html(const result::Search& search);
 
 // Search algorithms side by side: the forecast of each answer by its own cost model and by the engine.
 std::string html(const result::Algorithms& algorithms);
 
-// A bar with its interval and its parts for each system that runs the job, memory against capacity, and why others do not.
+// For each system that runs the job, a bar of its step time with interval and parts, and memory against capacity; for the
+// others, the reason that they do not run it.
 std::string html(const result::Comparison& comparison);
 
 }  // namespace stepcast::report

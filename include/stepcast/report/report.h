@@ -26,7 +26,7 @@ std::string json(const result::Report& report);
 std::string json(const result::Validation& validation);
 std::string json(const schedule::Played& played);
 
-// A report for people, what a capacity planner asks first, `width` columns wide.
+// A report for people, `width` columns wide, that starts with what a capacity planner asks first.
 std::string terminal(const result::Report& report, bool colour, int width = 100);
 std::string terminal(const result::Validation& validation, bool colour);
 
@@ -41,8 +41,8 @@ std::string html(const result::Validation& validation);
 std::string markdown(const result::Validation& validation);
 std::string csv(const result::Validation& validation);
 
-// A predicted collective in the format of nccl-tests, with equal columns out of place and in place; and as JSON with NCCL's
-// choice.
+// A predicted collective in the format of nccl-tests, with the same figures out of place and in place; and as JSON with
+// NCCL's choice of algorithm and protocol.
 std::string nccl_tests(const result::CollectiveTable& table);
 std::string json(const result::CollectiveTable& table);
 // The same with measured time, error and 90 % interval in each row: one table per collective and
@@ -57,7 +57,7 @@ std::string svg(const std::vector<result::CollectiveTable>& tables);
 std::string terminal(const result::Calibration& calibration, bool colour);
 std::string json(const result::Calibration& calibration);
 
-// Fits of measured kernels, before and after, and what was left out.
+// Fits of measured kernels, errors before and after, and what was left out.
 std::string terminal(const result::KernelCalibration& calibration, bool colour);
 std::string json(const result::KernelCalibration& calibration);
 
@@ -80,7 +80,7 @@ std::string json(const result::Algorithms& algorithms);
 std::string terminal(const result::Goodput& goodput, bool colour, int width = 100);
 std::string json(const result::Goodput& goodput);
 
-// The features of training systems beside the survey's marks; and one system with its defaults and limits.
+// The features of training systems compared with the survey's marks; and one system with its defaults and limits.
 std::string terminal(const std::vector<result::SystemSummary>& systems, bool colour, int width = 100);
 std::string json(const std::vector<result::SystemSummary>& systems);
 std::string terminal(const result::SystemDetails& details, bool colour, int width = 100);

@@ -1,4 +1,5 @@
-// A forecast with the resources of the whole run: the report of report.h with one more section, in JSON the key "run".
+// A forecast with the resources of the whole run: the report of report.h with one more section, which in JSON is the key
+// "run".
 #pragma once
 
 #include <optional>
@@ -9,7 +10,7 @@
 
 namespace stepcast::report {
 
-// Without a run: the report alone, byte for byte.
+// Without a run, the result is exactly that of report.h.
 std::string terminal(const result::Report& report, const std::optional<result::RunCost>& run, bool colour, int width);
 std::string json(const result::Report& report, const std::optional<result::RunCost>& run);
 

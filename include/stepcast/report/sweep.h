@@ -11,7 +11,7 @@ namespace stepcast::report {
 
 std::string axis_name(const result::SweepAxis& axis);                         // "cluster.nodes", "a,b"
 std::string axis_label(const result::SweepAxis& axis, std::size_t position);  // "8", "1:2"
-// The values at its positions where all are numbers (of keys that change together, the first); else empty.
+// The values at its positions where all are numbers; else empty. Of keys that change together, the first one counts.
 std::vector<double> axis_numbers(const result::SweepAxis& axis);
 
 std::string terminal(const result::Sweep& sweep, bool colour, int width);

@@ -40,7 +40,7 @@ struct CalibrationSeries {
   std::string expected_from;  // source of the expected times: a calibration file, or "datasheet"
   bool fitted = false;
   std::string left_out;  // reason that the log is not in the fit
-  double error = 0;      // median of |fitted / measured - 1|
+  double error = 0;      // median of |fitted / measured - 1| over its points
 };
 
 struct CalibrationResidual {

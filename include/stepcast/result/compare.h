@@ -18,7 +18,7 @@ struct ComparedSystem {
   std::string name, generation;
   job::System::Kind kind = job::System::Kind::none;
   bool ran = false;
-  std::string key, reason;                    // of a system that did not run it: the key of the job at fault, and why
+  std::string key, reason;                    // if it did not run: the key of the job at fault, and why
   std::string sharding, schedule, recompute;  // as resolved from the job and the defaults of the system
   Estimate step_time, tokens_per_second_per_gpu, mfu, peak;
   double exposed = 0;  // exposed communication: seconds, mean over stages

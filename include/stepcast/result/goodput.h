@@ -16,7 +16,7 @@ struct Goodput {
   double days = 0;         // wall clock of a simulated run
   int runs = 0;
   double interval = 0;         // seconds of training between two checkpoints
-  bool chosen = false;         // the interval was not given: the one of least expected loss
+  bool chosen = false;         // the interval was not given; it is the one with the least expected loss
   double young = 0, daly = 0;  // intervals by Young's and by Daly's formula for this pause and these failures
   double mean_time_between_failures = 0;
   double checkpoint_bytes = 0, pause = 0, durable = 0,

@@ -60,7 +60,7 @@ struct AllocatorSnapshot {
   };
   struct Event {
     Action action = Action::alloc;
-    std::int64_t address = 0, size = 0;  // size: as requested; of a segment: its whole size
+    std::int64_t address = 0, size = 0;  // size: of a block as requested, of a segment the whole
     int stream = 0;
     Time at{0};  // on the host's clock
     std::uint32_t label = kNoLabel;

@@ -33,7 +33,7 @@ constexpr auto spellings(PlanLimit) {
 // A limit that a cluster misses, and by how much.
 struct Shortfall {
   PlanLimit limit = PlanLimit::strategy;
-  double by = 0;     // days, currency, W or bytes; 0 of a strategy
+  double by = 0;     // days, currency, W or bytes; 0 for PlanLimit::strategy
   std::string text;  // "12.3 days over the deadline"
 };
 

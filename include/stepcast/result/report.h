@@ -48,7 +48,7 @@ struct StageMemory {
   Bytes parameters, gradients, optimizer, activations, communication, workspace, other;  // add up to `allocated`
   Time at{0};
   Bytes host, nvme;        // of one rank, outside GPU memory
-  std::uint32_t rank = 0;  // of the simulated world, whose memory this is
+  std::uint32_t rank = 0;  // rank of the simulated world whose memory this is
 };
 
 // The part of a stage's memory that holds each category, in program::MemoryCategory's order.

@@ -17,7 +17,7 @@ struct RunCost {
   Estimate effective{1, 1, 1};         // share of the wall clock that trains
   Estimate days, gpu_hours;            // of wall clock
   std::string catalogue;               // file of power and prices
-  std::string offer;                   // offer whose machines are taken for power; "": none, and no energy is known
+  std::string offer;                   // offer whose power figures are used; "": none, and no energy is known
   std::string no_energy;               // why no energy is known
   double busy = 0, communicating = 0;  // shares of a GPU's step: kernels; waiting in exposed communication
   double pue = 1;

@@ -47,7 +47,7 @@ struct SiteSkipped {
   std::string reason;
 };
 
-// Of |forecast / measured - 1|.
+// Statistics of |forecast / measured - 1|.
 struct SiteError {
   double median = 0;
   double worst = 0;
@@ -59,7 +59,7 @@ struct SiteFitted {
   std::string words;     // "host time per kernel"
   bool seconds = false;  // its unit is seconds; else it is a factor
   double prior = 0, value = 0;
-  double prior_deviation = 0, deviation = 0;  // relative; of layer: seconds
+  double prior_deviation = 0, deviation = 0;  // relative; for `layer` in seconds
   bool determined = false;
   std::string reason;  // why it is not determined
 };

@@ -21,15 +21,15 @@ struct SweepAxis {
 // One combination of values. SI base units; all figures are 0 where there is no forecast.
 struct SweepPoint {
   std::vector<std::size_t> at;         // position on each axis
-  std::vector<std::string> overrides;  // "cluster.nodes=8": of the axes, in their order
+  std::vector<std::string> overrides;  // values of the axes, in their order: "cluster.nodes=8"
   bool ran = false;                    // there is a forecast
-  // Of a point that ran: whether memory is enough, that of the host and of drives included.
+  // For a point that ran: whether memory is enough, including that of the host and of drives.
   bool fits = false;
-  // Why there is no forecast (`key`: what is at fault: a key of the job or a place in a file), or by how much it does not
-  // fit.
+  // The reason that there is no forecast, with the key of the job or the place in a file at fault; or by how much the point
+  // does not fit.
   std::string key, reason;
   bool failed = false;                // an error of the simulator, not of the job; `reason` is its message
-  std::vector<std::string> strategy;  // of an optimized sweep: overrides chosen by the search
+  std::vector<std::string> strategy;  // in an optimized sweep: overrides chosen by the search
 
   std::int64_t nodes = 0, gpus = 0;
   Estimate step_time;                  // seconds
@@ -43,18 +43,19 @@ struct SweepPoint {
   double exposed = 0;                  // exposed communication: seconds, mean over stages
   double gpu_seconds = 0;              // GPUs x step time
   double gpu_hours_per_gigatoken = 0;  // GPU-hours for 1e9 tokens
-  // Tokens/s/GPU over that of the least number of GPUs that fits, all other axes alike; only where an axis changes the
-  // number of GPUs.
+  // Tokens/s/GPU over that of the point with the fewest GPUs that fits, with equal values of all other axes; only where an
+  // axis changes the number of GPUs.
   std::optional<double> efficiency;
-  bool on_front = false;  // fits, and no other that fits is as fast for fewer GPU-seconds, or faster for as many
+  bool on_front =
+      false;  // fits, and no other point that fits is better in step time or GPU-seconds and no worse in the other
 };
 
 struct Sweep {
   std::string title;     // "llama70b: cluster.nodes x cluster.device"
   std::string fidelity;  // bound | folded | full
-  // Of an optimized sweep, the objective of its strategies: time | cost | energy; else "".
+  // In an optimized sweep, the objective of its strategies: time | cost | energy; else "".
   std::string objective;
-  std::vector<std::string> overrides;  // --set: of all points
+  std::vector<std::string> overrides;  // those of all points: --set
   std::vector<SweepAxis> axes;
   std::optional<std::size_t> scaling_axis;  // along which `efficiency` is counted
   std::vector<SweepPoint> points;           // all combinations, the last axis changing fastest

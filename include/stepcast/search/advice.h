@@ -6,9 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "stepcast/forecast/forecaster.h"
 #include "stepcast/job/job.h"
 #include "stepcast/result/report.h"
+
+namespace stepcast::forecast {
+class Forecaster;
+}
 
 namespace stepcast::search {
 

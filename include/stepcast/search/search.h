@@ -13,7 +13,10 @@
 #include "stepcast/base/spelling.h"
 #include "stepcast/result/search.h"
 #include "stepcast/search/space.h"
-#include "stepcast/store/store.h"
+
+namespace stepcast::store {
+class Store;
+}
 
 namespace stepcast::search {
 

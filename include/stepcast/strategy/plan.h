@@ -26,7 +26,7 @@ struct Chunk {
   int stage = 0;  // global, in model order
 };
 
-// What data-parallel ranks of one number of micro-batches run.
+// What data-parallel ranks with equal numbers of micro-batches run.
 struct Batch {
   int micro_batches = 1;
   schedule::Order order;
@@ -43,14 +43,13 @@ struct ScheduleChoice {
 using Model = job::Model;
 
 struct Plan {
-  job::Job job;  // what is not converted yet reads it; it goes
   // Facts.
   Model model;                          // with the padded vocabulary
   hardware::Cluster cluster;            // nodes, devices and their faults
   job::Nccl nccl;                       // what the user forces of the collective library
-  std::vector<std::int64_t> documents;  // packed into one sequence in turn; empty: one
+  std::vector<std::int64_t> documents;  // lengths, packed into one sequence; empty: one document
   std::int64_t micro_batch = 1;         // sequences of one micro-batch, of a data-parallel rank
-  Sharding sharding = Sharding::none;   // as the job asks for it, however many ranks there are
+  Sharding sharding = Sharding::none;   // as the job states it, even for a single rank
   // Policies.
   Precision precision;
   GradientAccumulation accumulation;
@@ -70,9 +69,9 @@ struct Plan {
   ScheduleChoice schedule;
   // Sizes and places.
   cluster::Grid grid;
-  int micro_batches = 1;  // per data-parallel rank and step; of the first of `batches`, the most, where there are any
-  // Where data-parallel ranks run unlike numbers of micro-batches: each number, the most first, and which of them each
-  // rank runs. Else empty.
+  int micro_batches = 1;  // per data-parallel rank and step; with `batches`: those of the first, which are the most
+  // If data-parallel ranks run different numbers of micro-batches: each number, the largest first, and the index of each
+  // rank's number. Else empty.
   std::vector<Batch> batches;
   std::vector<int> batch_of;
   int shard_ranks = 1;  // ranks that share one copy of what is sharded, of data x context
@@ -90,46 +89,46 @@ struct Plan {
   int stages_count() const { return grid.pipeline; }
   // Ranks among which dense gradients are reduced.
   int data_ranks() const { return grid.data * grid.context; }
-  // Of all data-parallel ranks in one step.
+  // Micro-batches of all data-parallel ranks in one step.
   std::int64_t all_micro_batches() const;
 };
 
-// Micro-batches of each data-parallel rank in one step, as the workload states them on this grid, or all as many.
-// Infeasible where they do not fit the batch or the ranks.
+// Micro-batches of each data-parallel rank in one step, as the workload states them on this grid, or else equal numbers.
+// Infeasible where they do not match the batch or the ranks.
 std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload& workload, const job::Cluster& cluster,
                                                             const cluster::Grid& grid);
 
-// The plan as the ranks of plan.batches[n] run it, which is a plan of even batches; the plan itself where there are none.
+// The plan of the ranks of plan.batches[n], in which all batches are even; the plan itself if it has no batches.
 Plan of_batch(const Plan& plan, std::size_t n);
 
-// The schedule that a job names, or the one that its chunks imply; nullptr: no such name. A CSV file is none of them.
+// The schedule that a job names, or the one that its chunks imply; nullptr: an unknown name, or a CSV file.
 const schedule::Entry* schedule_of(const job::Job& job);
 
-// Which layers each rank's chunks hold, [pipeline rank][chunk]. Infeasible names the key that does not fit.
+// The layers of each rank's chunks, [pipeline rank][chunk]. Infeasible names the key at fault.
 std::variant<std::vector<std::vector<Chunk>>, Infeasible> place_layers(const job::Job& job, schedule::Placement placement,
                                                                        int chunks);
 
-// Whether forwards and backwards of interleaved 1F1B, or of a loop without stages, run in pairs, so that the tokens of one
-// travel beside the compute of the other
+// Whether forward and backward passes of interleaved 1F1B, or of a loop without stages, run in pairs, so that the expert
+// all-to-all of one overlaps the compute of the other
 // (--overlap-moe-expert-parallel-comm: with one more warm-up forward).
 bool pairs_passes(const job::Job& job);
 
-// Whether the schedule's order depends on how long passes take, as automatic ones do; and the order made anew for the
-// times of a whole rank's passes. The plan stays as it is where that order cannot be made.
+// Whether the schedule's order depends on how long passes take, as that of automatic schedules does; and a new order for
+// the times of a whole rank's passes. The plan is unchanged if that order cannot be made.
 bool orders_by_times(const Plan& plan);
 std::optional<Infeasible> order_by_times(Plan& plan, const schedule::Times& times);
 
-// The vocabulary as the job's system pads it for so many tensor ranks.
+// The vocabulary as the job's system pads it for this number of tensor ranks.
 std::int64_t padded_vocab(const job::Job& job, int tensor);
 
 // Fills the plan's facts and policies from a job. They follow from the job and from the plan's grid, shard, style, order,
-// vocabulary, data_comm and shard_ranks, which stand before.
+// vocabulary, data_comm and shard_ranks, which must be set before.
 void set_policies(const job::Job& job, Plan& plan);
 
 // Checks divisibility and picks what the job leaves open. Infeasible names the job's key at fault.
 std::variant<Plan, Infeasible> resolve(const job::Job& job);
 
-// Ranks that share one copy of the experts' states: as many as share the dense ones, as far as ranks hold the same
+// Ranks that share one copy of the experts' states: as many as share the dense states, but no more than hold the same
 // experts.
 int expert_shards(const Plan& plan);
 

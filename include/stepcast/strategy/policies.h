@@ -1,5 +1,5 @@
-// What a training system does, one struct a habit that a user can name. `resolve` fills them from a job; every field
-// says what is done, none who does it. Sizes are those of one rank, elements are parameters.
+// What a training system does: one struct for each habit that a user can name. `resolve` fills them from a job. Fields
+// state what is done, never by which system. Sizes are those of one rank; elements are parameters.
 #pragma once
 
 #include <cstdint>
@@ -25,40 +25,40 @@ enum class DataComm {
   shard_all,     // ZeRO-3, FSDP: parameters gathered before use, twice a micro-batch
 };
 
-// Formats of products and of what stands from step to step; activations have Style::dtype.
+// Formats of products and of the state that is kept from step to step; activations have Style::dtype.
 struct Precision {
   DType products = DType::bf16;  // operands of matrix products
   DType parameters = DType::bf16;
   DType gradients = DType::fp32;  // as accumulated
   DType reduce = DType::fp32;     // gradients on the wire
   DType moments = DType::fp32;
-  std::optional<DType> master = DType::fp32;  // nothing: no copy beside the parameters
+  std::optional<DType> master = DType::fp32;  // nothing: no master copy
   bool loss_scaling = false;                  // gradients are unscaled and checked before the step
   bool casts_operands_twice = false;          // by plain kernels, once for each product that reads them
-  bool keeps_cast_weights = false;            // weights in the products' format stand from the first micro-batch on
+  bool keeps_cast_weights = false;            // weights in the products' format are kept from the first micro-batch on
   double compute_capability = 0;              // of the cluster's device, whose casts are priced
 };
 
-// How a weight's gradient joins the sum of the micro-batches before.
+// How a weight's gradient is added to the sum of earlier micro-batches.
 struct GradientAccumulation {
   bool in_product = false;             // the product adds into the sum
-  bool empty_gradients_stand = false;  // one empty tensor for each shape of such a weight stays; else it lives for a pass
+  bool empty_gradients_stand = false;  // one empty tensor per shape of such weights is kept; else it lives for a pass
   bool hands_on_gradients = true;      // a product gives autograd a tensor of its weight's size
 };
 
-// When gradients are reduced, in which pieces, and by which operations. What is said of sharding here is of
-// data-parallel ranks; how many those are says the Plan.
+// When gradients are reduced, in which pieces, and by which operations. Sharding here is over data-parallel ranks, whose
+// number is in the Plan.
 struct GradientSync {
   enum class Operation { all_reduce, reduce_scatter, reduce };
 
   bool overlaps = false;           // runs beside compute
   bool overlap_stated = false;     // the job asks for it (parallelism.overlap.grad_reduce)
-  bool each_pass = false;          // behind every micro-batch's backward pass, not the last one's alone
+  bool each_pass = false;          // after every micro-batch's backward pass, not only the last one's
   bool accumulates_whole = true;   // micro-batches add to gradients that are not sharded
   bool after_each_stated = false;  // the job asks for every micro-batch (parallelism.reduce_each)
-  bool sends_as_filled = false;    // pieces leave during the backward pass; else behind the step's last one
+  bool sends_as_filled = false;    // pieces are reduced during the backward pass; else after the step's last one
   bool sends_behind_backward =
-      false;  // with whole gradients or zero1: all leaves behind the last backward pass, unless it overlaps
+      false;  // with whole gradients or zero1: all are reduced after the last backward pass, unless that overlaps
   Operation operation = Operation::all_reduce;  // of what is not in sharded units
   std::optional<DType> quantised;               // of sharded units, all-to-all in two levels (ZeRO++'s qgZ)
 
@@ -67,15 +67,15 @@ struct GradientSync {
   std::int64_t first_bucket_elements = 0;   // 0: as the others
   bool first_stage_only = false;            // only the first stage's first chunk has several buckets
   bool always_in_buckets = false;           // also where nothing overlaps
-  bool bucket_before_overflow = false;      // a bucket leaves before a parameter would overfill it; else with that one
+  bool bucket_before_overflow = false;      // a bucket is reduced before a parameter would overfill it; else with that one
   bool units_in_buckets = false;            // gradients of sharded units fill buckets as well
   bool bucket_holds_largest_array = false;  // a bucket's buffer is as large as the largest array, if that is larger
   BucketStorage storage = BucketStorage::main_gradients;
   bool live_in_buckets = false;  // gradients are views of the buckets (DDP's gradient_as_bucket_view)
 
-  bool aligned = false;       // interleaved stages reduce a chunk at one time
-  Time cycle_time{0};         // gradients leave at ticks of a background thread; 0: at once
-  bool hierarchical = false;  // in the node, among hosts, in the node
+  bool aligned = false;       // interleaved stages reduce a chunk at the same time
+  Time cycle_time{0};         // period of the background thread that starts reductions; 0: they start at once
+  bool hierarchical = false;  // reduced within the node, between nodes, and gathered within the node
 
   // Buckets' contents are copied there, and back when reduced (without a background thread).
   bool copies_into_buckets() const {
@@ -83,16 +83,16 @@ struct GradientSync {
   }
 };
 
-// How parameters that ranks share come together.
+// How sharded parameters are gathered.
 struct ParameterGather {
   bool overlaps = false;        // runs beside compute
   bool overlap_stated = false;  // the job asks for it (parallelism.overlap.param_gather)
-  bool aligned = false;         // interleaved stages gather a chunk at one time
+  bool aligned = false;         // interleaved stages gather a chunk at the same time
   bool from_owners = false;     // whole parameters belong to ranks, which broadcast what they updated
 
   // Sharded units: gathered before each use.
   bool by_units = false;
-  bool zero2_by_units = false;         // so would they be under zero2
+  bool zero2_by_units = false;         // the same would hold under zero2
   bool reshard_after_forward = false;  // dropped between forward and backward
   int unit_layers = 1;                 // layers that are gathered together
   bool ends_join_root = true;          // embedding and head stay whole until the root's backward; else units of their own
@@ -101,21 +101,21 @@ struct ParameterGather {
   Prefetch backward_prefetch = Prefetch::explicit_;
   bool limited = true;                     // two gathers in flight at most
   std::int64_t prefetch_elements = 0;      // gathered ahead; 0: one unit
-  std::int64_t persistent_elements = 0;    // parameters at most so large are never sharded
-  std::int64_t reuse_elements = 0;         // a unit read again within so many stays whole
-  bool reshards_before_reduction = false;  // behind its backward pass a unit is dropped before its gradients are reduced
+  std::int64_t persistent_elements = 0;    // tensors of at most this many are never sharded
+  std::int64_t reuse_elements = 0;         // a unit that is read again within this many stays gathered
+  bool reshards_before_reduction = false;  // after its backward pass a unit is dropped before its gradients are reduced
   std::optional<DType> quantised;          // on the wire (ZeRO++'s qwZ)
   int partition = 0;                       // ranks that hold a second copy for the backward gather; 0: none
-  bool partition_stands = false;           // from step to step (ZeRO++'s hpZ); else from forward to backward
+  bool partition_stands = false;           // it is kept from step to step (ZeRO++'s hpZ); else from forward to backward
 };
 
-// How parameters, gradients and optimizer states lie in memory from step to step.
+// How parameters, gradients and optimizer states are kept from step to step.
 struct StateLayout {
   StatePartition partition = StatePartition::buffer_range;
-  bool gradients_stand = true;           // else the backward pass makes them
-  bool makes_sharded_gradients = false;  // of units, in a step's first backward pass
-  bool gradients_in_parameters = false;  // gradients take the storage of gathered parameters
-  // Gradients of one micro-batch stand beside wider ones, to which they are added once its backward pass is over.
+  bool gradients_stand = true;           // they are kept from step to step; else the backward pass allocates them
+  bool makes_sharded_gradients = false;  // sharded gradients are allocated in a step's first backward pass
+  bool gradients_in_parameters = false;  // gradients reuse the storage of gathered parameters
+  // Gradients of one micro-batch are kept apart from the wider sum, to which they are added after its backward pass.
   bool pass_gradients_stand = false;
 };
 
@@ -126,24 +126,24 @@ struct OptimizerStep {
   bool foreach = false;   // each operation over all tensors, with temporaries
   bool by_owner = false;  // whole arrays belong to ranks, because the step needs them whole
   bool orthogonalises_in_fp32 = false;
-  bool post_validated = false;  // the step goes on before the norm is known
+  bool post_validated = false;  // the step starts before the norm is known
   bool host_waits = true;       // for the gradient norm, or the loss scale's check
   bool norm_has_its_group = false;
   bool norm_on_host = false;      // of gradients that are offloaded
   bool copies_partition = false;  // the norm is taken tensor by tensor in fp64, and gradients are copied into one tensor
-  bool first_step_makes_moments = true;  // else they stand before training
-  bool fp32_gradients_stand = false;     // fp32 copies of narrow gradients live until the next step; else for the step
-  bool zeroes_gradients = true;          // a kernel behind the step sets standing gradients to zero
+  bool first_step_makes_moments = true;  // else they are allocated before training
+  bool fp32_gradients_stand = false;  // fp32 copies of narrow gradients live until the next step; else only during the step
+  bool zeroes_gradients = true;       // a kernel after the step sets kept gradients to zero
 };
 
-// What is computed again for the backward pass.
+// What is recomputed for the backward pass.
 struct Recompute {
   RecomputeKind kind = RecomputeKind::none;
-  int layers = 1;                    // every: each n-th layer; uniform: layers a unit; block: the first n of a chunk
-  std::vector<std::string> modules;  // modules and selective: what is computed again of each layer
+  int layers = 1;                    // every: each n-th layer; uniform: layers per unit; block: the first n of a chunk
+  std::vector<std::string> modules;  // modules and selective: the modules of each layer that are recomputed
   std::string policy;                // per_op: its name
   Bytes budget{0};                   // optimal: allocated bytes of a GPU, all states included
-  int whole_micro_batches = 0;       // of those in flight, so many keep all they can
+  int whole_micro_batches = 0;       // number of micro-batches in flight that recompute nothing
   bool norms_in_products = false;    // a block's norm runs inside the product that reads it, as one module
 };
 
@@ -162,12 +162,12 @@ struct Offload {
   int activation_layers = 0;                    // only those of the first n layers of a stage; 0: all
   std::vector<std::string> activation_modules;  // only what these modules save; empty: all
   ActivationOffload activation_form = ActivationOffload::units;
-  int tiling = 1;       // a layer's linears run as so many in turn
-  int prefetch = 1;     // units that are fetched ahead; 0: when their turn comes
-  Bytes page{0};        // states live in pages of so much; 0: arrays as they are
-  Bytes chunk{0};       // and move in chunks of so much; 0: unit by unit
+  int tiling = 1;       // number of tiles, run one after the other, into which a layer's linears are cut
+  int prefetch = 1;     // number of units fetched ahead; 0: each is fetched when it is about to run
+  Bytes page{0};        // size of the pages that hold states; 0: no pages
+  Bytes chunk{0};       // size of the chunks in which states are copied; 0: unit by unit
   bool pinned = true;   // pageable host memory copies slower and does not overlap
-  bool overlap = true;  // copies beside compute, on their own streams
+  bool overlap = true;  // copies overlap compute, on their own streams
   HostGradientSum gradient_sum = HostGradientSum::none;
   bool any() const {
     return optimizer.to != OffloadTarget::none || parameters.to != OffloadTarget::none ||
@@ -175,16 +175,16 @@ struct Offload {
   }
 };
 
-// How stages pass activations and their gradients on.
+// How stages exchange activations and their gradients.
 struct StageTransport {
-  bool overlaps = false;  // receives and sends run beside compute (interleaved stages)
-  // Messages hold the compute stream up in the forms of 1F1B, GPipe and interleaved 1F1B; else they run beside compute
-  // in the order of the schedule.
+  bool overlaps = false;  // receives and sends overlap compute (interleaved stages)
+  // Messages block the compute stream, as in Megatron-LM's 1F1B, GPipe and interleaved 1F1B; else they overlap compute in
+  // the order of the schedule.
   bool holds_compute = false;
-  bool batched = true;               // where the pass changes, send and receive are posted together
-  bool host_waits = false;           // for the device behind each batch of sends and receives
+  bool batched = true;               // between a forward and a backward pass, send and receive are posted together
+  bool host_waits = false;           // the host waits for the device after each batch of sends and receives
   bool scatter_gather = false;       // each tensor rank sends its share, which is gathered on arrival
-  bool keeps_last_received = false;  // a chunk holds the tensor that it last received, and its gradient
+  bool keeps_last_received = false;  // a chunk keeps the tensor that it last received, and its gradient
   int group = 1;                     // micro-batches of a virtual-pipeline group
   int extra_warmup = 0;
   bool pairs_passes = false;       // forwards and backwards run in pairs (strategy::pairs_passes)
@@ -193,7 +193,7 @@ struct StageTransport {
 
 struct ExpertDispatch {
   Dispatcher dispatcher = Dispatcher::alltoall;
-  bool host_reads_counts = true;      // how many copies arrive is known on the device alone: the host waits for it
+  bool host_reads_counts = true;      // the number of arriving tokens is known only on the device, and the host waits for it
   bool grouped = true;                // a rank's experts in one grouped product; else one after the other
   bool launches_each_expert = false;  // a grouped product is one kernel for each expert
   Time overhead{0};                   // host time of a layer of experts and pass; 0 inside CUDA graphs
@@ -207,16 +207,16 @@ struct ContextExchange {
 
 struct TensorParallel {
   TensorKind kind = TensorKind::one_d;
-  TensorOverlap overlap = TensorOverlap::none;          // as the job asks for it: its rings and buffers are there
-  TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format can follow it
-  bool async_backward = true;         // the input gradient's collective runs beside the weight gradient's product
+  TensorOverlap overlap = TensorOverlap::none;          // as the job states it; its rings and buffers exist
+  TensorOverlap product_overlap = TensorOverlap::none;  // as products in their format allow it
+  bool async_backward = true;         // the input gradient's collective overlaps the weight gradient's product
   bool saves_gathered_input = false;  // a linear keeps the input that it gathered; else its shard
   bool gated_halves_apart = false;    // a gated MLP has a column linear for each half, each with its own collectives
 };
 
 struct LossForm {
   LossKernel kernel = LossKernel::vocab_parallel;
-  EagerLoss eager = EagerLoss::as_built;  // what is done here: only with an eager kernel, and where the sizes ask for it
+  EagerLoss eager = EagerLoss::as_built;  // applies only with an eager kernel, and where the sizes need it
 };
 
 // Host time and waits.
@@ -227,15 +227,15 @@ struct HostModel {
   bool waits_each_micro_batch = false;  // for the device, as each micro-batch begins
 };
 
-// Memory beside the tensors of the passes.
+// Memory in addition to the tensors of the passes.
 struct DeviceMemory {
   AllocatorKind allocator = AllocatorKind::caching;
   Bytes context{0};                 // of the CUDA context and libraries; 0: by device
   Bytes gemm_workspace{0};          // of one cuBLAS handle; 0: by device
-  bool layer_workspace = false;     // the layers' library has workspaces of its own
-  bool overlap_workspaces = false;  // of them one for each stream of its tensor-parallel buffers
+  bool layer_workspace = false;     // the library of the layers has its own workspaces
+  bool overlap_workspaces = false;  // one of them for each stream of its tensor-parallel buffers
   bool grouped_workspaces = false;  // and of its grouped products
-  bool scores_buffer = false;       // unfused attention adds its scores to a buffer that stays
+  bool scores_buffer = false;       // unfused attention adds its scores to a buffer that is kept
   double spread = 0.06;             // half-width of 90 % of the tensors' memory, as a share
 };
 

@@ -1,10 +1,10 @@
-// Activation checkpoints of a chain that make its passes as short as a memory allows: the dynamic
+// Activation checkpoints of a chain with the shortest passes within a memory limit: the dynamic
 // programme of Beaumont, Eyraud-Dubois, Herrmann, Joly and Shilova ("Optimal checkpointing for
 // heterogeneous chains", arXiv 1911.13214), over plain numbers. A kept tensor stays until the backward
 // pass that reads it.
 //
-// Beside it, what a pipeline adds: micro-batches that wait between their forward and their backward
-// pass hold what was kept, while only one of them is worked on.
+// A pipeline adds to it: several micro-batches are between their forward and backward passes and hold
+// what was kept, while passes of only one of them run.
 #pragma once
 
 #include <cstdint>
@@ -17,19 +17,19 @@ namespace stepcast::strategy {
 struct ChainStage {
   std::int64_t forward = 0;  // time
   std::int64_t backward = 0;
-  std::int64_t saved = 0;           // what its backward pass reads beside its input
+  std::int64_t saved = 0;           // what its backward pass reads in addition to its input
   std::int64_t output = 0;          // input of the next stage
   std::int64_t gradient = 0;        // of the output
-  std::int64_t forward_extra = 0;   // lives while its forward pass runs and keeps all
-  std::int64_t sweep_extra = 0;     // while it runs and keeps nothing
-  std::int64_t backward_extra = 0;  // while its backward pass does
+  std::int64_t forward_extra = 0;   // temporary memory of its forward pass that keeps all
+  std::int64_t sweep_extra = 0;     // of its forward pass that keeps nothing
+  std::int64_t backward_extra = 0;  // of its backward pass
   bool fixed = false;               // never runs again
   auto operator<=>(const ChainStage&) const = default;
 };
 
 struct Chain {
   std::vector<ChainStage> stages;
-  std::int64_t input = 0;  // of the first stage: held throughout
+  std::int64_t input = 0;  // of the first stage; held throughout
 };
 
 struct ChainStep {
@@ -38,26 +38,26 @@ struct ChainStep {
   auto operator<=>(const ChainStep&) const = default;
 };
 
-// What steps cost. `kept`: held when every stage has run forward and none backward. `peak`: the most
-// held at once by one micro-batch.
+// Cost of a sequence of steps. `kept`: memory held when all stages have run forward and none
+// backward. `peak`: peak memory of one micro-batch.
 struct ChainCost {
   std::int64_t time = 0;
   std::int64_t kept = 0;
   std::int64_t peak = 0;
 };
 
-// Nothing: the steps need what is not there, or leave a backward pass out.
+// Nothing: a step needs what is not in memory, or a backward pass is missing.
 std::optional<ChainCost> cost_of(const Chain& chain, const std::vector<ChainStep>& steps);
 
-// Every `group`-th stage's input is kept, the others are made again group by group (fixed stages
-// apart, which keep all).
+// Keeps the input of every `group`-th stage and recomputes the others group by group; fixed stages
+// keep all.
 std::vector<ChainStep> redo_in_groups(const Chain& chain, int group);
-// The first `count` stages are made again one by one, the others kept.
+// Recomputes the first `count` stages one by one and keeps the others.
 std::vector<ChainStep> redo_first(const Chain& chain, int count);
 
 struct ChainLimits {
   std::int64_t memory = 0;
-  int others = 0;         // further micro-batches that hold what is kept
+  int others = 0;         // number of further micro-batches that hold `kept`
   std::int64_t slot = 1;  // sizes are rounded up to whole slots, the memory down
 };
 

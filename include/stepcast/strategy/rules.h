@@ -11,17 +11,17 @@
 namespace stepcast::strategy {
 
 // All faults that a job's values show when it is read, in the order of the rule book. What a training system, a kernel
-// or a schedule refuses is not among them: first_fault() tells that. The job has every key that a job must have.
+// or a schedule refuses is not among them; first_fault() reports that. The job must have all required keys.
 std::vector<Infeasible> faults(const job::Job& job);
 
-// Those of the cluster and of what is forced upon NCCL there, without a job on it.
+// Faults of a cluster, and of settings forced upon NCCL, without a job.
 std::vector<Infeasible> cluster_faults(const job::Job& job);
 
-// The first fault of all rules; nothing: strategy::resolve() can plan the job, unless its schedule cannot be made or its
+// The first fault of all rules. Nothing: strategy::resolve() can plan the job, unless its schedule cannot be made or its
 // layers cannot be placed.
 std::optional<Infeasible> first_fault(const job::Job& job);
 
-// The first reason why the layers of a model cannot be cut into such shards.
+// The first reason why the layers of a model cannot be divided into these shards.
 std::optional<Infeasible> shard_fault(const job::Model& model, const model::Shard& shard);
 
 }  // namespace stepcast::strategy

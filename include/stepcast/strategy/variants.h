@@ -1,4 +1,5 @@
-// The jobs that differ from one job in what a search varies: what bounds add up of them without resolving each.
+// Jobs that differ from a base job in what a search varies: the parts of their plans that bounds need, without resolving
+// each job.
 #pragma once
 
 #include <cstdint>
@@ -29,9 +30,9 @@ struct Candidate {
   int context = 1;
   int expert_tensor = 0;  // 0: as many as tensor
   TensorOverlap tensor_overlap = TensorOverlap::none;
-  // From here on: what a layout does not depend on.
+  // The fields below do not affect a layout.
   const StatedOffload* offload = nullptr;  // nullptr: the base job's
-  bool grad_reduce = true;                 // gradients travel beside compute
+  bool grad_reduce = true;                 // gradient reduction overlaps compute
   bool param_gather = false;
   bool pipeline_overlap = false;
 
@@ -43,19 +44,19 @@ Candidate candidate_of(const Plan& plan);
 // How gradients and parameters of sharded units travel; none where units are whole.
 DataComm unit_comm(Sharding sharding);
 
-// Where layers lie, by pipeline ranks and chunks, and what their schedule allows to add up.
+// The layers of each pipeline rank and chunk, and properties of the schedule that bounds depend on.
 struct Placed {
-  std::vector<std::vector<Chunk>> stages;  // empty: they do not divide so
-  int chunks = 1;                          // of a rank
+  std::vector<std::vector<Chunk>> stages;  // empty: the layers do not divide
+  int chunks = 1;                          // per rank
   bool bidirectional = false;
-  // Ranks begin one after the other and end so: no split backward pass that leaves weight gradients to the end, no
-  // vocabulary passes that move the ends' work, and the next step waits for this one's end.
+  // Ranks start and end one after the other: no backward pass defers its weight gradients, no vocabulary passes take work
+  // from the first and last stage, and the next step waits for the end of this one.
   bool ramps = false;
   bool splits_vocabulary = false;
   bool pairs = false;
 };
 
-// Who shares the states of a candidate.
+// Over how many ranks the states of a candidate are sharded.
 struct StateSharing {
   DataComm comm = DataComm::none;
   int shards = 1;         // ranks that share one copy
@@ -64,19 +65,20 @@ struct StateSharing {
 
 class Variants {
  public:
-  // Implicit: a job stands for all that differ from it.
+  // Implicit conversion from the base job.
   Variants(const job::Job& base);
 
-  // Facts and policies that no candidate changes, without routing, order and stages: the base's own sizes need not divide.
+  // Facts and policies that no candidate changes. It has no routing, order or stages, since the base's own sizes need not
+  // divide.
   const Plan& base() const { return base_plan_; }
   const StatedOffload& offload() const { return base_.memory.offload; }
 
-  // Micro-batches of the data-parallel rank with the most. 0: sizes do not divide ranks, heads, experts or the batch.
+  // Largest number of micro-batches of a data-parallel rank. 0: sizes do not divide ranks, heads, experts or the batch.
   std::int64_t most_micro_batches(const Candidate& candidate) const;
   StateSharing sharing(const Candidate& candidate) const;
-  // By the candidate's pipeline and virtual_pipeline alone.
+  // Depends only on the candidate's pipeline and virtual_pipeline.
   Placed place(const Candidate& candidate) const;
-  // A plan without order and stages, for what its units cost one by one.
+  // A plan without order and stages, for the costs of single units.
   Plan layout(const Candidate& candidate, std::int64_t micro_batches) const;
   std::variant<Plan, Infeasible> resolve(const Candidate& candidate) const;
 

@@ -9,8 +9,8 @@ enum class Norm { layer, rms };
 
 constexpr auto spellings(Norm) { return std::to_array<Spelling<Norm>>({{Norm::layer, "layer"}, {Norm::rms, "rms"}}); }
 
-// How positions enter. alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one table
-// an encoder and a decoder.
+// How positions are encoded. alibi: a slope per head added to the scores; relative: a learned bias by distance (T5), one
+// table each for encoder and decoder.
 enum class Positions { learned, rotary, none, alibi, relative };
 
 constexpr auto spellings(Positions) {

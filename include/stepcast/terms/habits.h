@@ -3,26 +3,26 @@
 
 namespace stepcast {
 
-// How the optimizer states of one rank divide where ranks share them.
+// How optimizer states are divided over ranks.
 enum class StatePartition {
-  by_array,      // every array is cut for itself
-  by_row,        // every array is cut for itself, by whole rows of a matrix, padded to equal numbers
+  by_array,      // each array by itself
+  by_row,        // each array by itself, by whole rows of a matrix, padded to equal numbers
   flat,          // one flat partition of all arrays
   buffer_range,  // a range of one contiguous buffer, which may begin and end within an array
 };
 
-// Where gradients stand while a bucket of them is reduced.
+// Where gradients are while a bucket of them is reduced.
 enum class BucketStorage {
-  as_made,         // where the backward pass made them
-  main_gradients,  // in the standing main gradients, of which buckets are ranges; beside them where those are sharded
-  standing,        // in buckets for all gradients, which stand from step to step
+  as_made,         // where the backward pass allocated them
+  main_gradients,  // in the kept main gradients, of which buckets are ranges; apart from them where those are sharded
+  standing,        // in buckets for all gradients, which are kept from step to step
   flat,            // copied into one flat buffer, or two that alternate where reductions overlap
 };
 
-// What an unfused loss does with logits that tensor ranks hold in parts, and with their format.
+// What an unfused loss does with logits that are divided over tensor ranks, and with their format.
 enum class EagerLoss {
   as_built,           // nothing
-  gathers_logits,     // tensor ranks join their parts, and each computes the whole loss
+  gathers_logits,     // tensor ranks gather the logits, and each computes the whole loss
   shards_logits,      // each tensor rank computes its part of the loss (PyTorch's loss parallel)
   narrow_under_fp16,  // under fp16 the loss stays in the logits' format, without a copy in fp32
 };
@@ -35,7 +35,7 @@ enum class GradientFormat {
   reduced_as_accumulated,  // whole gradients are reduced in the format in which they are accumulated
 };
 
-// Where gradients that have left for the host are added up when a step reduces several times.
+// Where gradients that are offloaded to the host are added up when a step reduces several times.
 enum class HostGradientSum {
   none,       // nowhere: later ones replace earlier ones
   on_device,  // the sum so far comes back to the device

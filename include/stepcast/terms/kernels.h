@@ -15,7 +15,7 @@ constexpr auto spellings(AttentionKernel) {
                                                    {AttentionKernel::cudnn, "cudnn"}});
 }
 
-// The cross-entropy. chunked: logits are made and dropped chunk by chunk. chunk_list: made chunk by chunk, all kept
+// The cross-entropy. chunked: logits are computed and dropped chunk by chunk. chunk_list: computed chunk by chunk, all kept
 // (litgpt's lm_head_chunk_size).
 enum class LossKernel { eager, fused, chunked, chunk_list, vocab_parallel };
 

@@ -5,7 +5,7 @@
 
 namespace stepcast {
 
-// Which activations are computed again in the backward pass. every: each n-th layer; uniform: units of n layers; block:
+// Which activations are recomputed in the backward pass. every: each n-th layer; uniform: units of n layers; block:
 // the first n layers of a chunk; modules: named modules of each layer; per_op: by a policy over operators; optimal: what
 // a dynamic programme chooses within a budget of memory (Beaumont et al., rotor).
 enum class RecomputeKind { none, selective, full, every, uniform, block, modules, per_op, optimal };
@@ -34,7 +34,7 @@ constexpr auto spellings(Optimizer) {
                                              {Optimizer::muon, "muon"}});
 }
 
-// Where a part of the state lives outside the GPU.
+// Where a part of the state is kept outside the GPU.
 enum class OffloadTarget { none, cpu, nvme };
 
 constexpr auto spellings(OffloadTarget) {
@@ -42,9 +42,9 @@ constexpr auto spellings(OffloadTarget) {
       {{OffloadTarget::none, "none"}, {OffloadTarget::cpu, "cpu"}, {OffloadTarget::nvme, "nvme"}});
 }
 
-// How saved activations travel where a job offloads them: behind each unit, back some units ahead (torch's saved-tensor
-// hooks on streams: torchtune, torchtitan); those of the first layers spread over all (Transformer Engine's cpu_offload);
-// a chunk beside the next forward-backward pair (Yuan et al., USENIX ATC'24).
+// How offloaded activations are copied: out after each unit and back some units ahead (torch's saved-tensor hooks on
+// streams: torchtune, torchtitan); those of the first layers, spread over all layers (Transformer Engine's cpu_offload); or
+// a chunk while the next forward-backward pair computes (Yuan et al., USENIX ATC'24).
 enum class ActivationOffload { units, spread, pairs };
 
 constexpr auto spellings(ActivationOffload) {

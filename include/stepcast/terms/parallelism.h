@@ -5,7 +5,7 @@
 
 namespace stepcast {
 
-// What data-parallel ranks share among them: optimizer states (zero1), gradients too (zero2), parameters too (zero3).
+// What is sharded over data-parallel ranks: optimizer states (zero1), gradients too (zero2), parameters too (zero3).
 enum class Sharding { none, zero1, zero2, zero3 };
 
 constexpr auto spellings(Sharding) {
@@ -13,10 +13,10 @@ constexpr auto spellings(Sharding) {
       {{Sharding::none, "none"}, {Sharding::zero1, "zero1"}, {Sharding::zero2, "zero2"}, {Sharding::zero3, "zero3"}});
 }
 
-// Which tensor-parallel collectives run beside matrix products.
+// Which tensor-parallel collectives overlap matrix products.
 enum class TensorOverlap {
   none,
-  bulk,   // collectives beside a product that does not need them (Transformer Engine's bulk_dgrad, bulk_wgrad)
+  bulk,   // collectives overlap a product that does not need them (Transformer Engine's bulk_dgrad, bulk_wgrad)
   ring,   // and products cut into chunks that travel round a ring of the tensor ranks (its user buffers)
   async,  // async tensor parallelism of PyTorch: the same by symmetric memory and copy engines
 };
@@ -37,8 +37,8 @@ constexpr auto spellings(TensorKind) {
       {{TensorKind::one_d, "1d"}, {TensorKind::two_d, "2d"}, {TensorKind::two_half_d, "2.5d"}, {TensorKind::three_d, "3d"}});
 }
 
-// How context-parallel ranks see each other's keys and values: a ring (p2p), an all-gather, all-to-all over heads
-// (Ulysses), or all-to-all inside and a ring outside (hierarchical).
+// How context-parallel ranks exchange keys and values: a ring (p2p), an all-gather, all-to-all over heads
+// (Ulysses), or all-to-all within groups and a ring between them (hierarchical).
 enum class ContextKind { p2p, all_gather, a2a, hierarchical };
 
 constexpr auto spellings(ContextKind) {
@@ -69,9 +69,9 @@ constexpr auto spellings(ExpertLoad) {
                                               {ExpertLoad::shares, "shares"}});
 }
 
-// When the gather of the next unit's parameters is issued: none (when its turn comes), implicit (as soon as the host gets
-// there, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit, BACKWARD_POST
-// implicit.
+// When the gather of the next unit's parameters is issued: none (when that unit is about to run), implicit (as soon as the
+// host reaches it, on a stream of its own), explicit (before this unit computes). FSDP1's BACKWARD_PRE is explicit,
+// BACKWARD_POST implicit.
 enum class Prefetch { none, implicit_, explicit_ };
 
 constexpr auto spellings(Prefetch) {

@@ -30,7 +30,7 @@ std::string plain(std::string_view name);
 class Cells {
  public:
   // Faults beyond the twentieth are not kept: a table of another kind is wrong in every row.
-  static constexpr std::size_t kMostFaults = 20;
+  static constexpr std::size_t kMaxFaults = 20;
   static constexpr std::int64_t kLargestSize = std::int64_t{1} << 31;
 
   Cells(const Table& table, std::size_t row, std::vector<Fault>& faults) : table_(&table), row_(row), faults_(&faults) {}

@@ -3,9 +3,12 @@
 
 #include <variant>
 
-#include "stepcast/forecast/forecaster.h"
 #include "stepcast/interop/published_rows.h"
 #include "stepcast/result/site_calibration.h"
+
+namespace stepcast::forecast {
+class Forecaster;
+}
 
 namespace stepcast::validate {
 

@@ -205,8 +205,9 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
   const double before = best_->strategy.objective;
   const auto name_of = [](const job::Job& job) -> std::string {
     const job::Parallelism& p = job.parallelism;
-    return p.schedule ? p.schedule->name : p.virtual_pipeline > 1 ? "interleaved_1f1b" : "1f1b";
+    return p.schedule ? p.schedule->name : std::string(schedule::implied(p.virtual_pipeline));
   };
+  const std::string_view usual = schedule::implied(1);  // 1F1B
   const job::Job found = best_->job;
   const int pipeline = found.parallelism.pipeline;
   if (pipeline == 1) {
@@ -217,7 +218,7 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
   const std::vector<int> layers = layers_of(found);
   for (const schedule::Entry& entry : schedule::table()) {
     const std::string name(entry.name);
-    const bool plain = name == "1f1b";
+    const bool plain = name == usual;
     if ((!plain && !free(kScheduleKey, name)) || name == name_of(found)) {
       continue;
     }
@@ -225,10 +226,7 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
     if (!runs.empty() && std::find(runs.begin(), runs.end(), name) == runs.end()) {
       continue;
     }
-    const int chunks = entry.chunks > 0 ? entry.chunks
-                       : name.find("1f1b") == 0 || name == "gpipe"
-                           ? 1
-                           : found.parallelism.virtual_pipeline;
+    const int chunks = entry.chunks > 0 ? entry.chunks : found.parallelism.virtual_pipeline;
     std::vector<std::string> changes = {fmt::format("{}={}", kScheduleKey, name),
                                         fmt::format("parallelism.virtual_pipeline={}", chunks)};
     std::string why;
@@ -242,7 +240,7 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
       take(std::move(tried));
     }
   }
-  if (name_of(found) == "1f1b") {
+  if (name_of(found) == usual) {
     one_chunk = best_;
   }
   if (one_chunk) {
@@ -292,7 +290,7 @@ void Ahp::made_order(const Tried& from, double before, result::AlgorithmStep& st
     problem.live.push_back(std::max(1.0, kept + std::floor(each > 0 ? room / each : 0.0)));
   }
   for (const result::Traffic& t : from.report.traffic) {
-    if (t.group == "pipeline" && t.count > 0) {
+    if (parse<program::Category>(t.group) == program::Category::pipeline && t.count > 0) {
       problem.comm = std::max(problem.comm, to_seconds(t.time) / static_cast<double>(t.count));
     }
   }

@@ -1,5 +1,5 @@
-// One choice for each operator of a graph, so that what operators cost, and what their edges cost
-// under the choices at both ends, is least: what Alpa, nnScaler and FlexFlow all solve.
+// One choice for each operator of a graph that makes the sum of the operators' costs, and of their
+// edges' costs under the choices at both ends, least. Alpa, nnScaler and FlexFlow all solve this.
 //
 // LAW  min sum_i c_i . s_i + sum_(i,j) s_i^T R_ij s_j, s_i one-hot, subject to sum_i m_i . s_i <= M
 //      (Gao et al.'s equation 1; Alpa, Zheng et al., OSDI 2022, equation 1).
@@ -19,14 +19,14 @@ struct ChoiceNode {
   std::size_t size() const { return cost.size(); }
 };
 
-// `cost`: row-major, [kind of `from`'s choice][kind of `to`'s choice]; infinity: the two cannot
-// meet.
+// `cost`: row-major, [kind of `from`'s choice][kind of `to`'s choice]; infinity where the two
+// exclude each other.
 struct ChoiceEdge {
   int from = 0;
   int to = 0;
   std::vector<double> cost;
-  // Kind of each choice at either end: those that this edge does not tell apart share theirs,
-  // counted from 0. Empty: each choice is a kind.
+  // The kind of each choice at either end, counted from 0: choices that cost the same on this edge
+  // share a kind. Empty: each choice is its own kind.
   std::vector<int> from_kind, to_kind;
   int columns = 0;  // kinds of `to`'s choices; 0: as many as choices
 
@@ -46,7 +46,7 @@ struct ChoiceProblem {
   double memory_limit = kInfinity;
 };
 
-// A solver keeps to the memory limit within so much of it.
+// A solver keeps the memory limit to this share of it.
 inline constexpr double kMemoryTolerance = 1e-6;
 
 struct Chosen {
@@ -57,11 +57,11 @@ struct Chosen {
   double memory = 0;
 };
 
-// The choices of a node that are worth taking: no other is as good in cost, in memory where that is
-// limited, and on every edge whatever stands at its other end.
+// The choices of a node that no other choice of it dominates: none is as good in cost, in memory
+// where that is limited, and on every edge whatever the choice at its other end.
 std::vector<int> worth_taking(const ChoiceProblem& problem, int node);
 
-// Of an edge under a choice at each end.
+// The cost of an edge under a choice at each end.
 inline double edge_cost(const ChoiceProblem& problem, const ChoiceEdge& e, int from, int to) {
   const std::size_t columns = e.columns > 0 ? static_cast<std::size_t>(e.columns)
                                             : problem.nodes[static_cast<std::size_t>(e.to)].size();
@@ -76,9 +76,10 @@ double memory_of(const ChoiceProblem& problem, const std::vector<int>& choice);
 inline constexpr std::size_t kLargestTable = 4'000'000;
 std::optional<Chosen> choose_by_elimination(const ChoiceProblem& problem);
 
-// Under the memory limit, by a price on memory that elimination pays (Lagrangian relaxation): a
-// choice that fits, and a bound below all that do. `feasible` false with an infinite bound: none
-// fits; nullopt as above. `limit`: no choice as dear is of use, and it stops once the bound is.
+// Under the memory limit, by elimination with a price on memory (Lagrangian relaxation): a choice
+// that fits, and a lower bound of all that do. `feasible` false with an infinite bound: none fits.
+// nullopt as above. Choices that cost `limit` or more are of no use: it stops once the bound
+// reaches it.
 struct Relaxed {
   Chosen chosen;
   double bound = 0;

@@ -8,7 +8,7 @@
 
 namespace stepcast::automatic {
 
-// Least sum of cost * x with lower <= row * x <= upper and 0 <= x <= 1.
+// Minimises the sum of cost * x with lower <= row * x <= upper and 0 <= x <= 1.
 struct Ilp {
   struct Variable {
     double cost = 0;
@@ -30,13 +30,13 @@ struct Ilp {
 
 struct IlpSolution {
   enum class Status { optimal, infeasible, stopped } status = Status::stopped;
-  std::vector<double> values;  // empty unless a solution is known
+  std::vector<double> values;  // empty where no solution was found
 };
 
 // Whether a solver was built in: without one, solve() must not be called.
 bool have_ilp_solver();
 
-// Deterministic: one thread. `seconds`: after which it stops with the best it knows.
+// Deterministic: one thread. It stops after `seconds` with the best solution found.
 IlpSolution solve(const Ilp& program, double seconds = 600);
 
 }  // namespace stepcast::automatic

@@ -1,4 +1,4 @@
-// What a point of a space is worth by its closed-form bound, without a forecast.
+// The fitness of a point of a space: its closed-form bound, without a forecast.
 #pragma once
 
 #include <map>
@@ -17,8 +17,8 @@ class BoundFitness {
   explicit BoundFitness(const Inputs& in);
   // Values of each dimension.
   std::vector<int> sizes() const;
-  // The objective's least value; infinity where sizes do not divide, memory does not do, or the
-  // system refuses the job.
+  // The lower bound of the objective; infinity where sizes do not divide, memory does not suffice,
+  // or the system refuses the job.
   double operator()(const Genome& genome);
   std::vector<std::string> overrides(const Genome& genome) const;
 
@@ -28,7 +28,7 @@ class BoundFitness {
     job::Job job;
   };
   Family& family_of(const Genome& genome);
-  // Whether the point, as a job, is one that can be lowered.
+  // Whether the point's job can be lowered.
   bool runs(const job::Job& family, const bound::Candidate& c) const;
   bool inner(std::size_t dimension) const;
 
@@ -36,7 +36,7 @@ class BoundFitness {
   const job::Job& base_;
   const search::JobLoader& loader_;
   forecast::Forecaster& forecaster_;
-  std::map<Genome, Family> families_;  // by the values of what a bound does not vary
+  std::map<Genome, Family> families_;  // by the values of dimensions that a bound does not vary
   std::map<std::string, std::optional<job::Recompute>> recomputes_;
 };
 

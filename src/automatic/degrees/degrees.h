@@ -9,12 +9,13 @@
 
 namespace stepcast::automatic {
 
-// A point: which value each dimension takes.
+// A point: the index of the value that each dimension takes.
 using Genome = std::vector<int>;
 
 struct DegreeProblem {
-  std::vector<int> sizes;  // values of each dimension
-  // What is to be least; infinity: cannot be. Pure: it is called again for a point seen before.
+  std::vector<int> sizes;  // number of values of each dimension
+  // The objective to minimise; infinity where the point is impossible. A pure function: it is
+  // called again for points seen before.
   std::function<double(const Genome&)> fitness;
 };
 

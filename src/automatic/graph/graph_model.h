@@ -27,7 +27,7 @@ struct View {
   auto operator<=>(const View&) const = default;
 };
 
-// What the backward pass computes again.
+// What the backward pass recomputes.
 enum class Redo { none, selective, full };
 
 struct StageAsk {
@@ -37,21 +37,21 @@ struct StageAsk {
   bool head = false;
   View view;
   int micro_batches = 1;  // of the step
-  int in_flight = 1;      // micro-batches whose activations a device keeps at most
+  int in_flight = 1;      // micro-batches whose activations a device keeps at once, at most
   Redo redo = Redo::none;
-  std::vector<job::Sharding> shardings = {job::Sharding::none};  // that parameters may have
-  Roles roles{};        // of the view's axes; any: each operator is cut by itself
-  double reserve = -1;  // bytes of a device that stay free; below 0: the rest that kUsable leaves
+  std::vector<job::Sharding> shardings = {job::Sharding::none};  // choices for parameters
+  Roles roles{};        // of the view's axes; Use::any: each operator is cut by itself
+  double reserve = -1;  // bytes of a device that stay free; below 0: what kUsable leaves
 };
 
 struct Option {
   Splits splits{};
   job::Sharding sharding = job::Sharding::none;
-  double compute = 0;    // of its cost, kernels
-  double recompute = 0;  // of its cost, kernels of what is made again
+  double compute = 0;    // seconds of its cost in kernels
+  double recompute = 0;  // seconds of its cost in recomputation
 };
 
-// What a node of the choice problem stands for.
+// The operator that a node of the choice problem stands for.
 struct Meaning {
   std::string name;  // of the operator
   model::OpKind kind = model::OpKind::elementwise;
@@ -65,14 +65,14 @@ struct StageGraph {
   std::vector<Meaning> meanings;  // of its nodes
 };
 
-// One row of a model's analysis: an operator of one sequence, whole.
+// One row of a model's analysis: an undivided operator on one sequence.
 struct Analysed {
   std::string unit;  // "embedding", "layer", "layer 2" (the second kind), "head"
   int times = 1;     // layers of that kind
   model::Operator op;
 };
 
-// Whether an operator may be split so; rules of users.
+// Whether the user's rules allow an operator to be split so.
 using Allowed =
     std::function<bool(const model::Operator& op, const Splits& splits, const View& view)>;
 
@@ -82,20 +82,21 @@ class GraphModel {
              Allowed allowed = {});
   ~GraphModel();
 
-  // Memory limit included: kUsable of a device's.
+  // The problem includes the memory limit: kUsable of a device's memory.
   StageGraph stage(const StageAsk& ask);
   std::vector<Analysed> analyse() const;
   const job::Job& job() const;
   double capacity() const;                         // bytes of a device
-  double memory_limit(double reserve = -1) const;  // of them, what is left for the graph
+  double memory_limit(double reserve = -1) const;  // the part of them that the graph may use
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
 
-// Of a device's memory, what states and activations may take: Alpa leaves the rest to workspaces
-// and fragments as XLA does by default (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.9 in its benchmarks).
+// The share of a device's memory that states and activations may take: Alpa leaves the rest to
+// workspaces and fragmentation, as XLA does by default (XLA_PYTHON_CLIENT_MEM_FRACTION, 0.9 in its
+// benchmarks).
 inline constexpr double kUsable = 0.9;
 
 }  // namespace stepcast::automatic

@@ -1,5 +1,5 @@
-// Collectives over the axes of a mesh, each alone on the machine, and what it costs to cut an
-// activation otherwise.
+// Times of collectives over the axes of a mesh, each alone on the machine, and of changing the cut
+// of an activation.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@
 
 namespace stepcast::automatic {
 
-// Share of an activation that a rank holds; the same without what axis `a` does.
+// Share of an activation that a rank holds; the same as if axis `a` did not cut it.
 double share_of(const View& view, const Cuts& cuts);
 double share_beside(const View& view, const Cuts& cuts, std::size_t a);
 
@@ -26,14 +26,14 @@ inline Bytes bytes_of(double b) { return Bytes(std::max<std::int64_t>(1, std::ll
 
 class MeshCost {
  public:
-  // `curves` is shared with who else reads calibration, and outlives this.
+  // `curves` is shared with other readers of the calibration and outlives this.
   MeshCost(const job::Job& job, const std::filesystem::path& calibration,
            const std::vector<std::string>& files, cost::CurveTable& curves);
 
-  // Seconds. axes: bits of those that the group spans.
+  // Seconds. `axes`: bit k is set where the group spans axis k.
   double collective(const View& view, int axes, cost::Collective op, double bytes);
-  // Seconds to bring an activation of so many bytes from one cut to another, and its gradient back;
-  // infinity: it cannot be.
+  // Seconds to bring an activation of that size from one cut to another and its gradient back;
+  // infinity where that is impossible.
   double reshard(const View& view, const Cuts& have, const Cuts& want, double bytes);
 
  private:
@@ -42,7 +42,7 @@ class MeshCost {
   std::unique_ptr<cluster::Topology> topology_;
   std::unique_ptr<cost::Collectives> collectives_;
   std::map<std::pair<View, int>, cluster::GroupShape> shapes_;
-  // Prices asked for again and again; reshards_ by view and bytes, then by both cuts.
+  // Prices that were computed before; reshards_ by view and bytes, then by both cuts.
   std::map<std::tuple<View, int, cost::Collective, double>, double> prices_;
   std::map<std::pair<View, double>, std::vector<double>> reshards_;
 };

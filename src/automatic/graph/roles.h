@@ -8,7 +8,7 @@
 
 namespace stepcast::automatic {
 
-// A Role leaves an operator those splits that a job of that purpose runs (Megatron-LM's cuts).
+// A Role leaves an operator the splits that a job with that purpose runs (Megatron-LM's cuts).
 struct Role {
   enum class Use {
     any,       // each operator by itself
@@ -18,7 +18,8 @@ struct Role {
     tensor,    // columns, rows, heads
     sequence,  // the same, with the other operators by tokens (sequence parallelism)
   };
-  // Of experts' products: cut by the axis as others are; each rank its own; or left alone.
+  // How experts' products use the axis: cut as other products are, each rank its own experts, or
+  // not at all.
   enum class Experts { alike, spread, whole };
   Use use = Use::any;
   Experts experts = Experts::alike;
@@ -28,11 +29,11 @@ using Roles = std::array<Role, 2>;
 
 bool agrees(const model::Operator& op, Split split, const Role& role);
 
-// A set of roles: those that a split agrees with.
+// The set of roles that a split agrees with.
 using RoleSet = std::uint32_t;
 RoleSet roles_of(const model::Operator& op, Split split);
 bool contains(RoleSet set, const Role& role);
-// Those of the stream between layers.
+// The roles that a cut of the stream between layers agrees with.
 RoleSet roles_of_stream(Split split);
 
 }  // namespace stepcast::automatic

@@ -8,35 +8,7 @@ using model::Operator;
 using model::OpKind;
 using model::TensorRole;
 
-constexpr const char* kNames[kSplits] = {"replicate",
-                                         "batch",
-                                         "sequence",
-                                         "column",
-                                         "column_gather",
-                                         "row",
-                                         "row_scatter",
-                                         "feature",
-                                         "expert",
-                                         "dispatch_batch",
-                                         "dispatch_sequence",
-                                         "combine_batch",
-                                         "combine_sequence"};
-
 }  // namespace
-
-const char* to_string(Split s) { return kNames[static_cast<int>(s)]; }
-
-std::vector<std::string> split_names() {
-  std::vector<std::string> out(std::begin(kNames), std::end(kNames));
-  out.insert(out.end(), {"dispatch", "combine"});
-  return out;
-}
-
-bool is_named(Split s, const std::string& name) {
-  return name == to_string(s) ||
-         (name == "dispatch" && (s == Split::dispatch_batch || s == Split::dispatch_sequence)) ||
-         (name == "combine" && (s == Split::combine_batch || s == Split::combine_sequence));
-}
 
 Cut input_of(Split s) {
   switch (s) {

@@ -5,17 +5,19 @@
 #include <string>
 #include <vector>
 
+#include "stepcast/base/spelling.h"
 #include "stepcast/model/operators.h"
 
 namespace stepcast::automatic {
 
-// Of an activation along one axis: whole on every rank, or cut by samples, by tokens of each
+// How an activation is cut along one axis: whole on every rank, or by samples, by tokens of each
 // sample, by features (heads), by experts.
 enum class Cut { whole, batch, sequence, feature, expert };
 inline constexpr int kCuts = 5;
 
-// Of an operator along one axis; what stands in brackets travels within the operator. Survey's
-// names of a linear layer's Y = X A: batch and sequence split m, column n, row k.
+// How an operator is split along one axis: cut of its input -> cut of its output, and in brackets
+// the messages within the operator. Of a linear layer Y = X A, batch and sequence split m, column
+// n, row k.
 enum class Split {
   replicate,          // whole -> whole: every rank does all
   batch,              // batch -> batch
@@ -31,20 +33,32 @@ enum class Split {
   combine_batch,      // expert -> batch
   combine_sequence,   // expert -> sequence
 };
-inline constexpr int kSplits = 13;
-const char* to_string(Split s);
-// Names of op-trans rules: the splits, and "dispatch", "combine" for both of theirs.
-std::vector<std::string> split_names();
-bool is_named(Split s, const std::string& name);
+
+constexpr auto spellings(Split) {
+  return std::to_array<Spelling<Split>>({{Split::replicate, "replicate"},
+                                         {Split::batch, "batch"},
+                                         {Split::sequence, "sequence"},
+                                         {Split::column, "column"},
+                                         {Split::column_gather, "column_gather"},
+                                         {Split::row, "row"},
+                                         {Split::row_scatter, "row_scatter"},
+                                         {Split::feature, "feature"},
+                                         {Split::expert, "expert"},
+                                         {Split::dispatch_batch, "dispatch_batch"},
+                                         {Split::dispatch_sequence, "dispatch_sequence"},
+                                         {Split::combine_batch, "combine_batch"},
+                                         {Split::combine_sequence, "combine_sequence"}});
+}
+inline constexpr std::size_t kSplits = spellings(Split{}).size();
 
 using Cuts = std::array<Cut, 2>;
 using Splits = std::array<Split, 2>;
 
 Cut input_of(Split s);
 Cut output_of(Split s);
-// What it needs of inputs other than the first: those of a combine come from the router.
+// The cut of inputs other than the first: those of a combine come from the router.
 Cut other_input_of(Split s);
-// The cuts that a pair of splits takes or makes: `of` is one of the three above.
+// The cuts of a pair of splits: `of` is one of the three functions above.
 inline Cuts cuts_of(const Splits& splits, Cut (*of)(Split)) {
   return {of(splits[0]), of(splits[1])};
 }
@@ -54,10 +68,10 @@ bool divides_work(Split s);
 bool divides_parameters(Split s);
 bool sums_gradients(Split s);
 
-// What an operator can be split by along an axis.
+// All splits of an operator along an axis.
 std::vector<Split> splits_of(const model::Operator& op);
-// Whether sizes divide: samples, tokens of each, heads, features, experts. An axis of one rank has
-// one choice.
+// Whether the sizes divide: samples, tokens of each, heads, features, experts. An axis of one rank
+// leaves one choice, Split::replicate.
 bool can_split(const model::Operator& op, const Splits& splits, const std::array<int, 2>& ranks,
                std::int64_t samples, std::int64_t tokens_each);
 

@@ -33,15 +33,16 @@ UserRules rules_of(const AlgorithmRequest& algorithms, const job::Job& base,
 
 class GraphAnswerer {
  public:
-  GraphAnswerer(const Inputs& in, UserRules rules, AlgorithmAnswer& out)
+  GraphAnswerer(const Inputs& in, Algorithm algorithm, UserRules rules, AlgorithmAnswer& out)
       : in_(in),
+        algorithm_(algorithm),
         rules_(std::move(rules)),
         out_(out),
         model_(in.base, in.data, allowed(rules_)),
         frame_(frame(rules_)) {}
 
   void answer() {
-    out_.tried_unit = out_.name == "flexflow" ? "moves" : "stages priced";
+    out_.tried_unit = algorithm_ == Algorithm::flexflow ? "moves" : "stages priced";
     const GraphPlan free = plan(nullptr);
     if (free.stages.empty()) {
       out_.why_not = rules_.size() > 0 ? to_relax() : "no cut of the graph fits in memory";
@@ -78,13 +79,13 @@ class GraphAnswerer {
 
   GraphPlan plan(GraphModel& model, const Frame& frame, const std::vector<Form>* forms) {
     GraphPlan found;
-    if (out_.name == "flexflow") {
+    if (algorithm_ == Algorithm::flexflow) {
       Walk walk;
       walk.seed = in_.algorithms.seed;
       found = plan_by_walk(model, frame, walk, forms);
     } else {
       StageSearch search;
-      if (out_.name == "nnscaler") {
+      if (algorithm_ == Algorithm::nnscaler) {
         search.latency = StageProblem::Latency::slowest;
         search.most_bubble = kBubble;
       }
@@ -126,9 +127,9 @@ class GraphAnswerer {
   }
 
   result::Proof proof_of(const GraphPlan& p) const {
-    return out_.name == "flexflow" ? result::Proof::none
-           : p.proven              ? result::Proof::proven
-                                   : result::Proof::open;
+    return algorithm_ == Algorithm::flexflow ? result::Proof::none
+           : p.proven                        ? result::Proof::proven
+                                             : result::Proof::open;
   }
 
   // Plans of one of the forms until the engine finds that one fits. False: there is none at all.
@@ -297,6 +298,7 @@ class GraphAnswerer {
   }
 
   const Inputs& in_;
+  const Algorithm algorithm_;
   const UserRules rules_;
   AlgorithmAnswer& out_;
   GraphModel model_;
@@ -307,8 +309,8 @@ class GraphAnswerer {
 
 }  // namespace
 
-void answer_on_graph(const Inputs& in, AlgorithmAnswer& out) {
-  GraphAnswerer(in, rules_of(in.algorithms, in.base, in.data), out).answer();
+void answer_on_graph(const Inputs& in, Algorithm algorithm, AlgorithmAnswer& out) {
+  GraphAnswerer(in, algorithm, rules_of(in.algorithms, in.base, in.data), out).answer();
 }
 
 void check_constraints(const AlgorithmRequest& algorithms, const job::Job& base,

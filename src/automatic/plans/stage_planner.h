@@ -1,5 +1,5 @@
-// Stages of one number of micro-batches: blocks of layers to sub-meshes, and within each the
-// operators' cuts.
+// Plans the stages for one number of micro-batches: blocks of layers on sub-meshes, and within each
+// the operators' cuts.
 #pragma once
 
 #include <map>
@@ -13,22 +13,22 @@
 
 namespace stepcast::automatic {
 
-// How a stage is cut, and what that takes.
+// The cuts of a stage, with its time and memory.
 struct CutStage {
   View view;
-  double time = kInfinity;    // infinity: it cannot be
+  double time = kInfinity;    // infinity: impossible
   double memory = 0;          // with one micro-batch in flight
-  double memory_of_each = 0;  // and of each more
+  double memory_of_each = 0;  // of each further one
   std::vector<int> choice;
 };
 
-// Stages cut at their fastest, whatever memory that takes: the same for all numbers of virtual
-// stages and all that is left free, so that plans of one model share them.
+// Stages with their fastest cuts without a memory limit. They are the same for all numbers of
+// virtual stages and all reserves of memory, so that plans of one model share them.
 struct StageMemo {
   struct Free {
     CutStage cut;
     double least_memory = 0;  // of all cuts
-    double transient = 0;     // of the device's memory, what no cut may take
+    double transient = 0;     // bytes of the device that no cut may take
   };
   std::map<std::string, Free> stages;
 };
@@ -38,19 +38,20 @@ class StagePlanner {
   StagePlanner(GraphModel& model, const Setting& setting, const StageSearch& search,
                StageMemo& memo);
 
-  // Seconds that no plan is below: the best with no limit on memory. Infinity: there is none.
+  // A lower bound of all plans in seconds: the best without a memory limit. Infinity where no plan
+  // exists.
   double least();
-  // `limit`: nothing as slow is of use.
+  // `limit`: plans as slow as this are of no use.
   GraphPlan plan(double limit);
-  std::int64_t solved() const { return solved_; }  // problems of stages
+  std::int64_t solved() const { return solved_; }  // stage problems solved
 
  private:
-  // Stages that cost alike.
+  // Stages that cost the same.
   struct Kind {
     std::string content;
     StageAsk ask;  // of one of them; the view is still to be chosen
     double least = 0;
-    std::optional<CutStage> best;  // under the limit on memory
+    std::optional<CutStage> best;  // under the memory limit
   };
 
   StageProblem problem();
@@ -58,7 +59,7 @@ class StagePlanner {
   // -1: impossible.
   int kind_of(int first, int last, int shape, int later);
   std::vector<View> views(int devices) const;
-  // Seconds that no cut is below; infinity: none fits.
+  // A lower bound of all cuts in seconds; infinity where none fits.
   double least(const StageAsk& ask, const std::string& content);
   const StageMemo::Free& unlimited(const StageAsk& ask, const std::string& content);
   CutStage limited(const StageAsk& ask, double limit);

@@ -11,8 +11,14 @@ namespace stepcast::automatic {
 std::string module_of(const model::Operator& op);
 // By its own name, its module's, or both with a dot between.
 bool matches(const std::string& pattern, const model::Operator& op);
-// By a dimension of nnScaler's annotations, or by a cut's own name.
-bool is_split(const std::string& name, Split s);
+// A word of op-trans rules and the splits that it stands for.
+struct SplitWord {
+  std::string word;
+  SplitSet splits;
+};
+// All words, in the order in which messages list them: dimensions of nnScaler's annotations, then
+// the splits' own names, then "dispatch" and "combine" for both of theirs.
+const std::vector<SplitWord>& split_words();
 // Of a module, a rule is for those operators that can be cut so.
 bool concerns(const UserRules::Cut& cut, const model::Operator& op);
 

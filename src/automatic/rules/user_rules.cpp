@@ -22,23 +22,32 @@ bool matches(const std::string& pattern, const model::Operator& op) {
   return pattern == op.name || pattern == module || pattern == module + "." + op.name;
 }
 
-bool is_split(const std::string& name, Split s) {
-  switch (s) {
-    case Split::replicate:
-      return name == "none" || is_named(s, name);
-    case Split::batch:
-    case Split::dispatch_batch:
-    case Split::combine_batch:
-      return name == "batch" || is_named(s, name);
-    case Split::sequence:
-    case Split::dispatch_sequence:
-    case Split::combine_sequence:
-      return name == "sequence" || is_named(s, name);
-    case Split::expert:
-      return name == "experts" || is_named(s, name);
-    default:
-      return name == "hidden" || is_named(s, name);
-  }
+const std::vector<SplitWord>& split_words() {
+  static const std::vector<SplitWord> words = [] {
+    const auto set_of = [](std::initializer_list<Split> splits) {
+      SplitSet out;
+      for (const Split s : splits) {
+        out.set(static_cast<std::size_t>(s));
+      }
+      return out;
+    };
+    std::vector<SplitWord> out = {
+        {"none", set_of({Split::replicate})},
+        {"batch", set_of({Split::batch, Split::dispatch_batch, Split::combine_batch})},
+        {"sequence", set_of({Split::sequence, Split::dispatch_sequence, Split::combine_sequence})},
+        {"hidden", set_of({Split::column, Split::column_gather, Split::row, Split::row_scatter,
+                           Split::feature})},
+        {"experts", set_of({Split::expert})}};
+    for (const Spelling<Split>& s : spellings(Split{})) {
+      if (s.value != Split::batch && s.value != Split::sequence) {
+        out.push_back({s.word, set_of({s.value})});
+      }
+    }
+    out.push_back({"dispatch", set_of({Split::dispatch_batch, Split::dispatch_sequence})});
+    out.push_back({"combine", set_of({Split::combine_batch, Split::combine_sequence})});
+    return out;
+  }();
+  return words;
 }
 
 bool concerns(const UserRules::Cut& cut, const model::Operator& op) {
@@ -46,10 +55,7 @@ bool concerns(const UserRules::Cut& cut, const model::Operator& op) {
     return false;
   }
   const auto ways = splits_of(op);
-  return std::any_of(ways.begin(), ways.end(), [&](Split s) {
-    return std::any_of(cut.splits.begin(), cut.splits.end(),
-                       [&](const auto& name) { return is_split(name, s); });
-  });
+  return std::any_of(ways.begin(), ways.end(), [&](Split s) { return contains(cut.splits, s); });
 }
 
 UserRules UserRules::without(std::size_t rule) const {
@@ -74,7 +80,7 @@ std::string UserRules::text(std::size_t rule) const {
     return fmt::format("{}: op_assign of layers {}..{} to stage {}",
                        to_string(assigns[rule].origin), at.first, at.last, at.stage);
   }
-  return fmt::format("{}: op_order {}", to_string(order->origin), order->schedule);
+  return fmt::format("{}: op_order {}", to_string(order->origin), to_string(order->schedule));
 }
 
 bool allows(const UserRules& rules, const model::Operator& op, const Splits& splits,
@@ -86,8 +92,7 @@ bool allows(const UserRules& rules, const model::Operator& op, const Splits& spl
     for (int a = 0; a < 2; ++a) {
       const auto k = static_cast<std::size_t>(a);
       if (view.ranks[k] > 1 && (cut.axis < 0 || cut.axis == a) &&
-          std::none_of(cut.splits.begin(), cut.splits.end(),
-                       [&](const auto& name) { return is_split(name, splits[k]); })) {
+          !contains(cut.splits, splits[k])) {
         return false;
       }
     }
@@ -100,7 +105,7 @@ void apply(const UserRules& rules, Frame& frame) {
     frame.layers_at.push_back(a.layers);
   }
   if (rules.order) {
-    frame.all_in_flight = rules.order->schedule == "gpipe";
+    frame.all_in_flight = rules.order->schedule == RuleSchedule::gpipe;
     frame.virtual_stages = rules.order->virtual_stages;
     if (rules.order->micro_batches > 0) {
       frame.counts_of_micro_batches = {rules.order->micro_batches};
@@ -112,7 +117,7 @@ std::vector<std::string> overrides_of(const UserRules& rules) {
   if (!rules.order) {
     return {};
   }
-  return {fmt::format("parallelism.schedule={}", rules.order->schedule),
+  return {fmt::format("parallelism.schedule={}", to_string(rules.order->schedule)),
           fmt::format("parallelism.virtual_pipeline={}", rules.order->virtual_stages)};
 }
 

@@ -3,6 +3,7 @@
 // run (op-order).
 #pragma once
 
+#include <bitset>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -11,15 +12,29 @@
 #include "../graph/graph_model.h"
 #include "../plans/plans.h"
 #include "stepcast/base/diagnostics.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/text/document.h"
 
 namespace stepcast::automatic {
 
+using SplitSet = std::bitset<kSplits>;
+inline bool contains(const SplitSet& set, Split s) { return set.test(static_cast<std::size_t>(s)); }
+
+// Schedules that an op-order rule may ask for.
+enum class RuleSchedule { one_f_one_b, gpipe, interleaved };
+
+constexpr auto spellings(RuleSchedule) {
+  return std::to_array<Spelling<RuleSchedule>>({{RuleSchedule::one_f_one_b, "1f1b"},
+                                                {RuleSchedule::gpipe, "gpipe"},
+                                                {RuleSchedule::interleaved, "interleaved_1f1b"}});
+}
+
 struct UserRules {
   struct Cut {
     Origin origin;
-    std::string op;                   // "attention.qkv", "qkv", or a whole module: "attention"
-    std::vector<std::string> splits;  // any of them
+    std::string op;                  // "attention.qkv", "qkv", or a whole module: "attention"
+    std::vector<std::string> words;  // of the splits, as the user wrote them
+    SplitSet splits;                 // any of them
     int axis = -1;  // 0: data, the outer one; 1: tensor, the nearest ranks; -1: both
   };
   struct Assign {
@@ -28,7 +43,7 @@ struct UserRules {
   };
   struct Order {
     Origin origin;
-    std::string schedule = "1f1b";  // gpipe, interleaved_1f1b
+    RuleSchedule schedule = RuleSchedule::one_f_one_b;
     int virtual_stages = 1;
     int micro_batches = 0;  // 0: any number
   };

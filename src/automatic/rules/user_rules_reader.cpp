@@ -6,7 +6,9 @@
 #include <charconv>
 
 #include "rule_match.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/model/operators.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::automatic {
 namespace {
@@ -14,11 +16,9 @@ namespace {
 using text::Value;
 
 std::vector<std::string> known_splits() {
-  std::vector<std::string> out = {"none", "batch", "sequence", "hidden", "experts"};
-  for (const std::string& name : split_names()) {
-    if (std::find(out.begin(), out.end(), name) == out.end()) {
-      out.push_back(name);
-    }
+  std::vector<std::string> out;
+  for (const SplitWord& known : split_words()) {
+    out.push_back(known.word);
   }
   return out;
 }
@@ -43,44 +43,17 @@ class RuleReader {
       }
     });
     contradictions();
-    if (!faults_.empty()) {
-      throw InputError(faults_);
-    }
+    faults_.done();
     return std::move(rules_);
   }
 
  private:
-  void fault(const Origin& at, const std::string& message) { faults_.push_back({at, message}); }
+  void fault(const Origin& at, const std::string& message) { faults_.add(at, message); }
 
-  static std::string hint(const std::string& word, const std::vector<std::string>& known) {
-    const std::string near = stepcast::nearest(word, known);
-    return near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near);
-  }
-
-  // A value that is wrong is a fault, and the others are read all the same.
-  template <class Read>
-  void guarded(Read&& read) {
-    try {
-      read();
-    } catch (const InputError& error) {
-      faults_.insert(faults_.end(), error.faults().begin(), error.faults().end());
-    }
-  }
-
-  template <class Visit>
-  void each_key(const Value& map, const std::vector<std::string>& known, Visit&& visit) {
-    if (map.kind != Value::Kind::map) {
-      fault(map.origin, fmt::format("expected a map with {}", fmt::join(known, ", ")));
-      return;
-    }
-    for (const Value::Entry& e : map.entries) {
-      if (std::find(known.begin(), known.end(), e.key) == known.end()) {
-        fault(e.origin, fmt::format("unknown key '{}'; expected {}{}", e.key,
-                                    fmt::join(known, ", "), hint(e.key, known)));
-        continue;
-      }
-      guarded([&] { visit(e); });
-    }
+  void each_key(const Value& map, const std::vector<std::string>& known,
+                const text::Faults::VisitEntry& visit) {
+    const std::string keys = fmt::format("{}", fmt::join(known, ", "));
+    faults_.each_key(map, {known, "; expected " + keys}, "expected a map with " + keys, visit);
   }
 
   bool needs(const Value& map, std::initializer_list<const char*> keys) {
@@ -97,7 +70,7 @@ class RuleReader {
   void read_cut(const Value& v) {
     UserRules::Cut out;
     out.origin = v.origin;
-    const std::size_t before = faults_.size();
+    const std::size_t before = faults_.count();
     each_key(v, {"op", "split", "axis"}, [&](const Value::Entry& e) {
       if (e.key == "op") {
         out.op = text::to_string(e.value);
@@ -108,20 +81,24 @@ class RuleReader {
         if (at == known.end()) {
           fault(e.value.origin, fmt::format("unknown axis '{}'; expected data (the outer ranks) or "
                                             "tensor (the nearest), or none for both{}",
-                                            axis, hint(axis, known)));
+                                            axis, suggestion(axis, known)));
           return;
         }
         out.axis = static_cast<int>(at - known.begin());
       } else {
-        const auto known = known_splits();
         const auto take = [&](const Value& one) {
           const std::string& name = text::to_string(one);
-          if (std::find(known.begin(), known.end(), name) == known.end()) {
+          const auto& words = split_words();
+          const auto at = std::find_if(words.begin(), words.end(),
+                                       [&](const SplitWord& w) { return w.word == name; });
+          if (at == words.end()) {
+            const auto known = known_splits();
             fault(one.origin, fmt::format("unknown split '{}'; expected {}{}", name,
-                                          fmt::join(known, ", "), hint(name, known)));
+                                          fmt::join(known, ", "), suggestion(name, known)));
             return;
           }
-          out.splits.push_back(name);
+          out.words.push_back(name);
+          out.splits |= at->splits;
         };
         if (e.value.kind == Value::Kind::sequence) {
           std::for_each(e.value.items.begin(), e.value.items.end(), take);
@@ -130,7 +107,7 @@ class RuleReader {
         }
       }
     });
-    if (!needs(v, {"op", "split"}) || faults_.size() != before) {
+    if (!needs(v, {"op", "split"}) || faults_.count() != before) {
       return;
     }
     check_operator(v, out);
@@ -148,8 +125,7 @@ class RuleReader {
       found = true;
       for (const Split s : splits_of(a.op)) {
         ways.emplace_back(to_string(s));
-        possible = possible || std::any_of(cut.splits.begin(), cut.splits.end(),
-                                           [&](const auto& name) { return is_split(name, s); });
+        possible = possible || contains(cut.splits, s);
       }
     }
     names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -158,7 +134,7 @@ class RuleReader {
     if (!found) {
       fault(v.find("op")->origin,
             fmt::format("the model has no operator '{}'; expected one of {}{}", cut.op,
-                        fmt::join(names, ", "), hint(cut.op, names)));
+                        fmt::join(names, ", "), suggestion(cut.op, names)));
     } else if (!possible) {
       fault(v.find("split")->origin,
             fmt::format("{} is never split so; expected {}", cut.op, fmt::join(ways, ", ")));
@@ -192,7 +168,7 @@ class RuleReader {
 
   void read_assign(const Value& v) {
     UserRules::Assign out{v.origin, {}};
-    const std::size_t before = faults_.size();
+    const std::size_t before = faults_.count();
     each_key(v, {"layers", "stage"}, [&](const Value::Entry& e) {
       if (e.key == "layers") {
         read_layers(e.value, out.layers);
@@ -207,7 +183,7 @@ class RuleReader {
       }
       out.layers.stage = static_cast<int>(stage);
     });
-    if (needs(v, {"layers", "stage"}) && faults_.size() == before) {
+    if (needs(v, {"layers", "stage"}) && faults_.count() == before) {
       rules_.assigns.push_back(out);
     }
   }
@@ -224,25 +200,29 @@ class RuleReader {
   void read_order(const Value& v) {
     UserRules::Order out;
     out.origin = v.origin;
+    std::string schedule = to_string(out.schedule);  // as the user wrote it, for messages
     each_key(v, {"schedule", "virtual_pipeline", "micro_batches"}, [&](const Value::Entry& e) {
       if (e.key == "virtual_pipeline") {
         out.virtual_stages = positive(e.value);
       } else if (e.key == "micro_batches") {
         out.micro_batches = positive(e.value);
       } else {
-        const std::vector<std::string> known = {"1f1b", "gpipe", "interleaved_1f1b"};
-        out.schedule = text::to_string(e.value);
-        if (std::find(known.begin(), known.end(), out.schedule) == known.end()) {
-          fault(e.value.origin, fmt::format("unknown schedule '{}'; expected {}{}", out.schedule,
-                                            fmt::join(known, ", "), hint(out.schedule, known)));
+        schedule = text::to_string(e.value);
+        if (const auto parsed = parse<RuleSchedule>(schedule)) {
+          out.schedule = *parsed;
+        } else {
+          constexpr auto words = words_of<RuleSchedule>();
+          const std::vector<std::string> known(words.begin(), words.end());
+          fault(e.value.origin, fmt::format("unknown schedule '{}'; expected {}{}", schedule,
+                                            fmt::join(known, ", "), suggestion(schedule, known)));
         }
       }
     });
-    if ((out.schedule == "interleaved_1f1b") != (out.virtual_stages > 1)) {
+    if ((out.schedule == RuleSchedule::interleaved) != (out.virtual_stages > 1)) {
       fault(v.origin, out.virtual_stages > 1
                           ? fmt::format("virtual_pipeline {} contradicts schedule {}; expected "
                                         "interleaved_1f1b, or no virtual stages",
-                                        out.virtual_stages, out.schedule)
+                                        out.virtual_stages, schedule)
                           : "interleaved_1f1b needs virtual stages; expected virtual_pipeline of 2 "
                             "or more");
     }
@@ -259,8 +239,8 @@ class RuleReader {
         if (const Analysed* op = torn_between(cuts[a], cuts[b])) {
           fault(cuts[b].origin,
                 fmt::format("contradicts line {}: no split of {} is both {} and {}",
-                            cuts[a].origin.line, op->op.name, fmt::join(cuts[a].splits, " or "),
-                            fmt::join(cuts[b].splits, " or ")));
+                            cuts[a].origin.line, op->op.name, fmt::join(cuts[a].words, " or "),
+                            fmt::join(cuts[b].words, " or ")));
         }
       }
     }
@@ -289,12 +269,8 @@ class RuleReader {
         continue;
       }
       const auto ways = splits_of(one.op);
-      const auto is_any = [](const UserRules::Cut& c, Split s) {
-        return std::any_of(c.splits.begin(), c.splits.end(),
-                           [&](const auto& name) { return is_split(name, s); });
-      };
       const bool together = std::any_of(ways.begin(), ways.end(),
-                                        [&](Split s) { return is_any(a, s) && is_any(b, s); });
+                                        [&](Split s) { return contains(a.splits & b.splits, s); });
       if (!together) {
         return &one;
       }
@@ -304,7 +280,7 @@ class RuleReader {
 
   int layers_;
   const std::vector<Analysed>& operators_;
-  std::vector<Fault> faults_;
+  text::Faults faults_;
   UserRules rules_;
 };
 

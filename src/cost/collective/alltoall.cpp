@@ -1,6 +1,7 @@
-// LAW: grouped sends and receives. All-to-all: every rank sends n-1 parts of bytes/n; gather and
-// scatter: the root alone takes or gives n-1 parts. Parts inside a domain go over NVLink beside
-// those outside, over NICs; the slower side decides. NCCL has no cost model for it (line.h).
+// LAW: grouped sends and receives. In an all-to-all every rank sends n-1 parts of bytes/n; in a
+// gather or scatter only the root receives or sends n-1 parts. Parts for the same domain go over
+// NVLink and at the same time the others over NICs; the slower side decides. NCCL has no cost model
+// for it (line.h).
 #include <algorithm>
 
 #include "line.h"
@@ -10,8 +11,8 @@ namespace {
 
 bool rooted(Collective op) { return op == Collective::gather || op == Collective::scatter; }
 
-// What crosses the spine of what leaves a leaf's ports. Without PXN the data for another rail
-// crosses it even inside the pod.
+// Share of the bytes that leave a leaf's ports that crosses the spine. Without PXN, data for
+// another rail crosses it even inside the pod.
 double spine_share(const Situation& s) {
   const double elsewhere =
       s.domains > 1 ? (s.domains - s.domains_per_leaf) / (s.domains - 1.0) : 0.0;
@@ -34,7 +35,7 @@ Line pairwise_line(const Situation& s, Collective op, Protocol protocol) {
                          far * (s.pcie_between ? kSendPcie : kSendFar + s.net_latency);
   double slow = near / (s.ranks * s.intra);
   if (far > 0) {
-    // Of a gather or scatter only the root's own NIC is busy.
+    // In a gather or scatter only the root's own NIC is busy.
     const int senders = rooted(op) ? std::max(1, s.nics) : s.per_domain;
     slow = std::max(slow, static_cast<double>(far) / s.ranks * senders / s.pairs_net);
   }

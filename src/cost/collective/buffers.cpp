@@ -1,14 +1,14 @@
 // LAW: a connection of a channel holds, in the receiver's memory, buffers of all three protocols
-// (LL 512 KiB, LL128 4.69 MiB, Simple 4 MiB; over NVLink the sender has the Simple one, which adds
-// up to the same). Per channel a ring has one connection a rank; a tree's chain inside a domain
-// runs the ring's way back too; over NICs, LL lies in host memory and both ends hold the others. A
-// tree of d domains has d - 1 edges. NVLS: channels x 2 x 8 chunks for each head, once a rank.
-// Sends and receives have connections of their own to each peer of the domain; over NICs they share
-// a pool of 16 chunks a channel and direction. SOURCE: NCCL 2.30.7, src/init.cc (computeBuffSizes),
-// src/transport/p2p.cc, net.cc (sharedBuffersInit), nvls.cc; from 2.22 on an algorithm's
-// connections are made at its first use (NCCL_RUNTIME_CONNECT), before that rings and trees with
-// the communicator, NVLS from 2.17 on. VALID: NCCL_BUFFSIZE and chunk sizes as they are by default,
-// one process a GPU.
+// (LL 512 KiB, LL128 4.69 MiB, Simple 4 MiB; over NVLink the sender holds the Simple one, which
+// adds up to the same). Per channel a ring has one connection for each rank; a tree's chain inside
+// a domain also has connections in the opposite direction; over NICs, LL is in host memory and both
+// ends hold the others. A tree of d domains has d - 1 edges. NVLS: channels x 2 x 8 chunks for each
+// head, on every rank. Sends and receives have connections of their own to each peer of the domain;
+// over NICs they share a pool of 16 chunks for each channel and direction. SOURCE: NCCL 2.30.7,
+// src/init.cc (computeBuffSizes), src/transport/p2p.cc, net.cc (sharedBuffersInit), nvls.cc;
+// from 2.22 on an algorithm's connections are made at its first use (NCCL_RUNTIME_CONNECT), before
+// that those of rings and trees with the communicator, NVLS from 2.17 on. VALID: default
+// NCCL_BUFFSIZE and chunk sizes, one process per GPU.
 #include "stepcast/cost/buffers.h"
 
 #include <algorithm>
@@ -32,13 +32,15 @@ constexpr double kNetChunk = 128 * kKiB;          // NCCL_P2P_NET_CHUNKSIZE
 constexpr double kSharedSteps = 16;               // NCCL_SHARED_STEPS
 
 double ring_bytes(const Situation& s) {
-  const double far = s.domains > 1 ? 1.0 / s.per_domain : 0;  // share of its channels that leave
+  const double far =
+      s.domains > 1 ? 1.0 / s.per_domain : 0;  // share of connections that leave the domain
   return s.channels * ((1 - far) * kNear + far * kFar);
 }
 
 double tree_bytes(const Situation& s) {
   const double chain = s.per_domain > 2 ? static_cast<double>(s.per_domain - 1) / s.per_domain : 0;
-  const double edges = 2.0 * (s.domains - 1) / s.domains;  // ends at one domain
+  const double edges =
+      2.0 * (s.domains - 1) / s.domains;  // ends of edges at one domain, on average
   return s.channels * (chain * kNear + edges / s.per_domain * kFar);
 }
 
@@ -46,7 +48,7 @@ double nvls_bytes(const Situation& s) {
   Line line;
   line.algorithm = Algorithm::nvls;
   line.protocol = Protocol::simple;
-  constexpr double kLarge = 1e9;  // bytes: all its channels
+  constexpr double kLarge = 1e9;  // bytes: large enough to use all channels
   constexpr int kArity = 32;      // NCCL_MAX_NVLS_ARITY
   return launch_channels(s, line, kLarge) * 2 * (8 * kNvlsChunk) * std::min(s.per_domain, kArity);
 }

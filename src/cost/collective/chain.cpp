@@ -1,7 +1,7 @@
-// LAW: broadcast and reduce run along the ring cut open at the root: every rank passes the whole
-// buffer on, so bandwidth = bus; latency = base + ranks * hop. Chunks follow each other, so a chain
+// LAW: broadcast and reduce run along the ring, cut open at the root: every rank passes the whole
+// buffer on, so bandwidth = bus; latency = base + ranks * hop. Chunks are pipelined, so a chain
 // of k hops through NICs delivers the last chunk k-1 chunk times after the first hop has sent it:
-// T = (k-1) c/B + S/B, and S stands for c where one chunk is all there is.
+// T = (k-1) c/B + S/B with chunks of c bytes; c = S where the buffer is a single chunk.
 //
 // SOURCE: tuning.cc (broadcast and reduce: nSteps * hop, the tree's hop for Simple); a proxy sends
 // steps of 512 KiB a channel (4 MiB buffer in 8 steps, BROADCAST_CHUNKSTEPS 1). Inside a node, logs

@@ -1,8 +1,8 @@
-// LAW: CollNet: the network's switches reduce (SHARP), so a domain sends the buffer once and takes
-// the sum once. Direct: members exchange shares with the heads (one per NIC) over NVLink, then up
-// and down; chain: along the members up to the head, back the same way. latency = base +
-// 2(min(1, r-1) intra + 0.4 us (r-1)) + net (direct), base + 2(r-1) intra + net (chain); bandwidth
-// half the bus; direct is dearer where members outnumber channels.
+// LAW: CollNet: the network's switches reduce (SHARP), so a domain sends the buffer once and
+// receives the sum once. Direct: members exchange shares with the heads (one per NIC) over NVLink,
+// and heads with the network; chain: data goes along the members up to the head, and back the same
+// way. latency = base + 2(min(1, r-1) intra + 0.4 us (r-1)) + net (direct), base + 2(r-1) intra +
+// net (chain); bandwidth is half the bus; direct is slower where members outnumber channels.
 #include <algorithm>
 
 #include "line.h"
@@ -21,8 +21,9 @@ double net_hop(const Situation& s, Algorithm algorithm, Protocol protocol) {
 }  // namespace
 
 Line collnet_direct_line(const Situation& s, Collective op, Protocol protocol) {
-  constexpr int kMost = 8;  // NCCL_MAX_DIRECT_ARITY + 1
-  if (!simple_over_sharp(s, protocol) || !s.nvlink || !s.switched || s.per_domain > kMost) {
+  constexpr int kMaxDirectPeers = 8;  // NCCL_MAX_DIRECT_ARITY + 1
+  if (!simple_over_sharp(s, protocol) || !s.nvlink || !s.switched ||
+      s.per_domain > kMaxDirectPeers) {
     return {};
   }
   constexpr Algorithm kDirect = Algorithm::collnet_direct;
@@ -41,7 +42,7 @@ Line collnet_direct_line(const Situation& s, Collective op, Protocol protocol) {
   }
   const bool halves = op == Collective::all_gather || op == Collective::reduce_scatter;
   if (!halves || old || s.per_domain < 2 || s.nics < s.per_domain) {
-    return {};  // a head for every member
+    return {};  // gathers and scatters need a head for every member
   }
   return {kDirect, protocol, latency, std::min(s.intra, 0.9 * s.net)};
 }
@@ -60,7 +61,7 @@ Line collnet_chain_line(const Situation& s, Collective op, Protocol protocol) {
 
 Traffic collnet_traffic(const Situation& s, Collective op, double bytes) {
   Traffic t;
-  const bool both = op == Collective::all_reduce;  // up to the heads, and down again
+  const bool both = op == Collective::all_reduce;  // data goes up to the heads and down again
   t.nvlink = (both ? 2 : 1) * bytes * (s.per_domain - 1) / s.per_domain;
   if (s.nics > 0) {
     t.nic = (both ? bytes : bytes * (s.domains - 1.0) / s.domains) / s.nics;

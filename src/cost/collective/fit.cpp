@@ -10,13 +10,13 @@ namespace stepcast::cost {
 namespace {
 
 constexpr double kNoise = 0.06;  // log2 units: usual scatter of one point
-constexpr double kHuber = 2.0;   // in kNoise
+constexpr double kHuber = 2.0;   // in units of kNoise
 
 using Matrix = Eigen::Matrix<double, kParameters, kParameters>;
 using Vector = Eigen::Matrix<double, kParameters, 1>;
 
-// Large messages approach a bandwidth: beyond the latency's share slopes fade, so that sizes beyond
-// those measured keep the last one's share.
+// Large messages approach a bandwidth: where latency no longer matters the prior of the slope
+// narrows, so that sizes beyond those measured keep the share of the largest one measured.
 double flatter(double x) {
   constexpr double kFrom = 4;
   constexpr double kHalves = 1;
@@ -65,8 +65,8 @@ Fit raw(const Shift& base, const Vector& x, double reach) {
 
 Fit fit_of(const Shift& shift) {
   Fit fit = raw(shift, Vector::Zero(), 0);
-  // From the large end, where bandwidth is measured, downwards: a knot may lie at most so far below
-  // the next.
+  // From large sizes, where bandwidth is measured, to small ones: the slope to the next knot is at
+  // most kSteepest.
   for (int k = kKnots - 2; k >= 0; --k) {
     auto& here = fit.log2_share[static_cast<std::size_t>(k)];
     here = std::max(here, fit.log2_share[static_cast<std::size_t>(k) + 1] - kSteepest * kStep);
@@ -80,7 +80,7 @@ double knot_position(const Offer& offer, double bytes) {
 
 Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
   Vector x = Vector::Zero();
-  // Large messages alone say nothing of latency.
+  // Large messages alone do not determine the latency.
   constexpr double kUnseen = 0.1;
   const bool latency_seen = std::any_of(seen.begin(), seen.end(), [](const Seen& s) {
     return knot_position(s.point->offer, s.point->bytes) < 0;
@@ -100,7 +100,7 @@ Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior) {
       const double weight =
           s.weight * (scaled <= kHuber ? 1.0 : kHuber / scaled) / (kNoise * kNoise);
       const KnotWeight w = knot_weight(knot_position(p.offer, p.bytes));
-      // Three entries of the gradient differ from zero.
+      // Only three entries of the gradient are not zero.
       const int at[3] = {0, w.low + 1, w.low + 2};
       const double g[3] = {s.reach * t.latency / t.total(),
                            -s.reach * (1 - w.high) * t.fluid / t.total(),

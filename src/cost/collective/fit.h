@@ -1,10 +1,10 @@
-// Fitting the achieved times of predict.h to nccl-tests points.
+// Fits the achieved times of predict.h to nccl-tests points.
 //
-// LAW: log2 f and the knots of log2 e are a sum of shifts, from what all machines share down to one
-// group size of one system (pool.h). A shift minimises the Huber loss of log2(predicted / measured)
-// on top of the shifts above it, with a penalty on its size, slope and curvature (a Gaussian prior
-// about zero); Gauss-Newton, the offered line taken as it stands in each round. Slopes of a sum
-// above kSteepest are cut.
+// LAW: log2 f and the knots of log2 e are a sum of shifts, from one that all machines share down to
+// one for a group size of one system (pool.h). A shift minimises the Huber loss of log2(predicted /
+// measured) on top of the shifts above it, with a penalty on its size, slope and curvature (a
+// Gaussian prior about zero). Gauss-Newton; each round keeps the line that is the fastest at its
+// start. Slopes of the sum are limited to kSteepest.
 #pragma once
 
 #include <array>
@@ -24,30 +24,30 @@ struct Point {
 // log2 of a latency factor, then of achieved shares at the knots.
 inline constexpr int kParameters = kKnots + 1;
 using Shift = std::array<double, kParameters>;
-Fit fit_of(const Shift& shift);  // slopes cut
+Fit fit_of(const Shift& shift);  // slopes are limited to kSteepest
 
-// A point as one shift sees it.
+// A point in the fit of one shift.
 struct Seen {
   const Point* point = nullptr;
-  const Shift* base = nullptr;  // shifts above
-  double reach = 1;             // share of the shift that holds for this point
-  double weight = 1;            // of the point beside others
+  const Shift* base = nullptr;  // sum of the shifts above
+  double reach = 1;             // factor of the shift at this point
+  double weight = 1;            // weight of the point in the fit
 };
 
-// Expected sizes (standard deviations, log2 units) of a shift.
+// Prior standard deviations of a shift, in log2 units.
 struct Prior {
   double latency = 1;
-  double share = 1;   // of a knot
+  double share = 1;   // value at a knot
   double slope = 1;   // first difference of knots
   double bend = 0.6;  // second difference
 };
 Shift fit_shift(const std::vector<Seen>& seen, const Prior& prior);
 
-// Of predicted / measured.
+// Statistics of predicted / measured.
 NcclDeviations deviations(const std::vector<const Point*>& points,
                           const std::vector<double>& predicted);
 
-// Where a point lies on the knots.
+// The point's x, on the axis of the knots.
 double knot_position(const Offer& offer, double bytes);
 
 }  // namespace stepcast::cost

@@ -1,11 +1,11 @@
-// LAW: two levels, each phase after the one before. All-reduce (2-D ring): reduce-scatter inside
+// LAW: two levels, in phases that follow each other. All-reduce (2-D ring): reduce-scatter inside
 // the domain, all-reduce of each member's part along its rail, all-gather inside. All-to-all (2DH):
-// members first hand each other what their rails carry, then a rank sends one message to each other
-// domain in place of one to each rank there.
+// members first pass each other the data for their rails, then a rank sends one message to each
+// other domain in place of one to each rank there.
 //
 // SOURCE: X. Jia et al. 2018 (arXiv 1807.11205), H. Mikami et al. 2018 (arXiv 1811.05233) for the
-// all-reduce; C. Hwang et al. 2023, Tutel (arXiv 2206.03382) for the all-to-all. Not NCCL's own: a
-// framework composes them, so only a job that names it gets it.
+// all-reduce; C. Hwang et al. 2023, Tutel (arXiv 2206.03382) for the all-to-all. They are not
+// NCCL's: a framework composes them, so they are used only in a job that names them.
 #include <algorithm>
 
 #include "line.h"

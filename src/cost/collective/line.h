@@ -1,5 +1,5 @@
-// NCCL's tuning model, one algorithm a file: time = latency + bytes / bandwidth for every
-// (algorithm, protocol).
+// NCCL's tuning model, with one file for each algorithm: time = latency + bytes / bandwidth for
+// every (algorithm, protocol).
 //
 // SOURCE: src/graph/tuning.cc, topo.h, search.cc and connect.cc of NCCL 2.30.7; constants are
 // NCCL's own, in its units (microseconds, GB/s), converted here, with those of 2.18.3 and 2.23.4
@@ -36,7 +36,7 @@ struct Situation {
   int arch = 1;  // 0 Volta and before, 1 Ampere (and Ada), 2 Hopper, 3 Blackwell
   bool nvlink = true;
   bool nvls = false;
-  bool switched = true;  // NVSwitch joins the domain, no mesh of links
+  bool switched = true;  // NVSwitch joins the domain, not a mesh of links
   bool amd_cpu = false;
   bool pcie_between = false;  // the domains lie in one node
   bool sharp = false;         // the network's switches reduce, and CollNet is on
@@ -44,35 +44,35 @@ struct Situation {
   bool torus = false;
   int torus_dimensions = 0;
   Release release = Release::current;
-  double intra = 0;      // rate that NCCL counts on inside a domain, per GPU
+  double intra = 0;      // rate that NCCL assumes inside a domain, per GPU
   double net = 0;        // rate out of one domain, all its ports; after faults and hash collisions
   double pairs_net = 0;  // the same for all-to-all
-  double link = 0;       // line rates, which nothing beats: of a GPU's port inside its domain,
-  double port = 0;       // and of one NIC port
-  double net_latency = 0;    // beyond what the constants hold
+  double link = 0;       // line rate of a GPU's port inside its domain
+  double port = 0;       // line rate of one NIC port
+  double net_latency = 0;    // beyond the latency that the constants include
   double bus() const;        // rate of one ring through all members, all channels together
   int search_channels = 1;   // channels that the topology search finds
   int channels = 1;          // channels of the communicator
-  double channel_share = 1;  // of the bandwidth, where fewer channels are allowed than found
+  double channel_share = 1;  // share of the bandwidth where fewer channels are allowed than found
   ChannelLimits limits;
 };
 Situation situate(const cluster::GroupShape& group, Release release = Release::current,
                   ChannelLimits limits = {});
-// The parts of a two-level algorithm: the members of one domain; those of one rank in each domain,
-// which share the NICs with their neighbours' groups.
+// The groups of a two-level algorithm: `inside`, the members of one domain; `across`, one rank of
+// each domain, which share the NICs with the groups of their neighbours.
 Situation inside(const Situation& s);
 Situation across(const Situation& s);
 
-// Rates NCCL counts on, as a share of the data sheet's: per link 20.0 of 25 GB/s (NVLink 2,
+// Rates that NCCL assumes, as a share of the data sheet's: per link 20.0 of 25 GB/s (NVLink 2,
 // 3), 20.6 of 25 (4), 40.1 of 50 (5); PCIe slots 24 of 31.5 GB/s (all generations alike).
 double nvlink_share(double compute_capability, Release release = Release::current);
 inline constexpr double kPcieShare = 24.0 / 31.5;
 
-// The caps' column: one domain, two, more.
+// Column of the tables of caps: one domain, two, more.
 inline int column(const Situation& s) { return s.domains == 1 ? 0 : s.domains == 2 ? 1 : 2; }
 
 enum class Hop { nvlink, pcie, net };
-// hwLatencies of tuning.cc, seconds. Algorithms without a figure of their own are not asked for.
+// hwLatencies of tuning.cc, seconds. Only for algorithms that have a figure there.
 double hop_latency(Hop hop, Algorithm algorithm, Protocol protocol,
                    Release release = Release::current);
 double base_latency(Algorithm algorithm, Protocol protocol, Release release = Release::current);
@@ -85,14 +85,14 @@ struct Line {
   Protocol protocol = Protocol::simple;
   double latency = 0;    // seconds
   double bandwidth = 0;  // bytes of the operation per second; 0: not offered
-  // A pipeline fills hop by hop: `fill_hops` more passes of its first `fill_bytes`.
+  // A pipeline fills hop by hop: this takes the time of its first `fill_bytes`, `fill_hops` times.
   double fill_hops = 0;
   double fill_bytes = 0;
   double floor = 0;  // seconds per byte below which a port would exceed its line rate
 };
 
-// Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks. Rings and trees are
-// laid so that one domain below a leaf talks across the spine.
+// Bytes that cross one member's NVLink port, one NIC and one leaf's uplinks. Rings and trees visit
+// domains in such an order that one domain below each leaf communicates across the spine.
 struct Traffic {
   double nvlink = 0;
   double nic = 0;
@@ -105,7 +105,8 @@ struct Entry {
   const char* nccl_name;  // as NCCL_ALGO, lower case; empty: cannot be forced
   Line (*line)(const Situation&, Collective, Protocol);
   Traffic (*traffic)(const Situation&, Collective, double bytes);
-  bool (*offered)(const Situation&) = nullptr;  // unless a job names it; none: always
+  bool (*offered)(const Situation&) =
+      nullptr;  // whether NCCL offers it if no job names it; null: always
 };
 
 Line ring_line(const Situation&, Collective, Protocol);
@@ -134,8 +135,8 @@ Traffic torus_traffic(const Situation&, Collective, double bytes);
 Line direct_line(const cluster::Path& path, double compute_capability);
 int direct_channels(const cluster::Path& path, double bytes);
 
-// The tree's share of its bandwidth by size (treeCorrectionFactor): as NCCL steps it, and joined up
-// for times.
+// The tree's share of its bandwidth by size (treeCorrectionFactor): in NCCL's steps, for its
+// choice, and interpolated, for times.
 double tree_correction(Protocol protocol, double bytes);
 double tree_correction_smooth(Protocol protocol, double bytes);
 // SMs: channels that a launch of this size uses (enqueue.cc).
@@ -143,7 +144,7 @@ int launch_channels(const Situation& s, const Line& line, double bytes);
 
 std::span<const Entry> algorithms();
 
-// Base and steps of grouped sends and receives, which NCCL has no model of: nccl-tests of 2 to 512
+// Base and steps of grouped sends and receives, for which NCCL has no model: nccl-tests of 2 to 512
 // GPUs (calibration/nccl: DGX A100, 16 GPUs 58 us; Polaris, 32 GPUs 130-170 us; one NVLink domain
 // of 8, 7 to 12 us). Seconds.
 inline constexpr double kSendBase = 6.6e-6;  // as NCCL's low-latency base

@@ -1,6 +1,6 @@
 // LAW: NVLink SHARP: switches reduce and multicast. Inside one domain an all-reduce moves the
-// buffer once out of each GPU and once in. Several domains join by a tree over their NICs
-// (NVLSTree), or over a network that reduces too (NVLS with SHARP).
+// buffer once out of each GPU and once in. Several domains are joined by a tree over their NICs
+// (NVLSTree), or by a network that also reduces (NVLS with SHARP).
 #include <algorithm>
 
 #include "line.h"
@@ -15,13 +15,13 @@ int heads(const Situation& s) {
   return std::min(s.per_domain, kArity);
 }
 
-// Rate of the switches for all heads together, as the search finds it; 0: none.
+// Rate of the switches for all heads together, as NCCL's topology search finds it; 0: none.
 double heads_rate(const Situation& s) {
   const int n = heads(s);
   if (n < 2) {
     return 0;
   }
-  // Per head the highest rate of the search's list that fits; a plain list is enough here.
+  // Each head gets the highest rate of the search that fits, here from one simplified list.
   constexpr double kRates[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
   double rate = 3;
   for (const double r : kRates) {
@@ -33,7 +33,7 @@ double heads_rate(const Situation& s) {
   return rate * 1e9 * n;
 }
 
-// Before the algorithm's factor.
+// Rate of the switches before the algorithm's factor.
 double switch_rate(const Situation& s) {
   const int n = heads(s);
   return n < 2 ? 0 : heads_rate(s) * kEfficiency[s.arch] * (n - 1) / n;
@@ -77,13 +77,13 @@ Line nvls_line(const Situation& s, Collective op, Protocol protocol) {
 }
 
 Traffic nvls_traffic(const Situation& s, Collective op, double bytes) {
-  // The switch pulls every GPU's copy; the owner of each n-th (of a domain) writes the result back
-  // for multicast, which fills every GPU's port inwards.
+  // The switch reads every GPU's copy; of a domain of n members, each writes its n-th of the result
+  // back for multicast, which fills the incoming side of every GPU's port.
   const bool reduces = op == Collective::all_reduce;
   Traffic t;
   t.nvlink = reduces ? bytes + bytes / s.per_domain : bytes;
   if (s.domains > 1 && s.nics > 0) {
-    // The network's switches take each domain's sum once and give the whole once.
+    // The network's switches receive each domain's sum once and send it the whole sum once.
     t.nic = (reduces ? bytes : bytes * (s.domains - 1.0) / s.domains) / s.nics;
     t.spine = t.nic * s.nics_per_leaf;
   }

@@ -16,7 +16,7 @@ Line direct_line(const cluster::Path& path, double capability) {
   const double rate = path.bandwidth.count();
   switch (path.kind) {
     case cluster::PathClass::self:
-      line.bandwidth = rate / 2;  // read and write
+      line.bandwidth = rate / 2;  // the data is both read and written
       break;
     case cluster::PathClass::nvlink:
       line.latency = kNvlinkBase;

@@ -1,5 +1,5 @@
-// LAW: PAT, parallel aggregated trees (all-gather, reduce-scatter): logarithmic steps that
-// aggregate what is small; latency = base + floor(log2 domains) net / 3.5 + 2.8 us a rank;
+// LAW: PAT, parallel aggregated trees (all-gather, reduce-scatter): a logarithmic number of steps,
+// which aggregate small messages; latency = base + floor(log2 domains) net / 3.5 + 2.8 us a rank;
 // bandwidth 3/4 of the bus. NCCL after 2.23 offers it by itself with one GPU per node only.
 #include <algorithm>
 
@@ -15,7 +15,7 @@ Line pat_line(const Situation& s, Collective op, Protocol protocol) {
       s.release != Release::current) {
     return {};
   }
-  // With one rank a node NCCL takes the tree's hop for the network.
+  // With one rank per node NCCL uses the tree's hop for the network.
   const Algorithm hop = s.per_domain == 1 ? Algorithm::tree : Algorithm::pat;
   const double inter = hop_latency(Hop::net, hop, protocol) + 2 * s.net_latency;
   const double latency = base_latency(Algorithm::pat, protocol) +
@@ -24,7 +24,7 @@ Line pat_line(const Situation& s, Collective op, Protocol protocol) {
 }
 
 Traffic pat_traffic(const Situation& s, Collective, double bytes) {
-  // A domain takes once what the others hold, and its members hand it on.
+  // A domain receives the parts of the others once, and its members pass them on.
   Traffic t;
   t.nvlink = bytes * (s.per_domain - 1) / s.per_domain;
   if (s.nics > 0) {

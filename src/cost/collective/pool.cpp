@@ -7,8 +7,9 @@
 namespace stepcast::cost {
 namespace {
 
-// Expected sizes of a level's shifts, log2 units: of the latency factor, and of the shares of
-// bandwidth. Found by leaving logs and sites out (scripts/nccl-table), one set for all classes.
+// Prior standard deviations of a level's shifts, in log2 units: of the latency factor, and of the
+// shares of bandwidth. Found by leaving out logs and sites (scripts/nccl-table), with one set for
+// all classes.
 struct Sizes {
   double latency;
   double share;
@@ -19,7 +20,7 @@ constexpr Sizes kSize = {1, 1.8};
 constexpr Sizes kMachine = {0.5, 0.15};
 constexpr Sizes kOperation = {0.5, 0.42};
 constexpr Sizes kCell = {1, 1.6};
-// Scatter of a point, and between logs and between sites of one machine.
+// Scatter of a point, between logs, and between sites of one machine, in log2 units.
 constexpr double kPoint = 0.06;
 constexpr double kLog = 0.065;
 constexpr double kSite = 0.045;
@@ -30,7 +31,8 @@ Prior prior_of(const Sizes& s) {
   return {s.latency, s.share, kSlope * s.share, kBend * s.share};
 }
 
-// Where latency rules and where bandwidth does, as the size of a shift that a point feels.
+// Prior standard deviation of a level's shift at x: the latency's for small messages, the
+// bandwidth's for large ones.
 double felt(const Sizes& s, double x) {
   const double large = std::clamp((x + 2) / 4, 0.0, 1.0);
   return s.latency * (1 - large) + s.share * large;
@@ -44,10 +46,10 @@ Shift plus(const Shift& a, const Shift& b, double reach) {
   return c;
 }
 
-// How far a network's group of so many domains is from two, in units of eight times.
+// Logarithm to base 8 of a network group's number of domains over two.
 double spread_of(int domains) { return std::clamp(std::log2(domains / 2.0) / 3, 0.0, 3.0); }
 
-// Entry of a size, or between those that lie around it.
+// The level's entry for a size, interpolated between the nearest sizes.
 template <class Level, class Make>
 Shift between(const Level& level, const Make& key, int size) {
   const auto low_end = level.lower_bound(key(0));
@@ -222,7 +224,7 @@ std::map<int, int> Pool::sizes(const Machine& m, int op) const {
     }
   }
   if (all.empty()) {
-    all[2] = 0;  // the class's, of every size
+    all[2] = 0;  // only the shift of the class, which is that of every size
   }
   return all;
 }

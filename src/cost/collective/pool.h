@@ -1,18 +1,18 @@
-// Curves of many machines fitted together, so that a machine, an operation or a group size without
-// logs takes what its kind shows.
+// Fits curves of many machines together, so that a machine, an operation or a group size without
+// logs takes the curve of its kind.
 //
 // LAW: the shift (fit.h) of an operation on a group is a sum over levels,
-//   class      NVLink domains, PCIe domains, or networks: one per operation
+//   class      NVLink domains, PCIe domains, or networks: one shift per operation
 //   kind       a GPU generation's domains, or one kind of network: per operation
 //   size       ranks of the domain, per kind and operation; on networks a slope in log2(domains)
 //              from two on
-//   machine    a system, all its operations alike
-//   operation  of that system
-//   cell       of that system, operation and group size
-// each fitted on top of those before. At every level points that share one of the next level's
-// members count together: n of them as n / (1 + n v), v the variance that members are expected to
-// have over that of a point, so that much measured systems do not outvote others; logs of one site
-// likewise.
+//   machine    a system: one shift for all its operations
+//   operation  per system and operation
+//   cell       per system, operation and group size
+// each fitted on top of those before. At every level the points of one member of the next level
+// count together: n of them weigh n / (1 + n v), with v the prior variance of the next level's
+// shifts over that of a point, so that systems with many logs do not outweigh others. The same
+// holds for logs of one site.
 #pragma once
 
 #include <map>
@@ -24,17 +24,17 @@
 
 namespace stepcast::cost {
 
-// A machine as pooling sees it.
+// A machine, by the levels of the pool.
 struct Machine {
   std::string group;   // class: "nvlink", "pcie", "network"
-  std::string kind;    // within it: "hopper", "ib"
-  std::string system;  // empty: any of its kind
+  std::string kind;    // within the class: "hopper", "ib"
+  std::string system;  // empty: no particular one of its kind
 };
 
 struct Sample {
   Point point;
   int machine = 0;  // index
-  int log = 0;      // unique among all
+  int log = 0;      // unique among all logs
   int site = 0;     // logs of one site are repeats of one machine
   int op = 0;
   int size = 0;  // ranks of the domain, or domains of the network
@@ -43,11 +43,11 @@ struct Sample {
 class Pool {
  public:
   Pool(const std::vector<Machine>& machines, const std::vector<const Sample*>& samples);
-  // Of a machine of the list, or of a kind. Sizes between those measured are mixed, beyond them the
-  // last holds.
+  // The shift of a machine of the list, or of a kind. It is interpolated between the sizes
+  // measured; beyond them it is that of the last one.
   Shift at(const Machine& machine, int op, int size) const;
-  // Group sizes that a machine's curves are written for, with the points measured of it there; none
-  // where its class has no logs of the operation.
+  // The group sizes that a machine's curves are written for, each with its number of measured
+  // points; none where its class has no logs of the operation.
   std::map<int, int> sizes(const Machine& machine, int op) const;
 
  private:
@@ -60,7 +60,7 @@ class Pool {
   Level machine_;
   Level operation_;
   Level cell_;
-  std::map<Key, int> points_;  // of a cell
+  std::map<Key, int> points_;  // number of points of each cell
 };
 
 }  // namespace stepcast::cost

@@ -10,7 +10,7 @@ namespace {
 
 bool never(const Situation&) { return false; }
 
-// The whole list of algorithms, in reading order. `direct` (a single send) has a path instead of a
+// All algorithms. `direct` (a single send) is not among them, since it has a path instead of a
 // group: p2p.cpp.
 constexpr std::array kAlgorithms = {
     Entry{Algorithm::ring, "ring", ring_line, ring_traffic},
@@ -31,7 +31,7 @@ double bytes_time(const Line& line, double bytes) {
   return bytes / (line.bandwidth * share);
 }
 
-// Filling is no part of what e(x) was fitted to: it would fall with size where e rises.
+// The time to fill a pipeline is not divided by e(x): it would fall with size where e rises.
 double fill_time(const Line& line, double bytes) {
   return line.fill_hops * std::min(bytes, line.fill_bytes) / line.bandwidth;
 }
@@ -85,8 +85,8 @@ Offer offer(const Situation& s, Collective op, Allowed allowed) {
     }
   }
   if (o.count == 0) {
-    // NCCL falls back to what it has where a forced choice does not exist for an operation: first
-    // keep the protocol.
+    // Where a forced choice does not exist for an operation, NCCL falls back to what exists. The
+    // protocol is kept if possible.
     if (allowed.algorithm >= 0 || allowed.algorithms != ~0U) {
       return offer(s, op, {-1, allowed.protocol, ~0U, allowed.protocols, 0});
     }
@@ -107,7 +107,8 @@ const Line& choose(const Offer& o, const Situation& s, Collective op, double byt
     if (line.algorithm == Algorithm::tree) {
       bandwidth *= tree_correction(line.protocol, bytes);
     }
-    // "Plateau of ring": NCCL counts its latency higher on several nodes once chunks are whole.
+    // "Plateau of ring": on several nodes NCCL assumes a higher latency of the ring from full
+    // chunks on.
     if (line.algorithm == Algorithm::ring && line.protocol == Protocol::simple && s.domains > 1 &&
         op == Collective::all_reduce && bytes / (s.channels * s.ranks) >= 64) {
       latency *= s.arch >= 1 ? 1.4 : 1.9;
@@ -144,15 +145,16 @@ double log2_share(const Fit& fit, double x) {
 
 namespace {
 
-// One line's bytes part.
+// The time of a line that grows with the bytes.
 double fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
   const double latency_bytes = o.best_bandwidth * std::max(o.least_latency, 1e-9);
   const double share = std::exp2(log2_share(fit, std::log2(bytes / latency_bytes)));
   return std::max(bytes_time(line, bytes) / share, bytes * line.floor) + fill_time(line, bytes);
 }
 
-// The tree's correction and the fitted share may rise together faster than the size: then a larger
-// buffer takes as long as the dearest smaller one. Bends of either are where that begins.
+// The tree's correction and the fitted share may together rise faster than the size. Then a larger
+// buffer takes as long as the slowest smaller one. The slowest can only be at a knot of either
+// curve.
 double tree_fluid(const Offer& o, const Fit& fit, const Line& line, double bytes) {
   constexpr int kBack = 8;  // octaves
   double most = fluid(o, fit, line, bytes);

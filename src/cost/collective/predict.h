@@ -1,4 +1,4 @@
-// From NCCL's lines to achieved time.
+// Achieved times from NCCL's lines.
 //
 // LAW: t(S) = min over offered lines i of  f * L_i + S / (B_i * e(x)),   x = log2(S / (B* L*)),
 // with B* the best bandwidth and L* the least latency among the lines. f (latency factor) and log2
@@ -30,10 +30,10 @@ struct Allowed {
   int protocol = -1;
   unsigned algorithms = ~0U;  // bit per index
   unsigned protocols = ~0U;
-  unsigned named = 0;  // algorithms that a job asks for, so offered beyond NCCL's own conditions
+  unsigned named = 0;  // algorithms that a job names, which are offered even where NCCL would not
 };
 Offer offer(const Situation& s, Collective op, Allowed allowed);
-// NCCL's own choice.
+// The line that NCCL's own model chooses.
 const Line& choose(const Offer& o, const Situation& s, Collective op, double bytes);
 
 // Knots of log2 e at x = kFirst, kFirst + kStep, ...
@@ -46,12 +46,12 @@ struct Fit {
   double latency = 1;                       // f
   std::array<double, kKnots> log2_share{};  // log2 e
 };
-// Between fits of other group sizes.
+// Interpolates between fits of two group sizes.
 Fit mix(const Fit& a, const Fit& b, double weight_of_b);
 double log2_share(const Fit& fit, double x);
 struct KnotWeight {
-  int low = 0;      // and low + 1
-  double high = 0;  // weight of low + 1
+  int low = 0;      // the lower of the two knots
+  double high = 0;  // weight of the upper one, low + 1
 };
 KnotWeight knot_weight(double x);
 

@@ -18,8 +18,8 @@ Time ring_all_reduce_time(int ranks, Bytes bytes, Bandwidth bus, Time alpha) {
 
 namespace {
 
-// All channels together. Of a domain's r members one hands over to the next domain in each ring,
-// so a port inside carries (r-1)/r of them.
+// Rate of all channels together. In each ring one of a domain's r members sends to the next domain,
+// so a GPU's port inside the domain carries (r-1)/r of the rings.
 double ring_bus(const Situation& s) {
   if (s.domains == 1) {
     return s.intra;
@@ -77,7 +77,7 @@ Traffic ring_traffic(const Situation& s, Collective op, double bytes) {
   const bool chain = op == Collective::broadcast || op == Collective::reduce;
   const double passed = chain ? bytes : bytes * ring_steps(s, op) / s.ranks;
   Traffic t;
-  // Of a domain's r members one hands over to the next domain, in each of the rings.
+  // In each ring one of a domain's r members sends to the next domain.
   t.nvlink = passed * (s.domains == 1 ? 1.0 : (s.per_domain - 1.0) / s.per_domain);
   if (s.domains > 1 && s.nics > 0) {
     t.nic = passed / s.nics;

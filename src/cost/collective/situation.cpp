@@ -10,7 +10,7 @@ namespace {
 constexpr double kGB = 1e9;
 constexpr double kMicro = 1e-6;
 
-// Rates per channel that the search tries, GB/s, best first.
+// Rates per channel that the search tries, in GB/s, from the highest.
 constexpr std::array kIntra80 = {40.0, 30.0, 20.0, 18.0, 15.0, 12.0, 10.0,
                                  9.0,  7.0,  6.0,  5.0,  4.0,  3.0};
 constexpr std::array kInter80 = {48.0, 30.0, 28.0, 24.0, 20.0, 18.0, 15.0, 12.0, 10.0, 9.0,
@@ -59,11 +59,11 @@ void count_channels(Situation& s) {
     rate = first_within(inter_rates(s.arch), port);
     count = std::max(1, static_cast<int>(port / rate + 1e-9)) * std::max(1, s.nics);
   }
-  constexpr int kMost = 32;  // MAXCHANNELS / 2 for rings
-  count = std::min(count, kMost);
+  constexpr int kMaxRings = 32;  // MAXCHANNELS / 2 for rings
+  count = std::min(count, kMaxRings);
   // Channels of 25 GB/s and more are split in two.
   if (rate >= 25 && !(s.arch >= 2 && rate < 50 && count > 4)) {
-    count = std::min(2 * count, kMost);
+    count = std::min(2 * count, kMaxRings);
     rate /= 2;
   }
   s.search_channels = count;
@@ -71,8 +71,8 @@ void count_channels(Situation& s) {
   if (s.arch >= 2 && s.domains > 1 && rate > 45 && s.channels < 16) {
     s.channels *= 2;
   }
-  // Up to 2.19 NCCL scales its bandwidths by the channels it is left with; so it is today, though
-  // the tuner does not say so.
+  // Up to 2.19 NCCL's tuner scales its bandwidths by the share of channels that the limits leave.
+  // Later tuners do not, but the achieved bandwidth still is.
   const int found = s.channels;
   if (s.limits.most > 0) {
     s.channels = std::min(s.channels, s.limits.most);
@@ -152,7 +152,7 @@ double ll_cap(const Situation& s) {
       {39.0, 39.0, 20.4}, {87.7, 22.5, 19.0}, {141.0, 45.0, 35.0}, {282.0, 90.0, 70.0}};
   int row = s.domains == 1 ? s.arch : s.amd_cpu ? 1 : 0;
   if (s.release == Release::v2_18) {
-    row = std::min(row, 1);  // Hopper as Ampere
+    row = std::min(row, 1);  // Hopper has Ampere's row
   }
   return kCaps[row][column(s)] * kGB;
 }
@@ -196,7 +196,7 @@ Situation situate(const cluster::GroupShape& g, Release release, ChannelLimits l
   s.pairs_net = g.pairs_nic_per_domain.count() > 0
                     ? g.pairs_nic_per_domain.count() * reached * g.pairs_hash_mean
                     : s.net;
-  // The constants hold a usual InfiniBand network: adapter and first switch twice, 1.5 us.
+  // The constants include a usual InfiniBand network: adapter and first switch twice, 1.5 us.
   constexpr double kUsual = 1.5e-6;
   s.net_latency =
       s.domains > 1 && !s.pcie_between ? std::max(0.0, to_seconds(g.network_latency) - kUsual) : 0;

@@ -7,12 +7,12 @@
 namespace stepcast::cost {
 namespace {
 
-// See tokens.h: means of dispatch and combine.
+// Means of dispatch and combine (tokens.h).
 constexpr double kNetworkShare = 0.87;
 constexpr double kNvlinkShare = 0.64;
-constexpr int kSms = 24;  // that its kernels hold
-// Two launches, of which the first tells every rank how much will come: twice the time of an empty
-// exchange, for which NCCL's stands (line.h). Seconds.
+constexpr int kSms = 24;  // SMs that its kernels occupy
+// There are two launches, of which the first exchanges how many tokens each rank will receive. Each
+// takes the time of an empty exchange, which is assumed to be NCCL's (line.h).
 constexpr double kRounds = 2;
 constexpr double kResidual = 0.15;
 
@@ -26,7 +26,7 @@ CollectivePrice price_tokens(const TokenExchange& tokens, const Situation& s,
   const double ranks = model::expected_groups(tokens.experts, tokens.topk, s.ranks);
   const double domains = model::expected_groups(tokens.experts, tokens.topk, s.domains);
   const double far = bytes * domains * (s.domains - 1) / s.domains;
-  // Every rank of a domain but one has its copies forwarded to it.
+  // All ranks of a domain but the one that receives from the network get their copies over NVLink.
   const double near = bytes * ranks * (s.per_domain - 1) / s.per_domain;
   CollectivePrice price;
   price.algorithm = s.domains > 1 ? Algorithm::hierarchical : Algorithm::direct;

@@ -1,12 +1,13 @@
-// LAW: chips of a torus of k dimensions: the buffer is cut into as many parts as there are directed
-// rings, each part goes round the dimensions in an order of its own, and every link is busy all the
-// time. Through a chip's links together: (n-1)/n of the buffer for a gather or a scatter, twice
-// that for an all-reduce; latency = hops of all dimensions one after the other. All-to-all is held
-// by the bisection: with a chips along a side and links of rate b, S a / (8 b).
+// LAW: chips of a torus of k dimensions: the buffer is divided into as many parts as there are
+// directed rings, each part goes through the dimensions in an order of its own, and every link is
+// busy all the time. All links of a chip together carry (n-1)/n of the buffer in an all-gather or
+// reduce-scatter, twice that in an all-reduce; latency = hops of all dimensions one after the
+// other. All-to-all is bounded by the bisection: with a chips along a side and links of rate b, S a
+// / (8 b).
 //
 // SOURCE: Collective algorithms for multiported torus networks (ACM TOPC, 2015); TPU v4 (ISCA
-// 2023); a hop: cluster::kTorusHop. VALID: equal sides; no log of a torus stands in
-// calibration/nccl.
+// 2023); a hop: cluster::kTorusHop. VALID: equal sides; calibration/nccl has no log of a
+// torus.
 #include <algorithm>
 
 #include "line.h"
@@ -19,7 +20,7 @@ double side(const Situation& s) {
   return std::pow(static_cast<double>(s.ranks), 1.0 / dimensions(s));
 }
 
-// Bytes through a chip's links, of one byte of the operation.
+// Bytes through a chip's links for one byte of the operation.
 double share(const Situation& s, Collective op) {
   const double others = (s.ranks - 1.0) / s.ranks;
   switch (op) {

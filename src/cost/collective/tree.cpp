@@ -7,7 +7,7 @@
 namespace stepcast::cost {
 namespace {
 
-// treeCorrectionFactor, index log2(bytes / 64), last repeated.
+// treeCorrectionFactor, indexed by log2(bytes / 64); the last one also holds for larger sizes.
 constexpr double kCorrection[3][24] = {
     {1, 1, 1, 1, .9, .8, .7, .7, .7, .7, .6, .5, .4, .4, .5, .6, .7, .8, .9, 1, 1, 1, 1, 1},
     {1, 1, 1, 1, 1, .9, .8, .8, .8, .7, .6, .6, .6, .6, .6, .6, .8, .9, .9, .9, .9, 1, 1, 1},
@@ -39,8 +39,9 @@ Line tree_line(const Situation& s, Collective op, Protocol protocol) {
   const int c = column(s);
   double whole = s.bus();
   if (s.domains == 2 && s.nics < s.per_domain && !s.pcie_between) {
-    // Two domains send each other the buffer once, half of what rings send. NCCL counts that in
-    // where NICs are fewer than GPUs: it takes the rate inside the node for two nodes.
+    // Two domains send each other the buffer once, which is half of what rings send. NCCL accounts
+    // for that where there are fewer NICs than GPUs: for two nodes it takes the rate inside the
+    // node.
     whole = std::min(s.intra, 2 * s.net);
   }
   double bus = std::min(whole * 0.92, s.search_channels * kTree[s.arch][c]);
@@ -63,8 +64,8 @@ Line tree_line(const Situation& s, Collective op, Protocol protocol) {
 }
 
 Traffic tree_traffic(const Situation& s, Collective, double bytes) {
-  // Up and down: each half of the data has a domain as inner node (one up, two down) or as leaf
-  // (one up, none down).
+  // In each of the two trees, which carry half of the data each, a domain is an inner node (one
+  // parent, two children) or a leaf (one parent, no child).
   Traffic t;
   t.nvlink = s.per_domain > 1 ? 2 * bytes : 0;
   if (s.domains > 1 && s.nics > 0) {

@@ -1,8 +1,8 @@
 // Fits collectives to the committed nccl-tests logs:
 //   fit_collectives CALIBRATION_DIRECTORY            writes nccl/*.yaml
-//   fit_collectives CALIBRATION_DIRECTORY --check    writes nothing; 1 where a file is not what the
-//                                                    logs give
-//   fit_collectives CALIBRATION_DIRECTORY --table    leaves every log out in turn, and every site,
+//   fit_collectives CALIBRATION_DIRECTORY --check    writes nothing; exits with 1 where a file
+//                                                    differs from the fit
+//   fit_collectives CALIBRATION_DIRECTORY --table    leaves out every log in turn, and every site,
 //                                                    and prints the errors of time
 #include <fmt/format.h>
 
@@ -24,12 +24,12 @@ namespace {
 using namespace stepcast;
 using namespace stepcast::cost;
 
-// ln(predicted / measured) of a log's points of one collective and size class.
+// ln(predicted / measured) of points of one collective and size class, by log.
 using Errors = std::map<std::pair<int, int>, std::vector<double>>;  // (system, log)
 
 struct Row {
   std::set<std::pair<int, int>> logs;
-  int covered[2] = {0, 0};       // by the 90 % interval that other logs give
+  int covered[2] = {0, 0};       // points inside the 90 % interval that follows from other logs
   std::vector<double> blind[2];  // predicted / measured, below and from 1 MiB
   std::vector<double> by_log[2];
   std::vector<double> by_site[2];
@@ -50,8 +50,8 @@ double error(const std::vector<double>& ratios, double part) {
   return 100 * share(off, part);
 }
 
-// Half the 90 % interval that the errors of all logs but one give, as nccl_fit.cpp forms it; 0
-// where they are too few.
+// Half width of the 90 % interval from the errors of all logs but one, as in nccl_fit.cpp; 0
+// where there are too few.
 double spread(const Errors& errors, std::pair<int, int> without) {
   std::vector<double> others;
   for (const auto& [log, values] : errors) {
@@ -85,7 +85,7 @@ int table(const std::filesystem::path& calibration) {
   const auto measured = read_nccl_data(calibration);
   const auto by_log = leave_out(measured, NcclLeave::log);
   const auto by_site = leave_out(measured, NcclLeave::site);
-  // Errors of a system's collective, and of all systems' of its scope.
+  // Errors of a collective, on one system and on all systems of its scope.
   std::map<std::tuple<int, std::string, int>, Errors> own;
   std::map<std::tuple<int, std::string, int>, Errors> scope;
   const auto parts = [&](const NcclLeftOut& o) {
@@ -144,7 +144,7 @@ int table(const std::filesystem::path& calibration) {
   print("domains", scopes[0]);
   print("networks", scopes[1]);
   print("all", all);
-  // What nccl_fit.cpp and nccl_match.cpp state where there is nothing better.
+  // The constants of nccl_fit.cpp and nccl_match.cpp.
   for (const int large : {0, 1}) {
     std::vector<double> repeats;
     for (const auto& [key, errors] : own) {

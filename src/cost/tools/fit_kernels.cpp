@@ -23,11 +23,11 @@ namespace {
 using namespace stepcast;
 using namespace stepcast::tools;
 
-// Start to end of the smallest kernels on the device itself (Vidur's traces of A100 and H100: 2
+// Duration of the smallest kernels on the device itself (Vidur's traces of A100 and H100: 2
 // us).
 constexpr double kDeviceFixed = 2e-6;
 
-// A pass from published rates: the keys of the law, one rate a head dimension.
+// A pass from published rates: the parameters of the law, with one rate for each head dimension.
 cost::AttentionPass published_pass(const text::Value& v) {
   cost::AttentionPass pass;
   pass.fixed = text::to_number(need(v, "fixed"));
@@ -72,7 +72,7 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
     } else {
       static_cast<cost::AttentionPass&>(curve) = published_pass(k);
     }
-    // Of a relative's points: how much faster this device is.
+    // The points may be of a similar device: `scale` is how much faster this one is.
     for (auto& [dimension, rate] : curve.rate) {
       rate *= number_or(k, "scale", 1);
     }
@@ -112,7 +112,8 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
       const cost::MemoryFit fit =
           cost::fit_memory(all.at(measured), text::to_number(need(source, "bandwidth")));
       curve = fit.curve;
-      // Timed from the host: the launch, which a job pays on its host stream, is part of the fit.
+      // The points were timed from the host, so the fit includes the launch, which jobs count on
+      // their host stream.
       curve.fixed = std::min(curve.fixed, kDeviceFixed);
       curve.share = std::min(1.0, curve.share * number_or(o, "scale", 1));
       curve.residual = std::max(curve.residual, number_or(o, "residual", 0));
@@ -125,7 +126,7 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
   write(directory / file, out, check);
 }
 
-// Rates alone: the middle one of each kind, and how far they lie apart.
+// Published rates without sizes: the median of each kind, with the spread as residual.
 void fit_copy_source(const fs::path& directory, const text::Value& source, bool check) {
   const text::Table table = text::read_csv(directory / text::to_string(need(source, "points")));
   std::map<std::string, std::vector<double>> rates;

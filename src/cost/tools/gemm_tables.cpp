@@ -11,13 +11,13 @@
 namespace stepcast::tools {
 namespace {
 
-// Where gaps on the host between kernels weigh less than the kernels.
+// FLOPs from which on the host's gaps between kernels are shorter than the kernels.
 constexpr double kSpreadFlops = 1e10;
 constexpr double kSpreadSeconds = 100e-6;
 constexpr double kMedianOfNormal = 0.6745;  // of |x|, in standard deviations
-constexpr int kLeastCommon = 100;
+constexpr int kMinCommon = 100;
 
-// The project's mark for the median of GEMMs of at least 1 GFLOP.
+// The project's goal for the median error of GEMMs of at least 1 GFLOP.
 constexpr double kMark = 0.07;
 
 struct Marks {
@@ -38,7 +38,8 @@ void print_row(const std::string& device, const std::string& library, const std:
              figure(h[3]), figure(fit.held_out_weights[4]));
 }
 
-// The spread of a device's generation in a format, and its source; 0: not measured.
+// The spread between libraries on a device's generation in a format, and its source; 0: not
+// measured.
 std::pair<double, std::string> spread_of(const std::vector<Spread>& spreads,
                                          const std::string& device, const std::string& dtype) {
   for (const Spread& s : spreads) {
@@ -78,7 +79,7 @@ void fit_gemm_source(const fs::path& directory, const text::Value& source,
     const cost::GemmFit fit = cost::fit_gemm(all.at(entry.key), start, element_bytes(*dtype));
     cost::GemmCurve curve;
     curve.law = fit.law;
-    // Tables timed from the host hold launch gaps, which a job pays on its host stream.
+    // Tables timed from the host include launch gaps, which jobs count on their host stream.
     curve.law.fixed = std::min(curve.law.fixed, number_or(d, "fixed", curve.law.fixed));
     curve.residual = fit.held_out[4].deviation;
     curve.burst = text::to_number(need(d, "burst"));
@@ -139,7 +140,7 @@ std::vector<Spread> measure_spreads(const fs::path& directory, const text::Value
           }
         }
       }
-      if (ratios.size() < kLeastCommon) {
+      if (ratios.size() < kMinCommon) {
         continue;
       }
       const cost::SizeClass c = cost::summary(std::move(ratios));

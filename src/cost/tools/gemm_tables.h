@@ -1,5 +1,5 @@
-// GEMM tables to curves: plain products, groups of them, and how far libraries lie apart. Each
-// prints its held-out errors.
+// Fits curves to tables of GEMMs and grouped GEMMs, and determines how far libraries differ. Each
+// function prints held-out errors.
 #pragma once
 
 #include <map>
@@ -11,7 +11,7 @@
 
 namespace stepcast::tools {
 
-// How far libraries lie apart in each format on the devices of one generation.
+// How far libraries differ in each format on the devices of one generation.
 struct Spread {
   std::vector<std::string> devices;
   std::map<std::string, cost::SizeClass> dtypes;
@@ -19,7 +19,8 @@ struct Spread {
 
 std::vector<Spread> measure_spreads(const fs::path& directory, const text::Value& sources);
 
-// The table of held-out errors, one line a device, library and format; `check`: writes nothing.
+// Prints the table of held-out errors, one line for each device, library and format. `check`:
+// writes no files.
 void fit_gemm_sources(const fs::path& directory, const text::Value& sources, bool check);
 void fit_grouped_source(const fs::path& directory, const text::Value& source, bool check);
 

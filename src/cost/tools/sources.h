@@ -1,4 +1,4 @@
-// What the parts of fit_kernels share: reading sources.yaml, writing what it names.
+// Shared by the parts of fit_kernels: reading sources.yaml and writing the files that it names.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,18 +13,13 @@
 #include "../gemm_fit.h"
 #include "stepcast/job/job.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 
 namespace stepcast::tools {
 
 namespace fs = std::filesystem;
 
-inline const text::Value& need(const text::Value& map, std::string_view key) {
-  const text::Value* v = map.find(key);
-  if (v == nullptr) {
-    throw InputError(Fault{map.origin, fmt::format("key '{}' is missing", key)});
-  }
-  return *v;
-}
+using text::need;
 
 inline std::string text_or(const text::Value& map, std::string_view key,
                            const std::string& otherwise) {

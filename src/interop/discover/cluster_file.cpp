@@ -1,10 +1,11 @@
-// What was found, as a cluster of configs/ with what differs beside it.
+// Writes what was found as a cluster of configs/ and the keys that differ from it.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/discover.h"
@@ -12,10 +13,10 @@
 namespace stepcast::interop {
 namespace {
 
-// Measured or counted figures closer than this to those of the data sheet are those.
+// Measured or counted figures closer than this to those of the data sheet are taken to be equal.
 constexpr double kSame = 0.05;
 
-// Clouds' types by the cluster of configs/ that they are (their documentation).
+// Instance types of clouds, with their cluster of configs/ (their documentation).
 constexpr std::pair<const char*, const char*> kInstances[] = {
     {"p3dn.24xlarge", "aws-p3dn"},
     {"p4d.24xlarge", "aws-p4d"},
@@ -82,7 +83,7 @@ class Writer {
     return !node.device.empty() ? node.device : request_.device;
   }
 
-  // Nodes in order of their groups: those alike are neighbours, the largest group first.
+  // Sorts nodes by groups of equal ones, the largest group first.
   void collect() {
     const auto& list = request_.nodes.nodes;
     if (!request_.shape.nodes.empty()) {
@@ -100,7 +101,7 @@ class Writer {
       groups_ = {{shape_.device, nodes_}};
       return;
     }
-    std::map<int, int> sizes;  // GPUs of a node, and how many nodes have so many
+    std::map<int, int> sizes;  // number of nodes by their number of GPUs
     for (const NodeFacts& n : list) {
       ++sizes[n.gpus];
     }
@@ -119,7 +120,7 @@ class Writer {
           list.size() - kept.size(), most->first));
     }
     for (NodeFacts& n : kept) {
-      // What a short name leaves open, the shape's full one says.
+      // The shape's full name decides where a short name is ambiguous.
       n.device =
           n.device.empty() ? (shape_.device.empty() ? device_of(n) : shape_.device) : n.device;
       if (!request_.device.empty() && n.device.empty()) {
@@ -169,14 +170,13 @@ class Writer {
                             n.product));
   }
 
-  // The cluster of configs/ that agrees in most of what is known.
+  // Chooses the cluster of configs/ that agrees with most of the known facts.
   void choose() {
     const std::string& device = groups_.front().device;
     const auto& known = config::list("devices");
     if (std::find(known.begin(), known.end(), device) == known.end()) {
-      const std::string near = nearest(device, known);
-      fault({"--device", 0, 0}, fmt::format("unknown device '{}'{}", device,
-                                            near.empty() ? "" : " (did you mean '" + near + "'?)"));
+      fault({"--device", 0, 0},
+            fmt::format("unknown device '{}'{}", device, suggestion(device, known)));
     }
     std::string named;
     for (const auto& [instance, cluster] : kInstances) {
@@ -186,7 +186,7 @@ class Writer {
     for (const std::string& name : config::list("clusters")) {
       const job::Cluster c = input::network(name, 1).cluster;
       if (c.name != name) {
-        continue;  // another name of one
+        continue;  // an alias
       }
       double score = name == named ? 100 : 0;
       score += c.device.name == device ? 20 : 0;
@@ -194,7 +194,7 @@ class Writer {
       score += shape_.nics > 0 && c.node.nics == shape_.nics ? 2 : 0;
       score += shape_.nic.count() > 0 && same(c.node.nic.count(), shape_.nic.count()) ? 2 : 0;
       score += shape_.switched == (c.node.intra == job::Node::Intra::nvswitch) ? 1 : 0;
-      // Of those that agree, a plain one before a cloud's.
+      // Of clusters that agree equally, a plain one is preferred to a cloud's.
       score += name.starts_with("dgx") ? 0.5 : name.starts_with("hgx") ? 0.4 : 0;
       if (score > best) {
         best = score;

@@ -1,4 +1,4 @@
-// The CUDA driver of this host, found when asked. Containers with
+// Asks the CUDA driver of this host, which is loaded when needed. Containers with
 // NVIDIA_DRIVER_CAPABILITIES=compute have it and no NVML.
 #include <fmt/format.h>
 
@@ -10,15 +10,16 @@
 namespace stepcast::interop {
 namespace {
 
-// Of cuda.h (stable ABI of libcuda.so.1).
+// From cuda.h (stable ABI of libcuda.so.1).
 using Init = int (*)(unsigned);
 using Count = int (*)(int*);
 using Get = int (*)(int*, int);
 using Name = int (*)(char*, int, int);
 using Peer = int (*)(int*, int, int, int);
 constexpr int kNativeAtomics = 3;  // CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED: over NVLink
-// More GPUs than have all pairs wired directly (HGX A100 with four has): behind switches.
-constexpr int kMostWired = 4;
+// The largest number of GPUs of which all pairs are linked directly (HGX A100 with four); more GPUs
+// are joined by switches.
+constexpr int kMaxWired = 4;
 
 }  // namespace
 
@@ -48,7 +49,7 @@ NodeList ask_cuda() {
     node.product = text.data();
     node.device = device_of_product(node.product);
   }
-  bool all = peer != nullptr && devices > kMostWired;
+  bool all = peer != nullptr && devices > kMaxWired;
   for (int i = 0; all && i < devices; ++i) {
     for (int j = 0; all && j < devices; ++j) {
       int a = 0, b = 0, native = 0;

@@ -1,4 +1,4 @@
-// This host, by whoever knows it.
+// This host by NVML, CUDA and Linux.
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -30,7 +30,7 @@ long leading_number(const std::string& text) {
   return out;
 }
 
-// What stands after "key   :" in a file of such lines; "": nothing.
+// The value after "key   :" in a file of such lines; "": there is none.
 std::string value_of(const fs::path& file, const std::string& key) {
   std::ifstream in(file);
   for (std::string line; std::getline(in, line);) {
@@ -53,7 +53,8 @@ std::set<fs::path> entries(const fs::path& directory) {
   return out;
 }
 
-// Ports that are up, as adapters; of several rates the one that brings most (NCCL's dumps alike).
+// Counts ports that are up as adapters; of several rates, the one with the most bandwidth in all
+// (as for NCCL's dumps).
 void read_adapters(const fs::path& root, NodeFacts& out) {
   std::map<long, int> ports;  // by Gbit/s
   for (const fs::path& adapter : entries(root / "sys/class/infiniband")) {

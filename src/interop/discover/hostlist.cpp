@@ -8,7 +8,7 @@
 namespace stepcast::interop {
 namespace {
 
-constexpr std::size_t kMostHosts = 1'000'000;
+constexpr std::size_t kMaxHosts = 1'000'000;
 
 class List {
  public:
@@ -34,15 +34,16 @@ class List {
     throw InputError({here, message});
   }
 
-  // Up to a comma outside brackets: what stands before them, times what they list, times the rest.
+  // Reads up to a comma outside brackets: all combinations of the text before the brackets, their
+  // items, and the rest.
   void one() {
     std::vector<std::string> hosts = {""};
     const std::size_t from = at_;
     while (at_ < text_.size() && text_[at_] != ',') {
       if (text_[at_] == '[') {
         const std::vector<std::string> inner = range();
-        if (hosts.size() * inner.size() + out_.size() > kMostHosts) {
-          fault(fmt::format("more than {} hosts", kMostHosts));
+        if (hosts.size() * inner.size() + out_.size() > kMaxHosts) {
+          fault(fmt::format("more than {} hosts", kMaxHosts));
         }
         std::vector<std::string> more;
         for (const std::string& host : hosts) {
@@ -88,9 +89,9 @@ class List {
         last = digits();
       }
       const int a = std::stoi(first), b = std::stoi(last);
-      if (b < a || static_cast<std::size_t>(b - a) > kMostHosts) {
+      if (b < a || static_cast<std::size_t>(b - a) > kMaxHosts) {
         fault(fmt::format("the range {}-{}; expected it to rise, over at most {} hosts", first,
-                          last, kMostHosts));
+                          last, kMaxHosts));
       }
       for (int n = a; n <= b; ++n) {
         out.push_back(fmt::format("{:0{}}", n, first.size()));

@@ -23,7 +23,7 @@ std::string word(const Value* value) {
   return value != nullptr && value->kind == Value::Kind::scalar ? value->scalar : "";
 }
 
-// "2113384164Ki", "128", "7910m": Kubernetes' quantities, whole units.
+// A quantity of Kubernetes ("2113384164Ki", "128", "7910m") in whole units.
 std::int64_t quantity(const Value& v) {
   std::int64_t out = 0;
   const std::string& text = v.scalar;

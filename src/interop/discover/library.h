@@ -1,4 +1,4 @@
-// A shared library that a driver brings, asked for when it is needed.
+// A shared library of a driver, loaded when it is needed.
 #pragma once
 
 #include <dlfcn.h>
@@ -13,7 +13,7 @@ class Library {
       : handle_(dlopen(name, RTLD_NOW | RTLD_LOCAL),
                 [](void* l) { return l == nullptr ? 0 : dlclose(l); }) {}
   explicit operator bool() const { return handle_ != nullptr; }
-  // Null where the library has none of this name.
+  // The function of this name; null where the library has none.
   template <class F>
   F symbol(const char* name) const {
     return reinterpret_cast<F>(dlsym(handle_.get(), name));

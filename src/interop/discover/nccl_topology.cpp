@@ -43,12 +43,12 @@ struct Gpu {
   std::string bus;
   std::string id;  // of its PCI function
   int sm = 0;
-  std::map<std::string, int> links;  // by target; "": a switch
+  std::map<std::string, int> links;  // number of links by target; "": a switch
 };
 
 struct Reader {
   std::vector<Gpu> gpus;
-  std::map<int, int> speeds;  // Mbit/s of adapters, and how many
+  std::map<int, int> speeds;  // number of adapters by Mbit/s
   std::set<std::string> nets;
   std::set<std::string> sockets;
 
@@ -72,7 +72,7 @@ struct Reader {
       return;
     }
     if (e.name == "net") {
-      // An adapter of two ports is listed twice under one name with unlike ports.
+      // An adapter with two ports is listed twice under one name, with different ports.
       const std::string* port = e.find("port");
       if (nets.insert(need(e, "name") + "/" + (port == nullptr ? "" : *port)).second) {
         ++speeds[whole(e, "speed")];
@@ -151,7 +151,7 @@ NodeList read_nccl_topology(const std::filesystem::path& file) {
   node.nvlinks = fewest;
   node.nvlink = Bandwidth(fewest * per_nvlink(reader.gpus.front().sm).count());
   if (!reader.speeds.empty()) {
-    // Adapters that most have: a management port beside them is slower and alone.
+    // The speed that most adapters have; a management port is slower and just one.
     const auto most = std::max_element(
         reader.speeds.begin(), reader.speeds.end(), [](const auto& a, const auto& b) {
           return static_cast<double>(a.first) * a.second < static_cast<double>(b.first) * b.second;

@@ -1,5 +1,5 @@
-// The matrix that `nvidia-smi topo -m` prints: a row and a column for each GPU and NIC, a cell for
-// how the two are joined.
+// The matrix that `nvidia-smi topo -m` prints: a row and a column for each GPU and NIC; a cell
+// states how the two are joined.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,7 +18,7 @@ struct Word {
   int column = 1;
 };
 
-// Colours that nvidia-smi writes to terminals are read over.
+// The words of a line. Colours that nvidia-smi writes to terminals are skipped.
 std::vector<Word> words(const std::string& line) {
   std::vector<Word> out;
   std::string now;
@@ -45,7 +45,7 @@ std::vector<Word> words(const std::string& line) {
   return out;
 }
 
-// "GPU3" with "GPU": 3; else -1.
+// The number after a name: 3 for "GPU3" and "GPU"; else -1.
 int numbered(const std::string& text, std::string_view name) {
   int out = -1;
   if (text.starts_with(name)) {
@@ -124,7 +124,7 @@ NodeList read_nvidia_smi_topology(const std::filesystem::path& file) {
   node.gpus = gpus;
   node.nics = nics;
   node.sockets = static_cast<int>(numa.size());
-  // Behind switches every pair shows all links of a GPU; a mesh shows those of the pair.
+  // With switches, every pair shows all links of a GPU; in a mesh it shows those of the pair.
   bool alike = gpus > 2;
   for (int i = 0; i < gpus; ++i) {
     int sum = 0;
@@ -138,10 +138,10 @@ NodeList read_nvidia_smi_topology(const std::filesystem::path& file) {
     }
     node.nvlinks = i == 0 ? sum : std::min(node.nvlinks, sum);
   }
-  // A GPU has at most 18 links (Blackwell): seven times what a pair shows is more than any has
-  // where it is switched.
-  constexpr int kMostLinks = 18;
-  if (alike && links[0][1] > 0 && node.nvlinks > kMostLinks) {
+  // A GPU has at most 18 links (Blackwell). With switches, the links of all pairs of a GPU add up
+  // to more.
+  constexpr int kMaxLinks = 18;
+  if (alike && links[0][1] > 0 && node.nvlinks > kMaxLinks) {
     node.switched = true;
     node.nvlinks = links[0][1];
     node.mesh.clear();

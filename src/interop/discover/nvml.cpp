@@ -1,5 +1,5 @@
-// NVML of this host, found when asked: the library comes with the driver, and a build needs none of
-// it.
+// Asks NVML of this host. The library comes with the driver and is loaded when needed, so a build
+// does not need it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 namespace stepcast::interop {
 namespace {
 
-// Of nvml.h (stable ABI of libnvidia-ml.so.1).
+// From nvml.h (stable ABI of libnvidia-ml.so.1).
 using Device = void*;
 struct PciInfo {  // nvmlPciInfo_t
   char legacy[16];
@@ -30,8 +30,8 @@ using LinkState = int (*)(Device, unsigned, unsigned*);
 using LinkPci = int (*)(Device, unsigned, PciInfo*);
 using Pci = int (*)(Device, PciInfo*);
 using Capability = int (*)(Device, int*, int*);
-constexpr unsigned kMostLinks = 18;  // NVML_NVLINK_MAX_LINKS
-constexpr unsigned kToGpu = 0;       // NVML_NVLINK_DEVICE_TYPE_GPU
+constexpr unsigned kMaxLinks = 18;  // NVML_NVLINK_MAX_LINKS
+constexpr unsigned kToGpu = 0;      // NVML_NVLINK_DEVICE_TYPE_GPU
 
 std::array<unsigned, 3> place(const PciInfo& pci) { return {pci.domain, pci.bus, pci.device}; }
 
@@ -51,7 +51,7 @@ struct Nvml {
   bool whole() const { return init && shutdown && count && handle && name; }
 };
 
-// The active links of each GPU, and where they lead.
+// Reads the active links of each GPU and what they are connected to.
 void read_links(const Nvml& nvml, const std::vector<Device>& gpus, NodeFacts& node) {
   if (!nvml.link) {
     return;
@@ -63,11 +63,11 @@ void read_links(const Nvml& nvml, const std::vector<Device>& gpus, NodeFacts& no
       number[place(pci)] = static_cast<int>(i);
     }
   }
-  int fewest = static_cast<int>(kMostLinks);
+  int fewest = static_cast<int>(kMaxLinks);
   for (std::size_t i = 0; i < gpus.size(); ++i) {
     int links = 0;
     std::map<int, int> peers;
-    for (unsigned l = 0; l < kMostLinks; ++l) {
+    for (unsigned l = 0; l < kMaxLinks; ++l) {
       unsigned active = 0;
       if (nvml.link(gpus[i], l, &active) != 0 || active != 1) {
         continue;
@@ -81,7 +81,7 @@ void read_links(const Nvml& nvml, const std::vector<Device>& gpus, NodeFacts& no
       if (gpu) {
         ++peers[number.at(place(pci))];
       } else {
-        node.switched = true;  // leads to none of this host's GPUs
+        node.switched = true;  // the link is not connected to a GPU of this host
       }
     }
     for (const auto& [peer, count] : peers) {

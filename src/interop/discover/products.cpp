@@ -11,13 +11,13 @@ namespace {
 
 struct Product {
   std::array<std::string_view, 3>
-      words;  // all of them, in a name without marks: "nvidiaa100sxm480gb"
+      words;  // all must occur in the name without punctuation: "nvidiaa100sxm480gb"
   std::string_view device;
 };
 
-// The first that matches. Names: nvidia-smi's and gpu-feature-discovery's labels
-// (NVIDIA-A100-SXM4-80GB-MIG-...), and the short types of Slurm's gres.conf ("h100"), which take
-// the form that clusters have most.
+// The first product that matches is taken. Names are those of nvidia-smi, gpu-feature-discovery's
+// labels (NVIDIA-A100-SXM4-80GB-MIG-...), and the short types of Slurm's gres.conf ("h100"), which
+// mean the most common form in clusters.
 constexpr Product kProducts[] = {
     {{"gb300"}, "gb300"},
     {{"gb200"}, "gb200"},

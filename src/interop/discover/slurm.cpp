@@ -1,5 +1,5 @@
-// Slurm's lists of nodes: `scontrol show nodes`, records of KEY=VALUE words that begin with
-// NodeName=, and `sinfo`, a table with a line of headings.
+// Reads Slurm's lists of nodes: `scontrol show nodes`, with records of KEY=VALUE words that begin
+// with NodeName=, and `sinfo`, a table with a line of headings.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -47,9 +47,9 @@ std::int64_t number_of(const std::string& text, const Origin& where, const char*
   return out;
 }
 
-// "gpu:h100:8(S:0-1)", "gpu:8", "gpu:a100:4,nvme:1", "(null)".
+// Reads a node's GRES: "gpu:h100:8(S:0-1)", "gpu:8", "gpu:a100:4,nvme:1", "(null)".
 void read_gres(const std::string& text, const Origin& where, NodeFacts& node) {
-  std::string outside;  // what stands in brackets says which sockets
+  std::string outside;  // the text without brackets, which state sockets
   int depth = 0;
   for (const char c : text) {
     depth += c == '(' ? 1 : 0;
@@ -79,7 +79,7 @@ void read_gres(const std::string& text, const Origin& where, NodeFacts& node) {
   node.device = device_of_product(node.product);
 }
 
-// Whether jobs can run there: not "DOWN*", "IDLE+DRAIN", "drng", "maint".
+// Whether jobs can run on a node in this state: not for "DOWN*", "IDLE+DRAIN", "drng", "maint".
 bool usable(const std::string& state) {
   std::string low;
   for (const char c : state) {
@@ -98,13 +98,13 @@ struct Wanted {
 
 struct Collected {
   NodeList list;
-  std::map<std::string, int> unusable;  // by state
+  std::map<std::string, int> unusable;  // number of nodes by state
   int without_gpus = 0;
   std::set<std::string> seen;
 
   void add(NodeFacts node, const std::string& state, const Wanted& wanted) {
     if (!wanted.takes(node.name) || !seen.insert(node.name).second) {
-      return;  // of several partitions
+      return;  // left out, or listed already for another partition
     }
     if (!state.empty() && !usable(state)) {
       ++unusable[state];
@@ -135,7 +135,7 @@ Collected read_records(const std::vector<SlurmLine>& lines, const Wanted& wanted
     for (const SlurmWord& word : line) {
       const std::size_t equals = word.text.find('=');
       if (equals == std::string::npos) {
-        continue;  // the rest of a value with blanks, as OS= and Reason= have
+        continue;  // the rest of a value with blanks, such as those of OS= and Reason=
       }
       const std::string key = word.text.substr(0, equals);
       const std::string value = word.text.substr(equals + 1);

@@ -1,4 +1,4 @@
-// Accelerate's YAML (accelerate config), with TrainingArguments or DeepSpeed's JSON beside it.
+// Accelerate's YAML (accelerate config), with TrainingArguments or DeepSpeed's JSON.
 #include <fmt/format.h>
 
 #include "deepspeed.h"
@@ -162,7 +162,7 @@ void finish_accelerate(Draft& d) {
       d.first({"gradient-accumulation-steps", "deepspeed-config.gradient-accumulation-steps",
                "megatron-lm-config.megatron-lm-num-micro-batches"});
   const Setting* global = d.find("train-batch-size");
-  // "auto" there is filled in from the arguments here.
+  // The arguments here replace "auto" in DeepSpeed's JSON.
   finish_trainer(d);
   complete_batch(d, micro, steps, global);
 }

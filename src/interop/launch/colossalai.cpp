@@ -26,7 +26,7 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
   } else if (name == "fsdp" || name == "torch_fsdp") {
     d.set(s, key, "zero3");
   } else if (name == "3d" || name == "hybrid_parallel" || name == "3d_cpu" || name == "moe") {
-    // its own options say the rest
+    // its own options state the rest
     if (name == "3d_cpu") {
       d.set(s, "memory.offload.optimizer", "cpu");
     }
@@ -83,7 +83,7 @@ void style(Draft& d, const Setting& s, std::string_view key) {
 
 void colossalai_chunks(Draft& d, const Setting& s, std::string_view key) {
   const std::string n = plain_text(s.value);
-  // zbv's two chunks belong to the schedule.
+  // The two chunks of zbv are part of the schedule.
   const Setting* how = d.first({"pp-style"});
   if (n != "1" && (how == nullptr || plain_text(how->value) != "zbv")) {
     d.set(s, key, s.value);
@@ -286,7 +286,7 @@ void finish_colossalai(Draft& d) {
     }
     return;
   }
-  // The batch of a data-parallel rank; a pipeline cuts it into micro-batches.
+  // The batch of a data-parallel rank, which a pipeline divides into micro-batches.
   const std::int64_t ranks = d.data_ranks();
   if (ranks > 0) {
     d.set(*batch, "workload.global_batch", *n * ranks * steps);

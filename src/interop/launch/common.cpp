@@ -1,4 +1,4 @@
-// Meanings that several systems share.
+// Options that several systems share.
 #include <fmt/format.h>
 
 #include "draft.h"

@@ -176,7 +176,7 @@ const std::vector<Unread>& composer_unmodelled() {
 void finish_composer(Draft& d) {
   const Origin start = d.defaults();
   if (d.value("model.hidden") != nullptr) {
-    // MPTConfig: biases, tied embeddings, learned positions unless rope or ALiBi is asked for.
+    // MPTConfig has biases, tied embeddings, and learned positions unless rope or ALiBi is set.
     d.assume(start, "model.biases", scalar("true", start));
     d.assume(start, "model.tied_embeddings", scalar("true", start));
     d.assume(start, "model.positions", scalar("learned", start));

@@ -1,4 +1,4 @@
-// ds_config.json, with Megatron-DeepSpeed's command line beside it where there is one.
+// ds_config.json, with Megatron-DeepSpeed's command line where there is one.
 #include "deepspeed.h"
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace {
 
 bool is_auto(const Setting& s) { return plain_text(s.value) == "auto"; }
 
-// "auto" is filled in by the trainer that calls DeepSpeed: the preset's value stands.
+// "auto" is filled in by the trainer that calls DeepSpeed, so the preset's value is kept.
 void unless_auto(Draft& d, const Setting& s, std::string_view key) {
   if (!is_auto(s)) {
     d.set(s, key, s.value);
@@ -41,7 +41,7 @@ void scattered(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-// Twin-Flow's share stays on the device.
+// The share of Twin-Flow stays on the device.
 void offloaded(Draft& d, const Setting& s, std::string_view key) {
   const auto ratio = d.number("zero-optimization.offload-optimizer.ratio");
   if (!ratio || *ratio == 1) {
@@ -62,7 +62,7 @@ void pinned(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// Elements, of 16 bits each.
+// The option counts elements, of 16 bits each.
 void sub_group(Draft& d, const Setting& s, std::string_view key) {
   const auto elements = d.number(s.name);
   if (elements && d.find("zero-optimization.offload-optimizer.device") != nullptr) {
@@ -72,7 +72,8 @@ void sub_group(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// Without pipeline_read and pipeline_write the states' reads, steps and writes take turns.
+// Without pipeline_read and pipeline_write, reading, stepping and writing optimizer states do not
+// overlap.
 void swapped_in_turns(Draft& d) {
   const Setting* device = d.find("zero-optimization.offload-optimizer.device");
   const Setting* reads = d.find("zero-optimization.offload-optimizer.pipeline-read");
@@ -267,7 +268,8 @@ void finish_deepspeed(Draft& d) {
     complete_batch(d, d.find("train-micro-batch-size-per-gpu"),
                    d.find("gradient-accumulation-steps"), d.find("train-batch-size"));
   }
-  // Neither micro-batch nor steps: one step of what each rank gets (runtime/config.py).
+  // With neither micro-batch nor accumulation steps, each rank's batch is one micro-batch
+  // (runtime/config.py).
   const Setting* whole = d.find("train-batch-size");
   const auto sequences = whole == nullptr ? std::nullopt : d.integer("train-batch-size");
   const std::int64_t ranks = d.data_ranks();

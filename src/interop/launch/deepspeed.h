@@ -1,4 +1,4 @@
-// DeepSpeed's JSON: also read by what starts DeepSpeed.
+// DeepSpeed's JSON, which the readers of systems that start DeepSpeed share.
 #pragma once
 
 #include <vector>

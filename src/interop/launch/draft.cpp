@@ -26,7 +26,7 @@ Value* entry_of(Value& map, std::string_view key) {
   return nullptr;
 }
 
-// "a.b.c" in nested maps, made on the way.
+// Sets "a.b.c" in nested maps, which are created where they are missing.
 void put(Value& root, std::string_view path, Value value) {
   Value* at = &root;
   while (true) {
@@ -45,7 +45,7 @@ void put(Value& root, std::string_view path, Value value) {
       return;
     }
     if (next->kind != Value::Kind::map) {
-      // A name or size becomes {name: ...} when more is said of it.
+      // A plain name or size becomes {name: ...} when another option adds a key.
       Value named;
       named.kind = Value::Kind::map;
       named.origin = next->origin;
@@ -287,10 +287,10 @@ std::int64_t Draft::ranks() {
   constexpr std::int64_t kMany = 10'000'000;
   auto network =
       input::network(cluster, static_cast<int>(std::min(nodes > 0 ? nodes : 1, kMany)), overrides);
-  // A number of processes says the nodes.
+  // The number of processes gives the number of nodes.
   if (nodes == 0 && !overridden("cluster.nodes")) {
     if (const Value* given = get(job_, "processes")) {
-      const Value copy = *given;  // the job's entries move
+      const Value copy = *given;  // setting a key may move the job's entries
       const Value* processes = &copy;
       const auto n = text::number<std::int64_t>(processes->scalar).value_or(0);
       const std::int64_t gpus = network.cluster.node.gpus;

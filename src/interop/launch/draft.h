@@ -1,5 +1,5 @@
-// A job in the making: options come in, keys of the job go out, and every option ends up in one
-// list.
+// A job under construction from options. Options set keys of the job, and every option ends up in
+// one list.
 #pragma once
 
 #include <cstdint>
@@ -23,19 +23,19 @@ class Draft {
   const std::vector<Setting>& settings() const { return settings_; }
 
   // The last setting of this name; nullptr when there is none, when it is null, or when its value
-  // is left open.
+  // has a variable that is not set.
   const Setting* find(std::string_view name) const;
-  // The same whatever its value.
+  // The same with any value.
   const Setting* present(std::string_view name) const;
-  // The first of several names.
+  // The setting of the first of several names that has one.
   const Setting* first(const std::vector<std::string_view>& names) const;
-  // A flag that stands there, and not as false, 0 or "none".
+  // Whether a flag is given, and not as false, 0 or "none".
   bool on(std::string_view name) const;
   std::string word(std::string_view name) const;  // in lower case; "" when absent
   std::optional<std::int64_t> integer(std::string_view name);
   std::optional<double> number(std::string_view name);
 
-  // Keys of the job, at the place of the option that says so.
+  // Sets a key of the job, with the origin of the option.
   void set(const Setting& from, std::string_view key, Value value);
   void set(const Setting& from, std::string_view key, std::string_view word);
   void set(const Setting& from, std::string_view key, const char* word) {
@@ -48,12 +48,12 @@ class Draft {
   void set(const Setting& from, std::string_view key, double number);
   void set(const Setting& from, std::string_view key, bool truth);
   void set(const Setting& from, std::string_view key, const std::vector<std::int64_t>& numbers);
-  // What the system does where no option says otherwise, at the place `from`.
+  // Sets the system's default for a key that no option sets, with the origin `from`.
   void assume(const Origin& from, std::string_view key, Value value);
   Origin defaults() const { return {"default of " + request_.system, 0, 0}; }
   void drop(std::string_view key);
 
-  // What the job will say: an override of the request, else what was set.
+  // The value that the job will have: an override of the request, else what was set.
   const Value* value(std::string_view key) const;
   std::int64_t size(std::string_view key, std::int64_t otherwise) const;
   std::string text(std::string_view key) const;  // "" when not set
@@ -62,7 +62,7 @@ class Draft {
 
   // The processes of the job by cluster and nodes, or 0 while they are unknown.
   std::int64_t ranks();
-  std::int64_t data_ranks();  // of which hold the same share of the model; 0: unknown
+  std::int64_t data_ranks();  // data-parallel size; 0: unknown
 
   void unmodelled(const Setting& setting, std::string_view why);
   void meaningless(const Setting& setting, std::string_view why);
@@ -70,12 +70,12 @@ class Draft {
   void refuse(const Setting& setting, std::string message);
   void fault(const Origin& where, std::string message);
 
-  std::string preset;  // of configs/systems
+  std::string preset;  // a name in configs/systems
   Launch& launch() { return launch_; }
   Value& job() { return job_; }
   std::vector<Fault>& faults() { return faults_; }
   std::map<std::string, Value, std::less<>>& overrides() { return overrides_; }
-  // Lists in the order of the inputs.
+  // Returns the job and its lists, in the order of the inputs.
   Launch finish();
 
  private:
@@ -85,15 +85,16 @@ class Draft {
   std::vector<Setting> settings_;
   Value job_;
   std::map<std::string, Value, std::less<>> overrides_;
-  std::map<const Setting*, std::string> keys_;  // that an option set
+  std::map<const Setting*, std::string> keys_;  // keys that each option set
   std::map<const Setting*, std::pair<char, std::string>> other_;
   std::optional<std::int64_t> ranks_;
   std::vector<Fault> faults_;
   Launch launch_;
 };
 
-// How one option is read. With `apply` as that says (`key` is what it would set, for whom its value
-// is missing); without, the value is copied to `key`; without both, the system's `finish` reads it.
+// How one option is read. If there is `apply`, that function reads it (`key` is what it would set,
+// for messages where its value is missing); else the value is copied to `key`; without both, the
+// system's `finish` reads it.
 struct Rule {
   std::string_view name;
   std::string_view key = {};
@@ -116,7 +117,7 @@ struct Reader {
   void (*finish)(Draft&);
   bool bare = false;  // NAME=VALUE without dashes is an option
   std::vector<std::string_view> sections =
-      {};  // of a file, whose options stand without them on a command line
+      {};  // sections of a file; on a command line their options have no prefix
 };
 
 // A flag that the system's `finish` reads.
@@ -128,42 +129,43 @@ inline Rule flag(std::string_view name, std::string_view key = {},
 void yes(Draft& draft, const Setting& setting, std::string_view key);
 void no(Draft& draft, const Setting& setting, std::string_view key);
 bool is_true(const Setting& setting);
-// Read by the system's `finish`; `key` is for whom the value is missing.
+// For options that the system's `finish` reads; `key` is for messages where the value is missing.
 void later(Draft& draft, const Setting& setting, std::string_view key);
-// "bfloat16", "float32": our words for number formats.
+// Sets a number format from names such as "bfloat16" and "float32".
 void number_format(Draft& draft, const Setting& setting, std::string_view key);
-// A truth that says the same as the model of the forecast or is left out of it.
+// A flag that, if true, is not modelled; if false, it states what forecasts assume anyway.
 void unmodelled_if_true(Draft& draft, const Setting& setting, std::string_view why);
-// A truth, or a target ("cpu", "nvme", "none"), of the part that `key` names.
+// A flag, or a target ("cpu", "nvme", "none"), for offloading the part that `key` names.
 void offloaded_if_true(Draft& draft, const Setting& setting, std::string_view key);
 void offloaded_to(Draft& draft, const Setting& setting, std::string_view key);
-// A share of it, 0 to 1, on the CPU.
+// The share of it, 0 to 1, that is on the CPU.
 void offloaded_share(Draft& draft, const Setting& setting, std::string_view key);
-// FSDP's CPU offload: parameters, gradients and the optimizer, each fetched when its turn comes.
+// FSDP's CPU offload: parameters, gradients and the optimizer, each fetched when it is needed.
 void offload_fsdp(Draft& draft, const Setting& setting);
 void fsdp_offloaded_if_true(Draft& draft, const Setting& setting, std::string_view key);
-// Ulysses: heads are exchanged.
+// Context parallelism of the Ulysses kind, which exchanges heads.
 void ulysses(Draft& draft, const Setting& setting, std::string_view key);
-// Replicas of shards: data-parallel sizes by the options that state each (nullptr: not stated; -1:
-// what is left).
+// Hybrid sharding: the numbers of replicas and of shards, by the options that state each (nullptr:
+// not stated; a value of -1: the remaining ranks).
 void hybrid_sharding(Draft& draft, const Setting* replicas, const Setting* shards);
-// {size: 1} is no context parallelism.
+// Removes context parallelism of size 1.
 void tidy_context(Draft& draft);
-// A model by the name that `setting` gives it elsewhere ("meta-llama/Llama-3.1-8B", "llama3_8b").
+// Sets the model of configs/models that a name of other programs means ("meta-llama/Llama-3.1-8B",
+// "llama3_8b").
 void named_model(Draft& draft, const Setting& setting, std::string_view key);
 bool use_model(Draft& draft, const Setting& setting, const std::string& name);
 void cluster_nodes(Draft& draft, const Setting& setting, std::string_view key);
 
-// Sizes of a batch that follow from each other. `micro` is per rank; without `global`, it is micro
-// * accumulation * data-parallel ranks.
+// Computes sizes of a batch that are not stated from those that are. `micro` is per rank; without
+// `global`, the global batch is micro * accumulation * data-parallel ranks.
 void complete_batch(Draft& draft, const Setting* micro, const Setting* accumulation,
                     const Setting* global);
 
 Value scalar(std::string_view text, const Origin& where, bool quoted = false);
 
-// A HuggingFace config.json among the inputs, as the setting "model-config".
+// Rules for a HuggingFace config.json among the inputs, which is the setting "model-config".
 const std::vector<Rule>& common_rules();
-// Launchers of any system: torchrun, mpirun, srun, deepspeed, nsys, ...
+// Rules for launchers of any system: torchrun, mpirun, srun, deepspeed, nsys, ...
 const std::vector<Rule>& launcher_rules();
 const std::vector<Unread>& launcher_options();
 

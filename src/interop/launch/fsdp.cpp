@@ -15,7 +15,7 @@ std::string upper(std::string text) {
   return text;
 }
 
-// Ranks of a node: what hybrid sharding shards over.
+// Ranks of a node, over which hybrid sharding shards.
 std::int64_t node_ranks(Draft& d) {
   const std::int64_t all = d.ranks();
   const std::int64_t nodes = d.request().nodes > 0 ? d.request().nodes : d.size("cluster.nodes", 1);
@@ -33,7 +33,7 @@ void fsdp_strategy_word(Draft& d, const Setting& s, const std::string& word) {
   const auto shard = [&](bool keep, bool hybrid) {
     d.set(s, "parallelism.sharding", "zero3");
     if (keep) {
-      // Gathered parameters stay until the backward: ShardingStrategy.SHARD_GRAD_OP.
+      // Gathered parameters are kept until the backward pass: ShardingStrategy.SHARD_GRAD_OP.
       d.set(s, "parallelism.reshard_after_forward", false);
     }
     if (hybrid && node_ranks(d) > 0) {

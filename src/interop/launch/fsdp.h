@@ -1,4 +1,4 @@
-// PyTorch's FSDP as Transformers, Accelerate and Composer spell its options.
+// Options of PyTorch's FSDP as Transformers, Accelerate and Composer spell them.
 #pragma once
 
 #include "draft.h"
@@ -15,7 +15,7 @@ void fsdp_wrapping(Draft& draft, const Setting& setting, std::string_view key);
 // FSDP2 shards parameter by parameter.
 void fsdp_version(Draft& draft, const Setting& setting, std::string_view key);
 
-// TrainingArguments, and what Accelerate's files hold of the same; their batch.
+// Rules for TrainingArguments and the same options in Accelerate's files; and their batch.
 const std::vector<Rule>& trainer_rules();
 const std::vector<Unread>& trainer_meaningless();
 const std::vector<Unread>& trainer_unmodelled();

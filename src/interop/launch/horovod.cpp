@@ -36,7 +36,7 @@ void horovod_processes(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-// The YAML holds them below "params", the command line bare.
+// In the YAML the options are below "params", on the command line they have no prefix.
 const std::vector<Rule>& horovod_rules() {
   static const std::vector<Rule> list = {
       {"params.fusion-threshold-mb", "system.bucket_bytes", horovod_mebibytes},

@@ -1,4 +1,4 @@
-// From files to options, from options to a job.
+// Reads files into options, and options into a job.
 #include "stepcast/interop/launch.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 
 #include "draft.h"
 #include "shell.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/config.h"
 #include "stepcast/text/cells.h"
 
@@ -43,12 +44,9 @@ const Reader& reader_of(const std::string& system) {
     }
     names.emplace_back(reader->system);
   }
-  const std::string near = nearest(system, names);
-  throw InputError(
-      Fault{{"--from", 0, 0},
-            fmt::format("'{}' is no system whose files are read; expected {}{}", system,
-                        fmt::join(names, " | "),
-                        near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near))});
+  throw InputError(Fault{{"--from", 0, 0},
+                         fmt::format("'{}' is no system whose files are read; expected {}{}",
+                                     system, fmt::join(names, " | "), suggestion(system, names))});
 }
 
 bool is_file(const std::string& name) {
@@ -60,7 +58,7 @@ bool is_argument(const std::string& input) {
   return input.find('=') != std::string::npos && !is_file(input);
 }
 
-// "${a.b}" stands for what the same file says of a.b.
+// Replaces "${a.b}" by the value of a.b in the same file.
 void interpolate(std::vector<Setting>& settings) {
   for (Setting& s : settings) {
     const std::string& text = s.value.scalar;
@@ -81,7 +79,7 @@ void interpolate(std::vector<Setting>& settings) {
   }
 }
 
-// A list of maps: one after another, below the name "list".
+// The settings of a document. Those of a list of maps follow each other, below the name "list".
 std::vector<Setting> structured(const Value& document) {
   std::vector<Setting> settings;
   if (document.kind == Value::Kind::sequence) {
@@ -128,7 +126,8 @@ std::vector<Setting> read_json(const std::string& input, const LaunchRequest& re
   try {
     document = text::read_json(input);
   } catch (const InputError&) {
-    // Not JSON, but YAML reads such a template, and the words in capitals tell that it is one.
+    // Such a template is not JSON, but YAML can read it; words in capitals show that it is a
+    // template.
     try {
       document = text::read_yaml(input);
     } catch (const InputError&) {
@@ -157,7 +156,7 @@ std::vector<Setting> read_json(const std::string& input, const LaunchRequest& re
   return settings;
 }
 
-// Of a document whose format the name's extension says; nothing for a script.
+// The settings of a document whose format follows from the name's extension; nullopt for a script.
 std::optional<std::vector<Setting>> settings_in(const std::string& source, const std::string& name,
                                                 const LaunchRequest& request,
                                                 const Reader& reader) {
@@ -261,7 +260,8 @@ bool known(const Reader& reader, std::string_view name) {
          listed(reader.unmodelled, name) != nullptr;
 }
 
-// --fsdp_version on a command line is fsdp_config.fsdp_version in a file.
+// Adds the section of a file to options of a command line: --fsdp_version is
+// fsdp_config.fsdp_version in a file.
 void add_sections(const Reader& reader, std::vector<Setting>& settings) {
   for (Setting& s : settings) {
     if (known(reader, s.name)) {
@@ -285,7 +285,7 @@ void add_sections(const Reader& reader, std::vector<Setting>& settings) {
 }
 
 void apply(Draft& draft, const Rule& rule, const Setting& setting) {
-  // "${DIR}/x" is as open as $X; a flag takes no value.
+  // "${DIR}/x" is as unknown as $X; a flag takes no value.
   const bool left_open = !setting.open.empty();
   if (left_open && !is_flag_rule(rule)) {
     if (!rule.key.empty() && draft.overridden(rule.key)) {
@@ -302,7 +302,7 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
                              command ? variable : "$" + variable, how.empty() ? "a value" : how));
     return;
   }
-  // "rms_norm: false" in a file asks for nothing.
+  // "rms_norm: false" in a file means that the flag is not set.
   const bool off = rule.bare && rule.apply != launch::yes && rule.apply != launch::no &&
                    !launch::is_true(setting);
   if (off) {
@@ -334,7 +334,7 @@ void classify(Draft& draft, const Reader& reader) {
   }
 }
 
-// What the request says stands above the inputs.
+// Applies the request, which takes precedence over the inputs.
 void apply_request(Draft& draft) {
   const LaunchRequest& request = draft.request();
   Value& job = draft.job();
@@ -370,7 +370,7 @@ void apply_request(Draft& draft) {
   }
 }
 
-// Keys that a job cannot do without, and the option that gives each.
+// Checks the keys that every job needs; a fault names the option that sets the key.
 void check_complete(Draft& draft, const std::string& inputs) {
   const auto missing = [&](const char* option, const std::string& what, const std::string& how) {
     draft.fault({option, 0, 0}, fmt::format("{} {}; expected {}", inputs, what, how));
@@ -442,7 +442,7 @@ Launch read_launch(const LaunchRequest& request) {
   classify(draft, reader);
   if (draft.faults().empty()) {
     reader.finish(draft);
-    draft.ranks();  // a number of processes says the nodes
+    draft.ranks();  // sets the number of nodes from the number of processes
   }
   apply_request(draft);
   if (draft.faults().empty()) {

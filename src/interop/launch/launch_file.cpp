@@ -1,4 +1,5 @@
-// Writes, reads what was written, and compares, until nothing differs or what does is a fault.
+// Writes a file, reads it back and compares the jobs, until no key differs or those that differ are
+// faults.
 #include "stepcast/interop/launch_file.h"
 
 #include <fmt/ranges.h>
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "draft.h"
+#include "stepcast/base/suggestion.h"
 #include "stepcast/config/job_file.h"
 #include "stepcast/input/input.h"
 #include "stepcast/interop/launch.h"
@@ -45,26 +47,25 @@ const Writer& writer_of(const std::string& target) {
       return *writer;
     }
   }
-  const std::string near = nearest(target, launch_targets());
   throw InputError(
       Fault{{"--to", 0, 0},
             fmt::format("'{}' is no format that is written; expected {}{}", target,
-                        fmt::join(launch_targets(), " | "),
-                        near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near))});
+                        fmt::join(launch_targets(), " | "), suggestion(target, launch_targets()))});
 }
 
 bool is_below(std::string_view key, std::string_view above) {
   return key == above || (key.starts_with(above) && key[above.size()] == '.');
 }
 
-// What launch files never hold: the machine, how it communicates, and how the forecast is made.
+// Whether a key is one that launch files never have: the machine, its communication, and options of
+// the forecast.
 bool belongs_to_cluster(std::string_view key) {
   return (is_below(key, "cluster") && key != "cluster.order") || is_below(key, "nccl") ||
          key == "calibration" || key == "seed" || key == "model.name";
 }
 
-// A key of `system` that an option of the target says has its place in the file; the others are
-// facts about the software.
+// The entry of a key that goes beside the file; null: the file can have it. A key of `system` that
+// an option of the target sets goes into the file; the others are facts about the software.
 const launch::Beside* beside(const Writer& writer, const std::string& key) {
   static const launch::Beside kSoftware = {"system", "the software as it is installed"};
   for (const launch::Beside& one : writer.beside) {
@@ -121,7 +122,7 @@ void replace(Value& job, const Value& from, const char* key) {
   }
 }
 
-// The request's launch files on the job's own machine.
+// Reads the request's launch files with the job's own machine.
 config::Loaded read(const LaunchRequest& request, const Value& resolved) {
   const Launch launch = read_launch(request);
   Value job = launch.job;
@@ -159,7 +160,7 @@ void check_system(const config::Loaded& loaded, const Writer& writer) {
   }
 }
 
-// No target launches ranks of unlike batches.
+// No target can launch ranks with different batches.
 void check_batches(const config::Loaded& loaded, const Writer& writer) {
   if (loaded.job.workload.micro_batches.kind != job::MicroBatches::Kind::even) {
     throw InputError(config::fault_of(
@@ -171,7 +172,7 @@ void check_batches(const config::Loaded& loaded, const Writer& writer) {
   }
 }
 
-// A word of a command line.
+// A word of a command line, quoted where a shell needs it.
 std::string quoted(const std::string& word) {
   const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) != 0 ||
@@ -185,7 +186,7 @@ struct Found {
   std::vector<std::string> overrides;
 };
 
-// Options stand in the file only where they are needed: those of keys that differ without.
+// Writes options only where they are needed: those of keys that would differ without them.
 Found settle(const config::Loaded& loaded, const Writer& writer, LaunchRequest request) {
   const job::Job wanted = writer.view != nullptr ? writer.view(loaded.job) : loaded.job;
   const Value resolved = config::resolved(loaded.job);

@@ -1,4 +1,4 @@
-// Programs that start processes: their options say the number of nodes, and nothing else that a
+// Programs that start processes. Their options state the number of nodes and nothing else that a
 // forecast needs.
 #include "draft.h"
 
@@ -20,7 +20,7 @@ const std::vector<Rule>& launcher_rules() {
 
 const std::vector<Unread>& launcher_options() {
   static const std::vector<Unread> list = {
-      // torchrun, torch.distributed.launch; names as excerpts cut them too
+      // torchrun, torch.distributed.launch; also names that are cut short in excerpts
       {"nproc*", kProcess},
       {"num-gpus", kProcess},
       {"num-processes", kProcess},

@@ -85,7 +85,7 @@ const std::vector<Unread>& lightseq_unmodelled() {
   return list;
 }
 
-// A batch is counted in tokens, by fairseq and by what it tells DeepSpeed.
+// fairseq counts a batch in tokens, and so does the batch that it passes to DeepSpeed.
 void finish_lightseq(Draft& d) {
   const Setting* format = d.present("fp16") != nullptr ? d.present("fp16") : d.find("fp16.enabled");
   if (format != nullptr && is_true(*format)) {

@@ -8,8 +8,8 @@
 namespace stepcast::interop::launch {
 namespace {
 
-// ici_X_parallelism inside a slice, dcn_X_parallelism between slices: their product; -1 is what is
-// left.
+// The size of an axis: ici_X_parallelism inside a slice times dcn_X_parallelism between slices; -1:
+// the remaining devices.
 std::int64_t axis(Draft& d, std::string_view name, const Setting** at) {
   std::int64_t size = 1;
   for (const char* level : {"ici", "dcn"}) {
@@ -133,8 +133,8 @@ void data_ranks_batch(Draft& d) {
   if (s == nullptr || !per_device || ranks == 0) {
     return;
   }
-  // Per device, whatever its part in the model: the mesh's data axes share what all devices have
-  // together.
+  // The batch is stated per device, also of model-parallel devices; the mesh's data axes divide the
+  // batch of all devices together.
   const double global = *per_device * static_cast<double>(ranks) * static_cast<double>(steps);
   const std::int64_t data = d.data_ranks();
   if (data == 0 || global < 1 || global != static_cast<double>(static_cast<std::int64_t>(global))) {

@@ -1,4 +1,4 @@
-// Flags that forks of Megatron-LM add, and the preset that each of them means.
+// Flags that forks of Megatron-LM add, and the preset of each fork.
 #include <fmt/format.h>
 
 #include "megatron.h"
@@ -6,7 +6,8 @@
 namespace stepcast::interop::launch {
 namespace {
 
-// Megatron-LLaMA: gradients and states are sharded, and reduced behind every micro-batch.
+// Megatron-LLaMA: gradients and states are sharded, and gradients are reduced after every
+// micro-batch.
 void overlapped_optimizer(Draft& d, const Setting& s, std::string_view) {
   d.preset = "megatron-llama";
   d.set(s, "parallelism.sharding", "zero2");
@@ -15,7 +16,7 @@ void overlapped_optimizer(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "parallelism.overlap.param_gather", true);
 }
 
-// Megatron-LLaMA's pretrain_llama.py builds LLaMA: RMSNorm and a head of its own (from memory; its
+// Megatron-LLaMA's pretrain_llama.py builds LLaMA: RMSNorm and an untied head (from memory; its
 // flags do not say so).
 void llama(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "model.norm", "rms");
@@ -36,7 +37,7 @@ void under_deepspeed(Draft& d, const Setting&, std::string_view) {
 }
 
 void no_pipeline(Draft& d, const Setting& s, std::string_view key) {
-  // The flag only says that layers are no PipelineModule; with one stage it changes nothing.
+  // The flag only means that layers are not in a PipelineModule; with one stage it changes nothing.
   if (is_true(s) && d.size("parallelism.pipeline", 1) == 1) {
     d.set(s, key, 1);
   }
@@ -61,13 +62,14 @@ void zero_bubble(Draft& d) {
           how == "min"    ? "v_min"
           : how == "half" ? "v_half"
                           : "zb_v");
-    d.drop("parallelism.virtual_pipeline");  // its two chunks belong to the schedule
+    d.drop("parallelism.virtual_pipeline");  // its two chunks are part of the schedule
   } else if (enabled) {
     d.set(*d.present("enable-zero-bubble"), kKey, "zb_auto");
     const auto live = d.number("zero-bubble-max-pending-backward");
     const auto stages = static_cast<double>(d.size("parallelism.pipeline", 1));
     if (pending != nullptr && live) {
-      // Micro-batches in flight, of which 1F1B's first stage holds as many as there are stages.
+      // The option counts micro-batches in flight; in 1F1B the first stage has as many as there are
+      // stages.
       d.set(*pending, "parallelism.schedule.memory_limit", *live / stages);
     }
   }

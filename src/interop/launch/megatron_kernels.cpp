@@ -24,7 +24,7 @@ void megatron_attention(Draft& d, const Setting& s, std::string_view key) {
     d.set(s, key, "cudnn");
   } else if (kind == "unfused" || kind == "local") {
     d.set(s, key, "unfused");
-  } else if (kind != "auto") {  // auto: Transformer Engine chooses, as the preset says
+  } else if (kind != "auto") {  // auto: Transformer Engine chooses the kernel, as in the preset
     d.refuse(s, fmt::format("{} is '{}'; expected auto | flash | fused | unfused | local", s.shown,
                             kind));
   }
@@ -50,7 +50,7 @@ void bf16_gradients(Draft& d, const Setting& s, std::string_view) {
   d.set(s, "memory.dtypes.reduce", "bf16");
 }
 
-// dist_muon gives whole layers to ranks: sharded states, whose owners step them.
+// dist_muon assigns whole layers to ranks: states are sharded, and their owners step them.
 void optimizer(Draft& d, const Setting& s, std::string_view key) {
   optimizer_name(d, s, key);
   if (plain_text(s.value) == "dist_muon") {
@@ -64,7 +64,7 @@ void optimizer(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// Activations of so many layers.
+// The number of layers whose activations are offloaded.
 void offloaded_layers(Draft& d, const Setting& s, std::string_view key) {
   const auto layers = d.integer(s.name);
   if (layers && *layers > 0) {
@@ -73,7 +73,7 @@ void offloaded_layers(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// With --optimizer-offload-fraction, 1 unless stated.
+// Offloads the share --optimizer-offload-fraction of the optimizer, 1 unless stated.
 void offloaded_optimizer(Draft& d, const Setting& s, std::string_view key) {
   if (!is_true(s)) {
     return;
@@ -99,8 +99,8 @@ void megatron_selective(Draft& d, const Setting& s, std::string_view key) {
   }
 }
 
-// Flags of one module each: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's activations and
-// norms.
+// Flags for the recomputation of one module: Megatron-LM's --moe-layer-recompute, Megatron-Kwai's
+// activations and norms.
 void forked_modules(Draft& d) {
   Value list;
   list.kind = Value::Kind::sequence;
@@ -135,7 +135,7 @@ void recompute(Draft& d) {
   }
   const std::string kind = plain_text(granularity->value);
   if (kind == "selective") {
-    // core_attn is what recompute-modules holds by default.
+    // core_attn is the default of recompute-modules.
     const Setting* modules = d.find("recompute-modules");
     if (modules == nullptr || plain_text(modules->value) == "core_attn") {
       d.set(*granularity, "memory.recompute", "selective");

@@ -35,11 +35,11 @@ void normalization(Draft& d, const Setting& s, std::string_view key) {
   d.set(s, key, kind == "RMSNorm" ? "rms" : "layer");
 }
 
-// "([0]*3+[1]*58)" or "[0,1]": which layers are MoE; a number: one in so many.
+// The layers that are MoE: "([0]*3+[1]*58)" or "[0,1]", or a number n, which means one in n.
 std::vector<int> pattern_of(const std::string& text) {
   std::vector<int> out;
   std::vector<int> group;
-  constexpr std::size_t kMost = 100'000;
+  constexpr std::size_t kMaxLetters = 100'000;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '[') {
@@ -57,7 +57,7 @@ std::vector<int> pattern_of(const std::string& text) {
         times = text::number<std::int64_t>(std::string_view(text).substr(begin, end - begin))
                     .value_or(0);
       }
-      for (std::int64_t k = 0; k < times && out.size() < kMost; ++k) {
+      for (std::int64_t k = 0; k < times && out.size() < kMaxLetters; ++k) {
         out.insert(out.end(), group.begin(), group.end());
       }
       i = end - 1;
@@ -81,7 +81,7 @@ void moe_layers(Draft& d, const Setting& s, std::string_view) {
     d.set(s, "model.moe.dense_layers", std::int64_t{dense});
     return;
   }
-  // One in n, beginning with the first layer as Megatron-LM's number does.
+  // One in n layers, beginning with the first, as for Megatron-LM's number.
   for (std::size_t n = 2; dense == 0 && n <= pattern.size(); ++n) {
     bool fits = true;
     for (std::size_t i = 0; i < pattern.size(); ++i) {
@@ -103,7 +103,7 @@ void shared_expert(Draft& d, const Setting& s, std::string_view) {
 }
 
 void window(Draft& d, const Setting& s, std::string_view key) {
-  // "(4096, 0)" or "4096,0": keys before and behind the query.
+  // "(4096, 0)" or "4096,0": keys before and after the query.
   std::string text = plain_text(s.value);
   text.erase(std::remove_if(text.begin(), text.end(),
                             [](char c) { return c == '(' || c == ')' || c == ' '; }),
@@ -113,7 +113,7 @@ void window(Draft& d, const Setting& s, std::string_view key) {
     d.refuse(s, fmt::format("{} is '{}'; expected a window such as 4096,0", s.shown,
                             plain_text(s.value)));
   } else {
-    d.set(s, key, *n + 1);  // the query's own key too
+    d.set(s, key, *n + 1);  // including the query's own key
   }
 }
 
@@ -137,7 +137,7 @@ void hybrid(Draft& d, const Setting& s, std::string_view) {
   }
 }
 
-// The heads' vocabulary before padding, as each tokenizer of Megatron-LM has it.
+// The vocabulary before padding, by tokenizer of Megatron-LM.
 std::int64_t tokens_of(const std::string& tokenizer) {
   constexpr std::int64_t kGpt2 = 50257;    // megatron/training/tokenizer: gpt2-vocab.json
   constexpr std::int64_t kLlama2 = 32000;  // Llama 2's SentencePiece model
@@ -287,7 +287,7 @@ void finish_megatron_model(Draft& d) {
   if (d.job().find("model") == nullptr) {
     return;
   }
-  // What arguments.py sets where no flag does.
+  // The defaults of arguments.py.
   if (!d.on("disable-bias-linear")) {
     d.assume(start, "model.biases", scalar("true", start));
   } else if (d.on("add-qkv-bias")) {
@@ -302,7 +302,7 @@ void finish_megatron_model(Draft& d) {
   d.assume(start, "model.norm", scalar("layer", start));
   const Setting* unplaced = d.present("no-position-embedding");
   if (unplaced != nullptr && d.text("model.positions").empty()) {
-    // Rotary positions came with --rotary-base and its like in older examples.
+    // Older examples imply rotary positions by --rotary-base and similar flags.
     d.set(*unplaced, "model.positions",
           d.first({"rotary-base", "rotary-percent"}) != nullptr ? "rotary" : "none");
   }

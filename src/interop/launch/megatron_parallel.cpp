@@ -29,7 +29,7 @@ void megatron_tensor_overlap(Draft& d, const Setting& s, std::string_view key) {
 }
 
 void megatron_context_kind(Draft& d, const Setting& s, std::string_view key) {
-  // One word, or one a layer: the first speaks for all.
+  // One word, or one for each layer, of which the first is used for all.
   std::string kind = plain_text(s.value);
   kind = kind.substr(0, kind.find(' '));
   if (kind == "p2p" || kind == "a2a" || kind == "all_gather") {
@@ -55,7 +55,7 @@ void dispatcher(Draft& d, const Setting& s, std::string_view key) {
   } else if (kind == "alltoall_seq") {
     d.set(s, key, "alltoall");
   } else if (kind == "flex") {
-    // --moe-flex-dispatcher-backend; deepep where it does not say.
+    // --moe-flex-dispatcher-backend, by default deepep.
     const std::string backend = d.word("moe-flex-dispatcher-backend");
     d.set(s, key, backend == "hybridep" ? "hybridep" : "deepep");
   } else {
@@ -94,7 +94,8 @@ void megatron_chunks(Draft& d) {
   d.set(*s, "parallelism.virtual_pipeline", layers / stages / *per_chunk);
 }
 
-// --decoder-first-pipeline-num-layers and -last-: the stages between share the rest evenly.
+// --decoder-first-pipeline-num-layers and -last-: the stages between them get equal numbers of the
+// remaining layers.
 void uneven(Draft& d) {
   const Setting* first = d.find("decoder-first-pipeline-num-layers");
   const Setting* last = d.find("decoder-last-pipeline-num-layers");

@@ -13,7 +13,7 @@
 namespace stepcast::interop::launch {
 namespace {
 
-// Letters and digits of the last part of a path; what makers and tunings add is left out.
+// Letters and digits of the last part of a path, without what vendors and fine-tuned variants add.
 std::string essence(std::string_view name) {
   if (const auto slash = name.rfind('/'); slash != std::string_view::npos) {
     name.remove_prefix(slash + 1);

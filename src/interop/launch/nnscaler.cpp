@@ -122,7 +122,7 @@ const std::vector<Unread>& nnscaler_unmodelled() {
 void finish_nnscaler(Draft& d) {
   const Origin start = d.defaults();
   if (d.present("model.args.n-embd") != nullptr) {
-    // nanoGPT: learned positions, layer norm, tied embeddings.
+    // nanoGPT has learned positions, layer norm and tied embeddings.
     d.assume(start, "model.tied_embeddings", scalar("true", start));
   }
   if (d.value("workload.precision") == nullptr) {

@@ -1,4 +1,4 @@
-// What training systems call their optimizers.
+// Optimizers by the names of training systems.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace stepcast::interop::launch {
 
-// By the names of PyTorch, HuggingFace, bitsandbytes, DeepSpeed and Megatron-LM; others go on as
-// they are, for the job's reader to refuse.
+// Sets the optimizer by its name in PyTorch, HuggingFace, bitsandbytes, DeepSpeed or Megatron-LM.
+// Other names are passed on unchanged, and the job's reader refuses them.
 void optimizer_name(Draft& draft, const Setting& setting, std::string_view key);
 
 }  // namespace stepcast::interop::launch

@@ -42,8 +42,8 @@ void granularity(Draft& d) {
   }
 }
 
-// sharding_parallel_config, tensor_parallel_config, pipeline_parallel_config: words with blanks
-// between.
+// Words of sharding_parallel_config, tensor_parallel_config and pipeline_parallel_config, which
+// blanks separate.
 struct Switch {
   std::string_view word;
   std::string_view key;
@@ -118,7 +118,7 @@ void fleet_stage(Draft& d, const Setting& s, std::string_view key) {
   const Setting* degree = d.find("Distributed.sharding.sharding-degree");
   const std::string n = plain_text(s.value);
   if (degree != nullptr && plain_text(degree->value) == "1") {
-    return;  // one rank shares nothing
+    return;  // one rank has nothing to shard
   }
   if (n.size() == 1 && n[0] >= '1' && n[0] <= '3') {
     d.set(s, key, std::string_view("zero" + n));
@@ -270,7 +270,7 @@ void finish_paddlenlp(Draft& d) {
   d.assume(d.defaults(), "workload.precision", scalar("fp16", d.defaults()));
   d.assume(d.defaults(), "model.biases", scalar("true", d.defaults()));
   d.assume(d.defaults(), "model.tied_embeddings", scalar("true", d.defaults()));
-  // Tokens of a sequence, where Data does not say, are the positions.
+  // Where Data does not state the sequence length, it is the number of positions.
   if (const Setting* s = d.find("Model.max-position-embeddings");
       s != nullptr && !d.stated("workload.sequence_length")) {
     d.set(*s, "workload.sequence_length", s->value);
@@ -279,7 +279,7 @@ void finish_paddlenlp(Draft& d) {
   if (global != nullptr && !plain_text(global->value).empty()) {
     d.set(*global, "workload.global_batch", global->value);
   } else if (const Setting* local = d.find("Global.local-batch-size")) {
-    // Of one data-parallel rank; its micro-batches are cut from it.
+    // The batch of one data-parallel rank, which is divided into micro-batches.
     const auto n = d.integer("Global.local-batch-size");
     const std::int64_t ranks = d.data_ranks();
     if (n && ranks > 0) {

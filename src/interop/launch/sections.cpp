@@ -16,7 +16,7 @@ std::string Sections::toml() const {
   return out;
 }
 
-// "a.b" is b below a, which stands right before it.
+// The section "a.b" is b below a, which comes right before it.
 std::string Sections::yaml() const {
   std::string out;
   std::string above;

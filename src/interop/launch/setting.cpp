@@ -121,11 +121,12 @@ void add_value(Setting& setting, const Word& word) {
 
 std::vector<Setting> settings_of(const std::vector<Word>& words, bool bare) {
   std::vector<Setting> out;
-  bool takes_values = false;  // words without dashes belong to the flag before
+  bool takes_values = false;  // words without dashes are values of the flag before
   for (const Word& word : words) {
     const bool assigned = bare && is_assignment(word);
     if (!is_flag(word) && !assigned) {
-      // A program ends the options of its launcher; an empty word of an unset variable is nothing.
+      // A program ends the options of its launcher; an empty word from an unset variable is
+      // ignored.
       takes_values = takes_values && !is_program(word);
       const bool nothing = word.text.empty() && !word.quoted && !word.open.empty() &&
                            !out.empty() && out.back().value.kind != Value::Kind::null;

@@ -1,4 +1,4 @@
-// One option of a training system, wherever it was written.
+// One option of a training system, from a command line or a file.
 #pragma once
 
 #include <string>
@@ -13,25 +13,26 @@ using text::Value;
 
 struct Setting {
   std::string name;  // without leading dashes, '-' for '_': "num-layers", "zero-optimization.stage"
-  std::string shown;  // as the system writes it
+  std::string shown;  // the name as the system writes it
   Origin origin;
   Value value;                    // null: a bare flag; several values: a sequence
   std::vector<std::string> open;  // shell variables in the value that nothing sets
 };
 
-// "num_layers" and "num-layers" are one option to argparse's users.
+// The name with '-' for '_', since "num_layers" and "num-layers" are the same option.
 std::string canonical(std::string_view name);
 
 // The value as one line of text.
 std::string plain_text(const Value& value);
 
-// null in a file says as little as a missing key.
+// Whether a setting is null, which in a file means the same as a missing key.
 bool says_nothing(const Setting& setting);
 
-// Entries of nested maps as settings "a.b.c", at the place of their keys; lists stay values.
+// The entries of nested maps as settings "a.b.c", with the origins of their keys; lists remain
+// values.
 std::vector<Setting> flatten(const Value& document, const std::string& prefix = "");
 
-// "NAME=VALUE" of the command line, with or without dashes.
+// The setting of a "NAME=VALUE" of the command line, with or without dashes.
 Setting argument(const std::string& text);
 
 // Words of a command: "--name value ...", "--name=value", "name=value" (where `bare` allows), "-n
@@ -39,7 +40,7 @@ Setting argument(const std::string& text);
 struct Word {
   std::string text;
   Origin origin;
-  bool quoted = false;  // in quotes: a value even when it is empty
+  bool quoted = false;  // in quotes, so that it is a value even when it is empty
   std::vector<std::string> open;
 };
 std::vector<Setting> settings_of(const std::vector<Word>& words, bool bare);

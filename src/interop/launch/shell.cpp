@@ -35,7 +35,7 @@ class Runner {
     while (tokens_[at_].kind != Token::Kind::end) {
       list(true, {});
       if (tokens_[at_].kind != Token::Kind::end) {
-        ++at_;  // a closing word without its opening one
+        ++at_;  // skip a closing word without an opening one
       }
     }
   }
@@ -51,7 +51,7 @@ class Runner {
             !is(">>") && !is("&>") && !is(">&") && !is("<&"));
   }
 
-  // Commands up to one of `stops`, in the place of a command.
+  // Commands up to one of the words `stops` at the beginning of a command.
   void list(bool run, const std::vector<std::string_view>& stops) {
     constexpr int kDeepest = 64;
     if (++depth_ > kDeepest) {
@@ -86,7 +86,7 @@ class Runner {
                              " of the script is not evaluated: its commands are left out"});
     }
     int depth = 0;
-    bool first = true;  // words only count where a command begins
+    bool first = true;  // keywords are recognised only at the beginning of a command
     for (; now().kind != Token::Kind::end; ++at_) {
       if (first && std::any_of(opens.begin(), opens.end(), [&](auto s) { return is(s); })) {
         ++depth;
@@ -177,7 +177,7 @@ class Runner {
     std::vector<Word> words;
     for (const Token* token : tokens) {
       auto more = token->kind == Token::Kind::word ? shell_.words(*token) : std::vector<Word>{};
-      // [[ $X = y ]]: no splitting there, and an unset variable is an empty word.
+      // [[ $X = y ]]: words are not split there, and an unset variable is an empty word.
       if (more.empty()) {
         more.push_back({"", token->origin, true, {}});
       }
@@ -196,7 +196,7 @@ class Runner {
 
   static Truth test_of(const std::vector<Word>& words) {
     for (const Word& word : words) {
-      // What a command would print cannot be known; an unset variable is empty.
+      // The output of a command cannot be known; an unset variable is empty.
       for (const std::string& open : word.open) {
         if (open.starts_with("$") || open.starts_with("`")) {
           return Truth::unknown;
@@ -263,7 +263,7 @@ class Runner {
     }
   }
 
-  // Programs are taken to succeed.
+  // Programs are assumed to succeed.
   Truth simple(const std::vector<const Token*>& tokens, bool run) {
     if (!run || tokens.empty()) {
       return Truth::yes;
@@ -307,7 +307,7 @@ class Runner {
                           "the script reads another one; give that file too, before this one"});
       return;
     }
-    // eval "$CMD", srun bash -c "...": a text that holds a command.
+    // eval "$CMD", srun bash -c "...": a text that is a command.
     std::vector<Word> flat;
     for (std::size_t i = 0; i < words.size(); ++i) {
       const bool evaluated = words.front().text == "eval" || (i > 0 && words[i - 1].text == "-c");
@@ -412,7 +412,7 @@ std::vector<Word> read_flags(const std::string& source, const std::string& name,
     std::string text = source.substr(begin, end - begin);
     ++line;
     begin = end + 1;
-    // Lines without a flag are left-overs of the script that the flags were taken from.
+    // Lines without a flag are remains of the script that the flags were copied from.
     const std::size_t dash = text.find_first_not_of(" \t");
     if (dash == std::string::npos || text[dash] != '-') {
       continue;

@@ -1,5 +1,5 @@
-// A launch script run as far as plain assignments, arrays and simple conditions go; commands are
-// not run.
+// Evaluates a launch script as far as it consists of plain assignments, arrays and simple
+// conditions; commands are not run.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 namespace stepcast::interop::launch {
 
 struct Script {
-  std::vector<Word> words;     // of the command that trains, with its launcher
-  std::vector<Fault> remarks;  // what was not evaluated
+  std::vector<Word> words;     // of the training command, with its launcher
+  std::vector<Fault> remarks;  // parts that were not evaluated
 };
 
-// Files one after another in the same shell; `variables`: NAME=VALUE.
+// Evaluates files one after another in the same shell; `variables`: NAME=VALUE.
 Script run_scripts(const std::vector<std::string>& files,
                    const std::vector<std::string>& variables);
 Script run_script(const std::string& source, const std::string& name,
                   const std::vector<std::string>& variables);
 
-// A file of flags alone, a few a line; a stray quote is nothing, a variable is left open unless
-// given.
+// Reads a file that has only flags, with one or more on a line. A stray quote is ignored; a
+// variable stays unknown unless it is given.
 std::vector<Word> read_flags(const std::string& source, const std::string& name,
                              const std::vector<std::string>& variables);
 

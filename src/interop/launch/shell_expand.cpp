@@ -10,7 +10,7 @@ namespace {
 
 constexpr char kOpen = '\x01';
 constexpr char kClose = '\x02';
-constexpr char kBlank = '\x03';  // inside of a name: $(a command) does not fall apart
+constexpr char kBlank = '\x03';  // a blank inside a name, so that $(a command) is not split
 
 bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\n' || c == '\r'; }
 bool starts_name(char c) { return std::isalpha(static_cast<unsigned char>(c)) || c == '_'; }
@@ -24,7 +24,7 @@ std::size_t name_length(std::string_view text) {
                                   text.begin());
 }
 
-// The place `n` characters further on.
+// Advances a place over a text.
 void step(Origin& at, std::string_view over) {
   for (const char c : over) {
     if (c == '\n') {
@@ -77,7 +77,7 @@ Word word_of(const Located& text, bool quoted) {
   return word;
 }
 
-// + - * / % and brackets over integers.
+// Evaluates + - * / % and parentheses over integers.
 class Sum {
  public:
   explicit Sum(std::string_view text) : text_(text) {}
@@ -208,7 +208,7 @@ void Shell::assign(const Token& token) {
     fresh.items.push_back(joined(token.text.substr(begin), at));
   }
   assigning_ = false;
-  constexpr std::size_t kLongest = 1 << 20;  // A="$A$A" doubles
+  constexpr std::size_t kLongest = 1 << 20;  // a limit, since A="$A$A" doubles
   std::size_t length = 0;
   for (const Located& item : fresh.items) {
     length += item.text.size();
@@ -230,7 +230,7 @@ void Shell::assign(const Token& token) {
   variable.order = order_++;
 }
 
-// Outside quotes a variable's value falls apart at blanks (`in_quotes`: raw is the inside of a
+// Outside quotes a variable's value is split at blanks (`in_quotes`: `raw` is the inside of a
 // quoted text).
 void Shell::expand(std::string_view raw, Origin at, bool in_quotes, Fields& out) {
   const auto literal = [&](std::string_view text) {
@@ -304,7 +304,7 @@ void Shell::expand(std::string_view raw, Origin at, bool in_quotes, Fields& out)
 
 Located Shell::joined(std::string_view raw, const Origin& at) {
   Fields fields;
-  // As in quotes: assignments do not split. Quotes of its own are taken off all the same.
+  // Assignments are not split, as if they were in quotes. Quotes inside are removed nevertheless.
   for (std::size_t i = 0; i < raw.size();) {
     const std::size_t end = std::min(end_of_group(raw, i), raw.size());
     Origin here = at;
@@ -369,7 +369,7 @@ Shell::Expanded Shell::braces(std::string_view inside, const Origin& at) {
   if (rest.empty()) {
     return value(name, index, at);
   }
-  // ${X:-default}: the default also stands for an empty value.
+  // ${X:-default}: the default also replaces an empty value.
   const bool empty_too = rest.starts_with(':');
   if (empty_too) {
     rest.remove_prefix(1);
@@ -401,7 +401,7 @@ Shell::Expanded Shell::braces(std::string_view inside, const Origin& at) {
 
 Shell::Expanded Shell::value(const std::string& name, const std::string& index, const Origin& at) {
   if (name == "@" || name == "*") {
-    return {};  // arguments of the script: none
+    return {};  // the script has no arguments
   }
   if (assigning_) {
     used_.insert(name);

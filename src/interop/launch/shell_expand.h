@@ -1,5 +1,5 @@
-// Variables of a script and the words that they expand to. Every character keeps its place, so that
-// a flag in a string or an array is found where it was written.
+// Variables of a script and the words that they expand to. Every character keeps its place in the
+// source, so that messages on a flag in a string or an array point to where it was written.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace stepcast::interop::launch {
 
-// Text whose characters know their place. A name between kOpen and kClose stands for a variable
+// Text with the place of every character. A name between kOpen and kClose is a variable
 // without a value.
 struct Located {
   std::string text;
@@ -33,7 +33,7 @@ class Shell {
   std::vector<Word> words(const Token& token);
   // A text that a command evaluates (eval, bash -c) as words.
   static std::vector<Word> split(const Word& word);
-  // Flags in variables that no other variable takes up: of a script that only sets them.
+  // Flags in variables that no other variable uses, for scripts that only set variables.
   std::vector<Word> flags_in_variables() const;
 
  private:
@@ -43,7 +43,7 @@ class Shell {
     int order = 0;
   };
   struct Fields {
-    std::vector<std::pair<Located, bool>> done;  // and whether it is quoted
+    std::vector<std::pair<Located, bool>> done;  // finished words, and whether they are quoted
     Located current;
     bool started = false;
     bool quoted = false;
@@ -51,7 +51,7 @@ class Shell {
   };
   struct Expanded {
     std::vector<Located> items;
-    bool separate = false;  // "${A[@]}": a word each even in quotes
+    bool separate = false;  // "${A[@]}": each item is a word even in quotes
   };
 
   void expand(std::string_view raw, Origin at, bool in_quotes, Fields& out);
@@ -62,7 +62,7 @@ class Shell {
   std::optional<std::int64_t> arithmetic(std::string_view text, const Origin& at);
 
   std::map<std::string, Variable, std::less<>> variables_;
-  std::set<std::string> used_;  // by other variables
+  std::set<std::string> used_;  // variables that others use
   bool assigning_ = false;
   int order_ = 0;
 };

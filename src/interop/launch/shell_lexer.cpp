@@ -91,7 +91,7 @@ class Lexer {
     return t;
   }
 
-  // "<<EOF": the lines up to EOF are no commands.
+  // "<<EOF": the lines up to EOF are not commands.
   void take_delimiter() {
     if (peek() == '-') {
       advance(at_ + 1);
@@ -155,7 +155,7 @@ class Lexer {
     Token token{Token::Kind::word, source_.substr(begin, at_ - begin), where, {}};
     const bool number = token.text.find_first_not_of("0123456789") == std::string_view::npos;
     if (number && (peek() == '<' || peek() == '>')) {
-      return next();  // 2>&1: of the redirection
+      return next();  // 2>&1: a part of the redirection
     }
     if (peek() == '(' && token.text.ends_with('=')) {
       array(token);
@@ -175,7 +175,7 @@ class Lexer {
         if (item.text == ")") {
           return;
         }
-        continue;  // lines of the array
+        continue;  // line breaks inside the array
       }
       token.items.push_back(std::move(item));
     }

@@ -1,4 +1,4 @@
-// torchtitan's TOML and its command line --section.option value.
+// torchtitan's TOML, and its command line of --section.option value.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +33,7 @@ void rotate(Draft& d, const Setting& s, std::string_view key) {
     d.refuse(s, fmt::format("{} is '{}'; expected allgather | alltoall", s.shown, how));
     return;
   }
-  // alltoall passes keys and values on from rank to rank: a ring.
+  // alltoall passes keys and values from rank to rank, in a ring.
   if (d.size("parallelism.context.size", 1) > 1) {
     d.set(s, key, how == "allgather" ? "all_gather" : "p2p");
   }
@@ -91,7 +91,7 @@ void torchtitan_pipeline(Draft& d) {
   struct Name {
     std::string_view torch;
     std::string_view ours;
-    int chunks;  // stages of a rank; 0: several, at least two
+    int chunks;  // stages of a rank; 0: two or more
   };
   static constexpr Name kNames[] = {{"1F1B", "1f1b", 1},
                                     {"GPipe", "gpipe", 1},
@@ -113,8 +113,8 @@ void torchtitan_pipeline(Draft& d) {
   } else if (s != nullptr) {
     d.set(*s, "parallelism.schedule", found->ours);
   }
-  // pipeline_parallel.py: two stages a rank in a schedule of several, unless layers per stage say
-  // more.
+  // pipeline_parallel.py: schedules of several stages have two stages per rank, unless the layers
+  // per stage give more.
   const Setting* per = d.find("parallelism.pipeline-parallel-layers-per-stage");
   const auto n = d.integer("parallelism.pipeline-parallel-layers-per-stage");
   const std::int64_t layers = layers_of(d);
@@ -220,7 +220,7 @@ void batch(Draft& d) {
   }
   complete_batch(d, local, nullptr, global);
   if (d.size("parallelism.pipeline", 1) > 1) {
-    // The local batch is cut into micro-batches for the pipeline.
+    // The pipeline divides the local batch into micro-batches.
     if (const Setting* s = d.find("parallelism.pipeline-parallel-microbatch-size")) {
       d.set(*s, "workload.micro_batch", s->value);
     } else if (local != nullptr) {

@@ -52,7 +52,7 @@ void transformers_under_deepspeed(Draft& d, const Setting& s, std::string_view) 
   d.meaningless(s, "its file is another input");
 }
 
-// PEFT's target modules: q_proj is q.
+// PEFT's target modules, where q_proj means q.
 void lora(Draft& d) {
   const Setting* rank = d.first({"lora-r", "lora-rank"});
   const Setting* on = d.present("use-peft");

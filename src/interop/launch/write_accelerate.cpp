@@ -1,4 +1,4 @@
-// Accelerate's YAML (accelerate config) of FSDP and DDP, and TrainingArguments beside it.
+// Writes Accelerate's YAML (accelerate config) of FSDP and DDP, and TrainingArguments.
 #include "writer.h"
 
 namespace stepcast::interop::launch {
@@ -11,7 +11,7 @@ const char* prefetch(job::System::Prefetch p) {
                                     : "NO_PREFETCH";
 }
 
-// FSDP1: replicas of shards are those of nodes.
+// The sharding strategy of FSDP1, which replicates only across nodes.
 const char* strategy(const Request& r) {
   const job::Parallelism& p = r.job.parallelism;
   const bool hybrid = p.shard_size && *p.shard_size == r.job.cluster.node.gpus;

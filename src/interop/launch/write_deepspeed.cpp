@@ -1,4 +1,4 @@
-// ds_config.json (docs/_pages/config-json.md of DeepSpeed).
+// Writes ds_config.json (docs/_pages/config-json.md of DeepSpeed).
 #include "writer.h"
 
 namespace stepcast::interop::launch {

@@ -1,4 +1,4 @@
-// Megatron-LM's arguments (megatron/training/arguments.py) behind torchrun, as a script.
+// Writes Megatron-LM's arguments (megatron/training/arguments.py) after torchrun, as a script.
 #include "write_megatron.h"
 
 #include <algorithm>
@@ -22,7 +22,7 @@ void write_model_moe(const job::Model& m, Arguments& out) {
               fmt::format("'([0]*{}+[1]*{})'", moe.dense_layers, m.layers - moe.dense_layers));
   }
   if (moe.shared_experts > 0) {
-    // One MLP of all shared experts together.
+    // All shared experts together are one MLP.
     out.value("moe-shared-expert-intermediate-size",
               moe.shared_experts * (moe.shared_ffn > 0 ? moe.shared_ffn : moe.ffn));
   }
@@ -102,7 +102,7 @@ void write_megatron_model(const Request& r, Arguments& out) {
 
 namespace {
 
-// Two spellings of one thing: the one that Megatron-LM's reader gives.
+// Where two settings of a job mean the same, takes the one that Megatron-LM's reader gives.
 job::Job view(const job::Job& job) {
   job::Job out = job;
   job::Recompute& recompute = out.memory.recompute;

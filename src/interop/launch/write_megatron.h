@@ -8,7 +8,7 @@
 
 namespace stepcast::interop::launch {
 
-// Arguments of the command, in the order in which they stand; each group becomes a line.
+// The command's arguments in their order; each group becomes a line.
 class Arguments {
  public:
   void group() { lines_.emplace_back(); }
@@ -33,7 +33,7 @@ void write_megatron_model(const Request& request, Arguments& out);
 void write_megatron_parallel(const Request& request, Arguments& out);
 void write_megatron_kernels(const Request& request, Arguments& out);
 
-// Layers of virtual stages as --pipeline-model-parallel-layout has them: "E|t|tt|L".
+// The layers of virtual stages as a --pipeline-model-parallel-layout: "E|t|tt|L".
 std::string megatron_layout(const std::vector<int>& layers);
 
 }  // namespace stepcast::interop::launch

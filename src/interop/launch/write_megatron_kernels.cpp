@@ -80,7 +80,7 @@ void kernels(const Request& r, Arguments& out) {
   if (r.differs("system.transformer_engine")) {
     out.value("transformer-impl", s.transformer_engine ? "transformer_engine" : "local");
   }
-  // Flags that take a fusion away; where the preset has none there is nothing to ask for.
+  // Flags that disable a fusion, needed only where the preset has it.
   const auto without = [&](bool fused, const char* key, const char* flag) {
     out.flag_if(!fused && r.differs(key), flag);
   };

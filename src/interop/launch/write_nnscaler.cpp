@@ -1,4 +1,4 @@
-// nnScaler's YAML of its command-line trainer: the plan as compute_config and pas_config say it.
+// Writes nnScaler's YAML of its command-line trainer: the plan as compute_config and pas_config.
 #include "stepcast/schedule/schedule.h"
 #include "writer.h"
 

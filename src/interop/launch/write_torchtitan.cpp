@@ -1,4 +1,4 @@
-// torchtitan's TOML (torchtitan/config/job_config.py).
+// Writes torchtitan's TOML (torchtitan/config/job_config.py).
 #include <algorithm>
 #include <array>
 

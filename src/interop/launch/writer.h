@@ -1,6 +1,6 @@
-// From a job to a training system's launch file. launch_file.cpp reads what was written and
-// compares, so a writer may leave out what it does not know: the key is then a fault that names it,
-// never dropped.
+// Writes a training system's launch file from a job. launch_file.cpp reads the file back and
+// compares, so a writer may leave out keys that it does not know: such a key becomes a fault and is
+// never dropped silently.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,11 +18,11 @@ namespace stepcast::interop::launch {
 
 struct Written {
   std::string text;
-  std::vector<std::string> arguments = {};  // NAME=VALUE of the training script
+  std::vector<std::string> arguments = {};  // NAME=VALUE for the training script
 };
 
-// What is written, and of which keys the system's own defaults gave another value when only the
-// rest was: options that are worth stating only then ask `differs`.
+// What is to be written. `differs` tells whether a key had another value when the file was read
+// back without its option: options that are needed only then ask it.
 struct Request {
   const job::Job& job;
   const std::set<std::string>& different;
@@ -37,7 +37,7 @@ struct Request {
   }
 };
 
-// A key, or with all below it, that the target's launch files never hold, and where it is said
+// A key, or all keys below it, that the target's launch files never have, and where it is stated
 // instead.
 struct Beside {
   std::string_view key;
@@ -46,13 +46,13 @@ struct Beside {
 
 struct Writer {
   std::string_view target;
-  std::string_view noun;                  // "Megatron-LM's arguments"
-  std::string_view extension;             // of the file
-  std::string_view comment;               // that begins a line; "": none
-  std::vector<std::string_view> systems;  // of configs/systems: what it launches
+  std::string_view noun;       // "Megatron-LM's arguments"
+  std::string_view extension;  // of the file
+  std::string_view comment;    // what a comment line begins with; "": the format has none
+  std::vector<std::string_view> systems;  // names in configs/systems that it launches
   Written (*write)(const Request&);
   std::vector<Beside> beside;
-  job::Job (*view)(const job::Job&) = nullptr;  // the job in the words that the target has for it
+  job::Job (*view)(const job::Job&) = nullptr;  // the job with settings that the target can express
 };
 
 const Writer& megatron_writer();
@@ -61,7 +61,7 @@ const Writer& torchtitan_writer();
 const Writer& accelerate_writer();
 const Writer& nnscaler_writer();
 
-// Sections of options, as TOML and YAML have them: written in the order in which they were added.
+// Sections of options for TOML and YAML, written in the order in which they were added.
 class Sections {
  public:
   Sections& section(std::string name) {
@@ -80,7 +80,7 @@ class Sections {
     return *this;
   }
   std::string toml() const;  // [section]
-  std::string yaml() const;  // section: and its keys below; "": of the file itself
+  std::string yaml() const;  // "section:" with its keys below; "": keys of the file itself
   std::string json() const;
 
  private:

@@ -142,7 +142,7 @@ stepcast.timeline = (function () {
     }
   }
 
-  // Pixels of the device first, then on top of them the tasks wide enough to be told apart.
+  // Pixels of the device first, then on top of them the tasks wide enough to be description apart.
   function drawRows(width, ratio) {
     const left = gutter(), pixels = scale();
     const wide = Math.max(1, Math.round((width - left) * ratio)), per = wide / (view.to - view.from);

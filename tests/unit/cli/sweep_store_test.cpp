@@ -49,8 +49,8 @@ TEST_CASE("Ten thousand points outlive twenty kills, none lost and none computed
   int on_file = 0;
   for (int kill = 0; kill < 20; ++kill) {
     // Twenty of them leave some for the last run, wherever the kill falls behind its point.
-    constexpr int kMost = 400;
-    const int until = on_file + 1 + static_cast<int>(random() % kMost);
+    constexpr int kMaxTries = 400;
+    const int until = on_file + 1 + static_cast<int>(random() % kMaxTries);
     Program program(folder, kBinary + stored);
     while (program.running() && points(db) < until) {
       std::this_thread::sleep_for(std::chrono::milliseconds(2));

@@ -2,12 +2,26 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
+namespace {
+
+// Layers keep their inputs, and the output layer what its loss reads; all of that travels.
+strategy::Plan offloading(OffloadTarget to) {
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  plan.style.fused_norm = false;
+  plan.style.loss = plan.loss_form.kernel = LossKernel::fused;
+  plan.recompute.kind = RecomputeKind::full;
+  plan.offload.activations.to = to;
+  plan.offload.prefetch = 0;
+  return plan;
+}
+
+}  // namespace
 
 TEST_CASE("Saved activations leave behind their unit and come back ahead of its backward pass",
           "[lower]") {
-  const Traced traced(
-      R"("system": "torchtune", "memory": {"offload": {"activations": "cpu"}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  const Traced traced(offloading(OffloadTarget::cpu));
   CHECK(traced.of({"offload", "fetched", "activations out", "activations back"}) ==
         R"(+ offloaded activations 4096
 activations out: activations to the host 4096 <- compute
@@ -44,8 +58,7 @@ compute: pass <- activations back
 }
 
 TEST_CASE("On their way to drives they pass through buffers of the host", "[lower]") {
-  const Traced traced(
-      R"("system": "torchtune", "memory": {"offload": {"activations": "nvme"}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  const Traced traced(offloading(OffloadTarget::nvme));
   CHECK(traced.of({"NVMe"}) == R"(NVMe write: activations to NVMe 4096 <- activations out
 NVMe write: activations to NVMe 1048576 <- activations out
 activations out: activations to the host 1048576 <- NVMe write, compute
@@ -62,3 +75,5 @@ NVMe read: activations from NVMe 4096 <- activations back, compute, NVMe write
 activations back: activations from the host 4096 <- NVMe read, compute
 )");
 }
+
+}  // namespace stepcast::lower::test

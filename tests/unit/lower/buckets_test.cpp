@@ -2,11 +2,20 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
+
+constexpr std::int64_t kMiB = 1 << 20;
 
 TEST_CASE("DDP's buckets hold whole arrays, last to first, the first one smaller", "[lower]") {
-  const Traced traced(
-      R"("system": "pytorch-ddp", "parallelism": {"accumulation": {"reduce": "each"}}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})");
+  strategy::Plan plan = small_plan({.micro_batches = 2});
+  run_eagerly(plan);
+  plan.state_layout.gradients_stand = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.each_pass = sync.sends_as_filled = true;
+  sync.bucket_elements = 25 * kMiB / 4;  // of fp32
+  sync.first_bucket_elements = kMiB / 4;
+  sync.storage = BucketStorage::standing;
+  const Traced traced(plan);
   CHECK(traced.of({"gradients", "gradient buckets"}) == R"(= gradient buckets 364945408
 + gradients 131080192
 compute: copy gradients into buckets
@@ -39,8 +48,16 @@ compute: copy gradients out of buckets <- data
 }
 
 TEST_CASE("DeepSpeed reduces what is left at the end of a backward pass", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero2"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_grads);
+  keep_narrow_gradients(plan);
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.operation = strategy::GradientSync::Operation::all_reduce;
+  sync.each_pass = sync.sends_as_filled = sync.always_in_buckets = true;
+  sync.bucket_elements = 500'000'000;
+  sync.storage = BucketStorage::flat;
+  const Traced traced(plan);
   CHECK(traced.of({"gradients", "gradient buckets"}) == R"(= gradients 22809088
 = gradient buckets 182472704
 compute: gradients all_reduce 182472704
@@ -54,9 +71,17 @@ compute: zero gradients
 }
 
 TEST_CASE("Interleaved stages reduce a chunk together", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2, "virtual_pipeline": 2, "sharding": "zero1", "overlap": {"grad_reduce": true, "pipeline": true}}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1, {.layers = 4, .tied = false});
+  strategy::Plan plan = small_plan({.layers = 4,
+                                    .pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  share(plan, strategy::DataComm::shard_states);
+  plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.sends_as_filled = true;
+  sync.first_stage_only = sync.aligned = true;
+  const Traced traced(plan, 1);
   CHECK(traced.of({"data:", "send backward"}) == R"(send backward: send backward <- compute
 send backward: send backward <- compute
 send backward: send backward <- compute
@@ -69,3 +94,5 @@ send backward: send backward <- compute
 data: gradients reduce_scatter 50348032 <- compute
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,11 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Gradients leave at the background thread's ticks through the fusion buffer", "[lower]") {
-  const Traced traced(
-      R"("system": {"use": "horovod", "cycle_time": "100 us"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  plan.state_layout.gradients_stand = false;
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.sends_as_filled = true;
+  sync.storage = BucketStorage::standing;
+  sync.cycle_time = Time(10'000'000);  // 10 us: less than any unit's backward pass
+  const Traced traced(plan);
   CHECK(traced.of({"cycle", "gradients"}) == R"(+ gradients 131080192
 background thread: wait for the next cycle <- compute
 data: copy gradients into the fusion buffer <- background thread
@@ -33,3 +38,5 @@ data: copy gradients out of the fusion buffer
 - gradients
 )");
 }
+
+}  // namespace stepcast::lower::test

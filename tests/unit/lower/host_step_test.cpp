@@ -2,11 +2,15 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Gradients down, Adam, parameters up, unit by unit", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero2"}, "memory": {"offload": {"optimizer": "cpu"}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_grads);
+  keep_narrow_gradients(plan);
+  plan.offload.optimizer.to = plan.offload.gradients.to = OffloadTarget::cpu;
+  const Traced traced(plan);
   CHECK(traced.of({"CPU", "updated", "host waits"}) == R"(host waits for compute
 CPU: CPU Adam 124846080 <- compute, device to host
 host to device: updated parameters 8323072 <- CPU
@@ -19,3 +23,5 @@ host to device: updated parameters 8192512 <- CPU
 host waits for CPU
 )");
 }
+
+}  // namespace stepcast::lower::test

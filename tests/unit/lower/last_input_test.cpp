@@ -2,12 +2,12 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("A chunk holds its last input and that one's gradient until the next step", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1);
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 4});
+  plan.stage_transport.holds_compute = plan.stage_transport.keeps_last_received = true;
+  const Traced traced(plan, 1);
   CHECK(traced.of({"last input", "compute: pass"}) == R"(- last input and its gradient
 compute: pass
 compute: pass
@@ -28,3 +28,5 @@ compute: pass
 + last input and its gradient 2097152
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "lower/features.h"
+#include "lower/feature_list.h"
 
 namespace stepcast::lower::test {
 

@@ -2,11 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("fp32 copies of 16-bit gradients stand until the next step", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm-2021", "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1, "precision": "fp16"})");
+  strategy::Plan plan = small_plan();
+  strategy::Precision& types = plan.precision;
+  types.products = types.parameters = types.gradients = types.reduce = DType::fp16;
+  types.loss_scaling = true;
+  plan.style.dtype = DType::fp16;
+  plan.optimizer_step.fp32_gradients_stand = true;
+  const Traced traced(plan);
   CHECK(traced.of({"fp32", "optimizer", "main", "unscale", "zero"}) ==
         R"(= optimizer states 729890816
 - fp32 gradients
@@ -19,8 +24,10 @@ compute: zero gradients
 }
 
 TEST_CASE("DeepSpeed's live for the step alone", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero1"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  keep_narrow_gradients(plan);
+  const Traced traced(plan);
   CHECK(traced.of({"fp32", "optimizer", "main", "zero", "flat"}) == R"(= optimizer states 91236352
 + flat gradients 22809088
 + fp32 gradients 45618176
@@ -31,3 +38,5 @@ compute: optimizer
 compute: zero gradients
 )");
 }
+
+}  // namespace stepcast::lower::test

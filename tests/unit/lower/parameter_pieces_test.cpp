@@ -2,12 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Beside compute, a piece is waited for where it is first used, and asks for the next",
           "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"sharding": "zero1", "overlap": {"grad_reduce": true, "param_gather": true}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  strategy::GradientSync& sync = plan.gradient_sync;
+  sync.overlaps = sync.sends_as_filled = true;
+  plan.parameter_gather.overlaps = true;
+  const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 182472704
 data: parameters all_gather 91758592 <- compute of the step before
 data: parameters all_gather 90714112
@@ -18,9 +22,12 @@ compute: gradient norm <- data
 }
 
 TEST_CASE("Else all are gathered behind the optimizer", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"sharding": "zero1"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 182472704
 compute: parameters all_gather 182472704
 )");
 }
+
+}  // namespace stepcast::lower::test

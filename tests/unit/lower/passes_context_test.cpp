@@ -89,9 +89,9 @@ TEST_CASE("Packed documents on one rank leave a share of the scores", "[lower]")
   unit.plan.shard.context = unit.plan.grid.context = 1;
   unit.graph.operators[0].attention->query_length = 1 << 15;
   unit.graph.operators[0].attention->key_length = 1 << 15;
-  const std::int64_t whole = unit.build().forward.front().duration;
+  const Time whole = unit.build().forward.front().duration;
   unit.plan.documents = {1 << 14};
   CHECK(unit.forward() == "core");
-  const auto half = static_cast<double>(unit.build().forward.front().duration);
-  CHECK(half / static_cast<double>(whole) == Approx(0.5).epsilon(0.1));
+  const Time half = unit.build().forward.front().duration;
+  CHECK(to_seconds(half) / to_seconds(whole) == Approx(0.5).epsilon(0.1));
 }

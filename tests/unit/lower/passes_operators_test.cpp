@@ -95,7 +95,7 @@ TEST_CASE("A weight has the shape of its product, a bias is an array of its own"
   CHECK(passes.arrays[0].rows == 32);
   CHECK(passes.arrays[0].columns == 16);
   CHECK(passes.arrays[1].elements == 32);
-  CHECK(passes.parameters == 32 * 17);
+  CHECK(passes.parameters.trained.dense == 32 * 17);
 }
 
 TEST_CASE("The gradient that autograd hands on lives beside the weight's product", "[lower]") {

@@ -60,7 +60,7 @@ TEST_CASE("Shards are cast before they are gathered", "[lower]") {
     unit.graph.operators[0].gemm->m = 1 << 20;  // so many rows that bytes alone count
     unit.plan.shard.tensor = 2;
     unit.plan.shard.sequence_parallel = sequence_parallel;
-    return static_cast<double>(unit.build().forward.front().duration);
+    return to_seconds(unit.build().forward.front().duration);
   };
   CHECK(first(TensorRole::column, true) / first(TensorRole::column, false) ==
         Approx(0.5).epsilon(0.05));
@@ -69,9 +69,9 @@ TEST_CASE("Shards are cast before they are gathered", "[lower]") {
 TEST_CASE("The weight's cast is shared out over a step's micro-batches", "[lower]") {
   SmallUnit unit = linear(DType::fp8);
   unit.graph.operators[0].gemm->n = 1 << 20;
-  const auto once = static_cast<double>(unit.build().forward[1].duration);
+  const auto once = to_seconds(unit.build().forward[1].duration);
   unit.plan.micro_batches = 4;
-  CHECK(static_cast<double>(unit.build().forward[1].duration) / once == Approx(0.25).epsilon(0.1));
+  CHECK(to_seconds(unit.build().forward[1].duration) / once == Approx(0.25).epsilon(0.1));
 }
 
 TEST_CASE("A copy in 8 bits is kept for the weight gradient", "[lower]") {

@@ -50,7 +50,7 @@ TEST_CASE("A chunk has a rank's share of the rows", "[lower]") {
   const auto first_kernel = [](const lower::Passes& passes) {
     for (const lower::Item& item : passes.forward) {
       if (item.kind == lower::Item::Kind::kernel) {
-        return static_cast<double>(item.duration);
+        return to_seconds(item.duration);
       }
     }
     return 0.0;

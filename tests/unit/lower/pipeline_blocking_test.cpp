@@ -2,11 +2,12 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Where the pass changes, send and receive are posted together", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})");
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 4});
+  plan.stage_transport.holds_compute = true;
+  const Traced traced(plan);
   CHECK(traced.of({"send", "receive"}) == R"(compute: send
 compute: send and receive
 compute: send and receive
@@ -16,9 +17,9 @@ compute: receive
 }
 
 TEST_CASE("The last stage begins with a receive", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1);
+  strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 4});
+  plan.stage_transport.holds_compute = true;
+  const Traced traced(plan, 1);
   CHECK(traced.of({"send", "receive"}) == R"(compute: receive
 compute: send and receive
 compute: send and receive
@@ -26,3 +27,5 @@ compute: send and receive
 compute: send
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,12 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Four messages go together in the steady phase", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2, "virtual_pipeline": 2, "overlap": {"pipeline": false}}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      0, {.layers = 4, .tied = false});
+  strategy::Plan plan = small_plan({.layers = 4,
+                                    .pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  plan.stage_transport.holds_compute = true;
+  const Traced traced(plan);
   CHECK(traced.of({"send", "receive"}) == R"(compute: send
 compute: send and receive
 compute: send and receive
@@ -23,9 +27,13 @@ compute: receive
 }
 
 TEST_CASE("The last of interleaved stages begins with two receives", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2, "virtual_pipeline": 2, "overlap": {"pipeline": false}}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1, {.layers = 4, .tied = false});
+  strategy::Plan plan = small_plan({.layers = 4,
+                                    .pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  plan.stage_transport.holds_compute = true;
+  const Traced traced(plan, 1);
   CHECK(traced.of({"send", "receive"}) == R"(compute: receive
 compute: send and receive
 compute: send and receive
@@ -39,3 +47,5 @@ compute: send and receive
 compute: send
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,12 +2,11 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Receives are posted when the order, played ahead, has the message made", "[lower]") {
-  const Traced traced(
-      R"("system": "zero-bubble", "parallelism": {"pipeline": 2, "schedule": "zb_h1"}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1);
+  const strategy::Plan plan = small_plan({.pipeline = 2, .micro_batches = 4, .schedule = "zb_h1"});
+  const Traced traced(plan, 1);
   CHECK(traced.of({"send", "receive"}) ==
         R"(receive forward: receive forward <- compute of the step before
 compute: pass <- receive forward
@@ -23,3 +22,5 @@ compute: pass <- receive forward
 send backward: send backward <- compute
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,12 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Messages run beside compute, each direction on its stream", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2, "virtual_pipeline": 2, "overlap": {"pipeline": true}}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})",
-      1, {.layers = 4, .tied = false});
+  strategy::Plan plan = small_plan({.layers = 4,
+                                    .pipeline = 2,
+                                    .chunks = 2,
+                                    .micro_batches = 4,
+                                    .schedule = "interleaved_1f1b"});
+  plan.stage_transport.holds_compute = plan.stage_transport.overlaps = true;
+  const Traced traced(plan, 1);
   CHECK(traced.of({"send", "receive"}) ==
         R"(receive forward: receive forward <- compute of the step before
 compute: pass <- receive forward
@@ -47,3 +51,5 @@ compute: pass <- receive backward
 send backward: send backward <- compute
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,11 +2,13 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Layers run forward again ahead of their backward pass", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "memory": {"recompute": "full"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  plan.accumulation.in_product = plan.accumulation.empty_gradients_stand = true;
+  plan.recompute.kind = RecomputeKind::full;
+  const Traced traced(plan);
   CHECK(traced.of({"activations", "temporaries"}) == R"(+ activations 4096
 + forward temporaries 2097152
 - forward temporaries
@@ -41,3 +43,5 @@ TEST_CASE("Layers run forward again ahead of their backward pass", "[lower]") {
 - activations
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,11 +2,13 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Units are gathered ahead of both passes and given up behind them", "[lower]") {
-  const Traced traced(
-      R"("system": "pytorch-fsdp2", "parallelism": {"sharding": "zero3"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_units(plan);
+  const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 45618176
 + gathered parameters 66584576
 all-gather: parameters all_gather 66584576 <- compute of the step before
@@ -45,8 +47,12 @@ TEST_CASE(
     "DeepSpeed's large modules are gathered again between a forward pass that ran again and its "
     "backward pass",
     "[lower]") {
-  const Traced traced(
-      R"("system": {"use": "deepspeed", "reuse_elements": 0}, "parallelism": {"sharding": "zero3"}, "memory": {"recompute": "full"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_modules(plan);
+  plan.parameter_gather.reuse_elements = 0;
+  plan.recompute.kind = RecomputeKind::full;
+  const Traced traced(plan);
   CHECK(traced.of({"parameters", "<- data"}) == R"(= parameters 22809088
 = small parameters, whole 17920
 + gathered parameters 66584576
@@ -102,3 +108,5 @@ all-gather: parameters all_gather 25165824 <- compute
 compute: parameters all_gather 20480
 )");
 }
+
+}  // namespace stepcast::lower::test

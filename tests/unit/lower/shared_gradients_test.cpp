@@ -2,13 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Norm weights are summed over tensor ranks, tied tables over both ends", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"pipeline": 2, "tensor": 2, "sequence_parallel": true}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})",
-      0, {.layers = 2, .tied = true});
+  strategy::Plan plan = small_plan({.tensor = 2, .pipeline = 2, .micro_batches = 4});
+  plan.model.tied_embeddings = true;
+  plan.shard.sequence_parallel = true;
+  const Traced traced(plan);
   CHECK(traced.of({"norm gradients", "tied"}) == R"(compute: norm gradients 2113536
 compute: tied embedding gradients 65536000
 )");
 }
+
+}  // namespace stepcast::lower::test

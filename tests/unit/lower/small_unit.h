@@ -10,20 +10,26 @@
 
 namespace stepcast::test {
 
+inline hardware::Device made_up_device() {
+  hardware::Device device;
+  device.name = "made-up";
+  device.compute_capability = 9;
+  for (const DType type : {DType::fp32, DType::bf16, DType::fp16, DType::fp8}) {
+    device.peak[type] = FlopRate(1e15);
+  }
+  device.memory = Bytes(std::int64_t{80} << 30);
+  device.memory_bandwidth = Bandwidth(1e12);
+  device.sms = 100;
+  device.nvlink = Bandwidth(4e11);
+  device.nvlink_generation = 4;
+  device.pcie = Bandwidth(6e10);
+  return device;
+}
+
 inline const cost::Kernels& made_up_kernels() {
   static cost::CurveTable curves;
-  static const cost::Kernels kernels = [] {
-    hardware::Device device;
-    device.name = "made-up";
-    device.compute_capability = 9;
-    for (const DType type : {DType::fp32, DType::bf16, DType::fp16, DType::fp8}) {
-      device.peak[type] = FlopRate(1e15);
-    }
-    device.memory = Bytes(std::int64_t{80} << 30);
-    device.memory_bandwidth = Bandwidth(1e12);
-    device.sms = 100;
-    return cost::Kernels(device, "", STEPCAST_SOURCE_DIR "/calibration", {}, curves);
-  }();
+  static const cost::Kernels kernels(made_up_device(), "", STEPCAST_SOURCE_DIR "/calibration", {},
+                                     curves);
   return kernels;
 }
 
@@ -116,7 +122,7 @@ struct SmallUnit {
   std::int64_t bytes(const lower::TensorList& list, const std::string& label) const {
     std::int64_t out = 0;
     for (const program::Block& block : list.blocks) {
-      out += labels.all()[block.label] == label ? block.bytes : 0;
+      out += labels.all()[block.label] == label ? block.bytes.count() : 0;
     }
     return out;
   }

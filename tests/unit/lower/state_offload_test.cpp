@@ -2,11 +2,15 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Gradients leave as they are reduced, parameters come ahead of their gather", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero3"}, "memory": {"offload": {"optimizer": "cpu", "parameters": "cpu"}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_modules(plan);
+  plan.offload.optimizer.to = plan.offload.gradients.to = OffloadTarget::cpu;
+  plan.offload.parameters.to = OffloadTarget::cpu;
+  const Traced traced(plan);
   CHECK(traced.of({"device:", "host:", "=", "fetched"}) == R"(= small parameters, whole 17920
 = parameters 22806528
 = optimizer states 136854528
@@ -30,8 +34,13 @@ device to host: gradients 22809088 <- reduce-scatter
 }
 
 TEST_CASE("What is stepped on the device comes back", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero2"}, "memory": {"offload": {"optimizer": {"to": "cpu", "ratio": 0.5}, "gradients": "cpu"}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share(plan, strategy::DataComm::shard_grads);
+  keep_narrow_gradients(plan);
+  plan.offload.optimizer = {OffloadTarget::cpu, 0.5};
+  plan.offload.gradients.to = OffloadTarget::cpu;
+  const Traced traced(plan);
   CHECK(traced.of({"device:", "host:", "way"}) == R"(+ gradients on their way 22809088
 device to host: gradients 22809088 <- compute
 - gradients on their way
@@ -42,3 +51,5 @@ host to device: updated parameters 1573376 <- CPU
 host to device: updated parameters 4096256 <- CPU
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,11 +2,14 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("States stand by kind: bytes are those of ZeRO-1 over eight ranks", "[lower]") {
-  const Traced traced(
-      R"("system": "megatron-lm", "parallelism": {"sharding": "zero1"}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  share(plan, strategy::DataComm::shard_states);
+  plan.accumulation.in_product = plan.accumulation.empty_gradients_stand = true;
+  plan.device_memory.layer_workspace = true;
+  const Traced traced(plan);
   CHECK(traced.of({"= "}) == R"(= parameters 182472704
 = gradients 364945408
 = master weights 45618176
@@ -15,3 +18,5 @@ TEST_CASE("States stand by kind: bytes are those of ZeRO-1 over eight ranks", "[
 = empty weight gradients 25165824
 )");
 }
+
+}  // namespace stepcast::lower::test

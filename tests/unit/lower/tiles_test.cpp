@@ -2,11 +2,16 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("A linear's tiles are gathered, used and given up in turn", "[lower]") {
-  const Traced traced(
-      R"("system": "deepspeed", "parallelism": {"sharding": "zero3"}, "memory": {"offload": {"optimizer": "cpu", "parameters": "cpu", "tiling": 2}}, "workload": {"sequence_length": 512, "global_batch": 8, "micro_batch": 1})");
+  strategy::Plan plan = small_plan();
+  run_eagerly(plan);
+  share_modules(plan);
+  plan.offload.optimizer.to = plan.offload.gradients.to = OffloadTarget::cpu;
+  plan.offload.parameters.to = OffloadTarget::cpu;
+  plan.offload.tiling = 2;
+  const Traced traced(plan);
   CHECK(traced.of({"gathered tile", "tile's gradient"}) == R"(+ gathered tile 3145728
 + gathered tile 3145728
 - gathered tile
@@ -105,3 +110,5 @@ TEST_CASE("A linear's tiles are gathered, used and given up in turn", "[lower]")
 - tile's gradient
 )");
 }
+
+}  // namespace stepcast::lower::test

@@ -2,11 +2,12 @@
 #include "catch.hpp"
 #include "traced.h"
 
-using stepcast::lower::test::Traced;
+namespace stepcast::lower::test {
 
 TEST_CASE("Every stage runs its rows for every micro-batch", "[lower]") {
-  const Traced traced(
-      R"("system": "zero-bubble", "parallelism": {"pipeline": 2, "schedule": "1f1b+vocab_1"}, "workload": {"sequence_length": 512, "global_batch": 16, "micro_batch": 1})");
+  const strategy::Plan plan =
+      small_plan({.pipeline = 2, .micro_batches = 4, .schedule = "1f1b+vocab_1"});
+  const Traced traced(plan);
   CHECK(traced.of({"softmax statistics", "vocabulary passes", "output layer", "partial",
                    "last output", "embedded"}) ==
         R"(embedded tokens: embedded tokens 1048576 <- compute
@@ -71,3 +72,5 @@ compute: pass <- gradient of embedded tokens
 compute: pass <- gradient of embedded tokens
 )");
 }
+
+}  // namespace stepcast::lower::test

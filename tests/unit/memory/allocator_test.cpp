@@ -7,6 +7,7 @@
 #include "catch.hpp"
 
 using stepcast::Bytes;
+using stepcast::Time;
 using namespace stepcast::memory;
 
 namespace {
@@ -104,16 +105,16 @@ TEST_CASE("streams and pools share nothing") {
 
 TEST_CASE("a block that another stream still uses stays active until the next request behind it") {
   CachingAllocator a;
-  const BlockId b = *a.allocate(16 * kMiB, 0, 0);
-  a.release(b, 10, 100);
+  const BlockId b = *a.allocate(16 * kMiB, 0, Time(0));
+  a.release(b, Time(10), Time(100));
   CHECK(a.now().allocated == 0);
   CHECK(a.now().active == 16 * kMiB);
-  a.allocate(16 * kMiB, 0, 99);
+  a.allocate(16 * kMiB, 0, Time(99));
   CHECK(a.now().reserved == 32 * kMiB);
   CHECK(a.peak().active == 32 * kMiB);
-  a.allocate(512, 3, 100);  // of any stream
+  a.allocate(512, 3, Time(100));  // of any stream
   CHECK(a.now().active == 16 * kMiB + 512);
-  a.allocate(16 * kMiB, 0, 100);
+  a.allocate(16 * kMiB, 0, Time(100));
   CHECK(a.now().reserved == 32 * kMiB + 2 * kMiB);
 }
 
@@ -154,9 +155,9 @@ TEST_CASE("near the limit cached segments are given back, and the retry counted"
 
 TEST_CASE("the retry waits for other streams") {
   CachingAllocator a({.limit = Bytes(100 * kMiB)});
-  const BlockId b = *a.allocate(60 * kMiB, 0, 0);
-  a.release(b, 1, 1000);
-  CHECK(a.allocate(60 * kMiB, 0, 2).has_value());
+  const BlockId b = *a.allocate(60 * kMiB, 0, Time(0));
+  a.release(b, Time(1), Time(1000));
+  CHECK(a.allocate(60 * kMiB, 0, Time(2)).has_value());
   CHECK(a.now().active == 60 * kMiB);
   CHECK(a.retries() == 1);
 }

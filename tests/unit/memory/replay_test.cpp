@@ -4,6 +4,7 @@
 #include "catch.hpp"
 
 using stepcast::Bytes;
+using stepcast::Time;
 using namespace stepcast::memory;
 using namespace stepcast::program;
 
@@ -31,13 +32,13 @@ struct Job {
     b.transient = transient;
     for (const auto& [mib, begin, end] : list) {
       b.bytes += Bytes(mib * kMiB);
-      p.blocks.push_back({mib * kMiB, 0, static_cast<std::uint16_t>(begin),
+      p.blocks.push_back({Bytes(mib * kMiB), 0, static_cast<std::uint16_t>(begin),
                           static_cast<std::uint16_t>(end < 0 ? 0xffff : end)});
     }
     return id;
   }
   void event(std::int64_t time, std::uint32_t buffer, bool allocate, std::int64_t safe = 0) {
-    trace.push_back({time, std::max(time, safe), buffer, allocate});
+    trace.push_back({Time(time), Time(std::max(time, safe)), BufferIndex::at(buffer), allocate});
   }
 };
 
@@ -65,7 +66,7 @@ TEST_CASE("persistent buffers stand first, lazy ones from the end of the first s
   CHECK(r.peak.reserved == 240 * kMiB);
   CHECK(r.at_peak_by_category[static_cast<std::size_t>(MemoryCategory::activations)] == 100 * kMiB);
   CHECK(r.at_peak_by_category[static_cast<std::size_t>(MemoryCategory::optimizer)] == 80 * kMiB);
-  CHECK(r.peak_at == 1);
+  CHECK(r.peak_at.count() == 1);
 }
 
 TEST_CASE("buffers outside the device are no part of it") {
@@ -95,8 +96,8 @@ TEST_CASE("a pass makes and frees its tensors operator by operator") {
     CHECK(r.events[i].requested == bytes[i] * kMiB);
     CHECK(r.events[i].trace == (i < 8 ? 1U : 3U));
   }
-  CHECK(r.events[1].time == 10);
-  CHECK(r.events[5].time == 25);  // half way: place 2 of 4
+  CHECK(r.events[1].time.count() == 10);
+  CHECK(r.events[5].time.count() == 25);  // half way: place 2 of 4
   REQUIRE(r.at_peak.size() == 2);
   CHECK(r.at_end.empty());
   CHECK(r.steady.active == 0);
@@ -115,7 +116,7 @@ TEST_CASE("a pass gives up what it was the last to read") {
   CHECK(r.peak.allocated == 170 * kMiB);
   CHECK(r.steady.allocated == 0);
   Job lent = j;  // another stream reads it until the end
-  lent.trace.back().safe = 20;
+  lent.trace.back().safe = Time(20);
   CHECK(replay(lent.p, lent.trace).peak.allocated == 220 * kMiB);
 }
 
@@ -144,7 +145,7 @@ TEST_CASE("a buffer that outlives its step stands when the next begins") {
   CHECK(r.peak.allocated == 64 * kMiB);
   CHECK(r.steady.allocated == 16 * kMiB);
   REQUIRE(r.at_end.size() == 1);
-  CHECK(r.at_end[0].since == 4);
+  CHECK(r.at_end[0].since.count() == 4);
 }
 
 TEST_CASE("memory that other streams use to the end of a step waits into the next") {
@@ -153,9 +154,9 @@ TEST_CASE("memory that other streams use to the end of a step waits into the nex
   j.event(10, x, true);
   j.event(20, x, false, 130);  // the period is 100: it is free at 30 of the next step
   ReplayOptions o;
-  o.period = 100;
+  o.period = Time(100);
   CHECK(replay(j.p, j.trace, o).peak.active == 32 * kMiB);
-  o.period = 120;
+  o.period = Time(120);
   CHECK(replay(j.p, j.trace, o).peak.active == 16 * kMiB);
 }
 

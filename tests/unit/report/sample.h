@@ -126,7 +126,7 @@ inline result::Report::Trace trace() {
     p.buffers[1].bytes = Bytes(300);
     w.programs.push_back(p);
     program::Rank rank;
-    rank.program = static_cast<ProgramId>(stage);
+    rank.program = program::ProgramId::at(stage);
     rank.first_channel = static_cast<std::uint32_t>(stage);
     w.ranks.push_back(rank);
   }
@@ -140,22 +140,26 @@ inline result::Report::Trace trace() {
   communicator.size = 8;
   w.communicators = {communicator};
   Price price;
-  price.bytes = 4096;
+  price.bytes = Bytes(4096);
   w.shapes = {{{price}}};
   w.multiplicity = {8, 8};
   Timeline& line = t.timeline;
-  line.period = 10'000'000;
+  using namespace literals;
+  line.period = 10'000'000_ps;
   // arrive, begin, end, task, rank (picoseconds). Out of order on purpose.
-  line.slices = {{4'000'000, 4'000'000, 6'000'000, 1, 0}, {-500, -500, 4'000'000, 0, 0},
-                 {1'000'000, 4'000'000, 6'000'000, 1, 1}, {6'000'000, 6'000'000, 9'000'000, 0, 1},
-                 {6'000'000, 9'000'000, 9'500'000, 2, 0}, {9'000'000, 9'000'000, 9'500'000, 2, 1}};
+  line.slices = {{4'000'000_ps, 4'000'000_ps, 6'000'000_ps, 1, 0},
+                 {-500_ps, -500_ps, 4'000'000_ps, 0, 0},
+                 {1'000'000_ps, 4'000'000_ps, 6'000'000_ps, 1, 1},
+                 {6'000'000_ps, 6'000'000_ps, 9'000'000_ps, 0, 1},
+                 {6'000'000_ps, 9'000'000_ps, 9'500'000_ps, 2, 0},
+                 {9'000'000_ps, 9'000'000_ps, 9'500'000_ps, 2, 1}};
   line.memory.resize(2);
-  line.memory[0] = {{100'000, 100'000, 0, true},
-                    {200'000, 200'000, 1, true},
-                    {5'000'000, 5'000'000, 0, false},
-                    {6'000'000, 6'000'000, 1, false}};
+  line.memory[0] = {{100'000_ps, 100'000_ps, 0, true},
+                    {200'000_ps, 200'000_ps, 1, true},
+                    {5'000'000_ps, 5'000'000_ps, 0, false},
+                    {6'000'000_ps, 6'000'000_ps, 1, false}};
   line.ranks.resize(2);
-  line.ranks[0].steady = 50;
+  line.ranks[0].steady = Bytes(50);
   return t;
 }
 

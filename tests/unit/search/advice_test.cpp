@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
+#include "stepcast/forecast/forecaster.h"
 #include "stepcast/input/input.h"
 #include "stepcast/text/document.h"
 

@@ -5,6 +5,7 @@
 #include "search/runner.h"
 #include "search/stated.h"
 #include "stepcast/search/jobs.h"
+#include "stepcast/store/store.h"
 #include "support/folder.h"
 #include "support/search_space.h"
 

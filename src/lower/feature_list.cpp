@@ -1,4 +1,4 @@
-#include "features.h"
+#include "feature_list.h"
 
 #include <array>
 

@@ -1,4 +1,5 @@
-// The features of a training step: one line each here and in features.cpp, one file each beside it.
+// The features of a training step: one line each here and in feature_list.cpp, one file each beside
+// it.
 #pragma once
 
 #include <memory>
@@ -8,13 +9,13 @@
 
 namespace stepcast::lower {
 
-// A feature by name, as tests leave one out.
+// A feature with the name by which tests leave it out.
 struct FeatureEntry {
   const char* name;
   std::unique_ptr<Feature> (*make)();
 };
 
-// All of them, in the order in which they hear of a hook.
+// All features, in the order in which a hook is called on them.
 std::span<const FeatureEntry> all_features();
 
 std::unique_ptr<Feature> make_activation_offload();

@@ -1,0 +1,6 @@
+// The number of a rank is not that of a communicator.
+#include "stepcast/program/program.h"
+
+using namespace stepcast::program;
+
+[[maybe_unused]] const CommunicatorId wrong = RankId(3);

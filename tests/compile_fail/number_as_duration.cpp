@@ -1,0 +1,6 @@
+// A task's duration has a unit.
+#include "stepcast/program/program.h"
+
+using namespace stepcast::program;
+
+void wrong(Task& task) { task.duration = 1000; }
