@@ -2,6 +2,10 @@
 // what it uses all the same: builds without STEPCAST_BATCHES do not have this.
 #pragma once
 
+// fmt 9 switches on -Og by pragma and takes it back; g++ 12 loses the second in a precompiled
+// header, and the compiler's own intrinsics then fail to compile at -O0.
+#define FMT_GCC_PRAGMA(pragma)
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
