@@ -13,7 +13,9 @@
 #include "stepcast/calibrate/runs.h"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
+#include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
+#include "stepcast/text/map.h"
 #include "stepcast/validate/measured_step.h"
 
 namespace stepcast::cli {
@@ -24,29 +26,29 @@ struct CalibrateRunsOptions {
   std::string output, json, name, device, system;
 };
 
-// Reads rows as measured steps; rows without one are listed with the reason.
-void read_runs(const std::string& file, forecast::Forecaster& forecaster,
-               std::vector<result::MeasuredStep>& steps,
-               std::vector<result::SiteSkipped>& skipped) {
-  for (auto& row : calibrate::read_runs(file)) {
-    if (auto* own = std::get_if<result::MeasuredStep>(&row)) {
-      steps.push_back(std::move(*own));
-      continue;
-    }
-    const auto& published = std::get<interop::PublishedRow>(row);
-    auto step = validate::measured_step(forecaster, published);
-    if (auto* measured = std::get_if<result::MeasuredStep>(&step)) {
-      steps.push_back(std::move(*measured));
-    } else {
-      skipped.push_back({published.identity.id, published.identity.file, published.identity.line,
-                         std::get<interop::Skipped>(step).text()});
-    }
+// Adds the steps of a file of runs, and to `skipped` every run without one and its reason. Throws
+// InputError with every run whose job is at fault.
+void read_steps(const std::string& file, forecast::Forecaster& forecaster,
+                std::vector<result::MeasuredStep>& steps,
+                std::vector<result::SiteSkipped>& skipped) {
+  text::Faults faults;
+  for (const runs::Run& run : runs::read(file)) {
+    faults.guarded([&] {
+      auto step = validate::measured_step(forecaster, run);
+      if (auto* measured = std::get_if<result::MeasuredStep>(&step)) {
+        steps.push_back(std::move(*measured));
+      } else {
+        skipped.push_back(
+            {run.id, run.file, run.origin.line, std::get<validate::Refused>(step).reason});
+      }
+    });
   }
+  faults.done();
 }
 
 int run_calibrate_runs(const CalibrateRunsOptions& given) {
   if (given.files.empty()) {
-    throw option_fault("calibrate runs", "missing rows; expected JSON lines of measured steps");
+    throw option_fault("calibrate runs", "no file given; expected JSON lines of measured runs");
   }
   calibrate::SiteOptions options;
   options.name =
@@ -67,10 +69,10 @@ int run_calibrate_runs(const CalibrateRunsOptions& given) {
   std::vector<result::MeasuredStep> steps;
   std::vector<result::SiteSkipped> skipped;
   for (const std::string& file : given.files) {
-    read_runs(file, forecaster, steps, skipped);
+    read_steps(file, forecaster, steps, skipped);
   }
   for (const std::string& file : given.check) {
-    read_runs(file, forecaster, options.check, skipped);
+    read_steps(file, forecaster, options.check, skipped);
   }
   result::SiteCalibration found = calibrate::calibrate_runs(std::move(steps), options, data);
   found.skipped.insert(found.skipped.begin(), skipped.begin(), skipped.end());
@@ -99,8 +101,8 @@ int run_calibrate_runs(const CalibrateRunsOptions& given) {
 Run add_calibrate_runs(Command& app) {
   auto given = std::make_shared<CalibrateRunsOptions>();
   app.add_option("rows", given->files,
-                 "JSON lines: {\"config\": \"job.yaml\", \"step_time\": 8.5}, or rows of published "
-                 "measurements")
+                 "JSON lines of measured runs: {\"config\": \"job.yaml\", \"measured\": "
+                 "{\"step_time\": 8.5}}")
       .type_name("ROWS.jsonl...");
   app.add_option("--output", given->output,
                  "file for the site calibration (by default NAME-site.yaml; - is standard output, "
@@ -117,12 +119,13 @@ Run add_calibrate_runs(Command& app) {
          "rows that the fit does not use; reports their error before and after it, with intervals")
       .type_name("ROWS.jsonl...");
   app.footer =
-      "A row names a job file, or a job in configs/, and states what its step took:\n"
-      "  {\"config\": \"job.yaml\", \"step_time\": 8.5}\n"
-      "  {\"config\": \"job.yaml\", \"set\": [\"cluster.nodes=16\"], \"step_time\": [8.7, 8.8, "
-      "8.7], "
-      "\"date\": \"2026-03-01\"}\n"
-      "  {\"config\": \"job.yaml\", \"tokens_per_second_per_gpu\": 410, \"id\": \"night run\"}\n"
+      "A line names a job file, or a job in configs/, and states what its step took:\n"
+      "  {\"config\": \"job.yaml\", \"measured\": {\"step_time\": 8.5}}\n"
+      "  {\"config\": \"job.yaml\", \"set\": [\"cluster.nodes=16\"], \"date\": "
+      "\"2026-03-01\", \"measured\": {\"step_time\": [8.7, 8.8, 8.7]}}\n"
+      "  {\"config\": \"job.yaml\", \"id\": \"night run\", \"measured\": "
+      "{\"tokens_per_second_per_gpu\": 410}}\n"
+      "simulate validate reads the same lines; simulate schema --runs prints every quantity.\n"
       "Rows of different sizes, micro-batches, tensor and data sizes separate the parameters; "
       "repeated\n"
       "rows show the noise.\n"

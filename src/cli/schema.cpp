@@ -1,14 +1,22 @@
-// simulate schema: JSON Schema of a job file, for editors.
+// simulate schema: JSON Schema of a job file or of a line of measured runs, for editors.
+#include <memory>
+
 #include "commands.h"
 #include "output.h"
 #include "stepcast/config/config.h"
+#include "stepcast/runs/read.h"
 
 namespace stepcast::cli {
 
 Run add_schema(Command& app) {
-  app.footer = "Example:\n  simulate schema > stepcast.schema.json";
-  return [] {
-    std::string text = config::schema();
+  auto runs = std::make_shared<bool>(false);
+  app.add_flag("--runs", *runs, "print the schema of a line of measured runs instead of a job's");
+  app.footer =
+      "Examples:\n"
+      "  simulate schema > stepcast.schema.json\n"
+      "  simulate schema --runs > runs.schema.json";
+  return [runs] {
+    std::string text = *runs ? runs::schema() : config::schema();
     if (!text.empty() && text.back() != '\n') {
       text += '\n';
     }

@@ -1,4 +1,4 @@
-// simulate validate FILES: forecasts against published measurements.
+// simulate validate FILES: forecasts against measured runs.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,10 +9,10 @@
 #include "commands.h"
 #include "outputs.h"
 #include "stepcast/forecast/forecaster.h"
-#include "stepcast/interop/published_rows.h"
 #include "stepcast/report/report.h"
+#include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::cli {
 namespace {
@@ -21,30 +21,16 @@ struct ValidateOptions {
   std::vector<std::string> files;
   std::string json, html, markdown, csv;
   bool distinct = false;
-  bool list = false;
 };
 
 int run_validate(const ValidateOptions& given) {
-  if (given.list) {
-    std::string text = "reasons to leave a row out, accepted:\n";
-    for (const bool accepted : {true, false}) {
-      for (const interop::SkipReason& reason : interop::skip_reasons()) {
-        if (reason.accepted == accepted) {
-          text += fmt::format("  {:<20} {}\n", reason.kind, reason.meaning);
-        }
-      }
-      text += accepted ? "not accepted (such a row counts as its source's worst error):\n" : "";
-    }
-    write_stdout("--list", text);
-    return done;
-  }
   if (given.files.empty()) {
-    throw option_fault("validate", "no file given; expected JSON lines of published measurements");
+    throw option_fault("validate", "no file given; expected JSON lines of measured runs");
   }
-  std::vector<interop::PublishedRow> rows;
+  std::vector<runs::Run> runs;
   for (const std::string& file : given.files) {
-    auto more = interop::read_rows(file);
-    rows.insert(rows.end(), std::make_move_iterator(more.begin()),
+    auto more = runs::read(file);
+    runs.insert(runs.end(), std::make_move_iterator(more.begin()),
                 std::make_move_iterator(more.end()));
   }
   Outputs outputs;
@@ -56,12 +42,12 @@ int run_validate(const ValidateOptions& given) {
   options.distinct = given.distinct;
   if (::isatty(STDERR_FILENO) == 1) {
     options.progress = [](std::size_t n, std::size_t all) {
-      write_stderr(fmt::format("\rrow {} of {} ", n + 1, all));
+      write_stderr(fmt::format("\rrun {} of {} ", n + 1, all));
     };
   }
   const auto start = std::chrono::steady_clock::now();
   forecast::Forecaster forecaster(text::data_directory());
-  const result::Validation validation = validate::compare(forecaster, rows, options);
+  const result::Validation validation = validate::compare(forecaster, runs, options);
   const auto stop = std::chrono::steady_clock::now();
 
   outputs.give("--json", [&] { return report::json(validation); });
@@ -69,7 +55,7 @@ int run_validate(const ValidateOptions& given) {
   outputs.give("--markdown", [&] { return report::markdown(validation); });
   outputs.give("--csv", [&] { return report::csv(validation); });
   outputs.finish("validate", [&] { return report::terminal(validation, terminal_colour()); });
-  write_stderr(fmt::format("{} rows in {:.1f} s\n", rows.size(),
+  write_stderr(fmt::format("{} runs in {:.1f} s\n", runs.size(),
                            std::chrono::duration<double>(stop - start).count()));
   return done;
 }
@@ -78,22 +64,26 @@ int run_validate(const ValidateOptions& given) {
 
 Run add_validate(Command& app) {
   auto given = std::make_shared<ValidateOptions>();
-  app.add_option("files", given->files, "JSON lines of published measurements").type_name("FILE");
+  app.add_option("files", given->files, "JSON lines of measured runs").type_name("FILE");
   add_output(app, "--json", given->json, "write the results as JSON");
   add_output(
       app, "--html", given->html,
-      "write one page: a scatter plot of predicted against measured, a summary, and every row");
+      "write one page: a scatter plot of predicted against measured, a summary, and every run");
   add_output(app, "--markdown", given->markdown,
-             "write the summary, the worst rows of each source and the rows left out as Markdown");
-  add_output(app, "--csv", given->csv, "write a line for each row");
+             "write the summary, the worst runs of each source and the runs left out as Markdown");
+  add_output(app, "--csv", given->csv, "write a line for each result");
   app.add_flag("--distinct", given->distinct,
-               "count rows of equal model, parallelism and implementation once");
-  app.add_flag("--list", given->list, "print the reasons for leaving a row out");
+               "count runs of equal jobs once, whatever their cluster");
   app.footer =
+      "A line names a job file, or holds the job itself, and states what was measured:\n"
+      "  {\"config\": \"job.yaml\", \"measured\": {\"step_time\": 8.5}}\n"
+      "  {\"id\": \"64 nodes\", \"config\": \"job.yaml\", \"set\": [\"cluster.nodes=64\"], "
+      "\"measured\": {\"mfu\": 0.41, \"peak_memory\": 71.2e9}}\n"
+      "simulate schema --runs prints every quantity.\n"
       "Examples:\n"
       "  simulate validate tests/validation/korthikanti.jsonl\n"
       "  simulate validate tests/validation/*.jsonl --json -\n"
-      "  simulate validate rows.jsonl --html report.html --markdown report.md --csv rows.csv";
+      "  simulate validate runs.jsonl --html report.html --markdown report.md --csv results.csv";
   return [given] { return run_validate(*given); };
 }
 

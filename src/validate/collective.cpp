@@ -12,7 +12,7 @@
 #include "stepcast/base/statistics.h"
 #include "stepcast/cluster/topology.h"
 #include "stepcast/cost/collectives.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::validate {
 namespace {

@@ -1,68 +1,114 @@
+#include "stepcast/validate/compare.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
+#include "open_facts.h"
 #include "operator_rows.h"
 #include "stepcast/base/interval.h"
-#include "stepcast/input/input.h"
-#include "stepcast/validate/published.h"
 
 namespace stepcast::validate {
 namespace {
 
-using interop::Skipped;
 using result::ValidationRow;
+using runs::Quantity;
+
+// Reasons to leave a run out. An accepted one says that the run lies outside what is modelled; the
+// other is a fault of the job or of this program until somebody shows which.
+constexpr const char* kOperator = "operator";
+constexpr const char* kNotPossible = "not possible";
+struct SkipReason {
+  const char* kind;
+  const char* meaning;
+  bool accepted;
+};
+constexpr SkipReason kSkipReasons[] = {
+    {kOperator, "the run measures an operator that no layer has", true},
+    {kNotPossible, "the job is at fault, contradicts itself or cannot be simulated", false},
+};
+
+// The results' name of a quantity: one name for all rates of throughput, whatever they count.
+std::string metric_of(Quantity q) {
+  switch (q) {
+    case Quantity::tokens_per_second:
+    case Quantity::tokens_per_second_per_gpu:
+    case Quantity::sequences_per_second:
+    case Quantity::sequences_per_second_per_gpu:
+    case Quantity::model_flops_per_second_per_gpu:
+      return "throughput";
+    case Quantity::experts_time:
+      return to_string(Quantity::layer_time);
+    case Quantity::experts_forward_time:
+      return to_string(Quantity::layer_forward_time);
+    case Quantity::experts_backward_time:
+      return to_string(Quantity::layer_backward_time);
+    case Quantity::outcome:
+      return "oom";
+    default:
+      return to_string(q);
+  }
+}
 
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
-std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
-                                               const interop::RowJob& row,
-                                               const std::vector<std::string>& overrides,
-                                               bool with_layer) {
-  RowForecast out;
-  out.row = row;
+// The first quantity of the run that is of a layer by itself; nullptr: none is.
+const runs::Measurement* layer_measurement(const runs::Run& run) {
+  const auto found =
+      std::find_if(run.measured.begin(), run.measured.end(),
+                   [](const runs::Measurement& m) { return runs::is_of_layer(m.quantity); });
+  return found == run.measured.end() ? nullptr : &*found;
+}
+
+std::optional<forecast::Forecaster::LayerTime> layer_of(forecast::Forecaster& forecaster,
+                                                        const runs::Run& run, const job::Job& job) {
+  const runs::Measurement* measured = layer_measurement(run);
+  if (measured == nullptr) {
+    return std::nullopt;
+  }
+  auto layer =
+      forecaster.layer_time(job, runs::is_of_experts(measured->quantity) ? lower::LayerPart::experts
+                                                                         : lower::LayerPart::whole);
+  const auto* times = std::get_if<forecast::Forecaster::LayerTime>(&layer);
+  return times == nullptr ? std::nullopt : std::optional(*times);
+}
+
+std::variant<RunForecast, Refused> forecast_with(forecast::Forecaster& forecaster,
+                                                 const runs::Run& run,
+                                                 const std::vector<std::string>& overrides) {
+  RunForecast out;
   try {
-    out.job = input::parse(row.yaml, "row", overrides).job;
+    out.job = runs::job_of(run, overrides).job;
   } catch (const InputError& error) {
-    return Skipped{"not possible", error.faults().front().message};
+    return Refused{error.faults().front().message};
   }
   try {
     auto report = forecaster.forecast(out.job);
     if (const auto* why = std::get_if<Infeasible>(&report)) {
-      return Skipped{"not possible", fmt::format("{}: {}", why->key, why->reason)};
+      return Refused{fmt::format("{}: {}", why->key, why->reason)};
     }
     out.report = std::get<result::Report>(std::move(report));
-    if (with_layer) {
-      auto layer = forecaster.layer_time(
-          out.job, row.experts_alone ? lower::LayerPart::experts : lower::LayerPart::whole);
-      if (const auto* times = std::get_if<forecast::Forecaster::LayerTime>(&layer)) {
-        out.layer = *times;
-      }
-    }
+    out.layer = layer_of(forecaster, run, out.job);
     return out;
   } catch (const InputError&) {
-    throw;  // a calibration file is at fault, not the row
+    throw;  // a calibration file is at fault, not the run
   } catch (const std::exception& error) {
-    return Skipped{"not possible", first_line(error.what())};
+    return Refused{first_line(error.what())};
   }
 }
 
-bool accepted(std::string_view kind) {
-  for (const interop::SkipReason& reason : interop::skip_reasons()) {
-    if (reason.kind == kind) {
-      return reason.accepted;
+void skip(ValidationRow& row, const char* kind, const std::string& detail) {
+  row.status = "skipped";
+  row.reason = fmt::format("{}: {}", kind, detail);
+  for (const SkipReason& reason : kSkipReasons) {
+    if (std::string_view(reason.kind) == kind) {
+      row.accepted = reason.accepted;
     }
   }
-  return false;
-}
-
-void skip(ValidationRow& row, const Skipped& skipped) {
-  row.status = "skipped";
-  row.reason = skipped.text();
-  row.accepted = accepted(skipped.kind);
 }
 
 // "compute 71 %, tensor 20 %; least sure of gemm bf16 (64 % of the variance)".
@@ -85,12 +131,6 @@ std::string why(const result::Report& report) {
   }
   return out;
 }
-
-bool of_memory(const std::string& metric) {
-  return metric == "peak_memory" || metric == "steady_memory" || metric == "oom";
-}
-
-bool of_layer(const std::string& metric) { return metric.starts_with("layer_"); }
 
 // "activations 61 %, parameters 20 %" of the fullest stage.
 std::string what_fills(const result::Report& report) {
@@ -117,7 +157,8 @@ std::string what_fills(const result::Report& report) {
 }
 
 // Relative standard deviation of the step by kind of doubt.
-std::vector<std::pair<std::string, double>> by_kind(const RowForecast& forecast) {
+std::vector<std::pair<std::string, double>> by_kind(const runs::Run& run,
+                                                    const RunForecast& forecast) {
   std::vector<std::pair<std::string, double>> out;
   const double step = forecast.report.step_time.value;
   for (const result::Doubt& d : forecast.report.doubts) {
@@ -126,128 +167,113 @@ std::vector<std::pair<std::string, double>> by_kind(const RowForecast& forecast)
     at = at == out.end() ? out.insert(out.end(), {to_string(d.kind), 0}) : at;
     at->second = std::hypot(at->second, d.added() / step);
   }
-  out.emplace_back("row", forecast.row.half_width() / kDeviations90);
+  out.emplace_back("row", open_facts(run.assumed).time / kDeviations90);
   return out;
 }
 
-ValidationRow base_row(const interop::PublishedRow& row) {
+ValidationRow result_of(const runs::Run& run) {
   ValidationRow out;
-  out.id = row.identity.id;
-  out.source = row.identity.source;
-  out.file = row.identity.file;
+  out.id = run.id;
+  out.source = run.source;
+  out.file = run.file;
   return out;
 }
 
-// The row's own metric under our name, for rows that yield no number.
-std::string metric_name(const interop::PublishedRow& row) {
-  for (const auto& m : interop::measurements(row, interop::RowJob{})) {
-    if (m.primary) {
-      return m.metric;
-    }
-  }
-  return row.output.metric;
+// The result of a run that yields no number.
+ValidationRow skipped_run(const runs::Run& run, const char* kind, const std::string& detail) {
+  ValidationRow r = result_of(run);
+  r.metric = metric_of(run.measured.front().quantity);
+  skip(r, kind, detail);
+  return r;
 }
 
-void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
+void compare_quantity(const runs::Run& run, const RunForecast& forecast, const runs::Measurement& m,
+                      bool primary, const result::Estimate& e, std::vector<ValidationRow>& out) {
+  ValidationRow r = result_of(run);
+  r.metric = metric_of(m.quantity);
+  r.primary = primary;
+  r.rank = m.rank;
+  r.published = m.value();
+  r.predicted = e.value;
+  r.low = e.low;
+  r.high = e.high;
+  r.step = forecast.report.step_time.value;
+  r.system = forecast.job.system.name;
+  if (runs::is_of_memory(m.quantity)) {
+    r.why = what_fills(forecast.report);
+  } else {
+    r.why = why(forecast.report);
+    r.path = forecast.report.critical_path;
+    r.doubts = by_kind(run, forecast);
+  }
+  for (const runs::Assumption& assumption : run.assumed) {
+    r.open.push_back(fmt::format("{}: {}", assumption.key, assumption.why));
+  }
+  const double half = r.published > r.predicted ? r.high - r.predicted : r.predicted - r.low;
+  r.deviations = half > 0 ? kDeviations90 * (r.published - r.predicted) / half : 0;
+  if (m.quantity == Quantity::outcome) {
+    r.error = std::abs(r.predicted - r.published);
+  } else {
+    r.error = (r.predicted - r.published) / r.published;
+    // Memory is compared whether it fits or not, and a layer was measured without the rest of its
+    // model.
+    const bool whole_step = !runs::is_of_memory(m.quantity) && !runs::is_of_layer(m.quantity);
+    if (!forecast.report.fits && whole_step) {
+      r.status = "oom";
+      r.reason = "the forecast does not fit in memory";
+    }
+  }
+  out.push_back(r);
+}
+
+void compare_run(const runs::Run& run, const RunForecast& forecast,
                  std::vector<ValidationRow>& out) {
-  const auto measured = interop::measurements(row, forecast.row);
-  bool primary_seen = false;
-  for (const interop::Measurement& m : measured) {
-    const auto e = predict(forecast, m, row.output);
-    if (!e) {
-      continue;
+  bool primary = true;
+  for (const runs::Measurement& m : run.measured) {
+    if (const auto e = predict(forecast, m, run)) {
+      compare_quantity(run, forecast, m, primary, *e, out);
     }
-    ValidationRow r = base_row(row);
-    r.metric = m.metric;
-    r.primary = m.primary;
-    primary_seen = primary_seen || m.primary;
-    r.rank = m.rank;
-    r.published = m.value;
-    r.predicted = e->value;
-    r.low = e->low;
-    r.high = e->high;
-    r.step = forecast.report.step_time.value;
-    r.system = forecast.job.system.name;
-    if (of_memory(m.metric)) {
-      r.why = what_fills(forecast.report);
-    } else {
-      r.why = why(forecast.report);
-      r.path = forecast.report.critical_path;
-      r.doubts = by_kind(forecast);
-    }
-    for (const interop::Assumption& assumption : forecast.row.assumptions) {
-      r.open.push_back(assumption.what);
-    }
-    const double half = r.published > r.predicted ? r.high - r.predicted : r.predicted - r.low;
-    r.deviations = half > 0 ? kDeviations90 * (r.published - r.predicted) / half : 0;
-    if (m.metric == "oom") {
-      r.error = std::abs(r.predicted - r.published);
-    } else if (m.value > 0) {
-      r.error = (r.predicted - r.published) / r.published;
-      // Memory is compared whether it fits or not, and a layer was measured without the rest of its
-      // model.
-      const bool whole_step = !of_memory(m.metric) && !of_layer(m.metric);
-      if (!forecast.report.fits && whole_step) {
-        r.status = "oom";
-        r.reason = "the forecast does not fit in memory";
-      }
-    } else {
-      r.reason = "no measured value";
-    }
-    out.push_back(r);
-  }
-  if (!primary_seen && measured.empty()) {
-    ValidationRow r = base_row(row);
-    r.metric = row.output.metric;
-    skip(r, {"calculation", row.output.metric + " is no quantity of a forecast"});
-    out.push_back(r);
+    primary = false;
   }
 }
 
-// A row that measures one operator: allocated bytes.
-ValidationRow compare_operator(const interop::PublishedRow& row,
-                               const interop::OperatorCase& measured) {
-  ValidationRow r = base_row(row);
-  r.metric = metric_name(row);
-  const auto peak = operator_peak(measured);
-  if (const auto* skipped = std::get_if<Skipped>(&peak)) {
-    skip(r, *skipped);
+// A run that measured one operator: allocated bytes.
+ValidationRow compare_operator(const runs::Run& run) {
+  const auto peak = operator_peak(*run.op);
+  if (!peak) {
+    return skipped_run(run, kOperator, "no operator of a layer is a " + run.op->kernel);
+  }
+  const runs::Measurement& m = run.measured.front();
+  ValidationRow r = result_of(run);
+  r.metric = metric_of(m.quantity);
+  if (m.quantity != Quantity::peak_memory) {
+    skip(r, kOperator, r.metric + " of an operator is not forecast");
     return r;
   }
-  for (const interop::Measurement& m : interop::measurements(row, interop::RowJob{})) {
-    if (m.metric == "peak_memory" && m.value > 0) {
-      r.primary = true;
-      r.published = m.value;
-      r.predicted = r.low = r.high = static_cast<double>(std::get<Bytes>(peak).count());
-      r.error = (r.predicted - r.published) / r.published;
-    }
-  }
+  r.published = m.value();
+  r.predicted = r.low = r.high = static_cast<double>(peak->count());
+  r.error = (r.predicted - r.published) / r.published;
   return r;
 }
 
 }  // namespace
 
-std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster,
-                                                const interop::RowConfiguration& configuration,
-                                                bool with_layer) {
-  auto built = interop::job_of(configuration);
-  if (const auto* skipped = std::get_if<Skipped>(&built)) {
-    return *skipped;
-  }
-  const auto& row = std::get<interop::RowJob>(built);
-  auto best = forecast_at(forecaster, row, {}, with_layer);
-  if (!row.micro_batch_open) {
+std::variant<RunForecast, Refused> forecast_run(forecast::Forecaster& forecaster,
+                                                const runs::Run& run) {
+  auto best = forecast_with(forecaster, run, {});
+  if (!run.micro_batch_open() || std::holds_alternative<Refused>(best)) {
     return best;
   }
   // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
   // all of its interval.
-  for (std::int64_t micro = 2; micro <= row.sequences_per_rank; micro *= 2) {
-    if (row.sequences_per_rank % micro != 0) {
-      break;
-    }
-    auto next =
-        forecast_at(forecaster, row, {fmt::format("workload.micro_batch={}", micro)}, with_layer);
-    const auto* forecast = std::get_if<RowForecast>(&next);
+  const job::Job& job = std::get<RunForecast>(best).job;
+  const job::Parallelism& p = job.parallelism;
+  const std::int64_t data_ranks =
+      job.cluster.ranks() / (std::int64_t{p.tensor} * p.context * p.pipeline);
+  const std::int64_t of_a_rank = job.workload.global_batch / data_ranks;
+  for (std::int64_t micro = 2; micro <= of_a_rank && of_a_rank % micro == 0; micro *= 2) {
+    auto next = forecast_with(forecaster, run, {fmt::format("workload.micro_batch={}", micro)});
+    const auto* forecast = std::get_if<RunForecast>(&next);
     if (forecast == nullptr || !forecast->report.fits ||
         forecast->report.peak.high > static_cast<double>(forecast->report.capacity.count())) {
       break;
@@ -257,56 +283,43 @@ std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster
   return best;
 }
 
-result::Validation compare(forecast::Forecaster& forecaster,
-                           std::span<const interop::PublishedRow> rows, const Options& options) {
+result::Validation compare(forecast::Forecaster& forecaster, std::span<const runs::Run> runs,
+                           const Options& options) {
   result::Validation out;
   std::set<std::string> seen;
-  std::map<std::string, std::variant<RowForecast, Skipped>> known;  // many rows repeat a job
+  std::map<std::string, std::variant<RunForecast, Refused>> known;  // many runs repeat a job
   std::size_t done = 0;
-  for (const interop::PublishedRow& row : rows) {
+  for (const runs::Run& run : runs) {
     if (options.progress) {
-      options.progress(done, rows.size());
+      options.progress(done, runs.size());
     }
     ++done;
-    if (const auto measured = interop::operator_case(row.configuration)) {
-      out.rows.push_back(compare_operator(row, *measured));
+    if (run.op) {
+      out.rows.push_back(compare_operator(run));
       continue;
     }
-    const auto built = interop::job_of(row.configuration);
-    if (const auto* skipped = std::get_if<Skipped>(&built)) {
-      ValidationRow r = base_row(row);
-      r.metric = metric_name(row);
-      skip(r, *skipped);
-      out.rows.push_back(r);
+    if (options.distinct && !seen.insert(text_of(run, false)).second) {
       continue;
     }
-    const std::string& experiment = std::get<interop::RowJob>(built).experiment;
-    if (options.distinct && !seen.insert(experiment).second) {
-      continue;
-    }
-    const bool with_layer = of_layer(row.output.metric);
-    const std::string key = (with_layer ? "layer " : "") + std::get<interop::RowJob>(built).yaml;
+    const std::string key =
+        (layer_measurement(run) != nullptr ? "layer " : "") + text_of(run, true);
     auto at = known.find(key);
     if (at == known.end()) {
-      at = known.emplace(key, forecast_row(forecaster, row.configuration, with_layer)).first;
+      at = known.emplace(key, forecast_run(forecaster, run)).first;
     }
-    if (const auto* skipped = std::get_if<Skipped>(&at->second)) {
-      ValidationRow r = base_row(row);
-      r.metric = metric_name(row);
-      skip(r, *skipped);
-      out.rows.push_back(r);
+    if (const auto* refused = std::get_if<Refused>(&at->second)) {
+      out.rows.push_back(skipped_run(run, kNotPossible, refused->reason));
       continue;
     }
-    compare_one(row, std::get<RowForecast>(at->second), out.rows);
+    compare_run(run, std::get<RunForecast>(at->second), out.rows);
   }
   out.summary = summarize(out.rows);
-  for (const interop::SkipReason& reason : interop::skip_reasons()) {
-    const std::string kind(reason.kind);
+  for (const SkipReason& reason : kSkipReasons) {
     const auto count = std::count_if(out.rows.begin(), out.rows.end(), [&](const auto& r) {
-      return r.status == "skipped" && r.reason->substr(0, r.reason->find(':')) == kind;
+      return r.status == "skipped" &&
+             r.reason->substr(0, r.reason->find(':')) == std::string_view(reason.kind);
     });
-    out.skips.push_back(
-        {kind, std::string(reason.meaning), reason.accepted, static_cast<int>(count)});
+    out.skips.push_back({reason.kind, reason.meaning, reason.accepted, static_cast<int>(count)});
   }
   return out;
 }

@@ -11,7 +11,7 @@
 #include "kernel_price.h"
 #include "stepcast/base/interval.h"
 #include "stepcast/result/validation.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::validate {
 

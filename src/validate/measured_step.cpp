@@ -1,57 +1,48 @@
 #include "stepcast/validate/measured_step.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
-
-#include "stepcast/forecast/forecaster.h"
-#include "stepcast/validate/published.h"
+#include <utility>
 
 namespace stepcast::validate {
 namespace {
 
-bool of_a_step(const std::string& metric) {
-  return metric == "step_time" || metric == "throughput" || metric == "mfu" || metric == "hfu";
+// Seconds of a step, from the first quantity of the run that gives them.
+std::vector<double> seconds_of(const runs::Run& run, const job::Job& job) {
+  for (const runs::Measurement& m : run.measured) {
+    if (m.quantity == runs::Quantity::step_time) {
+      return m.values;
+    }
+    if (const auto amount = amount_of_a_step(job, m.quantity, run.flops)) {
+      return {*amount / m.value()};
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-std::variant<result::MeasuredStep, interop::Skipped> measured_step(
-    forecast::Forecaster& forecaster, const interop::PublishedRow& row) {
-  auto made = forecast_row(forecaster, row.configuration);
-  if (const auto* skipped = std::get_if<interop::Skipped>(&made)) {
-    return *skipped;
-  }
-  const RowForecast& forecast = std::get<RowForecast>(made);
-  if (!forecast.row.timed) {
-    return interop::Skipped{"not timed", "its iteration times mean nothing"};
-  }
+std::variant<result::MeasuredStep, Refused> measured_step(forecast::Forecaster& forecaster,
+                                                          const runs::Run& run) {
   result::MeasuredStep step;
-  step.id = row.identity.id;
-  step.file = row.identity.file;
-  step.line = row.identity.line;
-  step.job = forecast.job;
-  bool stated = false;
-  for (const interop::Measurement& m : interop::measurements(row, forecast.row)) {
-    if (!of_a_step(m.metric)) {
-      continue;
-    }
-    stated = true;
-    const auto predicted = predict(forecast, m, row.output);
-    if (!(m.value > 0) || !std::isfinite(m.value) || !predicted || !(predicted->value > 0)) {
-      continue;
-    }
-    // Rates are an amount over the step: the amount is the forecast's rate times its time.
-    const double seconds = m.metric == "step_time"
-                               ? m.value
-                               : forecast.report.step_time.value * predicted->value / m.value;
-    step.seconds = {seconds};
-    return step;
+  step.id = run.id;
+  step.file = run.file;
+  step.line = run.origin.line;
+  step.date = run.date;
+  if (run.op) {
+    return Refused{"it measures one operator, not a step"};
   }
-  return stated ? interop::Skipped{"no measured value",
-                                   "the measured value is missing, zero or no number"}
-                : interop::Skipped{"no step", fmt::format("{} tells no time of a whole step",
-                                                          row.output.metric)};
+  step.job = runs::job_of(run).job;
+  if (run.micro_batch_open()) {
+    auto forecast = forecast_run(forecaster, run);
+    if (auto* refused = std::get_if<Refused>(&forecast)) {
+      return std::move(*refused);
+    }
+    step.job = std::move(std::get<RunForecast>(forecast).job);
+  }
+  step.seconds = seconds_of(run, step.job);
+  if (step.seconds.empty()) {
+    return Refused{"it states no time of a whole step"};
+  }
+  return step;
 }
 
 }  // namespace stepcast::validate

@@ -13,13 +13,12 @@
 namespace stepcast::validate {
 namespace {
 
-using interop::OperatorCase;
-using interop::Skipped;
 using lower::UnitMemory;
 using model::Operator;
 using model::OperatorGraph;
 using model::Piece;
 using program::Block;
+using runs::OperatorCase;
 
 constexpr std::uint16_t kEnd = 0xffff;
 
@@ -105,7 +104,7 @@ std::int64_t peak(const OperatorGraph& graph, const Bench& bench, std::int64_t w
 // cuBLAS's workspaces inside the allocator, one for each thread that runs products
 // (CublasHandlePool.cpp): 8.125 MiB before Hopper, 32 MiB since.
 std::int64_t workspaces(const OperatorCase& row, int threads) {
-  const bool hopper = row.gpu.find("H100") != std::string::npos;
+  const bool hopper = row.device.find("H100") != std::string::npos;
   return threads * (hopper ? std::int64_t{32} << 20 : 8519680);
 }
 
@@ -336,13 +335,13 @@ constexpr std::array kBenchmarks{
 
 }  // namespace
 
-std::variant<Bytes, Skipped> operator_peak(const OperatorCase& row) {
+std::optional<Bytes> operator_peak(const OperatorCase& row) {
   for (const Benchmark& one : kBenchmarks) {
     if (row.kernel == one.kernel) {
       return Bytes(one.peak(row));
     }
   }
-  return Skipped{"operator table", "no operator of a layer is a " + row.kernel};
+  return std::nullopt;
 }
 
 }  // namespace stepcast::validate

@@ -1,37 +1,25 @@
-// From a forecast to the number that a row printed.
+// From a forecast to the quantities that a run measured.
 #include <algorithm>
 #include <cmath>
 
+#include "open_facts.h"
 #include "stepcast/model/count.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::validate {
 namespace {
 
 using model::FlopConvention;
 using result::Estimate;
+using runs::MemoryKind;
+using runs::Quantity;
 
-constexpr std::pair<const char*, FlopConvention> kConventions[] = {
-    {"sc21_hardware", FlopConvention::sc21_hardware},
-    {"sc21_model", FlopConvention::sc21_model},
-    {"korthikanti_model", FlopConvention::korthikanti_model},
-    {"palm", FlopConvention::palm},
-    {"palm_both_embeddings", FlopConvention::palm_both_embeddings},
-    {"megatron_full", FlopConvention::megatron_full},
-    {"megatron_causal", FlopConvention::megatron_causal},
-};
-
-FlopConvention convention_of(const std::string& name, const job::Job& job) {
-  for (const auto& [known, convention] : kConventions) {
-    if (name == known) {
-      // The SC21 formula counts the recomputed forward: only where everything is recomputed.
-      const bool full = job.memory.recompute.kind == job::Recompute::Kind::full ||
-                        job.memory.recompute.kind == job::Recompute::Kind::uniform;
-      return convention == FlopConvention::sc21_hardware && !full ? FlopConvention::sc21_model
-                                                                  : convention;
-    }
-  }
-  return FlopConvention::megatron_causal;
+// The SC21 formula counts the recomputed forward pass: it holds only where everything is
+// recomputed.
+FlopConvention convention_of(FlopConvention stated, const job::Job& job) {
+  const bool full = job.memory.recompute.kind == job::Recompute::Kind::full ||
+                    job.memory.recompute.kind == job::Recompute::Kind::uniform;
+  return stated == FlopConvention::sc21_hardware && !full ? FlopConvention::sc21_model : stated;
 }
 
 double step_flops(const job::Job& job, FlopConvention convention) {
@@ -83,101 +71,121 @@ std::optional<Estimate> rate(double amount, const Estimate& time) {
   return Estimate{amount / time.value, amount / time.high, amount / time.low};
 }
 
-std::optional<Estimate> memory(const RowForecast& f, const interop::Measurement& measured) {
+Bytes reading_of(const result::StageMemory& stage, const runs::Measurement& measured) {
+  if (measured.quantity == Quantity::steady_memory) {
+    return stage.steady;
+  }
+  const Bytes first = measured.since_start ? stage.first_step_peak : Bytes(0);
+  switch (measured.kind) {
+    case MemoryKind::process:
+      return std::max(first, stage.process);
+    case MemoryKind::reserved:
+      return std::max(first, stage.reserved);
+    case MemoryKind::active:
+      return std::max(first, stage.active);
+    case MemoryKind::allocated:
+      break;
+  }
+  return std::max(first, stage.allocated);
+}
+
+std::optional<Estimate> memory(const RunForecast& f, const runs::Measurement& measured) {
   const auto& stages = f.report.memory;
   if (stages.empty()) {
     return std::nullopt;
   }
-  const auto of_stage = [&](const result::StageMemory& stage) {
-    if (measured.metric == "steady_memory") {
-      return stage.steady;
-    }
-    const std::string& kind = measured.memory_kind;
-    const Bytes first = f.row.first_step_counts ? stage.first_step_peak : Bytes(0);
-    return std::max(first, kind == "process"    ? stage.process
-                           : kind == "reserved" ? stage.reserved
-                           : kind == "active"   ? stage.active
-                                                : stage.allocated);
-  };
   Bytes bytes(0);
-  if (measured.rank || f.row.last_stage_only) {
-    const int ranks = f.job.cluster.ranks();
-    const int rank = measured.rank.value_or(ranks - 1);
-    const auto per_stage = std::max<int>(1, ranks / static_cast<int>(stages.size()));
-    bytes = of_stage(stages[std::min<std::size_t>(static_cast<std::size_t>(rank / per_stage),
-                                                  stages.size() - 1)]);
+  if (measured.rank) {
+    const auto count = static_cast<int>(stages.size());
+    const int ranks_of_a_stage = std::max(1, f.job.cluster.ranks() / count);
+    const int stage = std::min(*measured.rank / ranks_of_a_stage, count - 1);
+    bytes = reading_of(stages[static_cast<std::size_t>(stage)], measured);
   } else {
     for (const auto& stage : stages) {
-      bytes = std::max(bytes, of_stage(stage));
+      bytes = std::max(bytes, reading_of(stage, measured));
     }
   }
   const auto value = static_cast<double>(bytes.count());
-  const Estimate& peak = f.report.peak;  // the relative width of the headline is that of its parts
+  const Estimate& peak = f.report.peak;  // every reading has the relative width of the peak
   if (!(peak.value > 0)) {
     return Estimate{value, value, value};
   }
   return Estimate{value, value * peak.low / peak.value, value * peak.high / peak.value};
 }
 
-std::optional<Estimate> raw_prediction(const RowForecast& f, const interop::Measurement& measured,
-                                       const interop::RowOutput& output) {
-  const Estimate& time = f.report.step_time;
-  const double gpus = f.job.cluster.ranks();
-  const auto sequences = static_cast<double>(f.job.workload.global_batch);
-  const double tokens = sequences * static_cast<double>(f.job.workload.sequence_length);
-  const FlopConvention convention = convention_of(output.flops, f.job);
-  if (measured.metric == "step_time") {
-    return time;
-  }
-  if (measured.metric == "throughput") {
-    const double amount = measured.unit == "flops_per_gpu"    ? step_flops(f.job, convention) / gpus
-                          : measured.unit == "tokens_per_gpu" ? tokens / gpus
-                          : measured.unit == "tokens"         ? tokens
-                          : measured.unit == "samples"        ? sequences
-                                                              : sequences / gpus;
-    return rate(amount, time);
-  }
-  if (measured.metric == "mfu" || measured.metric == "hfu") {
-    const double peak = peak_rate(f.job) * gpus;
-    if (!(peak > 0)) {
-      return std::nullopt;
+std::optional<Estimate> raw_prediction(const RunForecast& f, const runs::Measurement& measured,
+                                       const runs::Run& run) {
+  switch (measured.quantity) {
+    case Quantity::step_time:
+      return f.report.step_time;
+    case Quantity::peak_memory:
+    case Quantity::steady_memory:
+      return memory(f, measured);
+    case Quantity::outcome: {
+      const double failed = f.report.fits ? 0.0 : 1.0;
+      return Estimate{failed, failed, failed};
     }
-    const double flops = measured.metric == "hfu" ? hardware_flops(f.job, convention)
-                         : convention == FlopConvention::sc21_hardware
-                             ? step_flops(f.job, FlopConvention::sc21_model)
-                             : step_flops(f.job, convention);
-    return rate(flops / peak, time);
+    case Quantity::layer_time:
+    case Quantity::experts_time:
+      return f.layer ? std::optional(f.layer->both) : std::nullopt;
+    case Quantity::layer_forward_time:
+    case Quantity::experts_forward_time:
+      return f.layer ? std::optional(f.layer->forward) : std::nullopt;
+    case Quantity::layer_backward_time:
+    case Quantity::experts_backward_time:
+      return f.layer ? std::optional(f.layer->backward) : std::nullopt;
+    default:
+      break;
   }
-  if (f.layer && measured.metric == "layer_time") {
-    return f.layer->both;
-  }
-  if (f.layer && measured.metric == "layer_forward_time") {
-    return f.layer->forward;
-  }
-  if (f.layer && measured.metric == "layer_backward_time") {
-    return f.layer->backward;
-  }
-  if (measured.metric == "peak_memory" || measured.metric == "steady_memory") {
-    return memory(f, measured);
-  }
-  if (measured.metric == "oom") {
-    const double out = f.report.fits ? 0.0 : 1.0;
-    return Estimate{out, out, out};
-  }
-  return std::nullopt;
+  const auto amount = amount_of_a_step(f.job, measured.quantity, run.flops);
+  return amount ? rate(*amount, f.report.step_time) : std::nullopt;
 }
 
 }  // namespace
 
-std::optional<Estimate> predict(const RowForecast& f, const interop::Measurement& measured,
-                                const interop::RowOutput& output) {
-  auto e = raw_prediction(f, measured, output);
-  if (!e || measured.metric == "oom" || !(e->value > 0)) {
+std::optional<double> amount_of_a_step(const job::Job& job, Quantity quantity,
+                                       FlopConvention flops) {
+  const double gpus = job.cluster.ranks();
+  const auto sequences = static_cast<double>(job.workload.global_batch);
+  const double tokens = sequences * static_cast<double>(job.workload.sequence_length);
+  const FlopConvention convention = convention_of(flops, job);
+  switch (quantity) {
+    case Quantity::tokens_per_second:
+      return tokens;
+    case Quantity::tokens_per_second_per_gpu:
+      return tokens / gpus;
+    case Quantity::sequences_per_second:
+      return sequences;
+    case Quantity::sequences_per_second_per_gpu:
+      return sequences / gpus;
+    case Quantity::model_flops_per_second_per_gpu:
+      return step_flops(job, convention) / gpus;
+    case Quantity::mfu:
+    case Quantity::hfu: {
+      const double peak = peak_rate(job) * gpus;
+      if (!(peak > 0)) {
+        return std::nullopt;
+      }
+      const double counted = quantity == Quantity::hfu ? hardware_flops(job, convention)
+                             : convention == FlopConvention::sc21_hardware
+                                 ? step_flops(job, FlopConvention::sc21_model)
+                                 : step_flops(job, convention);
+      return counted / peak;
+    }
+    default:
+      return std::nullopt;
+  }
+}
+
+std::optional<Estimate> predict(const RunForecast& f, const runs::Measurement& measured,
+                                const runs::Run& run) {
+  auto e = raw_prediction(f, measured, run);
+  if (!e || measured.quantity == Quantity::outcome || !(e->value > 0)) {
     return e;
   }
-  // What the row leaves open widens the interval: independent of the forecast's own error.
-  const bool memory = measured.metric == "peak_memory" || measured.metric == "steady_memory";
-  const double open = memory ? f.row.memory_half_width() : f.row.half_width();
+  // What the source leaves open is independent of the forecast's own error.
+  const HalfWidths widths = open_facts(run.assumed);
+  const double open = runs::is_of_memory(measured.quantity) ? widths.memory : widths.time;
   const double below = (e->value - e->low) / e->value;
   const double above = (e->high - e->value) / e->value;
   e->low = e->value * std::max(0.0, 1 - std::hypot(below, open));

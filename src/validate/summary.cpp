@@ -4,7 +4,7 @@
 #include <set>
 
 #include "stepcast/base/statistics.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::validate {
 namespace {

@@ -6,8 +6,9 @@
 #include <map>
 
 #include "catch.hpp"
+#include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::test {
 namespace {
@@ -26,8 +27,7 @@ const result::Validation& forecasts_of(const std::string& file) {
   static std::map<std::string, result::Validation> known;
   auto at = known.find(file);
   if (at == known.end()) {
-    const auto rows = interop::read_rows(kFolder + file);
-    at = known.emplace(file, validate::compare(forecaster, rows, {})).first;
+    at = known.emplace(file, validate::compare(forecaster, runs::read(kFolder + file))).first;
   }
   return at->second;
 }

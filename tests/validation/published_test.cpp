@@ -1,5 +1,5 @@
 // Forecasts against published step times and memory, and the proof that they do not look at them.
-#include "stepcast/validate/published.h"
+#include "published.h"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,10 @@
 #include <regex>
 
 #include "catch.hpp"
-#include "published.h"
 #include "stepcast/base/statistics.h"
+#include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
+#include "stepcast/validate/compare.h"
 
 namespace {
 
@@ -175,54 +176,34 @@ TEST_CASE("MFU and throughput of mixtures of experts") {
   CHECK(mean_size(bridge) <= 0.245);
 }
 
-TEST_CASE("a forecast does not see what was measured, nor which row it is") {
-  std::vector<text::Value> rows;
+TEST_CASE("a forecast does not see what was measured, nor which run it is") {
+  forecast::Forecaster forecaster(text::data_directory());
   for (const char* name :
        {"aleph-alpha.jsonl", "internevo.jsonl", "llm-foundry.jsonl", "torchtitan.jsonl",
         "vtrain-single-node.jsonl", "vtrain-multi-node.jsonl", "simumax-b200.jsonl"}) {
-    for (auto& row : text::read_json_lines(kFolder + name)) {
-      rows.push_back(std::move(row));
-    }
-  }
-  const auto entry = [](text::Value& map, std::string_view key) -> text::Value& {
-    for (auto& e : map.entries) {
-      if (e.key == key) {
-        return e.value;
+    const auto all = runs::read(kFolder + name);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      const runs::Run& seen = all[i];
+      runs::Run unseen = seen;
+      unseen.id = all[all.size() - 1 - i].id;
+      unseen.source = all[all.size() - 1 - i].source;
+      for (runs::Measurement& m : unseen.measured) {
+        m.values = {3 * m.value()};
       }
-    }
-    FAIL("no " << key);
-    return map;
-  };
-  std::vector<text::Value> blind = rows;
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    text::Value& other = rows[rows.size() - 1 - i];
-    entry(blind[i], "id") = entry(other, "id");
-    entry(blind[i], "source") = entry(other, "source");
-    entry(entry(blind[i], "model"), "name") = entry(entry(other, "model"), "name");
-    entry(blind[i], "value") = text::Value{};
-    entry(blind[i], "other_metrics") = text::Value{};
-    entry(blind[i], "notes") = text::Value{};
-  }
-  forecast::Forecaster forecaster(text::data_directory());
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto seen = interop::take_apart(rows[i], "seen");
-    const auto unseen = interop::take_apart(blind[i], "unseen");
-    const bool layer = seen.output.metric == "layer_fwd_bwd_ms";
-    const auto a = validate::forecast_row(forecaster, seen.configuration, layer);
-    const auto b = validate::forecast_row(forecaster, unseen.configuration, layer);
-    INFO(seen.identity.id);
-    REQUIRE(a.index() == b.index());
-    REQUIRE(a.index() == 0);
-    const auto& first = std::get<0>(a);
-    const auto& second = std::get<0>(b);
-    for (const auto& m : interop::measurements(seen, first.row)) {
-      const auto x = validate::predict(first, m, seen.output);
-      const auto y = validate::predict(second, m, unseen.output);
-      REQUIRE(x.has_value());
-      REQUIRE(y.has_value());
-      CHECK(x->value == y->value);
-      CHECK(x->low == y->low);
-      CHECK(x->high == y->high);
+      const auto a = validate::forecast_run(forecaster, seen);
+      const auto b = validate::forecast_run(forecaster, unseen);
+      INFO(seen.id);
+      REQUIRE(a.index() == b.index());
+      REQUIRE(a.index() == 0);
+      for (std::size_t q = 0; q < seen.measured.size(); ++q) {
+        const auto x = validate::predict(std::get<0>(a), seen.measured[q], seen);
+        const auto y = validate::predict(std::get<0>(b), unseen.measured[q], unseen);
+        REQUIRE(x.has_value());
+        REQUIRE(y.has_value());
+        CHECK(x->value == y->value);
+        CHECK(x->low == y->low);
+        CHECK(x->high == y->high);
+      }
     }
   }
 }

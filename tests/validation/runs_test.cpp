@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "stepcast/forecast/forecaster.h"
 #include "stepcast/report/report.h"
+#include "stepcast/runs/read.h"
 #include "stepcast/text/document.h"
 #include "stepcast/validate/measured_step.h"
 
@@ -15,9 +16,8 @@ TEST_CASE("runs on few GPUs sharpen forecasts of many: Megatron-LM, SC21") {
   forecast::Forecaster forecaster(data);
   std::vector<result::MeasuredStep> few;
   calibrate::SiteOptions options;
-  for (const auto& row :
-       interop::read_rows(STEPCAST_SOURCE_DIR "/tests/validation/megatron-sc21.jsonl")) {
-    auto step = validate::measured_step(forecaster, row);
+  for (const auto& run : runs::read(STEPCAST_SOURCE_DIR "/tests/validation/megatron-sc21.jsonl")) {
+    auto step = validate::measured_step(forecaster, run);
     auto* measured = std::get_if<result::MeasuredStep>(&step);
     REQUIRE(measured != nullptr);
     auto& to = measured->job.cluster.ranks() <= 256 ? few : options.check;

@@ -10,7 +10,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "stepcast/interop/published_rows.h"
+#include "stepcast/runs/read.h"
 #include "support/search_space.h"
 
 using namespace stepcast;
@@ -42,12 +42,7 @@ constexpr Published kModels[] = {{"megatron-sc21.jsonl", "megatron-sc21-t1-1.7b"
 
 std::string job_of(const Published& one) {
   const auto file = std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation" / one.file;
-  for (const interop::PublishedRow& row : interop::read_rows(file)) {
-    if (row.identity.id == one.id) {
-      return std::get<interop::RowJob>(interop::job_of(row.configuration)).yaml;
-    }
-  }
-  throw std::runtime_error(fmt::format("no row {}", one.id));
+  return runs::text_of(runs::find(file, one.id), true);
 }
 
 // Powers of two, and what was published.
@@ -69,7 +64,7 @@ void match_or_beat(const Published& one) {
   const auto inner = test::loader_of(job);
   const search::JobLoader loader = [&](const std::vector<std::string>& more) {
     auto all = more;
-    all.insert(all.begin(), "parallelism.data=auto");  // the row states its own
+    all.insert(all.begin(), "parallelism.data=auto");  // the run states its own
     return inner(all);
   };
   search::Request request;

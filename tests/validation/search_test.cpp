@@ -8,7 +8,7 @@
 #include <stdexcept>
 
 #include "catch.hpp"
-#include "stepcast/interop/published_rows.h"
+#include "stepcast/runs/read.h"
 #include "support/search_space.h"
 
 using namespace stepcast;
@@ -18,14 +18,9 @@ namespace {
 const std::filesystem::path kFolder =
     std::filesystem::path(STEPCAST_SOURCE_DIR) / "tests/validation";
 
-// The job of one committed row.
+// The job of one committed run, as YAML.
 std::string job_of(const std::string& file, const std::string& id) {
-  for (const interop::PublishedRow& row : interop::read_rows(kFolder / file)) {
-    if (row.identity.id == id) {
-      return std::get<interop::RowJob>(interop::job_of(row.configuration)).yaml;
-    }
-  }
-  throw std::runtime_error("no row " + id);
+  return runs::text_of(runs::find(kFolder / file, id), true);
 }
 
 std::string value_of(const std::vector<std::string>& overrides, const std::string& key) {
@@ -113,7 +108,7 @@ TEST_CASE("What a search finds is at least as fast in forecast as what was publi
   const auto inner = test::loader_of(job);
   const search::JobLoader loader = [&](const std::vector<std::string>& more) {
     auto all = more;
-    all.insert(all.begin(), "parallelism.data=auto");  // the row states its own
+    all.insert(all.begin(), "parallelism.data=auto");  // the run states its own
     return inner(all);
   };
   search::Request request;

@@ -5,22 +5,11 @@
 #include <filesystem>
 #include <functional>
 #include <string>
-#include <variant>
 #include <vector>
 
-#include "stepcast/interop/published_rows.h"
 #include "stepcast/result/site_calibration.h"
 
 namespace stepcast::calibrate {
-
-// A line of a file of runs: a job with its measured step, or a row in the format of published measurements.
-using RunRow = std::variant<result::MeasuredStep, interop::PublishedRow>;
-
-// Reads lines such as {"config": "job.yaml", "step_time": 8.5}. `config` is a job file in the folder of the file of runs, or
-// a name in configs/; `step_time` is in seconds, or a list of repeats; `tokens_per_second_per_gpu` may take its place.
-// Optional: id, date, source, notes, set (as --set). Every other line is read as a published row. Throws InputError with
-// every faulty line.
-std::vector<RunRow> read_runs(const std::filesystem::path& file);
 
 struct SiteOptions {
   std::string name = "site";

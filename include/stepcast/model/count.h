@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "stepcast/base/quantity.h"
+#include "stepcast/base/spelling.h"
 #include "stepcast/job/job.h"
 #include "stepcast/model/operators.h"
 
@@ -22,8 +23,8 @@ std::int64_t layer_parameters(const job::Model& model, int layer);
 // FLOPs of one sequence, forward pass: GEMMs with logits; attention half when `causal`.
 Flops forward_flops(const job::Model& model, std::int64_t sequence_length, bool causal);
 
-// FLOPs of one optimizer step on `sequences` sequences, by the conventions under which measurements are published (the names
-// in `job.flops` of published rows). Reports use megatron_causal: 3 x forward with logits, half of the scores of causal
+// FLOPs of one optimizer step on `sequences` sequences, by the conventions under which measurements are published (the words
+// of `flops` in a measured run). Reports use megatron_causal: 3 x forward with logits, half of the scores of causal
 // attention, no recomputation.
 enum class FlopConvention {
   megatron_causal,
@@ -34,6 +35,17 @@ enum class FlopConvention {
   palm,
   palm_both_embeddings
 };
+
+constexpr auto spellings(FlopConvention) {
+  return std::to_array<Spelling<FlopConvention>>({{FlopConvention::megatron_causal, "megatron_causal"},
+                                                  {FlopConvention::megatron_full, "megatron_full"},
+                                                  {FlopConvention::sc21_hardware, "sc21_hardware"},
+                                                  {FlopConvention::sc21_model, "sc21_model"},
+                                                  {FlopConvention::korthikanti_model, "korthikanti_model"},
+                                                  {FlopConvention::palm, "palm"},
+                                                  {FlopConvention::palm_both_embeddings, "palm_both_embeddings"}});
+}
+
 Flops step_flops(const job::Model& model, std::int64_t sequence_length, double sequences, FlopConvention convention);
 
 // FLOPs that training on `sequences` sequences needs, by megatron_causal. On a frozen base the products for its weights'

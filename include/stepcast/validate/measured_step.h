@@ -1,20 +1,15 @@
-// A published row as a measured step, to which `simulate calibrate runs` fits.
+// A measured run as a measured step, to which `simulate calibrate runs` fits.
 #pragma once
 
 #include <variant>
 
-#include "stepcast/interop/published_rows.h"
 #include "stepcast/result/site_calibration.h"
-
-namespace stepcast::forecast {
-class Forecaster;
-}
+#include "stepcast/validate/compare.h"
 
 namespace stepcast::validate {
 
-// The job of a row and its step time, converted from the quantity that the row states (throughput, MFU). A row that gives no
-// time of a whole step is skipped.
-std::variant<result::MeasuredStep, interop::Skipped> measured_step(forecast::Forecaster& forecaster,
-                                                                   const interop::PublishedRow& row);
+// The job of a run and its step time, converted from the quantity that the run states (throughput, MFU). A run that gives no
+// time of a whole step is refused with the reason. Throws InputError where the run's job is at fault.
+std::variant<result::MeasuredStep, Refused> measured_step(forecast::Forecaster& forecaster, const runs::Run& run);
 
 }  // namespace stepcast::validate

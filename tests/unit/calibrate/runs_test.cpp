@@ -177,54 +177,6 @@ TEST_CASE("repeats give the noise") {
   CHECK(found.rows[0].measured == 1.0);
 }
 
-TEST_CASE("rows of own runs are read with their faults") {
-  const Folder folder;
-  folder.write("job.yaml", job_text(1, 1));
-  const auto rows = folder.write(
-      "rows.jsonl",
-      "{\"config\": \"job.yaml\", \"step_time\": 0.5, \"date\": \"2026-03-01\"}\n"
-      "{\"config\": \"job.yaml\", \"set\": [\"workload.micro_batch=2\"], \"step_time\": [0.5, "
-      "0.52]}\n"
-      "{\"config\": \"job.yaml\", \"tokens_per_second_per_gpu\": 16384, \"id\": \"night\"}\n"
-      "{\"id\": \"r\", \"source\": \"s\", \"metric\": \"iteration_s\", \"value\": 1}\n");
-  const auto read = calibrate::read_runs(rows);
-  REQUIRE(read.size() == 4);
-  const auto& first = std::get<result::MeasuredStep>(read[0]);
-  CHECK(first.seconds == std::vector<double>{0.5});
-  CHECK(first.date == "2026-03-01");
-  CHECK(first.id == "line 1");
-  const auto& second = std::get<result::MeasuredStep>(read[1]);
-  CHECK(second.job.workload.micro_batch == 2);
-  CHECK(second.seconds == std::vector<double>{0.5, 0.52});
-  const auto& third = std::get<result::MeasuredStep>(read[2]);
-  CHECK(third.seconds[0] == Approx(1.0));  // 64 x 2048 tokens / 8 GPUs / 16384
-  CHECK(std::holds_alternative<interop::PublishedRow>(read[3]));
-
-  const auto bad = folder.write(
-      "bad.jsonl",
-      "{\"config\": \"job.yaml\", \"step_time\": 0}\n"
-      "{\"config\": \"job.yaml\"}\n"
-      "{\"config\": \"job.yaml\", \"step_tme\": 1}\n"
-      "{\"config\": \"job.yaml\", \"step_time\": 1, \"tokens_per_second_per_gpu\": 1}\n"
-      "{\"config\": \"job.yaml\", \"step_time\": []}\n"
-      "{\"config\": \"job.yaml\", \"step_time\": \"fast\"}\n"
-      "{\"config\": \"none.yaml\", \"step_time\": 1}\n"
-      "{\"step_time\": 1}\n");
-  const std::string faults = faults_of([&] { calibrate::read_runs(bad); });
-  INFO(faults);
-  CHECK(faults.find(":1:37: error: step_time is 0; expected a number above 0") !=
-        std::string::npos);
-  CHECK(faults.find(":2:1: error: no measured value; expected step_time in seconds, or "
-                    "tokens_per_second_per_gpu") != std::string::npos);
-  CHECK(faults.find("unknown key 'step_tme'; expected a key of a measured run (did you mean "
-                    "'step_time'?)") != std::string::npos);
-  CHECK(faults.find("are both given; expected one") != std::string::npos);
-  CHECK(faults.find("step_time is an empty list") != std::string::npos);
-  CHECK(faults.find(":6:") != std::string::npos);
-  CHECK(faults.find(":7:12: error: there is no job 'none'") != std::string::npos);
-  CHECK(faults.find(":8:1: error: neither 'config'") != std::string::npos);
-}
-
 TEST_CASE("a site file reads back as written; faults have lines") {
   cost::Site site;
   site.name = "lab";

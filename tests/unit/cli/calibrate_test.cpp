@@ -232,9 +232,9 @@ TEST_CASE("calibrate runs: a site file from two runs, used by a job") {
   const double one = step("");
   const double two = step("--set workload.micro_batch=2");
   std::ostringstream rows;
-  rows << "{\"config\": \"job.yaml\", \"step_time\": " << one / 0.88 << "}\n"
-       << "{\"config\": \"job.yaml\", \"set\": [\"workload.micro_batch=2\"], \"step_time\": "
-       << two / 0.88 << "}\n";
+  rows << "{\"config\": \"job.yaml\", \"measured\": {\"step_time\": " << one / 0.88 << "}}\n"
+       << "{\"config\": \"job.yaml\", \"set\": [\"workload.micro_batch=2\"], \"measured\": "
+       << "{\"step_time\": " << two / 0.88 << "}}\n";
   const std::string file = folder.write("rows.jsonl", rows.str());
   const std::string site = folder.file("site.yaml");
   const Result r = run("calibrate runs " + file + " --output " + site + " --json " +
@@ -262,7 +262,8 @@ TEST_CASE("calibrate runs: a site file from two runs, used by a job") {
   SECTION("one row is refused") {
     const Result few =
         run("calibrate runs " +
-            folder.write("few.jsonl", "{\"config\": \"job.yaml\", \"step_time\": 1}\n") +
+            folder.write("few.jsonl",
+                         "{\"config\": \"job.yaml\", \"measured\": {\"step_time\": 1}}\n") +
             " --output " + folder.file("none.yaml"));
     CHECK(few.status == 1);
     CHECK(few.err.find("1 usable row of different jobs; at least 2 are needed") !=
@@ -272,10 +273,11 @@ TEST_CASE("calibrate runs: a site file from two runs, used by a job") {
   SECTION("faults have lines") {
     const Result bad =
         run("calibrate runs " +
-            folder.write("bad.jsonl", "{\"config\": \"job.yaml\", \"step_time\": -1}\n"));
+            folder.write("bad.jsonl",
+                         "{\"config\": \"job.yaml\", \"measured\": {\"step_time\": -1}}\n"));
     CHECK(bad.status == 2);
-    CHECK(bad.err.find("bad.jsonl:1:37: error: step_time is -1; expected a number above 0") !=
+    CHECK(bad.err.find("bad.jsonl:1:50: error: step_time is -1; expected a number above 0") !=
           std::string::npos);
-    check_refused("calibrate runs", "calibrate runs: error: missing rows");
+    check_refused("calibrate runs", "calibrate runs: error: no file given");
   }
 }

@@ -176,7 +176,7 @@ TEST_CASE("lists, schema and the resolved job") {
   CHECK_THAT(run("--list").out, ContainsSubstring("interleaved_1f1b"));
   CHECK_THAT(run("systems").out, ContainsSubstring("megatron-lm-2021"));
   CHECK_THAT(run("schema").out, ContainsSubstring("sequence_length"));
-  CHECK_THAT(run("validate --list").out, ContainsSubstring("operator table"));
+  CHECK_THAT(run("schema --runs").out, ContainsSubstring("peak_memory"));
   const Result job = run(std::string(kJob) + " --show-job --set workload.micro_batch=1");
   CHECK(job.status == 0);
   CHECK_THAT(job.out, ContainsSubstring("--set workload.micro_batch=1"));
@@ -190,16 +190,17 @@ TEST_CASE("a schedule is played: the makespan of 1F1B with equal passes is (m + 
   CHECK_THAT(text.out, ContainsSubstring("makespan 33"));
 }
 
-TEST_CASE("validate reads rows and refuses what is none") {
+TEST_CASE("validate reads runs and refuses what is none") {
   Folder folder;
-  const fs::path file = folder / "rows.jsonl";
-  std::ofstream(file) << "{\"metric\": \"mfu\"}\n{\"id\": 3}\n";
+  const fs::path file = folder / "runs.jsonl";
+  std::ofstream(file) << "{\"config\": \"llama70b\", \"measured\": {\"mfu\": 0.4}}\n"
+                      << "{\"config\": \"llama70b\"}\n";
   const Result r = run("validate '" + file.string() + "'");
   CHECK(r.status == 2);
   CHECK(r.out.empty());
   CHECK(r.err == file.string() +
-                     ":2:1: error: 'metric' is missing; expected a row of published data, with a "
-                     "metric and a value\n");
+                     ":2:1: error: key 'measured' is missing; expected {\"config\": "
+                     "\"job.yaml\", \"measured\": {\"step_time\": 8.5}}\n");
   const Result good = run("validate tests/validation/korthikanti.jsonl --json -");
   INFO(good.err);
   CHECK(good.status == 0);

@@ -1,6 +1,6 @@
 // Summaries of errors and intervals, against figures worked out by hand.
 #include "catch.hpp"
-#include "stepcast/validate/published.h"
+#include "stepcast/validate/compare.h"
 
 namespace {
 
