@@ -106,7 +106,7 @@ std::string skipped(const result::Validation& validation, const Paint& paint) {
   }
   return "\n" +
          heading(paint, fmt::format("Not simulated: {} rows", total),
-                 "accepted: on the list of simulate validate --list") +
+                 "accepted: outside what is modelled") +
          table.text(paint, kUsualWidth);
 }
 
