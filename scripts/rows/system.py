@@ -66,16 +66,50 @@ OTHER_FRAMEWORKS = (
     (r"paddle", "paddlenlp"),
 )
 
-# And those of frameworks that nobody describes: the preset of their kind, and its name in words.
+# And those of frameworks that nobody describes, which behave as a preset of their kind.
 KINDS = (
-    (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed", "DeepSpeed"),
-    (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1", "PyTorch's first FSDP"),
-    (r"fsdp|fully.?shard", "pytorch-fsdp2", "PyTorch's FSDP2"),
-    (r"\bddp\b|distributed ?data ?parallel", "pytorch-ddp", "PyTorch's DistributedDataParallel"),
-    (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext", "MaxText"),
-    (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers", "HuggingFace's Trainer"),
-    (r"torch|lightning", "pytorch-fsdp2", "PyTorch's FSDP2"),
+    (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
+    (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
+    (r"fsdp|fully.?shard", "pytorch-fsdp2"),
+    (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
+    (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
 )
+IN_WORDS = {
+    "deepspeed": "DeepSpeed",
+    "maxtext": "MaxText",
+    "pytorch-fsdp1": "PyTorch's first FSDP",
+    "pytorch-fsdp2": "PyTorch's FSDP2",
+    "pytorch-ddp": "PyTorch's DistributedDataParallel",
+    "transformers": "HuggingFace's Trainer",
+    "torchtitan": "torchtitan",
+}
+
+
+def torch_preset(draft, named):
+    """The preset of PyTorch's own parallelism that runs what the row states. `named`: what the framework's name says."""
+    if draft.zero_stage == 1:
+        return "deepspeed"  # neither DDP nor FSDP shards optimizer states alone
+    if max(draft.tp, draft.pp, draft.cp, draft.ep) > 1:
+        return "torchtitan"  # which combines FSDP with DTensor and pipelines
+    if named == "pytorch-ddp" and shards(draft):
+        return "pytorch-fsdp2"
+    return named
+
+
+def shards(draft):
+    """Whether gradients or parameters are sharded."""
+    return draft.zero_stage > 1 or draft.parallel["fsdp"].is_true()
+
+
+def kind_of(draft):
+    """The preset for a framework that nobody describes; None: Megatron-LM's."""
+    named = next((preset for form, preset in KINDS if re.search(form, draft.framework.lower())), None)
+    if named in ("deepspeed", "maxtext"):
+        return named
+    if named is None and not shards(draft):
+        return None
+    return torch_preset(draft, named or "pytorch-fsdp2")
 
 
 def systems(draft):
@@ -87,10 +121,10 @@ def systems(draft):
     for form, preset in OTHER_FRAMEWORKS:
         if re.search(form, text):
             return (preset,)
-    for form, preset, name in KINDS:
-        if re.search(form, text) and preset in presets.names("systems"):
-            assume(draft, name)
-            return (preset,)
+    kind = kind_of(draft)
+    if kind in presets.names("systems"):
+        assume(draft, IN_WORDS[kind])
+        return (kind,)
     assume(draft, "Megatron-LM")
     return ("megatron-lm-2023" if flash(draft) or draft.year > 2022 else "megatron-lm-2022", "megatron-lm")
 
