@@ -1,0 +1,134 @@
+"""The nearest named cluster of a row's hardware, and what the row says of its network cards."""
+import re
+
+from . import presets
+from .skips import Skipped
+
+# Jobs of several NVL72 racks take 16 of a rack's 18 trays (Slurm's --segment=16), so that groups of powers of two stay inside.
+RACK_SEGMENT = 64
+
+# A device's first letters, the vendor's reference machine in configs/clusters and its GPUs a node. The first that fits.
+REFERENCE_NODES = (
+    ("a100", "dgx-a100", 8),
+    ("a800", "dgx-a100", 8),
+    ("v100", "dgx-1-v100", 8),
+    ("h100", "hgx-h100", 8),
+    ("h200", "hgx-h200", 8),
+    ("h800", "hgx-h100", 8),
+    ("b200", "dgx-b200", 8),
+    ("b300", "dgx-b300", 8),
+    ("gb200", "gb200-nvl72", 4),
+    ("gb300", "gb300-nvl72", 4),
+)
+# Machines of devices that have one cluster in configs/: taken for jobs of several GPUs only.
+OTHER_NODES = (
+    ("h20", "hgx-h100", 8),
+    ("gh200", "alps", 4),
+    ("mi300x", "azure-nd-mi300x-v5", 8),
+    ("l40s", "l40s-server", 8),
+    ("rtx4090", "rtx4090-server", 8),
+    ("rtx-pro-6000", "rtx-pro-6000-server", 8),
+)
+
+# Words that all occur in a product's name without punctuation ("nvidiaa100sxm480gb"), and its file of configs/devices. The
+# first that fits (src/interop/discover/products.cpp): a short name means the most common form in clusters.
+PRODUCTS = (
+    (("gb300",), "gb300"), (("gb200",), "gb200"), (("b300",), "b300-sxm"), (("b200",), "b200-sxm"), (("gh200",), "gh200"),
+    (("h200",), "h200-sxm"), (("h800",), "h800-sxm"), (("h20",), "h20"), (("h100", "nvl"), "h100-nvl"),
+    (("h100", "pcie"), "h100-pcie"), (("h100",), "h100-sxm"), (("a800",), "a800-sxm-80"), (("a100", "pci", "40gb"), "a100-pcie-40"),
+    (("a100", "pci"), "a100-pcie-80"), (("a100", "40gb"), "a100-sxm-40"), (("a100",), "a100-sxm-80"),
+    (("v100", "pci"), "v100-pcie-32"), (("v100", "16gb"), "v100-sxm2-16"), (("v100",), "v100-sxm2-32"), (("l40s",), "l40s"),
+    (("rtxpro6000",), "rtx-pro-6000"), (("4090",), "rtx4090"), (("mi300x",), "mi300x"), (("mi250x",), "mi250x"),
+)
+
+
+def device_of_product(product):
+    plain = "".join(c for c in product.lower() if c.isascii() and c.isalnum())
+    return next((device for words, device in PRODUCTS if all(word in plain for word in words)), None)
+
+
+def reference_node(device, table=REFERENCE_NODES):
+    """(cluster, GPUs a node); None: nobody knows its machines."""
+    return next(((cluster, gpus) for prefix, cluster, gpus in table if device.startswith(prefix)), None)
+
+
+def spread(ranks, per_node):
+    """(nodes, GPUs of each) for `ranks` on nodes of at most `per_node`: all nodes carry as many."""
+    gpus = min(max(per_node, 1), ranks)
+    while ranks % gpus != 0:
+        gpus -= 1
+    return ranks // gpus, gpus
+
+
+def gigabits(number, unit):
+    return float(number) * (8.0 if unit.startswith("GB") else 1.0)
+
+
+def parse_nics(text, per_node):
+    """(cards a node, Gb/s of each) of texts such as "8x200Gb/s HDR InfiniBand HCAs per node" or "400 Gb/s RDMA per GPU";
+    None: no figure in it."""
+    # Lists of a node's cards by purpose: the compute network carries training.
+    part = text[max(text.find("Compute:"), 0):]
+    for form in (r"(\d+)\s*x\s*(\d+)\s*(Gb|GB)",
+                 r"(\d+) \w+ links per node, (\d+)\s*(Gb|GB)",
+                 r"(\d+)\s*x\s*[A-Za-z][^,]*?(\d+)\s*(Gb|GB)"):
+        found = re.search(form, part, re.ASCII)
+        if found:
+            return int(found[1]), gigabits(found[2], found[3])
+    found = re.search(r"(\d+)\s*(Gb|GB)[^,]*per GPU", part, re.ASCII)
+    if found:
+        return per_node, gigabits(found[1], found[2])
+    # A total for the node: as one card per GPU.
+    found = re.search(r"(\d+)\s*(Gb|GB)(?:/s|ps)[^,]*(?:per node|node-node)", part, re.ASCII)
+    if found:
+        return per_node, gigabits(found[1], found[2]) / per_node
+    return None
+
+
+def named_device(draft, name):
+    """The file of configs/devices that a name means. Skipped: nobody describes it."""
+    if not name or presets.has("devices", name) or "/" in name or name.endswith((".yaml", ".json")):
+        return name
+    meant = device_of_product(name)
+    if meant is None or not presets.has("devices", meant):
+        raise Skipped("no device", f"{name} is not in configs/devices")
+    draft.remark(f"device '{name}' is taken as {meant}")
+    return meant
+
+
+def write_cluster(draft):
+    device = draft.job["device"]
+    if not device.present() and draft.functional:
+        # Megatron-LM's first platform of functional tests. Hopper's cuBLAS workspaces are 48 MiB more.
+        name = "a100-sxm-80"
+        draft.assume("cluster.device", "an A100")
+    else:
+        name = named_device(draft, (device["use"] if device.is_map() else device).text())
+    gpus = draft.ranks
+    if gpus > 10_000_000:
+        raise Skipped("incomplete", f"{gpus} GPUs")
+    reference = reference_node(name)
+    if reference is None and gpus > 1:
+        reference = reference_node(name, OTHER_NODES)
+        if reference is None:
+            raise Skipped("no device", f"no reference node for {name}")
+    per_node = draft.row["gpus_per_node"].count_or(reference[1] if reference else 0)
+    nodes, on_each = spread(gpus, per_node)
+    c = {"use": reference[0] if reference else "dgx-a100", "nodes": nodes, "gpus_per_node": on_each}
+    if device.is_map():
+        c["device"] = {key: device[key].text() for key in device.value}
+        if "use" in c["device"]:
+            c["device"]["use"] = name
+    elif name == "a100-sxm-80" and "Omni-Path" in draft.row["inter_node"].text():
+        c["use"] = "jean-zay-a100"  # a machine with a file of its own brings its device, as its links are achieved
+    else:
+        c["device"] = name
+    if "nvl72" in c["use"] and gpus > RACK_SEGMENT and gpus % RACK_SEGMENT == 0:
+        c["fabric"] = {"nvlink_domain_gpus": RACK_SEGMENT}
+    if nodes > 1:
+        nics = parse_nics(draft.row["inter_node"].text(), max(per_node, 1))
+        if nics:
+            c["node"] = {"nics": nics[0], "nic": f"{nics[1]:g} Gb/s"}
+        else:
+            draft.assume("cluster.node.nic", "the reference node's network")
+    draft.out["cluster"] = c

@@ -1,0 +1,131 @@
+"""A row's configuration on its way to a job: what several of its parts ask."""
+import re
+
+from .fields import Field
+from .known_models import known_model
+
+# What no job may depend on: a field that repeats measured values, or prose. `gpu` counts where one operator was measured.
+NOT_CONFIGURATION = ("id", "source", "value", "other_metrics", "notes", "metric", "memory_kind", "flops_convention", "verified", "gpu",
+                     "inferred", "command", "p20", "p80")
+
+# Frameworks as the tables below spell them; other rows write them in other cases.
+SPELLINGS = ("Megatron-LM", "Megatron-Core", "Megatron-Bridge", "Megatron-DeepSpeed", "Megatron-LLaMA", "Megatron", "NeMo", "MaxText",
+             "torchtune", "torchtitan", "llm-foundry", "Composer", "InternEvo", "litgpt", "HF Trainer", "DeepSpeed")
+
+
+def spelled(framework):
+    for name in SPELLINGS:
+        framework = re.sub(rf"(?<![A-Za-z]){re.escape(name)}(?![A-Za-z])", name, framework, flags=re.IGNORECASE)
+    return framework
+
+
+class Draft:
+    def __init__(self, row):
+        """`row`: a dict as fields.parse reads it."""
+        self.row = Field({key: value for key, value in row.items() if key not in NOT_CONFIGURATION})
+        self.model, self.parallel, self.job, self.flags = (self.row[key] for key in ("model", "parallel", "job", "extra_args"))
+        # A model that states no shape of its own is a published one, whose shape its name stands for.
+        shaped = any(self.model[key].present() for key in ("arch", "layers", "hidden"))
+        self.published = None if shaped else known_model(self.model["name"].text())
+        self.framework = spelled(self.row["framework"].text())
+        self.functional = self.flags.is_map()  # a test of a framework's own, with its launch flags
+        self.out = {}      # the job
+        self.assumed = {}  # key of the job: why
+        self.remarks = []  # what was not known
+        self.micro_batch_open = False
+
+    def assume(self, key, why):
+        self.assumed.setdefault(key, why)
+
+    def remark(self, text):
+        self.remarks.append(text)
+
+    def framed(self, *words):
+        return any(word in self.framework for word in words)
+
+    @property
+    def arch(self):
+        return self.model["arch"].text()
+
+    @property
+    def llama_like(self):
+        return self.arch != "gpt"
+
+    @property
+    def year(self):
+        return self.row["year"].integer_or(9999)
+
+    # ---- degrees
+    @property
+    def tp(self):
+        return self.parallel["tp"].count_or(1)
+
+    @property
+    def pp(self):
+        return self.parallel["pp"].count_or(1)
+
+    @property
+    def cp(self):
+        return self.parallel["cp"].count_or(1)
+
+    @property
+    def ep(self):
+        return self.parallel["ep"].count_or(1)
+
+    @property
+    def ranks(self):
+        stated = self.row["num_gpus"].count()
+        if stated is not None:
+            return stated
+        model_parallel = self.tp * self.pp * self.cp
+        dp = self.parallel["dp"].count()
+        # Functional tests run on one node of eight.
+        return model_parallel * (dp if dp is not None else max(8, model_parallel) // model_parallel)
+
+    @property
+    def dp(self):
+        return self.parallel["dp"].count_or(max(1, self.ranks // (self.tp * self.pp * self.cp)))
+
+    @property
+    def zero_stage(self):
+        return self.parallel["zero_stage"].integer_or(0)
+
+    # ---- whose row it is
+    @property
+    def uses_megatron(self):
+        return self.framed("Megatron", "NeMo")
+
+    @property
+    def aleph_alpha(self):
+        return self.framed("Aleph Alpha")
+
+    @property
+    def zero_bubble(self):
+        return self.framed("sail-sg/zero-bubble")
+
+    @property
+    def release(self):
+        """The release YY.MM that a framework's version names (NVIDIA's containers and recipes), as 100 YY + MM, or that of the
+        PyTorch it names; else the middle of the row's year; 9999 where that is open as well."""
+        version = self.row["framework_version"].text()
+        found = re.search(r"(?:^|[^\d.])(2\d)\.(\d\d)(?!\d)", version, re.ASCII)
+        if found:
+            return 100 * int(found[1]) + int(found[2])
+        pytorch = (2310, 2401, 2404, 2407, 2410, 2501)  # 2.1 to 2.6
+        found = re.search(r"PyTorch 2\.([1-6])\.", version)
+        if found:
+            return pytorch[int(found[1]) - 1]
+        return 100 * (self.year - 2000) + 6 if self.year < 2100 else 9999
+
+    @property
+    def attention(self):
+        raw = self.row["attention"].text()
+        if self.aleph_alpha:
+            # Its kernels have names of their own: "torch" and "fused" keep the scores.
+            return "unfused" if raw in ("torch", "fused") else "flash1" if "attentionv1" in raw else "flash2"
+        # Transformer Engine of 2023 took FlashAttention where cuDNN's kernels do now; version 2 since autumn.
+        if self.framed("NeMo") and "flash" in raw and self.release < 2400:
+            return "flash2" if self.release >= 2308 else "flash1"
+        if "attn_impl=triton" in raw:
+            return "flash1"  # Triton's port of the first FlashAttention (llm-foundry's attn_impl: triton)
+        return self.job["attention"].text()

@@ -1,0 +1,42 @@
+"""Adapters of a row. Rows say lora, qlora or adapter; rank, modules and dropout are those of the framework's own scripts of the
+time, each an open fact."""
+from .skips import Skipped
+
+# Part of a framework's name, rank, modules, dropout, and whose they are.
+RECIPES = (
+    # finetune/lora.py @8641822: lora_r, lora_query, lora_value, lora_dropout.
+    ("litgpt", 8, ["q", "v"], 0.05, "LoRA as litgpt's script sets it"),
+    # recipes/configs/llama3/8B_lora.yaml and its kin: lora_attn_modules, apply_lora_to_mlp.
+    ("torchtune", 8, ["q", "v", "o", "gate", "up", "down"], 0.0, "LoRA as torchtune's recipes set it"),
+    # scripts/performance of Llama 3 70B: target_modules linear_qkv, dim 16.
+    ("Bridge", 16, ["q", "k", "v"], 0.0, "LoRA as the performance recipes set it"),
+    # QwenLM/Qwen finetune.py: lora_r 64, c_attn, c_proj (attention's and the MLP's), w1, w2.
+    ("HF Trainer", 64, ["all"], 0.05, "LoRA as the model's finetune.py sets it"),
+)
+
+# LLaMA-Adapter's prompt (adapter_prompt_length 10) stands for its bottleneck; version 2 trains biases and norms as well, which
+# no field tells apart.
+PROMPT_LENGTH = 10
+
+
+def write_finetune(draft, w):
+    kind = draft.job["finetune"].text()
+    if kind in ("", "none"):
+        return
+    recipe = next((recipe for recipe in RECIPES if draft.framed(recipe[0])), None)
+    if recipe is None or kind not in ("adapter", "lora", "qlora"):
+        raise Skipped("finetune", f"{kind} of {draft.framework}")
+    if kind == "adapter":
+        w["finetune"] = {"adapter": {"rank": PROMPT_LENGTH}}
+        draft.assume("workload.finetune", "adapters as bottlenecks of a prompt's length")
+        return
+    _, rank, targets, dropout, source = recipe
+    f = {"rank": rank, "targets": targets}
+    if dropout > 0:
+        f["dropout"] = dropout
+    # "quant=bnb.nf4" against "quant=bnb.nf4-dq".
+    precision = draft.row["precision"].text()
+    if kind == "qlora" and "nf4" in precision and "nf4-dq" not in precision:
+        f["double_quantized"] = False
+    w["finetune"] = {kind: f}
+    draft.assume("workload.finetune", source)

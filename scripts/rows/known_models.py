@@ -1,0 +1,52 @@
+"""Models of configs/ by the names that other programs and tables give them."""
+from . import presets
+
+# What vendors and fine-tuned variants add to a name.
+ADDED = ("meta", "instruct", "chat", "base", "v0.1", "hf", "v0.3", "config")
+
+# Names under which the same sizes are known elsewhere.
+ALIASES = {
+    "llama38b": "llama-3.1-8b",  # torchtitan's flavour 8B: vocabulary 128256
+    "llama370b": "llama-3.1-70b",
+    "llama3405b": "llama-3.1-405b",
+    "llama27b": "llama-2-7b",
+    "llama213b": "llama-2-13b",
+    "llama270b": "llama-2-70b",
+    "deepseekv3671b": "deepseek-v3",
+    "deepseekv3671.0b": "deepseek-v3",
+    "deepseekv316b": "deepseek-v2-lite",  # torchtitan's 16B flavour has the sizes of V2-Lite
+    "deepseekv2236b": "deepseek-v2",
+    "deepseekv3.1": "deepseek-v3",
+    "gpt3175b": "gpt3-175b",
+    "gpt3": "gpt3-175b",
+    "gpt2small": "gpt2",
+    "mixtral8x7b": "mixtral-8x7b",
+    "mistral7b": "mistral-7b",
+    "bertlarge": "bert-large",
+    "bertlargeuncased": "bert-large",
+    "gptj6b": "gpt-j-6b",
+    "nemotron4340b": "nemotron-4-340b",
+    "llama65b": "llama-65b",
+    "llama7b": "llama-7b",
+    "phi1.51.3b": "phi-1.5",
+    "tinyllama": "tiny-llama-1.1b",
+}
+
+
+def essence(name):
+    """Letters, digits and points of the last part of a path."""
+    out = "".join(c for c in name.rsplit("/", 1)[-1] if c.isascii() and (c.isalnum() or c == ".")).lower()
+    for word in ADDED:
+        out = out.replace(word, "", 1)
+    return out
+
+
+def known_model(name):
+    """The file of configs/models that a name means; None: none."""
+    known = presets.names("models")
+    wanted = essence(name)
+    for model in known:
+        if essence(model) == wanted:
+            return model
+    alias = ALIASES.get(wanted)
+    return alias if alias in known else None

@@ -1,0 +1,157 @@
+"""What was measured, in SI units: the quantities of a run that a forecast also gives."""
+import re
+
+from .fields import Number
+from .skips import Skipped
+
+GIB = 1024.0 * 1024.0 * 1024.0
+KINDS = ("allocated", "active", "reserved", "process")
+
+# Name in a row's file, quantity of a run, factor to SI units. The order is that of a run's quantities behind its primary one.
+NAMES = (
+    ("iteration_s", "step_time", 1),
+    ("tflops_per_gpu", "model_flops_per_second_per_gpu", 1e12),
+    ("tokens_per_s_per_gpu", "tokens_per_second_per_gpu", 1),
+    ("samples_per_s_per_gpu", "sequences_per_second_per_gpu", 1),
+    ("samples_per_s", "sequences_per_second", 1),
+    ("tokens_per_s", "tokens_per_second", 1),
+    ("mfu", "mfu", 1),
+    ("hfu", "hfu", 1),
+    ("layer_fwd_bwd_ms", "layer_time", 1e-3),
+    ("layer_combined_ms", "layer_time", 1e-3),
+    ("layer_forward_ms", "layer_forward_time", 1e-3),
+    ("layer_backward_ms", "layer_backward_time", 1e-3),
+    ("peak_memory_gib", "peak_memory", GIB),
+    ("peak_memory_gb", "peak_memory", 1e9),
+    ("peak_allocated_bytes", "peak_memory", 1),
+    ("steady_allocated_bytes", "steady_memory", 1),
+    ("peak_reserved_gib", "peak_memory", GIB),
+    ("peak_allocated_gib", "peak_memory", GIB),
+    ("peak_active_gib", "peak_memory", GIB),
+    ("peak_memory_mib", "peak_memory", 1024.0 * 1024.0),
+    ("nvidia_smi_gb", "peak_memory", 1e9),
+    ("oom", "outcome", 1),
+)
+OF_A_STEP = ("step_time", "model_flops_per_second_per_gpu", "tokens_per_second_per_gpu", "sequences_per_second_per_gpu",
+             "sequences_per_second", "tokens_per_second", "mfu", "hfu")
+RATES = tuple(q for q in OF_A_STEP if q.endswith(("_per_second", "_per_gpu")))
+
+# Conventions by which FLOPs are counted (job.flops).
+FLOPS = ("sc21_hardware", "sc21_model", "korthikanti_model", "palm", "palm_both_embeddings", "megatron_full", "megatron_causal")
+
+
+def kind_in_name(name):
+    """Some names say themselves which number of memory they are."""
+    for part, kind in (("reserved", "reserved"), ("allocated", "allocated"), ("active", "active"), ("nvidia_smi", "process")):
+        if part in name:
+            return kind
+    return ""
+
+
+def fraction(printed):
+    """Some files print mfu in percent: no utilisation reaches 1.5, and none that anyone published is below 1.5 percent."""
+    return printed / 100 if printed > 1.5 else printed
+
+
+def number_in(field):
+    if isinstance(field.value, bool):
+        return 1.0 if field.value else 0.0
+    return field.number() if isinstance(field.value, Number) else None
+
+
+class Collector:
+    """Quantities as (quantity, value, kind of memory, rank), each kind of quantity once: rates of a step count as one."""
+
+    def __init__(self, memory_kind):
+        self.memory_kind = memory_kind
+        self.found = []
+        self.seen = set()
+
+    def take(self, name, field):
+        known = next((entry for entry in NAMES if entry[0] == name), None)
+        value = number_in(field)
+        if known is None or value is None or value < 0:
+            return
+        _, quantity, factor = known
+        kind = (kind_in_name(name) or self.memory_kind) if quantity == "peak_memory" else ""
+        self.add(quantity, fraction(value) if quantity in ("mfu", "hfu") else value * factor, kind, None)
+
+    def add(self, quantity, value, kind, rank):
+        key = ("a rate" if quantity in RATES else quantity, kind, rank)
+        if key not in self.seen:
+            self.seen.add(key)
+            self.found.append((quantity, value, kind, rank))
+
+
+def collect(whole, memory_kind, timed=True):
+    """Every quantity of the row that a forecast also gives, the row's own metric first."""
+    collector = Collector(memory_kind)
+    collector.take(whole["metric"].text(), whole["value"])
+    others = whole["other_metrics"]
+    for name, quantity, _ in NAMES:
+        if timed or quantity not in OF_A_STEP:
+            collector.take(name, others[name])
+    by_rank = others["peak_memory_by_rank_mb"]
+    for rank in by_rank.value if by_rank.is_map() else ():
+        for name, kind in (("max_allocated_mb", "allocated"), ("max_reserved_mb", "reserved")):
+            mib = number_in(by_rank[rank][name])  # torch's byte counts over 2^20
+            if mib is not None and re.fullmatch(r"[0-9]{1,9}", rank):
+                collector.add("peak_memory", mib * 1024.0 * 1024.0, kind, int(rank))
+    return collector.found
+
+
+def whole_number(value):
+    return int(value) if value == int(value) else value
+
+
+def memory_kind(draft, whole):
+    stated = whole["memory_kind"].text() or "allocated"
+    if stated in KINDS:
+        return stated
+    draft.remark(f"memory_kind '{stated}' is taken as allocated")
+    return "allocated"
+
+
+def check_any(whole, found):
+    """Raises Skipped where nothing is left to compare with; returns what is."""
+    # An outcome of 0 says that the run did not run out of memory.
+    valued = [entry for entry in found if entry[0] == "outcome" or entry[1] > 0]
+    metric = whole["metric"].text()
+    if valued:
+        return valued
+    if found or any(metric == name for name, _, _ in NAMES):
+        raise Skipped("no value", metric)
+    raise Skipped("calculation", f"{metric} is no quantity of a forecast")
+
+
+def measured(draft, whole, experts_alone):
+    """The run's `measured`. `whole`: the row with its measured values."""
+    timed = not draft.functional and not experts_alone
+    out = {}
+    for quantity, value, kind, rank in check_any(whole, collect(whole, memory_kind(draft, whole), timed)):
+        if quantity == "outcome":
+            out[quantity] = "out of memory" if value > 0 else "ran"
+        elif quantity in ("peak_memory", "steady_memory"):
+            entry = {"kind": kind or "allocated"}
+            # Functional tests log one rank, the last, from the process's start, on toy models.
+            if rank is not None or draft.functional:
+                entry["rank"] = draft.ranks - 1 if rank is None else rank
+            entry["bytes"] = whole_number(value)
+            if draft.functional and quantity == "peak_memory":
+                entry["since"] = "start"
+            out.setdefault(quantity, []).append(entry)
+        else:
+            out[quantity.replace("layer_", "experts_") if experts_alone else quantity] = value
+    for quantity in ("peak_memory", "steady_memory"):
+        if quantity in out and len(out[quantity]) == 1 and set(out[quantity][0]) == {"kind", "bytes"} \
+                and out[quantity][0]["kind"] == "allocated":
+            out[quantity] = out[quantity][0]["bytes"]  # of the fullest rank
+    return out
+
+
+def measured_operator(whole):
+    found = collect(whole, whole["memory_kind"].text() or "allocated")
+    peak = [value for quantity, value, _, _ in check_any(whole, found) if quantity == "peak_memory"]
+    if not peak:
+        raise Skipped("no value", "the operator's memory")
+    return {"peak_memory": whole_number(peak[-1])}

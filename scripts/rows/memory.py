@@ -1,0 +1,163 @@
+"""Kernels and memory of a row: attention, loss, recomputation, allocator, formats."""
+import re
+
+from .offload import offloaded_activations
+
+
+def compiles_loss(draft):
+    """torchtitan compiles the loss with the model since March 2025 (components/loss.py), when nightly builds of torch became
+    2.8."""
+    torch = re.search(r"torch 2\.([0-9]{1,3})", draft.row["framework_version"].text())
+    return draft.job["compile"].is_true() and torch is not None and int(torch[1]) >= 8
+
+
+def compiles_loss_alone(draft):
+    """By torchtitan's log lines: of the loss, of each TransformerBlock or of what is most of it. In 16 bits, runs of edited
+    parallelize.py compile blocks without that line."""
+    lines = draft.row["compile"]
+    return (lines.is_list() and draft.job["precision"].text() != "bf16"
+            and not any("TransformerBlock" in line or "feed-forward" in line for line in lines.texts()))
+
+
+def scales_rows(draft):
+    """torchao's recipe "rowwise", the one of torchtitan's Float8Linear by 2026, where MXFP8 runs without a compiler as well: a
+    row or a column is the block that shares a scale."""
+    return draft.framed("torchtitan") and ("rowwise" in draft.row["precision"].text() or (
+        draft.row["year"].integer_or(0) >= 2026 and draft.job["compile"].is_true() and not compiles_loss_alone(draft)))
+
+
+def write_kernels(draft):
+    row, job = draft.row, draft.job
+    k = {}
+    if draft.attention:
+        k["attention"] = draft.attention
+    else:
+        draft.assume("kernels.attention", "the framework's attention kernel")
+        # Megatron-LM without --use-flash-attn, which zero-bubble's examples of 2023 leave off and Megatron-DeepSpeed's fork of
+        # 2021 lacks.
+        if draft.zero_bubble or draft.framed("Megatron-DeepSpeed"):
+            k["attention"] = "unfused"
+    compiled = job["compile"].flag()
+    if compiled is not None:
+        k["compile"] = compiled and not compiles_loss_alone(draft)
+    overlap = row["overlap"].text()
+    graphs = job["cuda_graph"].flag()
+    if graphs is not None:
+        # Graphs of attention and router leave the experts to the host (Megatron-LM, --cuda-graph-scope).
+        k["cuda_graph"] = graphs and not (draft.model["moe"].is_map() and "cuda_graph=transformer_engine" in overlap)
+    elif "full_iter" in overlap:  # named in the recipe's helpers alone
+        k["cuda_graph"] = True
+    write_loss(draft, k)
+    if k:
+        draft.out["kernels"] = k
+
+
+def write_loss(draft, k):
+    loss = draft.job["loss"].text()
+    titan, tune = draft.framed("torchtitan"), draft.framed("torchtune")
+    if loss:
+        # torchtune's chunks of logits all stand until their backward pass (CEWithChunkedOutputLoss).
+        k["loss"] = "fused" if tune and loss == "chunked" else loss
+    elif draft.framed("llm-foundry"):
+        k["loss"] = "fused"  # its models' default loss_fn is fused_crossentropy
+    elif titan and draft.row["year"].integer_or(0) >= 2026:
+        k["loss"] = "chunked"  # ChunkedCELoss of 8 chunks is the default there
+        draft.assume("kernels.loss", "the framework's default loss")
+    elif titan and compiles_loss(draft):
+        k["loss"] = "fused"  # loss.py: loss_fn = torch.compile(loss_fn) with [training] compile
+    elif tune and draft.job["recompute"].present():
+        # A study of optimisations one by one: those that it does not name are off.
+        k["loss"] = "eager"
+        draft.assume("kernels.loss", "a plain loss")
+    elif tune:
+        draft.assume("kernels.loss", "the framework's default loss")
+    elif draft.aleph_alpha:
+        k["loss"] = "eager"  # torch's cross-entropy of logits in fp32
+
+
+def half_gradients(draft):
+    """ZeRO-1 as DeepSpeed introduced it keeps gradients in the weights' format; Megatron's distributed optimizer keeps fp32."""
+    return draft.zero_stage == 1 and (draft.aleph_alpha or draft.framed("InternEvo"))
+
+
+def accumulates_in_fp32(draft):
+    """DeepSpeed's pipeline engine in bf16 has BF16_Optimizer since spring 2022, which sums gradients in fp32. BLOOM's runs of
+    early 2022 went over to it when embedding and head became layers of the split (--pp-partition-method
+    type:transformer|embedding): a row that does not say how it accumulates shows it by layers that divide only with both."""
+    if not draft.framed("Megatron-DeepSpeed") or draft.job["precision"].text() != "bf16":
+        return False
+    stated = draft.row["precision"].text()
+    if "accumulation" in stated:
+        return "fp32 gradient accumulation" in stated
+    if draft.year > 2022:
+        return True
+    layers = draft.model["layers"].integer_or(0)
+    return layers % draft.pp != 0 and (layers + 2) % draft.pp == 0
+
+
+def write_recompute(draft, m):
+    recompute = draft.job["recompute"]
+    if recompute.is_map():
+        if recompute["every"].present():
+            m["recompute"] = {"every": recompute["every"].integer()}
+        elif recompute["modules"].present():
+            names = recompute["modules"].texts()
+            m["recompute"] = {"modules": names} if names else "none"
+        elif recompute["per_op"].text():
+            m["recompute"] = {"per_op": recompute["per_op"].text()}
+        else:
+            draft.assume("memory.recompute", "the framework's default recomputation")
+    elif draft.job["schedule"].text() == "1f1b_recompute":
+        m["recompute"] = "full"
+    elif recompute.present():
+        stated = recompute.text()
+        m["recompute"] = stated
+        if draft.framed("torchtitan") and stated == "selective":
+            # selective_ac_option: every second layer at first, a policy of operators later.
+            m["recompute"] = {"every": 2} if draft.year <= 2024 else {"per_op": "sac"}
+            draft.assume("memory.recompute", "which selective mode torchtitan ran")
+        layers = draft.flags["recompute-num-layers"].integer_or(1)
+        method = draft.flags["recompute-method"].text()
+        if stated == "full" and method in ("uniform", "block"):
+            m["recompute"] = {method: layers}
+    else:
+        draft.assume("memory.recompute", "the framework's default recomputation")
+        if draft.framed("litgpt") and draft.zero_stage == 3:
+            m["recompute"] = "full"  # FSDPStrategy(activation_checkpointing_policy={Block})
+
+
+def write_memory(draft):
+    job, flags = draft.job, draft.flags
+    m = {}
+    if draft.functional and flags["optimizer"].text() == "muon":
+        m["optimizer"] = "muon"
+    write_recompute(draft, m)
+    if job["allocator"].text():
+        m["allocator"] = job["allocator"].text()
+    moved = offloaded_activations(draft.row)
+    if moved is not None:
+        layers, modules = moved
+        m["offload"] = {"activations": "cpu"}
+        if modules:
+            m["offload"]["activation_modules"] = modules
+        if layers > 0:
+            m["offload"]["activation_layers"] = layers
+    precision = job["precision"].text()
+    if draft.framed("Bridge") and precision in ("fp8", "mxfp8"):
+        # fp8_param_gather of its recipes for current scaling and mxfp8 (mixed_precision.py).
+        m["dtypes"] = {"parameters": "fp8"}
+    if half_gradients(draft):
+        half = "fp16" if precision == "fp16" else "bf16"
+        m["dtypes"] = {"gradients": half, "reduce": half}
+    if accumulates_in_fp32(draft):
+        m["dtypes"] = {"gradients": "fp32", "reduce": "fp32"}
+    if draft.functional and precision == "fp16" and not flags["accumulate-allreduce-grads-in-fp32"].is_true():
+        m["dtypes"] = {"gradients": "fp16", "reduce": "fp16"}  # Megatron's default for --fp16
+    if draft.row["offload"].text().startswith("CPU offload"):  # FSDP2's CPUOffloadPolicy
+        m["offload"] = {"optimizer": "cpu", "parameters": "cpu", "gradients": "cpu", "prefetch": 0}
+    if m:
+        draft.out["memory"] = m
+    algorithms = {"Ring": "ring", "Tree": "tree", "NVLS": "nvls", "NVLSTree": "nvlstree"}
+    algorithm = algorithms.get(draft.row["env"]["NCCL_ALGO"].text())
+    if algorithm:
+        draft.out["nccl"] = {"algo": algorithm}

@@ -1,0 +1,147 @@
+"""The model of a row."""
+from .skips import Skipped, measures_experts
+
+# GPT-2's byte-pair vocabulary, the default of the frameworks' GPT examples.
+DEFAULT_VOCAB = 50257
+# Llama's: with it, counted once, the zero-bubble models of 6.2B and 14.6B have as many parameters as they are named by (with
+# GPT-2's 6.3 and 14.7).
+LLAMA_VOCAB = 32000
+# Megatron-LM, --hidden-dropout and --attention-dropout.
+MEGATRON_DROPOUT = 0.1
+
+
+def likely_heads(hidden):
+    """Heads nearest to 128 wide, in eights so that tensor ranks divide them."""
+    eighths = hidden // 8 if hidden > 0 and hidden % 8 == 0 else 0
+    divisors = {d for n in range(1, int(eighths**0.5) + 1) if eighths % n == 0 for d in (n, eighths // n)}
+    best = 1
+    for heads in (8 * d for d in sorted(divisors)):
+        if abs(hidden // heads - 128) < abs(hidden // best - 128):
+            best = heads
+    return best
+
+
+def write_model(draft):
+    if draft.published:
+        draft.out["model"] = {"use": draft.published}
+        return
+    model, flags = draft.model, draft.flags
+    m = {}
+    hidden = model["hidden"].integer()
+    if hidden < 1:
+        raise Skipped("not possible", f"a width of {hidden}")
+    heads = model["heads"].integer()
+    if draft.arch == "t5":  # both stacks; the decoder's length is the workload's
+        encoder = flags["encoder-num-layers"].integer_or(0)
+        m["layers"] = encoder + flags["decoder-num-layers"].integer_or(0)
+        m["encoder_layers"] = encoder
+        m["encoder_sequence"] = draft.row["seq_len"].integer()
+    else:
+        m["layers"] = model["layers"].integer()
+        if m["layers"] is None:
+            raise Skipped("incomplete", "the number of layers")
+        if draft.arch == "bert":
+            m["encoder_layers"] = m["layers"]
+    if m["layers"] < 1:
+        raise Skipped("not possible", f"{m['layers']} layers")
+    if measures_experts(draft.row):
+        m["mixers"] = "-"
+    m["hidden"] = hidden
+    m["heads"] = likely_heads(hidden) if heads is None else heads
+    if heads is None:
+        draft.assume("model.heads", f"{m['heads']} heads")
+    for key in ("kv_heads", "head_dim"):
+        if model[key].present():
+            m[key] = model[key].integer()
+    moe = model["moe"]
+    expert_ffn = moe["moe_ffn"].integer_or(model["ffn"].integer_or(4 * hidden))
+    m["ffn"] = model["ffn"].integer_or(expert_ffn if moe.is_map() else 4 * hidden)
+    write_vocab(draft, m)
+    m["gated_mlp"] = flag_or(model["gated_mlp"], draft.llama_like)
+    m["tied_embeddings"] = flag_or(model["tied_embeddings"], not draft.llama_like)
+    write_positions(draft, m)
+    rms = flags["normalization"].text() == "RMSNorm" if draft.functional else draft.llama_like
+    m["norm"] = "rms" if rms else "layer"
+    m["biases"] = (not flags["disable-bias-linear"].is_true() if draft.functional
+                   else flag_or(model["biases"], not draft.llama_like))
+    m["dropout"] = dropout(draft)
+    if flags["qk-layernorm"].is_true():
+        m["qk_norm"] = True
+    if moe.is_map():
+        m["moe"] = experts(moe, expert_ffn)
+    write_window(model, m)
+    predictions = model["mtp_layers"].integer()
+    if predictions is not None and predictions > 0:
+        m["mtp_layers"] = predictions
+    if flags["multi-latent-attention"].is_true():
+        # Defaults of Megatron-LM's arguments.
+        m["mla"] = {"q_lora_rank": flags["q-lora-rank"].integer_or(0),
+                    "kv_lora_rank": flags["kv-lora-rank"].integer_or(32),
+                    "qk_nope_dim": flags["qk-head-dim"].integer_or(128),
+                    "qk_rope_dim": flags["qk-pos-emb-head-dim"].integer_or(64),
+                    "v_dim": flags["v-head-dim"].integer_or(128)}
+        m.pop("kv_heads", None)
+        m.pop("head_dim", None)
+    draft.out["model"] = m
+
+
+def flag_or(field, otherwise):
+    found = field.flag()
+    return otherwise if found is None else found
+
+
+def write_positions(draft, m):
+    positions = draft.model["position"].text()
+    if draft.functional:
+        positions = draft.flags["position-embedding-type"].text()
+        positions = "learned" if positions in ("", "learned_absolute") else positions
+    if not positions:
+        positions = "rotary" if draft.llama_like else "learned"
+    # ALiBi is a bias on the attention scores: no parameters, nothing moved.
+    m["positions"] = {"rope": "rotary", "alibi": "none"}.get(positions, positions)
+    if m["positions"] == "learned":
+        m["max_positions"] = draft.flags["max-position-embeddings"].integer_or(draft.row["seq_len"].integer())
+
+
+def write_window(model, m):
+    """Every layer has the window, but for "alternate layers sliding/full" (gpt-oss)."""
+    window = model["sliding_window"].integer()
+    if window is None or window <= 0:
+        return
+    m["sliding_window"] = window
+    if "alternate" in model["window_pattern"].text():
+        m["mixers"] = "wa"
+
+
+def write_vocab(draft, m):
+    vocab = draft.job["vocab"].integer()
+    if vocab is None:
+        vocab = draft.model["vocab"].integer()
+    if vocab is None:
+        vocab = LLAMA_VOCAB if draft.zero_bubble else DEFAULT_VOCAB
+        if not measures_experts(draft.row):
+            draft.assume("model.vocab", f"a vocabulary of {vocab}")
+    unit = (128 if draft.uses_megatron else 1) * draft.tp  # --make-vocab-size-divisible-by
+    padded = draft.job["vocab"].present() and vocab % draft.tp == 0
+    m["vocab"] = vocab if padded else (vocab + unit - 1) // unit * unit
+
+
+def dropout(draft):
+    if draft.functional:
+        stated = draft.flags["hidden-dropout"].number()
+        return MEGATRON_DROPOUT if stated is None else stated
+    return 0.0 if draft.llama_like or not draft.uses_megatron else MEGATRON_DROPOUT
+
+
+def experts(moe, ffn):
+    e = {"experts": moe["experts"].integer_or(0), "topk": moe["topk"].integer_or(1), "ffn": ffn}
+    shared_ffn = moe["shared_ffn"].integer_or(0)
+    shared = moe["shared_experts"].integer_or(0)
+    if shared > 0 or shared_ffn > 0:
+        e["shared_experts"] = max(shared, 1)
+        if shared_ffn > 0:
+            e["shared_ffn"] = shared_ffn // max(shared, 1)
+    dense = moe["dense_layers"].integer_or(moe["first_dense_layers"].integer_or(0))
+    if dense > 0:
+        e["dense_layers"] = dense
+    return e

@@ -1,0 +1,246 @@
+"""Batch, parallelism, schedule and overlap of a row."""
+from .finetune import write_finetune
+from .memory import scales_rows
+from .skips import Skipped
+
+
+def write_workload(draft):
+    row, flags = draft.row, draft.flags
+    w = {}
+    length = row["seq_len"].integer()
+    w["sequence_length"] = flags["decoder-seq-length"].integer_or(length) if draft.arch == "t5" else length
+    data = draft.dp
+    accumulation = row["grad_accum"].count()
+    micro = row["micro_batch"].count()
+    batch = row["global_batch"].count()
+    if batch is None and not row["num_gpus"].present() and draft.zero_stage > 0:
+        raise Skipped("incomplete", "neither the number of GPUs nor the batch, with sharded states")
+    if batch is None and micro is not None:
+        # Any batch that fills the pipeline has the same memory; groups of an interleaved schedule are stages wide.
+        batch = micro * data * (2 * draft.pp if accumulation is None else accumulation)
+        draft.assume("workload.global_batch", "the global batch")
+    if batch is None:
+        raise Skipped("incomplete", "neither the global batch nor the micro-batch is stated")
+    if micro is None and accumulation is not None:
+        micro = batch // data // accumulation
+        if micro < 1:
+            raise Skipped("not possible", f"a batch of {batch} over {data} ranks and {accumulation} accumulations")
+    if micro is None:
+        draft.micro_batch_open = True
+        draft.assume("workload.micro_batch", "the largest micro-batch that fits")
+    w["global_batch"] = batch
+    if micro is not None:
+        w["micro_batch"] = micro
+    precision = draft.job["precision"].text()
+    if not precision:
+        draft.assume("workload.precision", "bf16")
+        precision = "bf16"
+    # Transformer Engine's recipe Float8BlockScaling, "blockwise" to Megatron-LM's --fp8-recipe.
+    if precision == "fp8" and (scales_rows(draft) or "blockwise" in row["precision"].text()):
+        precision = "fp8_block"
+    w["precision"] = precision
+    write_finetune(draft, w)
+    draft.out["workload"] = w
+
+
+def interleaves_unsaid(draft):
+    """NVIDIA's runs of Megatron-Core with stages interleave them (its own tables: one to four layers a chunk); a row that does
+    not say so leaves it open. Stated as 1: they do not."""
+    layers = draft.model["layers"].integer()
+    return (draft.framed("Megatron-Core") and not draft.functional and draft.pp > 1 and not draft.parallel["vpp"].present()
+            and not draft.job["schedule"].present() and layers is not None and layers > 0 and layers % draft.pp == 0)
+
+
+def chunks_of_stage(draft):
+    if not interleaves_unsaid(draft):
+        return draft.parallel["vpp"].count_or(1)
+    each = draft.model["layers"].integer() // draft.pp
+    return next(chunks for chunks in range(min(each, 8), 0, -1) if each % chunks == 0)
+
+
+def overlaps_tensor(draft):
+    text = draft.row["overlap"].text()
+    return "TP comm overlap" in text or "--tp-comm-overlap" in text
+
+
+def write_parallelism(draft):
+    torchtitan = draft.framed("torchtitan")
+    p = {"data": draft.dp, "tensor": draft.tp, "pipeline": draft.pp}
+    chunks = chunks_of_stage(draft)
+    if chunks > 1:
+        p["virtual_pipeline"] = chunks
+        if interleaves_unsaid(draft):
+            draft.assume("parallelism.virtual_pipeline", f"{chunks} chunks a stage")
+    if draft.cp > 1:
+        # PyTorch's context parallelism gathers keys and values by default (context_parallel_rotate_method).
+        trades = "CP all-to-all" in draft.row["attention"].text()
+        p["context"] = {"size": draft.cp, "kind": "all_gather" if torchtitan else "a2a" if trades else "p2p"}
+        if torchtitan:
+            # Chosen after seeing its rows of 2024, which from 4 ranks on are slower by what contiguous chunks cost (1.75 at 4,
+            # 1.88 at 8); no source says so: its later load balancer is "headtail".
+            p["context"]["balanced"] = False
+    write_experts(draft, p)
+    sequence_parallel = draft.parallel["sequence_parallel"].flag()
+    if sequence_parallel is not None:
+        p["sequence_parallel"] = sequence_parallel and draft.tp > 1  # without tensor parallelism it does nothing
+    elif draft.tp > 1 and (draft.ep > 1 or overlaps_tensor(draft)):
+        # Megatron-LM refuses experts over tensor ranks, and --tp-comm-overlap, without it.
+        p["sequence_parallel"] = True
+    elif draft.uses_megatron:
+        p["sequence_parallel"] = False
+    write_sharding(draft, p)
+    write_schedule(draft, p)
+    write_overlap(draft, p, torchtitan)
+    write_layers_per_stage(draft, p)
+    draft.out["parallelism"] = p
+
+
+def write_overlap(draft, p, torchtitan):
+    overlap = draft.row["overlap"]
+    if overlap.is_map():
+        o = {}
+        for key in ("grad_reduce", "param_gather"):
+            on = overlap[key].flag()
+            if on is not None:
+                o[key] = on
+        if draft.functional and draft.flags["tp-comm-overlap"].is_true() and draft.tp > 1:
+            o["tensor"] = "ring"
+        p["overlap"] = o
+        return
+    text = overlap.text()
+    if text.startswith("none") and not torchtitan:
+        # torchtitan's says that tensor parallelism is not asynchronous: fully_shard always overlaps.
+        p["overlap"] = {"tensor": False, "pipeline": False, "grad_reduce": False, "param_gather": False}
+        return
+    o = {}
+    if overlaps_tensor(draft):
+        o["tensor"] = "ring"
+    elif "async TP" in text or "AsyncTP" in text:
+        o["tensor"] = "async"
+    both = "grad reduce-scatter + param all-gather overlap" in text
+    if both or "--overlap-grad-reduce" in text:
+        o["grad_reduce"] = True
+    if both or "--overlap-param-gather" in text:
+        o["param_gather"] = True
+    if "moe EP a2a overlapped" in text:
+        o["expert"] = True
+    if o:
+        p["overlap"] = o
+
+
+def write_schedule(draft, p):
+    """Of the rows' short names: an automatic schedule with its memory limit, vocabulary passes over 1F1B, redistributed layers,
+    full recomputation."""
+    name = draft.job["schedule"].text()
+    if draft.pp == 1 or not name:
+        return
+    if name in ("zb_auto_1p", "zb_auto_2p"):
+        p["schedule"] = {"name": "zb_auto", "memory_limit": 1 if name == "zb_auto_1p" else 2}
+    elif name == "1f1b_redis":
+        p["schedule"] = "1f1b"
+        p["layers_per_stage"] = "redistribute"
+    elif name == "1f1b_recompute":
+        p["schedule"] = "1f1b"
+    elif name in ("vocab_1", "vocab_2"):
+        p["schedule"] = "1f1b+" + name
+    elif name.startswith("vocab_") and len(name) > 8 and name[7] == "+":
+        p["schedule"] = name[8:] + "+" + name[:7]
+    else:
+        group = group_that_fits(draft) if name == "interleaved_1f1b" else 0
+        p["schedule"] = {"name": name, "group": group} if group > 0 else name
+
+
+def group_that_fits(draft):
+    """Megatron-LM refuses groups of micro-batches whose last one is smaller than the stages: where those of its default, as wide
+    as the stages, are, the run had others. The least that does; 0: the default."""
+    w = draft.out["workload"]
+    stages = draft.pp
+    micro_batches = w["global_batch"] // w.get("micro_batch", 1) // max(1, draft.dp)
+
+    def fits(group):
+        return micro_batches % group == 0 or micro_batches % group >= stages
+
+    if chunks_of_stage(draft) == 1 or micro_batches <= stages or fits(stages):
+        return 0
+    return next(group for group in range(stages, micro_batches + 1) if fits(group))
+
+
+def write_experts(draft, p):
+    """Experts are cut as the dense layers where the row does not say otherwise: Megatron-LM's default
+    (--expert-tensor-parallel-size). Megatron-Bridge's is 1."""
+    if not draft.model["moe"].is_map():
+        return
+    job, flags = draft.job, draft.flags
+    overlap = draft.row["overlap"].text()
+    p["expert"] = draft.ep
+    e = {}
+    dispatcher = job["dispatcher"].text()
+    if not dispatcher:
+        dispatcher = next((name for name in ("hybridep", "deepep") if "moe_dispatcher=" + name in overlap), "")
+    if not dispatcher and "full_iter" in overlap:
+        dispatcher = "hybridep"  # a graph of the whole step leaves no host to read all-to-all's counts
+    if not dispatcher and draft.ep > 1 and not draft.functional:
+        dispatcher = "alltoall"  # NVIDIA's recipes and papers of expert parallelism use it
+        draft.assume("moe.dispatcher", "the all-to-all dispatcher")
+    flag = flags["moe-token-dispatcher-type"].text()
+    if flag and flag != "flex":
+        dispatcher = flag
+    if dispatcher:
+        e["dispatcher"] = dispatcher
+    # Recipes with DeepEP's kind of dispatchers leave fine-grained experts whole: so do all of NVIDIA's rows with them that state
+    # a size; Megatron-LM's own default is the tensor size.
+    whole = draft.framed("Bridge") or dispatcher in ("deepep", "hybridep")
+    p["expert_tensor"] = draft.parallel["etp"].count_or(1 if whole else draft.tp)
+    capacity = job["moe_capacity"].number()
+    if capacity is not None:
+        e["capacity_factor"] = capacity
+    if job["moe_balance"].text() in ("forced", "balanced"):
+        e["balance"] = job["moe_balance"].text()
+    if draft.functional and not flags["moe-grouped-gemm"].is_true():
+        e["grouped"] = False
+    if e:
+        draft.out["moe"] = e
+
+
+def write_layers_per_stage(draft, p):
+    """Layers of each virtual stage where they do not divide. Frameworks count embedding and loss as a layer each; where that
+    does not divide either, the surplus lies behind the first stage."""
+    if draft.published:
+        return  # its layers are not stated here
+    flags = draft.flags
+    chunks = draft.pp * chunks_of_stage(draft)
+    layers = draft.out["model"]["layers"]
+    stated = (flags["account-for-embedding-in-pipeline-split"].is_true()
+              and flags["account-for-loss-in-pipeline-split"].is_true())
+    if "layers_per_stage" in p or chunks < 2 or chunks > 100_000 or (layers % chunks == 0 and not stated):
+        return
+    ends_count = (layers + 2) % chunks == 0
+    split = [(layers + (2 if ends_count else 0)) // chunks] * chunks
+    if ends_count:
+        split[0] -= 1
+        split[-1] -= 1
+    else:
+        for i in range(1, layers % chunks + 1):
+            split[i % chunks] += 1
+    if not stated:
+        draft.assume("parallelism.layers_per_stage", "how the layers lie on the stages")
+    p["layers_per_stage"] = split
+
+
+def write_sharding(draft, p):
+    stage = draft.parallel["zero_stage"].integer()
+    if stage is not None and 0 <= stage <= 3:
+        p["sharding"] = ("none", "zero1", "zero2", "zero3")[stage]
+    elif draft.parallel["fsdp"].is_true():
+        p["sharding"] = "zero3"
+    elif "--overlap-param-gather" in draft.row["overlap"].text():
+        p["sharding"] = "zero1"  # which it refuses to run without
+    elif draft.uses_megatron and not draft.framed("Megatron-LLaMA"):
+        p["sharding"] = "none"
+    ranks = draft.dp * draft.cp
+    group = draft.job["zero_group"].integer_or(ranks)
+    instances = draft.flags["num-distributed-optimizer-instances"].integer()
+    if instances is not None:
+        group = ranks // max(1, instances)
+    if 0 < group < ranks and p.get("sharding", "none") != "none":
+        p["shard_size"] = group

@@ -1,0 +1,20 @@
+"""What configs/ of the project beside these scripts has."""
+import functools
+import os
+import pathlib
+
+ROOT = pathlib.Path(os.environ.get("STEPCAST_DATA") or pathlib.Path(__file__).resolve().parent.parent.parent)
+
+
+@functools.cache
+def names(kind):
+    """Names of the files in configs/`kind`, sorted; none where there is no such folder."""
+    folder = ROOT / "configs" / kind
+    files = folder.iterdir() if folder.is_dir() else ()
+    return tuple(sorted({file.stem for file in files if file.suffix in (".yaml", ".json")}))
+
+
+def has(kind, name):
+    """Underscores and dashes are the same, and case does not matter; without configs/, every name is one."""
+    known = names(kind)
+    return not known or name in known or name.lower().replace("_", "-") in known

@@ -1,0 +1,160 @@
+"""The preset of configs/systems that stands for a row's training system, and what the row says against it."""
+import re
+
+from . import presets
+
+
+def nemo(draft):
+    return ("nemo-2024" if draft.release < 2504 else "nemo", "megatron-lm")
+
+
+def flash(draft):
+    return "flash" in draft.attention or "cudnn" in draft.attention
+
+
+def megatron(draft):
+    year = draft.year
+    old_features = (not flash(draft) and draft.ep == 1 and draft.parallel["sequence_parallel"].flag() is None
+                    and draft.job["recompute"].text() == "full")
+    if year <= 2021:
+        return ("megatron-lm-2021",)
+    if year <= 2022 or (year < 9999 and old_features):  # nothing newer shows
+        return ("megatron-lm-2022",)
+    if year <= 2024 and not draft.framed("Core"):
+        return ("megatron-lm-2023", "megatron-lm")
+    if draft.release < 2501:
+        return ("megatron-lm-2024", "megatron-lm")
+    return ("megatron-lm",)
+
+
+# Part of a framework's name, and its presets: the first that exists, as a generation that has no file falls back on its
+# ancestor. The first line that fits.
+FRAMEWORKS = (
+    ("zero-bubble", ("zero-bubble", "megatron-lm-2023")),
+    ("VocabularyParallelism", ("zero-bubble", "megatron-lm-2023")),
+    ("MaxText", ("maxtext",)),
+    ("Bridge", ("megatron-bridge", "nemo", "megatron-lm")),
+    ("NeMo", nemo),
+    ("Megatron-DeepSpeed", ("megatron-deepspeed",)),
+    ("Megatron-LLaMA", ("megatron-llama", "megatron-lm-2023")),
+    ("Megatron-Kwai", ("megatron-kwai", "megatron-lm-2023")),
+    ("Megatron", megatron),
+    ("torchtune", ("torchtune",)),
+    ("torchtitan", ("torchtitan", "pytorch-fsdp2")),
+    ("Composer", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
+    ("llm-foundry", ("composer", "pytorch-fsdp1", "pytorch-fsdp2")),
+    ("Aleph Alpha", ("aleph-alpha-scaling",)),
+    ("InternEvo", ("internevo",)),
+    ("litgpt", ("litgpt",)),
+    ("HF Trainer", ("transformers-deepspeed",)),
+    ("DeepSpeed", ("deepspeed",)),
+)
+
+# Forms of other frameworks' names, in lower case: those that have a preset of their own.
+OTHER_FRAMEWORKS = (
+    (r"\balpa\b", "alpa"),
+    (r"angel-?ptm", "angel-ptm"),
+    (r"coloss", "colossal-ai"),
+    (r"fairscale", "fairscale"),
+    (r"flexflow", "flexflow"),
+    (r"gpipe", "gpipe"),
+    (r"horovod", "horovod"),
+    (r"lightseq", "lightseq"),
+    (r"megascale", "megascale"),
+    (r"mindnlp", "mindnlp"),
+    (r"nnscaler", "nnscaler"),
+    (r"paddle", "paddlenlp"),
+)
+
+# And those of frameworks that nobody describes, which behave as a preset of their kind.
+KINDS = (
+    (r"deepspeed|\bzero\b|zero-?[123]\b|zero-infinity", "deepspeed"),
+    (r"\bjax\b|\bflax\b|\bt5x\b|\bpax|\bxla\b|\btpu", "maxtext"),
+    (r"fsdp-?1\b|fsdp v1", "pytorch-fsdp1"),
+    (r"fsdp|fully.?shard", "pytorch-fsdp2"),
+    (r"hugging ?face|\bhf\b|transformers|accelerate|axolotl|\btrl\b", "transformers"),
+    (r"torch|lightning|\bddp\b|distributed ?data ?parallel", "pytorch-ddp"),
+)
+IN_WORDS = {
+    "deepspeed": "DeepSpeed",
+    "maxtext": "MaxText",
+    "pytorch-fsdp1": "PyTorch's first FSDP",
+    "pytorch-fsdp2": "PyTorch's FSDP2",
+    "pytorch-ddp": "PyTorch's DistributedDataParallel",
+    "transformers": "HuggingFace's Trainer",
+    "torchtitan": "torchtitan",
+}
+
+
+def torch_preset(draft, named):
+    """The preset of PyTorch's own parallelism that runs what the row states. `named`: what the framework's name says."""
+    if draft.zero_stage == 1:
+        return "deepspeed"  # neither DDP nor FSDP shards optimizer states alone
+    if max(draft.tp, draft.pp, draft.cp, draft.ep) > 1:
+        return "torchtitan"  # which combines FSDP with DTensor and pipelines
+    if named == "pytorch-ddp" and shards(draft):
+        return "pytorch-fsdp2"
+    return named
+
+
+def shards(draft):
+    """Whether gradients or parameters are sharded."""
+    return draft.zero_stage > 1 or draft.parallel["fsdp"].is_true()
+
+
+def kind_of(draft):
+    """The preset for a framework that nobody describes; None: Megatron-LM's."""
+    named = next((preset for form, preset in KINDS if re.search(form, draft.framework.lower())), None)
+    if named in ("deepspeed", "maxtext"):
+        return named
+    if named is None and not shards(draft):
+        return None
+    return torch_preset(draft, named or "pytorch-fsdp2")
+
+
+def systems(draft):
+    """The presets that the row's framework wants, best first."""
+    for name, wanted in FRAMEWORKS:
+        if draft.framed(name):
+            return wanted(draft) if callable(wanted) else wanted
+    text = draft.framework.lower()
+    for form, preset in OTHER_FRAMEWORKS:
+        if re.search(form, text):
+            return (preset,)
+    kind = kind_of(draft)
+    if kind in presets.names("systems"):
+        assume(draft, IN_WORDS[kind])
+        return (kind,)
+    assume(draft, "Megatron-LM")
+    return ("megatron-lm-2023" if flash(draft) or draft.year > 2022 else "megatron-lm-2022", "megatron-lm")
+
+
+def assume(draft, name):
+    why = f"'{draft.framework}' behaves as {name}"
+    draft.assume("system", why)
+    draft.remark(f"framework {why}")
+
+
+def write_system(draft):
+    wanted = systems(draft)
+    s = {"use": next((name for name in wanted if name in presets.names("systems")), wanted[-1])}
+    flags = draft.flags
+    if draft.functional:
+        s["gradient_accumulation_fusion"] = not flags["no-gradient-accumulation-fusion"].is_true()
+        if flags["transformer-impl"].text() == "local":
+            s["transformer_engine"] = False
+        # CUBLAS_WORKSPACE_CONFIG=:KiB:count sets the workspace of a cuBLAS handle.
+        workspace = re.fullmatch(r":([0-9]{1,7}):([0-9]{1,3})", draft.row["env"]["CUBLAS_WORKSPACE_CONFIG"].text())
+        if workspace:
+            s["gemm_workspace"] = f"{int(workspace[1]) * int(workspace[2])} KiB"
+        if flags["no-masked-softmax-fusion"].is_true():
+            s["fused_softmax"] = False
+        if flags["no-rope-fusion"].is_true():
+            s["fused_rotary"] = False
+    if "all-reduce optimizer synchronisation" in draft.parallel["schedule"].text():
+        s["optimizer_post_validation"] = False
+    if draft.aleph_alpha:  # "+ RMS kernel": FlashAttention's fused norm, else PyTorch's operators
+        raw = draft.row["attention"].text()
+        s["fused_norm"] = "RMS kernel" in raw
+        s["fused_softmax"] = raw == "fused"  # Megatron-LM's kernel, against torch's operators
+    draft.out["system"] = s

@@ -1,0 +1,266 @@
+"""scripts/rows-to-jobs: what becomes of rows of each kind.
+
+    python3 tests/scripts/rows_to_jobs_test.py SOURCE_FOLDER
+"""
+import copy
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1) if len(sys.argv) > 1 else ".").resolve()
+
+DENSE = {
+    "id": "dense", "source": "a table", "notes": "seen", "framework": "Megatron-LM", "framework_version": None, "year": 2021, "gpu": "A100",
+    "num_gpus": 16, "gpus_per_node": 8, "inter_node": "8x200Gb/s HDR InfiniBand HCAs per node",
+    "model": {"name": "a name", "arch": "gpt", "layers": 24, "hidden": 2048, "heads": 16, "vocab": 51200},
+    "seq_len": 2048, "global_batch": 512, "micro_batch": 4, "grad_accum": None,
+    "parallel": {"dp": 4, "tp": 2, "pp": 2, "vpp": 1, "sequence_parallel": False},
+    "metric": "tflops_per_gpu", "value": 138, "other_metrics": {"iteration_s": 5.5, "mfu": 44},
+    "job": {"device": "a100-sxm-80", "schedule": "1f1b", "precision": "fp16", "recompute": "full", "attention": "unfused", "flops": "sc21_hardware"},
+}
+OPERATOR = {
+    "id": "operator", "source": "a benchmark", "level": "op", "kernel": "swiglu", "provider": "liger", "mode": "full", "x_name": "T", "x": 1024.0,
+    "config": "{\"bsz\": 4, \"eps\": 1e-06, \"hidden_size\": 4096, \"dtype\": \"torch.bfloat16\"}", "gpu": "NVIDIA H100 80GB HBM3",
+    "metric": "peak_memory_mib", "value": 256.5,
+}
+
+
+def row(base=None, **changes):
+    """A copy with other values: key, or part__key."""
+    out = copy.deepcopy(base or DENSE)
+    for path, value in changes.items():
+        *parts, last = path.split("__")
+        target = out
+        for part in parts:
+            target = target.setdefault(part, {})
+        target[last] = value
+    return out
+
+
+def without(base, path):
+    out = copy.deepcopy(base)
+    *parts, last = path.split(".")
+    target = out
+    for part in parts:
+        target = target[part]
+    del target[last]
+    return out
+
+
+def convert(*rows):
+    """(exit status, runs, lines of standard error without the file's name) of rows, or of lines of text."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "rows.jsonl"
+        file.write_bytes(b"".join((r if isinstance(r, bytes) else r.encode() if isinstance(r, str) else json.dumps(r).encode()) + b"\n"
+                                  for r in rows))
+        ran = subprocess.run([sys.executable, str(ROOT / "scripts" / "rows-to-jobs"), str(file)], capture_output=True, text=True,
+                             check=False, env={**os.environ, "STEPCAST_DATA": str(ROOT)})
+        runs = [json.loads(line) for line in ran.stdout.splitlines()]
+        return ran.returncode, runs, [line.removeprefix(f"{file}:") for line in ran.stderr.splitlines()]
+
+
+class RowsToJobs(unittest.TestCase):
+    maxDiff = None
+
+    def run_of(self, changed):
+        status, runs, errors = convert(changed)
+        self.assertEqual((status, len(runs)), (0, 1), errors)
+        return runs[0]
+
+    def skip_of(self, changed):
+        """"KIND: DETAIL" of a row that is skipped."""
+        status, runs, errors = convert(changed)
+        self.assertEqual((status, runs), (0, []))
+        self.assertTrue(errors[-1].startswith("1 rows: 0 runs, 1 skipped"), errors)
+        return errors[0].split(": ", 2)[2]
+
+    def test_a_dense_row_is_written_whole(self):
+        self.assertEqual(self.run_of(DENSE), {
+            "id": "dense", "source": "a table",
+            "job": {
+                "model": {"layers": 24, "hidden": 2048, "heads": 16, "ffn": 8192, "vocab": 51200, "gated_mlp": False,
+                          "tied_embeddings": True, "positions": "learned", "max_positions": 2048, "norm": "layer", "biases": True,
+                          "dropout": 0.1},
+                "cluster": {"use": "dgx-a100", "nodes": 2, "gpus_per_node": 8, "device": "a100-sxm-80",
+                            "node": {"nics": 8, "nic": "200 Gb/s"}},
+                "system": {"use": "megatron-lm-2021"},
+                "workload": {"sequence_length": 2048, "global_batch": 512, "micro_batch": 4, "precision": "fp16"},
+                "parallelism": {"data": 4, "tensor": 2, "pipeline": 2, "sequence_parallel": False, "sharding": "none",
+                                "schedule": "1f1b"},
+                "kernels": {"attention": "unfused"},
+                "memory": {"recompute": "full"},
+            },
+            "measured": {"model_flops_per_second_per_gpu": 138e12, "step_time": 5.5, "mfu": 0.44},
+            "flops": "sc21_hardware",
+        })
+
+    def test_the_row_s_own_metric_comes_first_and_rates_count_once(self):
+        run = self.run_of(row(metric="mfu", value=0.44, other_metrics={"iteration_s": 5.5, "tflops_per_gpu": 138, "tokens_per_s": 9}))
+        self.assertEqual(list(run["measured"]), ["mfu", "step_time", "model_flops_per_second_per_gpu"])
+
+    def test_what_a_row_leaves_open_is_assumed(self):
+        open_row = row(inter_node=None, global_batch=None, model__vocab=None, model__heads=None, job__precision=None, job__attention=None,
+                       job__recompute=None, model__layers=25)
+        self.assertEqual(self.run_of(open_row)["assumed"], {
+            "model.heads": "16 heads",
+            "model.vocab": "a vocabulary of 50257",
+            "cluster.node.nic": "the reference node's network",
+            "workload.global_batch": "the global batch",
+            "workload.precision": "bf16",
+            "parallelism.layers_per_stage": "how the layers lie on the stages",
+            "kernels.attention": "the framework's attention kernel",
+            "memory.recompute": "the framework's default recomputation",
+        })
+
+    def test_an_open_micro_batch_is_left_out(self):
+        run = self.run_of(row(micro_batch=None))
+        self.assertEqual(run["job"]["workload"], {"sequence_length": 2048, "global_batch": 512, "precision": "fp16"})
+        self.assertEqual(run["assumed"], {"workload.micro_batch": "the largest micro-batch that fits"})
+        self.assertEqual(self.run_of(row(micro_batch=None, grad_accum=32))["job"]["workload"]["micro_batch"], 4)
+
+    def test_numbers_stay_as_written(self):
+        text = json.dumps(row(job__device={"use": "h100-sxm", "memory": "95 GiB", "power": "P"})).replace('"P"', "5e2")
+        text = text.replace("2048,", "2.048e3,", 1)
+        run = self.run_of(text)
+        self.assertEqual(run["job"]["cluster"]["device"], {"use": "h100-sxm", "memory": "95 GiB", "power": "5e2"})
+        self.assertEqual(json.dumps(run["job"]["model"]["hidden"]), "2048")
+
+    def test_memory_by_kind_and_rank(self):
+        run = self.run_of(row(metric="peak_memory_gib", value=30.5, memory_kind="reserved", other_metrics={
+            "peak_allocated_gib": 29, "peak_memory_by_rank_mb": {"0": {"max_allocated_mb": 1024.5}, "8": {"max_reserved_mb": 2048}}}))
+        self.assertEqual(run["measured"], {"peak_memory": [
+            {"kind": "reserved", "bytes": 32749125632}, {"kind": "allocated", "bytes": 31138512896},
+            {"kind": "allocated", "rank": 0, "bytes": 1074266112}, {"kind": "reserved", "rank": 8, "bytes": 2147483648}]})
+        self.assertEqual(self.run_of(row(metric="peak_memory_gb", value=1.5, other_metrics={}))["measured"], {"peak_memory": 1500000000})
+
+    def test_a_functional_test_measures_its_last_rank_since_the_start(self):
+        test = row(extra_args={"bf16": True, "normalization": "RMSNorm", "position-embedding-type": "rope"}, num_gpus=None, gpus_per_node=None,
+                   parallel={"tp": 2, "pp": 2}, job__device=None, env={"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "NCCL_ALGO": "Ring"},
+                   metric="peak_memory_gib", value=1, memory_kind="allocated",
+                   other_metrics={"steady_allocated_bytes": 1000, "iteration_s": 3})
+        run = self.run_of(test)
+        self.assertEqual(run["measured"], {
+            "peak_memory": [{"kind": "allocated", "rank": 7, "bytes": 2**30, "since": "start"}],
+            "steady_memory": [{"kind": "allocated", "rank": 7, "bytes": 1000}]})
+        self.assertEqual(run["job"]["system"]["gemm_workspace"], "32768 KiB")
+        self.assertEqual(run["job"]["nccl"], {"algo": "ring"})
+        self.assertEqual(run["assumed"]["cluster.device"], "an A100")
+
+    def test_experts_by_themselves(self):
+        run = self.run_of(row(model__arch="single MoE layer", model__moe={"experts": 8, "topk": 2, "moe_ffn": 4096}, parallel__ep=2,
+                              metric="layer_forward_ms", value=2.5, other_metrics={"layer_backward_ms": 5, "iteration_s": 3}))
+        self.assertEqual(run["measured"], {"experts_forward_time": 0.0025, "experts_backward_time": 0.005})
+        self.assertEqual(run["job"]["model"]["mixers"], "-")
+        self.assertEqual(run["assumed"], {"moe.dispatcher": "the all-to-all dispatcher"})
+
+    def test_out_of_memory(self):
+        self.assertEqual(self.run_of(row(metric="oom", value=1, other_metrics={}))["measured"], {"outcome": "out of memory"})
+        self.assertEqual(self.run_of(row(metric="oom", value=False, other_metrics={}))["measured"], {"outcome": "ran"})
+
+    def test_an_operator(self):
+        self.assertEqual(self.run_of(OPERATOR), {
+            "id": "operator", "source": "a benchmark",
+            "operator": {"kernel": "swiglu", "provider": "liger", "mode": "full", "device": "NVIDIA H100 80GB HBM3", "dtype": "bf16",
+                         "sizes": {"T": 1024, "bsz": 4, "hidden_size": 4096}},
+            "measured": {"peak_memory": 268959744}})
+        self.assertEqual(self.run_of(row(OPERATOR, kernel="cross_entropy", config="{}"))["operator"]["dtype"], "fp32")
+
+    def test_a_published_model_is_named(self):
+        self.assertEqual(self.run_of(row(model={"name": "Meta-Llama-3.1-8B-Instruct"}))["job"]["model"], {"use": "llama-3.1-8b"})
+
+    def test_frameworks(self):
+        def preset(**changes):
+            return self.run_of(row(**changes))["job"]["system"]["use"]
+        self.assertEqual(preset(framework="NeMo", framework_version="24.07"), "nemo-2024")
+        self.assertEqual(preset(framework="Megatron-Core", year=2024), "megatron-lm-2024")
+        self.assertEqual(preset(framework="megatron-core", year=2024), "megatron-lm-2024")
+        self.assertEqual(preset(framework="Colossal-AI 0.3"), "colossal-ai")
+        alone = {"parallel": {"dp": 16, "fsdp": True}, "year": 2024}
+        self.assertEqual(preset(framework="Some trainer (PyTorch FSDP2)", **alone), "pytorch-fsdp2")
+        self.assertEqual(preset(framework="Some trainer", **alone), "pytorch-fsdp2")
+        self.assertEqual(preset(framework="PyTorch Lightning", parallel={"dp": 16}), "pytorch-ddp")
+        self.assertEqual(preset(framework="FSDP with DTensor"), "torchtitan")
+        self.assertEqual(preset(framework="Some JAX program"), "maxtext")
+        self.assertEqual(preset(framework="a ZeRO-3 trainer"), "deepspeed")
+
+    def test_an_unknown_framework_is_told_once(self):
+        status, runs, errors = convert(row(framework="Nobody's", year=2024), row(framework="Nobody's", year=2024))
+        self.assertEqual(status, 0)
+        self.assertEqual([run["job"]["system"]["use"] for run in runs], ["megatron-lm-2023"] * 2)
+        self.assertEqual(runs[0]["assumed"], {"system": "'Nobody's' behaves as Megatron-LM"})
+        self.assertEqual(errors, ["1: dense: note: framework 'Nobody's' behaves as Megatron-LM", "2 rows: 2 runs, 0 skipped"])
+
+    def test_devices(self):
+        def cluster(device, **changes):
+            return self.run_of(row(job__device=device, inter_node=None, **changes))["job"]["cluster"]
+        self.assertEqual(cluster("NVIDIA H100 80GB HBM3")["device"], "h100-sxm")
+        self.assertEqual(cluster("mi300x")["use"], "azure-nd-mi300x-v5")
+        self.assertEqual(cluster("gb200", num_gpus=128, gpus_per_node=None)["fabric"], {"nvlink_domain_gpus": 64})
+        self.assertEqual(self.skip_of(row(job__device="a-new-one")), "no device: a-new-one is not in configs/devices")
+        self.assertEqual(self.skip_of(row(job__device=None)), "no device")
+
+    def test_kinds_of_skips(self):
+        for changed, kind in (
+                (without(DENSE, "model"), "operator table"),
+                (row(model__arch="single layer"), "single layer: single layer"),
+                (row(model__arch="mamba"), "architecture: mamba"),
+                (row(metric="bubble_rate", other_metrics={}), "calculation: bubble_rate is no quantity of a forecast"),
+                (row(value=None, other_metrics={}), "no value: tflops_per_gpu"),
+                (row(value=0, other_metrics=None), "no value: tflops_per_gpu"),
+                (row(extra_args={"use-megatron-fsdp": True}), "framework: Megatron-FSDP"),
+                (row(job__recompute={"budget": 0.5}), "recompute: budget"),
+                (row(offload="optimizer offload to NVMe"), "offload: optimizer offload to NVMe"),
+                (row(job__finetune="lora"), "finetune: lora of Megatron-LM"),
+                (row(model__hidden=None), "incomplete: the model's size"),
+                (row(seq_len=None), "incomplete: the sequence length"),
+                (row(global_batch=None, micro_batch=None), "incomplete: neither the global batch nor the micro-batch is stated"),
+                (row(micro_batch=None, grad_accum=1000), "not possible: a batch of 512 over 4 ranks and 1000 accumulations")):
+            with self.subTest(kind):
+                self.assertEqual(self.skip_of(changed), kind)
+
+    def test_malformed_rows_are_skipped(self):
+        for changed, detail in (
+                (row(parallel__tp="two"), "malformed: parallel.tp: 'two' is not what is expected: a number"),
+                (row(parallel__tp=0), "malformed: parallel.tp: '0' is not what is expected: 1 to 1000000"),
+                (row(seq_len=2.5), "malformed: seq_len: '2.5' is not what is expected: a whole number"),
+                (row(num_gpus=[16]), "malformed: num_gpus: 'a list' is not what is expected: a number"),
+                (row(parallel__sequence_parallel="yes"), "malformed: parallel.sequence_parallel: 'yes' is not what is expected: true or false"),
+                (row(OPERATOR, config="{"), None),
+                (without(DENSE, "metric"), "malformed: 'metric' is missing"),
+                ("[1, 2]", "malformed: a row is an object"),
+                ('{"metric": "mfu", "model": 5, "job": "x"}', "operator table"),
+                ('{"metric": {}}', "operator table")):
+            with self.subTest(detail):
+                skipped = self.skip_of(changed)
+                self.assertTrue(skipped.startswith("malformed: ") if detail is None else skipped == detail, skipped)
+
+    def test_no_field_of_any_type_crashes(self):
+        rows = []
+        for value in (None, True, -1, 0, 1e300, "", "text", [], [1], {}, {"a": 1}):
+            rows += [row(**{key: value}) for key in DENSE if key != "id"]
+            rows += [row(**{f"{part}__{key}": value}) for part in ("model", "parallel", "job") for key in DENSE[part]]
+            rows += [row(OPERATOR, **{key: value}) for key in OPERATOR if key != "id"]
+            rows += [row(other_metrics={"peak_memory_by_rank_mb": value}), row(other_metrics={"peak_memory_by_rank_mb": {"x": value, "1": value}})]
+        status, runs, errors = convert(*rows)
+        self.assertEqual(status, 0, errors[-3:])
+        self.assertTrue(errors[-1].startswith(f"{len(rows)} rows: {len(runs)} runs, {len(rows) - len(runs)} skipped"), errors[-1])
+
+    def test_what_is_no_json_lines_ends_with_2(self):
+        for text, message in (('{"id": ', "2: malformed JSON: "), ('{"id": 1, "id": 2}', "2: malformed JSON: duplicate key 'id'"),
+                              ("[" * 100000, "2: malformed JSON: is nested too deeply"), (b"\xff\xfe", "2: byte 0xff is not text")):
+            with self.subTest(message):
+                status, runs, errors = convert(DENSE, text)
+                self.assertEqual((status, len(runs)), (2, 1))
+                self.assertTrue(errors[-1].startswith(message), errors[-1])
+
+    def test_blank_lines_count_as_lines_only(self):
+        _, runs, errors = convert("", " \r", row(job__device=None))
+        self.assertEqual((runs, errors), ([], ["3: dense: no device", "1 rows: 0 runs, 1 skipped (no device 1)"]))
+
+
+if __name__ == "__main__":
+    unittest.main()
