@@ -10,7 +10,6 @@
 
 using stepcast::test::Folder;
 using namespace stepcast;
-using runs::Quantity;
 
 namespace {
 
@@ -68,7 +67,7 @@ TEST_CASE("the first quantity is the primary one; memory has kinds, ranks and a 
       R"({"rank": 3, "bytes": 6e10, "since": "start"}]}, "assumed": {"kernels.attention": "not stated"}})"
       "\n"))[0];
   REQUIRE(run.measured.size() == 5);
-  CHECK(run.measured[0].quantity == Quantity::mfu);
+  CHECK(run.measured[0].quantity == runs::Quantity::mfu);
   CHECK(run.flops == model::FlopConvention::palm);
   CHECK(run.measured[1].value() == 1);
   CHECK(run.measured[2].kind == runs::MemoryKind::allocated);
@@ -84,7 +83,7 @@ TEST_CASE("the first quantity is the primary one; memory has kinds, ranks and a 
 TEST_CASE("a job without a micro-batch that says so leaves it open") {
   const Folder folder;
   const std::string job =
-      R"("job": {"model": "llama-3-8b", "cluster": "dgx-h100", "workload": {"sequence_length": 2048, "global_batch": 64}}, )"
+      R"("job": {"model": "llama-3-8b", "cluster": {"use": "dgx-h100", "nodes": 1}, "workload": {"sequence_length": 2048, "global_batch": 64}}, )"
       R"("measured": {"mfu": 0.4})";
   const auto all = runs::read(folder.write(
       "runs.jsonl",
@@ -156,7 +155,7 @@ TEST_CASE("faults of a run's job have lines") {
       "\n"
       R"({"config": "llama70b", "set": ["workload.micro_btch=2"], "measured": {"step_time": 1}})"
       "\n"
-      R"({"job": {"model": "llama-3-8b", "cluster": "dgx-h100", "workload": {"sequence_length": 0, "global_batch": 8}}, )"
+      R"({"job": {"model": "llama-3-8b", "cluster": {"use": "dgx-h100", "nodes": 1}, "workload": {"sequence_length": 0, "global_batch": 8}}, )"
       R"("measured": {"step_time": 1}})"
       "\n"));
   const auto faults = [&](std::size_t i) { return faults_of([&] { runs::job_of(all[i]); }); };
