@@ -170,7 +170,7 @@ FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& prio
         Vector steps_at(static_cast<Eigen::Index>(reports.size()));
         for (std::size_t i = 0; i < reports.size(); ++i) {
           const auto* report = std::get_if<result::Report>(&reports[i]);
-          STEPCAST_CHECK(report != nullptr, "a row that was simulated no longer is");
+          STEPCAST_CHECK(report != nullptr, "a row that could be simulated before cannot be now");
           steps_at[static_cast<Eigen::Index>(i)] = std::log(report->step_time.value);
         }
         known->emplace(key, steps_at);

@@ -209,7 +209,7 @@ int run_collective(const CollectiveOptions& given) {
     const auto point = model.price(op, bytes, ranks);
     if (!point) {
       throw count < 2
-          ? option_fault("--ranks", "one rank has nobody to talk to; expected 2 or more")
+          ? option_fault("--ranks", "one rank has no other to communicate with; expected 2 or more")
           : option_fault("--op", op + " is not modelled; expected one such as all_reduce");
     }
     table.points.push_back(*point);

@@ -207,7 +207,7 @@ std::optional<Site> take_site(std::vector<std::string>& calibration,
     }
     if (found) {
       fault({path.string(), 1, 1},
-            fmt::format("a second site calibration beside {}; expected one", first));
+            fmt::format("a second site calibration in addition to {}; expected one", first));
     }
     found = read_site(path);
     found->file = *it;

@@ -196,8 +196,9 @@ class MeasurementReader {
     } else if (s.power_limit > 0 && first.power_limit > 0 && s.power_limit != first.power_limit) {
       out_.warnings.push_back(
           {where,
-           fmt::format("the power limit is {} W, that of line {} {} W: sustained figures mix",
-                       s.power_limit, lines_.front(), first.power_limit)});
+           fmt::format(
+               "the power limit is {} W here and {} W in line {}, so sustained figures are mixed",
+               s.power_limit, first.power_limit, lines_.front())});
     }
   }
 
@@ -218,7 +219,7 @@ class MeasurementReader {
     }
     r.close();
     if (session_lines_ == 0) {
-      r.fault(v.origin, "stands above any session; expected the session's line first");
+      r.fault(v.origin, "the record comes before any session; expected the session's line first");
     }
     if (r.good()) {
       m.session = static_cast<int>(out_.sessions.size()) - 1;

@@ -227,7 +227,7 @@ class Parser {
     }
     if (!more && !complete_ && promise_.goes_on(rows_.back().size)) {
       fail_at(file_, line,
-              fmt::format("the log ends at {} bytes; expected sizes to {}", rows_.back().size,
+              fmt::format("the log ends at {} bytes; expected sizes up to {}", rows_.back().size,
                           promise_.most()));
     }
     log.runs.push_back(run_of_table());

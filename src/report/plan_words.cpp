@@ -52,7 +52,7 @@ std::string lacks_line(const PlannedCluster& c) {
 std::string proof_line(const PlannedCluster& c) {
   return c.proven
              ? fmt::format(
-                   "no other strategy and node count of the space does better: {} node counts, {} "
+                   "no other strategy and node count of the space is better: {} node counts, {} "
                    "bounds, {} engine runs",
                    c.counts_possible, thousands(c.bounded), c.engine_runs)
          : c.gap > 0

@@ -144,7 +144,8 @@ NodeList read_nccl_topology(const std::filesystem::path& file) {
     }
     if (fewest >= 0 && all != fewest) {
       out.notes.push_back(
-          fmt::format("{}: GPUs have unlike numbers of NVLinks; the fewest count", file.string()));
+          fmt::format("{}: GPUs have different numbers of NVLinks; the smallest number is used",
+                      file.string()));
     }
     fewest = fewest < 0 ? all : std::min(fewest, all);
   }

@@ -136,8 +136,9 @@ const std::vector<Unread>& accelerate_meaningless() {
       {"deepspeed-config.deepspeed-*", "how the processes start"},
       {"deepspeed-config.zero3-init-flag", "how weights are loaded"},
       {"deepspeed-config.zero3-save-16bit-model", "checkpoints are not part of a step"},
-      {"deepspeed-config.gradient-clipping", "the gradient's norm is always priced"},
-      {"megatron-lm-config.megatron-lm-gradient-clipping", "the gradient's norm is always priced"},
+      {"deepspeed-config.gradient-clipping", "the time of the gradient norm is always included"},
+      {"megatron-lm-config.megatron-lm-gradient-clipping",
+       "the time of the gradient norm is always included"},
   };
   return list;
 }

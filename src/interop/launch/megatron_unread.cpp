@@ -4,8 +4,8 @@
 namespace stepcast::interop::launch {
 namespace {
 
-constexpr const char* kData = "data: reading is assumed to keep up";
-constexpr const char* kLearning = "the course of learning, not its speed";
+constexpr const char* kData = "data loading is assumed to be fast enough";
+constexpr const char* kLearning = "affects learning and not speed";
 constexpr const char* kLogging = "logging";
 constexpr const char* kCheckpoint = "checkpoints are not part of a step";
 constexpr const char* kEvaluation = "evaluation is not part of a training step";
@@ -43,13 +43,13 @@ const std::vector<Unread>& megatron_meaningless() {
       {"reset-attention-mask", kData},
       {"eod-mask-loss", kData},
       {"train-sync-interval", kProcessOfMegatron},
-      {"vocab-file", "the tokenizer's words, beside their number"},
-      {"merge-file", "the tokenizer's words, beside their number"},
+      {"vocab-file", "the tokenizer's vocabulary; only its size matters"},
+      {"merge-file", "the tokenizer's vocabulary; only its size matters"},
       {"vocab-extra-ids", "a handful of tokens"},
-      {"tokenizer-model", "the tokenizer's words, beside their number"},
-      {"tokenizer-name-or-path", "the tokenizer's words, beside their number"},
-      {"tokenizer-*", "the tokenizer's words, beside their number"},
-      {"tiktoken-*", "the tokenizer's words, beside their number"},
+      {"tokenizer-model", "the tokenizer's vocabulary; only its size matters"},
+      {"tokenizer-name-or-path", "the tokenizer's vocabulary; only its size matters"},
+      {"tokenizer-*", "the tokenizer's vocabulary; only its size matters"},
+      {"tiktoken-*", "the tokenizer's vocabulary; only its size matters"},
       {"lr", kLearning},
       {"lr-*", kLearning},
       {"min-lr", kLearning},
@@ -62,7 +62,7 @@ const std::vector<Unread>& megatron_meaningless() {
       {"end-weight-decay", kLearning},
       {"adam-*", kLearning},
       {"sgd-momentum", kLearning},
-      {"clip-grad", "the gradient's norm is always priced"},
+      {"clip-grad", "the time of the gradient norm is always included"},
       {"init-method-*", kLearning},
       {"embedding-init-method-std", kLearning},
       {"seed", kLearning},
@@ -120,8 +120,8 @@ const std::vector<Unread>& megatron_meaningless() {
       {"no-check-for-nan-in-loss-and-grad", kNumerics},
       {"check-for-*", kNumerics},
       {"rerun-mode", kProcessOfMegatron},
-      {"manual-gc*", "host pauses are not forecast"},
-      {"kaimm-gc-interval", "host pauses are not forecast"},
+      {"manual-gc*", "garbage-collection pauses of the host are not modelled"},
+      {"kaimm-gc-interval", "garbage-collection pauses of the host are not modelled"},
       {"empty-unused-memory-level", kMemory},
       {"loss-scale*", kNumerics},
       {"initial-loss-scale", kNumerics},
@@ -181,7 +181,7 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"tp-comm-*", "which products overlap is the overlap's own choice"},
       {"disable-tp-comm-*", "which products overlap is the overlap's own choice"},
       {"overlap-p2p-communication-warmup-flush", "warm-up and flush are as without it"},
-      {"overlap-param-gather-with-optimizer-step", "gathers begin behind the whole step"},
+      {"overlap-param-gather-with-optimizer-step", "all-gathers begin after the whole step"},
       {"no-align-grad-reduce", "reductions start together"},
       {"no-align-param-gather", "gathers start together"},
       {"ddp-num-buckets", "buckets are by size"},
@@ -192,17 +192,18 @@ const std::vector<Unread>& megatron_unmodelled() {
       {"fp8-param-gather", "parameters are gathered in 16 bits"},
       {"fp8-param", "parameters are gathered in 16 bits"},
       {"keep-fp8-weight-transpose-cache", "no transposed copy is kept"},
-      {"use-nccl-ub", "NCCL's user buffers are not told apart"},
+      {"use-nccl-ub", "NCCL's user buffers are priced like other buffers"},
       {"fsdp-double-buffer", "buffers come from the allocator"},
-      {"fsdp-manual-registration", "NCCL's user buffers are not told apart"},
+      {"fsdp-manual-registration", "NCCL's user buffers are priced like other buffers"},
       {"megatron-fsdp-*", "Megatron-FSDP's own options"},
       {"nccl-communicator-config-path", "nccl: says what is forced upon NCCL"},
       {"use-tp-pp-dp-mapping", "cluster.order says the order of ranks"},
-      {"offload-modules", "all that a layer saves is offloaded"},
-      {"overlap-cpu-optimizer-d2h-h2d", "memory.offload.overlap says whether copies run beside"},
+      {"offload-modules", "everything that a layer saves is offloaded"},
+      {"overlap-cpu-optimizer-d2h-h2d",
+       "memory.offload.overlap states whether copies overlap with compute"},
       {"cuda-graph-scope", "the whole step is graphed"},
       {"cuda-graph-warmup-steps", "the whole step is graphed"},
-      {"moe-pad-expert-input-to-capacity", "experts take what comes"},
+      {"moe-pad-expert-input-to-capacity", "experts have no capacity limit"},
       {"mtp-use-repeated-layer", "each prediction layer is its own"},
       {"decoder-num-layers", "only whole encoders and decoders of num-layers"},
       {"no-context-parallel-comm-overlap-gemm",

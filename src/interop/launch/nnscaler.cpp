@@ -69,8 +69,8 @@ const std::vector<Rule>& nnscaler_rules() {
 }
 
 const std::vector<Unread>& nnscaler_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kTrace = "how the program is traced";
   static const std::vector<Unread> list = {
       {"compute-config.constant-folding", kTrace},
@@ -97,7 +97,7 @@ const std::vector<Unread>& nnscaler_meaningless() {
       {"model.args.init-from", "how weights are loaded"},
       {"model.args.meta-path", kData},
       {"optimizer.args.*", kLearning},
-      {"optimizer.clip-gnorm", "the gradient's norm is always priced"},
+      {"optimizer.clip-gnorm", "the time of the gradient norm is always included"},
       {"lr-scheduler.*", kLearning},
       {"dataset.*", kData},
       {"dataloader.*", kData},

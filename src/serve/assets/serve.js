@@ -278,7 +278,7 @@
       box.textContent = answer.body.notes.at(-1) || "";
       return;
     }
-    box.append(Object.assign(document.createElement("h3"), { textContent: "What makes it fit, cheapest first" }));
+    box.append(Object.assign(document.createElement("h3"), { textContent: "Changes with which the job fits in memory, the fastest first" }));
     const wide = Object.assign(document.createElement("div"), { className: "wide" });
     const table = document.createElement("table");
     head(table, [["change", "t"], ["peak"], ["step time"], ["", "t"]]);

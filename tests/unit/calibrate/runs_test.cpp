@@ -268,7 +268,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
   list = {path, folder.write("second.yaml", cost::to_yaml(site))};
   CHECK(faults_of([&] {
           cost::take_site(list, "nowhere");
-        }).find("a second site calibration beside") != std::string::npos);
+        }).find("a second site calibration in addition to") != std::string::npos);
 }
 
 TEST_CASE("a site of another device is an error, of another system or fabric a note") {

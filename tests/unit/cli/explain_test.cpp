@@ -21,7 +21,7 @@ TEST_CASE("explain prints the path, the doubts and what to measure, and the same
   const Result r = run(kJob);
   REQUIRE(r.status == 0);
   CHECK_THAT(r.out, ContainsSubstring("Where the time goes") &&
-                        ContainsSubstring("What is not known") &&
+                        ContainsSubstring("Sources of uncertainty") &&
                         ContainsSubstring("To halve the interval"));
   CHECK(r.out.find("Measured") == std::string::npos);
   CHECK(run(kJob).out == r.out);

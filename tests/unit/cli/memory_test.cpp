@@ -24,7 +24,7 @@ TEST_CASE("memory prints a chart, the figures and what stands at the peak") {
   REQUIRE(r.status == 0);
   CHECK_THAT(r.out, ContainsSubstring("Stage 0") && ContainsSubstring("fits") &&
                         ContainsSubstring("reserved") && ContainsSubstring("optimizer states") &&
-                        ContainsSubstring("What stands at the peak of stage 0"));
+                        ContainsSubstring("Live tensors at the peak of stage 0"));
   CHECK(r.out.find('\x1b') == std::string::npos);  // no terminal, no colour
   CHECK(run(kJob).out == r.out);
 }

@@ -119,7 +119,7 @@ TEST_CASE("what is wrong is one line, and exits 2") {
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 17",
                 "--ranks: error: 17 are more than 2 nodes of 8 GPUs hold");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 1",
-                "--ranks: error: one rank has nobody to talk to");
+                "--ranks: error: one rank has no other to communicate with");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce -b 8X",
                 "--min-bytes: error: '8X' is no size");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --algo rign",

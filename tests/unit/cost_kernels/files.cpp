@@ -168,8 +168,9 @@ TEST_CASE("faulty points name every row at fault") {
   const std::string row = "bf16,128,256,512,1,10\n";
   CHECK(points_fault(head + row, read_gemm_points) == "accepted");
   CHECK(points_fault(head + row + row, read_gemm_points) == "accepted");
-  CHECK_THAT(points_fault(head + row + "bf16,128,256,512,1,25\n", read_gemm_points),
-             ContainsSubstring(":3:0: error: the shape stood above with 10 us, here with 25 us"));
+  CHECK_THAT(
+      points_fault(head + row + "bf16,128,256,512,1,25\n", read_gemm_points),
+      ContainsSubstring(":3:0: error: the shape has 10 us in an earlier row and 25 us here"));
   const auto several =
       points_fault(head + "bf16,128,256,512,1,0\n" + row + "bf16,128,256,512,1,nan\n" +
                        "bf16,128,-1,512,1,3\nbf16,128,256,5x,1,3\n",

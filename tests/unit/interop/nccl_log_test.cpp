@@ -160,7 +160,7 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
   }
   CHECK(faults > 300);
   CHECK(fault_of(whole.substr(0, whole.find("   268435456"))) ==
-        "x.log:14:1: error: the log ends at 1048576 bytes; expected sizes to 536870912");
+        "x.log:14:1: error: the log ends at 1048576 bytes; expected sizes up to 536870912");
   CHECK(fault_of(whole.substr(0, whole.find("     1048576") + 40))
             .rfind("x.log:14:1: error: the row is cut short", 0) == 0);
   CHECK(fault_of(whole.substr(0, table)) ==

@@ -147,7 +147,8 @@ TEST_CASE("What a script leaves open names the option that gives it") {
       "torchrun pretrain.py " + kModel + " --tensor-model-parallel-size $TP\n";
   CHECK(read("megatron", "train.sh", script)
             .faults.at(0)
-            .find("--tensor-model-parallel-size is left open by $TP; expected --define TP=VALUE or "
+            .find("--tensor-model-parallel-size depends on $TP, which has no known value; expected "
+                  "--define TP=VALUE or "
                   "--set "
                   "parallelism.tensor=VALUE") != std::string::npos);
   const Outcome defined =
@@ -175,7 +176,7 @@ TEST_CASE("What no file says names the option that does") {
                           "workload.sequence_length=N"});
   const Outcome n = read("megatron", "a.args", kModel, [](LaunchRequest& q) { q.nodes = 0; });
   CHECK(n.faults ==
-        Lines{"--nodes: error: FILE does not say the number of nodes; expected --nodes N"});
+        Lines{"--nodes: error: FILE does not state the number of nodes; expected --nodes N"});
   const Outcome m = read("torchtitan", "t.toml",
                          "[model]\nname = \"llama3\"\nflavor = \"3T\"\n[training]\nseq_len = "
                          "64\nlocal_batch_size = 1\n");
