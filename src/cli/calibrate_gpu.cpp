@@ -68,7 +68,7 @@ int run_calibrate_gpu(const CalibrateGpuOptions& given) {
   }
   if (!given.library.empty() && !is_plain_name(given.library, false)) {
     throw option_fault("--library",
-                       fmt::format("'{}' is no name; expected such as cublas", given.library));
+                       fmt::format("'{}' is not a name; expected such as cublas", given.library));
   }
   const auto files = calibrate::read_kernel_files(given.files);
   const auto found = calibrate::calibrate_gpu(files, {given.device, given.library},

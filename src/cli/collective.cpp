@@ -51,8 +51,8 @@ std::int64_t size_option(const std::string& option, const std::string& text) {
   }
   constexpr std::int64_t kLargest = std::int64_t{1} << 50;
   if (!good || value > (kLargest >> shift)) {
-    throw option_fault(option,
-                       fmt::format("'{}' is no size; expected bytes such as 8, 32M or 8G", text));
+    throw option_fault(
+        option, fmt::format("'{}' is not a size; expected bytes such as 8, 32M or 8G", text));
   }
   return value << shift;
 }
@@ -143,7 +143,7 @@ int run_collective(const CollectiveOptions& given) {
   const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
   if (!given.version.empty() && !job::parse_nccl_version(given.version)) {
     throw option_fault("--nccl-version",
-                       "'" + given.version + "' is no version; expected one such as 2.23.4");
+                       "'" + given.version + "' is not a version; expected one such as 2.23.4");
   }
   const auto element = interop::element_bytes(given.type);
   if (!element) {

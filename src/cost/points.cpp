@@ -41,7 +41,7 @@ class Rows {
       for (std::size_t i = 1; i < columns_.size(); ++i) {
         numbers.push_back(number(row[columns_[i]]));
         if (!(numbers.back() > 0)) {
-          fault(r, fmt::format("'{}' is no positive number", row[columns_[i]]));
+          fault(r, fmt::format("'{}' is not a positive number", row[columns_[i]]));
         }
       }
       if (!(numbers.back() > 0 && numbers.back() < kLongestSeconds * 1e6)) {

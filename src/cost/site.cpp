@@ -58,7 +58,7 @@ SiteParameter parameter_of(const std::string& name, const Origin& where) {
   }
   fault(where,
         fmt::format(
-            "'{}' is no parameter of a site; expected clock, launch, layer, overlap or fabric",
+            "'{}' is not a parameter of a site; expected clock, launch, layer, overlap or fabric",
             name));
 }
 

@@ -225,7 +225,8 @@ void fill_engine(const Simulated& run, const Options& options, result::Report& r
                     timeline.steps, to_string(Time(timeline.spread))));
   }
   if (options.fidelity != Fidelity::full && !run.folded) {
-    report.notes.push_back("more rank classes than the folding budget: every rank was simulated");
+    report.notes.push_back(
+        "there are more rank classes than the folding budget, so every rank was simulated");
   }
 }
 

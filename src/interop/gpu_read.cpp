@@ -107,7 +107,7 @@ class MeasurementReader {
     }
     move_to_line(v, line);
     if (v.kind != Value::Kind::map) {
-      faults_.push_back({v.origin, "is no record; expected a JSON object"});
+      faults_.push_back({v.origin, "is not a record; expected a JSON object"});
       return;
     }
     const Value* kind = v.find("record");
@@ -152,7 +152,8 @@ class MeasurementReader {
     s.nccl = r.text("nccl", true);
     if (const Value* g = r.get("gpu"); g != nullptr) {
       if (g->kind != Value::Kind::map) {
-        r.fault(g->origin, "gpu is no object; expected its name, count, sms, memory and clocks");
+        r.fault(g->origin,
+                "gpu is not an object; expected its name, count, sms, memory and clocks");
       } else {
         Record gpu(*g, "session's gpu", faults_);
         s.gpu = gpu.text("name");
@@ -229,7 +230,7 @@ class MeasurementReader {
 
   void timing(Record& r, const Value& t, GpuMeasurement& m) {
     if (t.kind != Value::Kind::map) {
-      r.fault(t.origin, "time is no object; expected its median, p10, p90 and samples");
+      r.fault(t.origin, "time is not an object; expected its median, p10, p90 and samples");
       return;
     }
     Record time(t, "time", faults_);

@@ -220,7 +220,7 @@ class Parser {
       row_or_fault({}, begun_line_, log);
     }
     if (header_ > 0 && rows_.empty()) {
-      fail_at(file_, header_, "the table has no rows; expected at least one behind its header");
+      fail_at(file_, header_, "the table has no rows; expected at least one after its header");
     }
     if (rows_.empty()) {
       return;
@@ -311,7 +311,7 @@ void check_is_text(std::string_view text, const std::string& file) {
       column = 0;
     } else if (byte < 0x20 && byte != '\t' && byte != '\r' && byte != '\f' && byte != 0x1b) {
       fail_at(file, line,
-              fmt::format("the byte 0x{:02x} is no text; expected nccl-tests output or CSV", byte),
+              fmt::format("the byte 0x{:02x} is not text; expected nccl-tests output or CSV", byte),
               column);
     }
     ++column;

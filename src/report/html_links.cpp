@@ -229,7 +229,7 @@ void add_links(Page& page, const LinkUse& links) {
                   "class. No limit: the capacity above equals that below, so the link cannot be "
                   "the bottleneck.") +
            figure(nodes(links, outside) + heat_legend(),
-                  fmt::format("Every node by its busiest {}, in order of ranks.",
+                  fmt::format("All nodes in order of ranks, each in the colour of its busiest {}.",
                               outside ? "NIC" : "port")) +
            "</div>\n");
 }

@@ -114,7 +114,7 @@ void add_plot(Page& page, const Plan& p) {
     }
   }
   page.add(figure(
-      plot.finish("Days against cost, a dot a cluster; the table below has its figures"),
+      plot.finish("Days against cost, one dot per cluster; the table below has the figures"),
       fmt::format(
           "Horizontal axis: days{}; vertical axis: million {}. Each dot is a cluster with its best "
           "node count and strategy; the table below names them.",
@@ -182,7 +182,8 @@ void add_each(Page& page, const Plan& p) {
     if (c.simulated) {
       inside += strategy_options(c.overrides);
       inside += paragraph(fmt::format(
-          "A step takes {}; GPUs compute {} of it and wait in communication {}; {} of the wall "
+          "A step takes {}; GPUs compute for {} of it and wait for communication for {}; {} of the "
+          "wall "
           "clock is training. {} GPU-hours, {} MW on average. {}; {}.",
           duration(c.step_time.value), percent(c.busy), percent(c.communicating),
           percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),

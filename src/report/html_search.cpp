@@ -26,9 +26,8 @@ std::string proof_text(const Search& s) {
       : s.gap > 0
           ? fmt::format("not proven: another strategy may be up to {:.2f} % better", 100 * s.gap)
           : "optimal within the space";
-  return known + (s.stopped
-                      ? "; cut short by the time limit, so that another run may answer differently"
-                      : "");
+  return known +
+         (s.stopped ? "; stopped by the time limit: another run may find another strategy" : "");
 }
 
 std::vector<Tile> headline(const Search& s) {
@@ -211,7 +210,7 @@ void add_counts(Page& page, const Search& s) {
        c.time_pruned},
       {s.bounds_only ? "bounded" : "simulated", s.bounds_only ? c.bounded : c.simulated}};
   if (!s.bounds_only) {
-    counts.emplace_back("of the simulated, do not fit in memory", c.misfit);
+    counts.emplace_back("simulated, but do not fit in memory", c.misfit);
   }
   page.add(to_html(page_table(counts, count_row)));
   if (!s.refusals.empty()) {
@@ -267,7 +266,7 @@ std::string sentence(std::string line) {
 std::string html(const Search& s) {
   Page page("Strategy search", s.title);
   if (!s.found) {
-    page.section("best", s.stopped ? "Nothing found in the time given"
+    page.section("best", s.stopped ? "No strategy found within the time limit"
                                    : "No strategy of this space runs within memory");
     page.add(paragraph(s.nearest));
   } else {

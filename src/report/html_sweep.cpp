@@ -205,10 +205,10 @@ void add_scaling(Page& page, const Sweep& s) {
   page.add("<div class=\"columns\">\n");
   page.add(line_plot(
       lines, [](const SweepPoint& p) { return p.tokens_per_second / 1e6; }, "M",
-      "Tokens a second, in millions"));
+      "Tokens per second, in millions"));
   page.add(line_plot(
       lines, [](const SweepPoint& p) { return 100 * p.efficiency.value_or(0); }, "%",
-      "Tokens a second and GPU, against the fewest GPUs that fit"));
+      "Tokens per second per GPU, relative to the fewest GPUs that fit"));
   page.add("</div>\n");
 }
 
@@ -266,7 +266,7 @@ void add_heat(Page& page, const Sweep& s) {
     most = p.fits ? std::max(most, p.tokens_per_second_per_gpu.value) : most;
     least = p.fits ? std::min(least, p.tokens_per_second_per_gpu.value) : least;
   }
-  page.section("heat", "Tokens a second and GPU",
+  page.section("heat", "Tokens per second per GPU",
                fmt::format("Rows: {}; columns: {}; a stronger colour means higher throughput.{}",
                            keys_of(s.axes[down]), keys_of(s.axes[across]),
                            panels.size() > kMaxHeatMaps ? fmt::format(" The first {} of {} panels.",

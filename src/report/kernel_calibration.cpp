@@ -131,7 +131,7 @@ std::string remarks(const KernelCalibration& c, const Paint& paint) {
     }
   }
   if (!c.collectives.empty()) {
-    out += "\n" + heading(paint, "Collectives", "are not fitted here");
+    out += "\n" + heading(paint, "Collectives", "fitted by another command, not here");
     for (const std::string& file : c.collectives) {
       out += fmt::format("  simulate calibrate nccl {} --cluster NAME\n", file);
     }

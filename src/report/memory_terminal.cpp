@@ -137,8 +137,9 @@ std::string peaks(const MemoryTimeline& memory, const Paint& paint, int width) {
   std::string out =
       heading(
           paint, "Peaks per GPU",
-          fmt::format("GiB; steady: allocated between steps; first: the first step's; capacity {}",
-                      gibibytes(of(memory.capacity))),
+          fmt::format(
+              "GiB; steady: allocated between steps; first: peak of the first step; capacity {}",
+              gibibytes(of(memory.capacity))),
           width) +
       text_table(memory.stages, row, columns).text(paint, width);
   const StageTimeline& most = fullest(memory);
@@ -178,7 +179,7 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
       [](std::int64_t sum, const result::StandingTensor& t) { return sum + t.total(); });
   std::string out =
       heading(paint, fmt::format("Live tensors at the peak of stage {}", s.stage),
-              memory.stages.size() > 1 ? "--stage N shows another stage's" : "", width) +
+              memory.stages.size() > 1 ? "--stage N shows another stage" : "", width) +
       text_table(largest, row).text(paint, width);
   if (s.at_peak.size() > shown) {
     out += fmt::format("  and {} more: {}\n", s.at_peak.size() - shown,

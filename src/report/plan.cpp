@@ -39,8 +39,8 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
                    c.device, c.available.empty() ? "" : ", available since " + c.available));
   line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
   line(
-      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute {} of it and wait in "
-                  "communication {}",
+      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute for {} of it and wait for "
+                  "communication for {}",
                   duration(c.step_time.value), gibibytes(c.peak_memory.value),
                   gibibytes(static_cast<double>(c.capacity.count())), percent(c.busy),
                   percent(c.communicating)));

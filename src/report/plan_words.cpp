@@ -56,9 +56,10 @@ std::string proof_line(const PlannedCluster& c) {
                    "bounds, {} engine runs",
                    c.counts_possible, thousands(c.bounded), c.engine_runs)
          : c.gap > 0
-             ? fmt::format("not proven: another may be up to {} better ({} engine runs)",
+             ? fmt::format("not proven: another strategy may be up to {} better ({} engine runs)",
                            percent(c.gap), c.engine_runs)
-             : fmt::format("not proven: another may be better ({} engine runs)", c.engine_runs);
+             : fmt::format("not proven: another strategy may be better ({} engine runs)",
+                           c.engine_runs);
 }
 
 }  // namespace stepcast::report

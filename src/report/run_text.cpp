@@ -62,8 +62,8 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
     const RunUnit e = energy_unit(r.energy->value), p = power_unit(r.average_power);
     line("Energy", *r.energy, e.per, e.name);
     remark(fmt::format(
-        "{} {} on average, {} at the peak; GPUs compute {} of a step and wait in "
-        "communication {}; nodes as of the offer {}, PUE {:.4g}",
+        "{} {} on average, {} at the peak; GPUs compute for {} of a step and wait for "
+        "communication for {}; power of the nodes from the offer {}, PUE {:.4g}",
         significant(r.average_power * p.per, 3), p.name, significant(r.peak_power * p.per, 3),
         percent(r.busy), percent(r.communicating), r.offer, r.pue));
   } else {

@@ -154,7 +154,7 @@ std::string terminal(const Search& search, bool colour, int width) {
   std::string out = paint("1", search.title) + "\n";
   const auto line = [&](const std::string& text) { out += item(text, width); };
   if (search.stopped) {
-    line("stopped by the time limit: another run may answer differently");
+    line("stopped by the time limit: another run may find another strategy");
   }
   if (!search.found) {
     if (!search.stopped) {

@@ -140,7 +140,7 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
                : setting + "  " + wrap(d.source, std::max(width, indent + 40), indent) + "\n";
   }
   out += "\n" + paint("1", "Pipeline schedules") + "  " +
-         (details.schedules.empty() ? std::string("all that stages allow")
+         (details.schedules.empty() ? std::string("all that the number of stages allows")
                                     : fmt::format("{}", fmt::join(details.schedules, ", "))) +
          "\n";
   out += "\n" + paint("1", "Refused") + "\n";

@@ -199,7 +199,7 @@ void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
   if (!primary_seen && measured.empty()) {
     ValidationRow r = base_row(row);
     r.metric = row.output.metric;
-    skip(r, {"calculation", row.output.metric + " is no quantity of a forecast"});
+    skip(r, {"calculation", row.output.metric + " is not a quantity of a forecast"});
     out.push_back(r);
   }
 }

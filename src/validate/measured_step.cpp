@@ -48,10 +48,11 @@ std::variant<result::MeasuredStep, interop::Skipped> measured_step(
     step.seconds = {seconds};
     return step;
   }
-  return stated ? interop::Skipped{"no measured value",
-                                   "the measured value is missing, zero or no number"}
-                : interop::Skipped{"no step", fmt::format("{} tells no time of a whole step",
-                                                          row.output.metric)};
+  return stated
+             ? interop::Skipped{"no measured value",
+                                "the measured value is missing, zero or no number"}
+             : interop::Skipped{"no step", fmt::format("{} does not state the time of a whole step",
+                                                       row.output.metric)};
 }
 
 }  // namespace stepcast::validate

@@ -119,7 +119,7 @@ const std::vector<Unread>& accelerate_meaningless() {
       {"enable-cpu-affinity", kProcess},
       {"machine-rank", kProcess},
       {"main-*", kProcess},
-      {"num-machines", "num_processes says the size"},
+      {"num-machines", "num_processes states the size"},
       {"rdzv-*", kProcess},
       {"same-network", kProcess},
       {"tpu-*", "of TPUs"},
@@ -149,7 +149,7 @@ const std::vector<Unread>& accelerate_unmodelled() {
       {"fsdp-config.*", "FSDP as it is by default"},
       {"parallelism-config.*", "Accelerate's own options"},
       {"dynamo-config.*", "torch.compile as it is by default"},
-      {"fp8-config.*", "precision says the format"},
+      {"fp8-config.*", "workload.precision states the format"},
       {"mpirun-config.*", "how the processes start"},
   };
   return list;

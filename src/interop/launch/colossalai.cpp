@@ -252,18 +252,18 @@ const std::vector<Unread>& colossalai_meaningless() {
 
 const std::vector<Unread>& colossalai_unmodelled() {
   static const std::vector<Unread> list = {
-      {"placement-policy", "every chunk lies on the GPU"},
+      {"placement-policy", "every chunk is on the GPU"},
       {"shard-param-frac", "parameters are sharded whole"},
-      {"warmup-non-model-data-ratio", "every chunk lies on the GPU"},
-      {"steady-cuda-cap-ratio", "every chunk lies on the GPU"},
+      {"warmup-non-model-data-ratio", "every chunk is on the GPU"},
+      {"steady-cuda-cap-ratio", "every chunk is on the GPU"},
       {"min-chunk-size-m", "a unit is a layer"},
       {"enable-jit-fused", "element-wise operators are not fused"},
       {"enable-all-optimization", "single optimizations are asked for by their own flags"},
-      {"enable-tensor-parallelism", "tp_size says the size"},
+      {"enable-tensor-parallelism", "tp_size states the size"},
       {"fp8-communication", "collectives run in 16 bits"},
       {"use-fp8-comm", "collectives run in 16 bits"},
       {"inner-ring-size", "the ring of keys and values is flat"},
-      {"gradient-checkpoint-config*", "recompute says which layers"},
+      {"gradient-checkpoint-config*", "memory.recompute states which layers"},
       {"scheduler-nodes", "the schedule's own order"},
       {"max-samples", "packing of sequences"},
   };

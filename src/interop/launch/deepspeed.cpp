@@ -236,7 +236,7 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.offload-*", "buffers in flight are those of a prefetched unit"},
       {"aio.*", "the drives reach their data sheet's rates"},
       {"bf16.bf16-*", "states have the formats of memory.dtypes"},
-      {"activation-checkpointing.*", "recompute says which layers"},
+      {"activation-checkpointing.*", "memory.recompute states which layers"},
       {"pipeline.*", "layers are divided evenly among stages"},
       {"tensor-parallel.*", "AutoTP's own options"},
       {"expert-parallel.*", "AutoEP's own options"},
@@ -249,7 +249,7 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.override-module-apply", "modules are gathered one by one"},
       {"zero-optimization.leaf-module*", "modules are gathered one by one"},
       {"zenflow.*", "the step waits for the CPUs"},
-      {"torch-autocast.*", "precision says the format"},
+      {"torch-autocast.*", "workload.precision states the format"},
   };
   return list;
 }
@@ -276,8 +276,9 @@ void finish_deepspeed(Draft& d) {
   if (sequences && ranks > 0 && d.find("train-micro-batch-size-per-gpu") == nullptr &&
       d.find("gradient-accumulation-steps") == nullptr && !d.stated("workload.micro_batch")) {
     if (*sequences % ranks != 0) {
-      d.refuse(*whole, fmt::format("{} {} is no multiple of {} data-parallel ranks; expected one",
-                                   whole->shown, *sequences, ranks));
+      d.refuse(*whole,
+               fmt::format("{} {} is not a multiple of {} data-parallel ranks; expected one",
+                           whole->shown, *sequences, ranks));
     } else {
       d.set(*whole, "workload.micro_batch", *sequences / ranks);
     }

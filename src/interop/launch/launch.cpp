@@ -45,7 +45,7 @@ const Reader& reader_of(const std::string& system) {
     names.emplace_back(reader->system);
   }
   throw InputError(Fault{{"--from", 0, 0},
-                         fmt::format("'{}' is no system whose files are read; expected {}{}",
+                         fmt::format("'{}' is not a system whose files are read; expected {}{}",
                                      system, fmt::join(names, " | "), suggestion(system, names))});
 }
 
@@ -90,7 +90,8 @@ std::vector<Setting> structured(const Value& document) {
   } else if (document.kind == Value::Kind::map) {
     settings = launch::flatten(document);
   } else {
-    throw InputError(Fault{document.origin, "is no map of options; expected NAME: VALUE for each"});
+    throw InputError(
+        Fault{document.origin, "is not a map of options; expected NAME: VALUE for each"});
   }
   interpolate(settings);
   return settings;
@@ -400,11 +401,11 @@ void check_complete(Draft& draft, const std::string& inputs) {
     missing("--nodes", "does not state the number of nodes", "--nodes N");
   }
   if (!draft.stated("workload.sequence_length")) {
-    missing("--set workload.sequence_length", "does not say the sequence length",
+    missing("--set workload.sequence_length", "does not state the sequence length",
             "--set workload.sequence_length=N");
   }
   if (!draft.stated("workload.global_batch")) {
-    missing("--set workload.global_batch", "does not say the batch",
+    missing("--set workload.global_batch", "does not state the batch",
             "--set workload.global_batch=N");
   }
 }

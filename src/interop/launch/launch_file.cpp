@@ -49,7 +49,7 @@ const Writer& writer_of(const std::string& target) {
   }
   throw InputError(
       Fault{{"--to", 0, 0},
-            fmt::format("'{}' is no format that is written; expected {}{}", target,
+            fmt::format("'{}' is not a format that is written; expected {}{}", target,
                         fmt::join(launch_targets(), " | "), suggestion(target, launch_targets()))});
 }
 

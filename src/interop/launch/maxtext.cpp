@@ -214,8 +214,8 @@ const std::vector<Unread>& maxtext_meaningless() {
   static const std::vector<Unread> list = {
       {"base-config", "MaxText's own defaults, which the preset holds"},
       {"run-name", "logging"},
-      {"hardware", "the cluster says the device"},
-      {"compile-topology*", "the cluster says the device"},
+      {"hardware", "the cluster states the device"},
+      {"compile-topology*", "the cluster states the device"},
       {"steps", "the length of the run"},
       {"enable-checkpointing", kCheckpoint},
       {"async-checkpointing", kCheckpoint},
@@ -268,7 +268,7 @@ const std::vector<Unread>& maxtext_unmodelled() {
       {"num-layers-per-pipeline-stage", "layers are divided evenly among stages"},
       {"megablox", "experts run as one grouped product"},
       {"sparse-matmul", "experts run as one grouped product"},
-      {"capacity-factor", "moe.capacity_factor says the capacity"},
+      {"capacity-factor", "moe.capacity_factor states the capacity"},
       {"opt-type", "AdamW runs"},
       {"sa-*", "block sizes of the attention kernel"},
   };

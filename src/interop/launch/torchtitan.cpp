@@ -64,7 +64,7 @@ void model(Draft& d) {
   const std::string both = (name == nullptr ? "" : plain_text(name->value)) + "_" +
                            (flavor == nullptr ? "" : plain_text(flavor->value));
   if (!use_model(d, *at, both)) {
-    d.refuse(*at, fmt::format("{} '{}' is no model of configs/models; expected --model NAME",
+    d.refuse(*at, fmt::format("{} '{}' is not a model of configs/models; expected --model NAME",
                               at->shown, both));
   } else if (name != nullptr && flavor != nullptr) {
     const Value used = *d.value("model.use");
@@ -344,7 +344,7 @@ const std::vector<Unread>& torchtitan_unmodelled() {
       {"parallelism.enable-fsdp-symm-mem", "gathers use NCCL's own buffers"},
       {"parallelism.spmd-backend", "layers are placed by DTensor"},
       {"parallelism.module-fqns-per-model-part", "layers are divided evenly among stages"},
-      {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher says how"},
+      {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher states how"},
       {"activation-checkpoint.memory-budget", "a budget of memory"},
       {"compile.*", "torch.compile's own options"},
       {"memory-estimation.*", "memory is always forecast"},

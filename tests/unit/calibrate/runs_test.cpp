@@ -259,7 +259,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
   CHECK(fault("value: 0.9", "value: .nan") != "");
   CHECK(fault("deviation: 0.02,", "deviation: 0,").find("has a deviation above 0") !=
         std::string::npos);
-  CHECK(fault("  launch:", "  lanch:").find("'lanch' is no parameter of a site") !=
+  CHECK(fault("  launch:", "  lanch:").find("'lanch' is not a parameter of a site") !=
         std::string::npos);
   CHECK(fault("scatter", "scater")
             .find("unknown key 'scater' of a site calibration (did you mean "
@@ -280,7 +280,7 @@ TEST_CASE("a site of another device is an error, of another system or fabric a n
   forecast::Options options;
   options.site = &site;
   CHECK(faults_of([&] { forecaster.forecast(job, options); }) ==
-        "lab.yaml: error: the site calibration is of a100-sxm-80, not of device 'h100-sxm'\n");
+        "lab.yaml: error: the site calibration is for a100-sxm-80, not for device 'h100-sxm'\n");
   site.devices = {"h100-sxm"};
   site.system = "nemo";
   site.fabric = "other";
@@ -292,10 +292,10 @@ TEST_CASE("a site of another device is an error, of another system or fabric a n
     return std::find(report.notes.begin(), report.notes.end(), note) != report.notes.end();
   };
   CHECK(
-      has("lab.yaml: host time per kernel is not applied: it is of system 'nemo', not of "
+      has("lab.yaml: host time per kernel is not applied: it is for system 'nemo', not for "
           "'megatron-lm'"));
   CHECK(has(fmt::format(
-      "lab.yaml: network bandwidth is not applied: it is of fabric 'other', not of '{}'",
+      "lab.yaml: network bandwidth is not applied: it is for fabric 'other', not for '{}'",
       job.cluster.fabric.name)));
   CHECK(report.step_time.value ==
         std::get<result::Report>(forecaster.forecast(job)).step_time.value);

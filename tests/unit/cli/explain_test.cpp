@@ -63,7 +63,7 @@ TEST_CASE("explain refuses what is no time and no job, in one line") {
   check_refused("explain", "--config: error: missing");
   check_refused(kJob + " --measured fast", "--measured: error: 'fast' has no number");
   check_refused(kJob + " --measured 3", "--measured: error: '3' has no unit");
-  check_refused(kJob + " --measured 0s", "--measured: error: '0s' is no time");
+  check_refused(kJob + " --measured 0s", "--measured: error: '0s' is not a time");
   check_refused(kJob + " --measured=-1s", "--measured: error: '-1s' is negative");
   check_refused(kJob + " --measured 1sec", "--measured: error: '1sec' has the unknown unit 'sec'");
   check_refused(kJob + " --json /nowhere/x.json", "--json: error:");

@@ -71,7 +71,7 @@ TEST_CASE("A job that cannot be said leaves no file") {
   CHECK_FALSE(std::filesystem::exists(file));
   check_refused("export --config llama70b", "--to: error: missing; expected job | megatron");
   check_refused("export --to job", "--config: error: missing");
-  check_refused("export --config llama70b --to csv", "--to: error: 'csv' is no format");
+  check_refused("export --config llama70b --to csv", "--to: error: 'csv' is not a format");
 }
 
 TEST_CASE("A search writes the strategy that it found") {

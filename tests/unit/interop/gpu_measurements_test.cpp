@@ -264,7 +264,7 @@ TEST_CASE("A skipped case gives way to a time") {
 
 TEST_CASE("Faults of measurement files") {
   CHECK(one_fault(kSession + "rubbish\n").substr(0, 2) == "2:");
-  CHECK(one_fault(kSession + "[1, 2]\n") == "2:1 is no record; expected a JSON object");
+  CHECK(one_fault(kSession + "[1, 2]\n") == "2:1 is not a record; expected a JSON object");
   CHECK(one_fault(kSession + "{\"m\": 1}\n") ==
         "2:1 'record' is missing; expected a line of calibrate-gpu");
   CHECK(one_fault(changed("\"gemm\"", "\"gem\"")) ==

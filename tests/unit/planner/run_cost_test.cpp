@@ -94,7 +94,7 @@ TEST_CASE("what the catalogue lacks is said: an offer, its nodes, power of a dev
   CHECK_THROWS_WITH(planner::run_cost(stated(), report, r),
                     ContainsSubstring("did you mean 'coreweave-h100'"));
   r.offer = "aws-p4d";
-  CHECK_THROWS_WITH(planner::run_cost(stated(), report, r), ContainsSubstring("other nodes"));
+  CHECK_THROWS_WITH(planner::run_cost(stated(), report, r), ContainsSubstring("nodes that differ"));
   r.offer = "";
   const auto run =
       planner::run_cost(stated({"workload.tokens=1e12", "cluster.use=l40s-server"}), report, r);

@@ -85,7 +85,7 @@ TEST_CASE("What a format cannot say is a fault at its place, by name") {
   CHECK(
       fault("llama70b", "megatron", {"workload.micro_batches={h100-sxm: 32}"}) ==
       "--set workload.micro_batches={h100-sxm: 32}: error: Megatron-LM's arguments cannot express "
-      "workload.micro_batches: all data-parallel ranks run as many; expected even");
+      "workload.micro_batches: all data-parallel ranks run the same number; expected even");
   CHECK(fault("llama70b", "megatron", {"kernels.compile=true"}).find("kernels.compile") !=
         std::string::npos);
   CHECK(fault("llama70b", "megatron", {"model.sinks=true"}).find("model.sinks") !=
@@ -108,7 +108,7 @@ TEST_CASE("A file launches its own system, and formats have names") {
             .find("cannot launch pytorch-fsdp2; expected --set "
                   "system=megatron-lm | ") != std::string::npos);
   CHECK(fault("llama70b", "megatrn")
-            .find("'megatrn' is no format that is written; expected megatron | deepspeed | "
+            .find("'megatrn' is not a format that is written; expected megatron | deepspeed | "
                   "torchtitan | accelerate | nnscaler (did you mean 'megatron'?)") !=
         std::string::npos);
 }
