@@ -306,8 +306,8 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
   }
   if (groups.size() < 2) {
     out.refused = fmt::format(
-        "{} usable {} of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error",
+        "{} usable {} of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job",
         groups.size(), groups.size() == 1 ? "row" : "rows");
     return out;
   }

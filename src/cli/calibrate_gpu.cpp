@@ -106,8 +106,8 @@ Run add_calibrate_gpu(Command& app) {
                  "the GPU, a name in configs/devices (by default the one that the files name)")
       .type_name("NAME");
   app.add_option("--library", given->library,
-                 "library of the GEMMs (by default cublas for calibrate-gpu, and what a table's "
-                 "kernels belong to)")
+                 "library of the GEMMs (by default cublas for calibrate-gpu, and for a table the "
+                 "library of its kernels)")
       .type_name("NAME");
   app.add_option("--output", given->output,
                  "directory for the calibration files (by default calibration-DEVICE)")

@@ -128,7 +128,7 @@ void check_calibration(const std::vector<std::string>& files) {
     if (!std::filesystem::is_regular_file(file, error) &&
         !std::filesystem::is_regular_file(committed, error)) {
       throw option_fault("--calibration",
-                         "there is no file '" + file + "'; expected what simulate calibrate wrote");
+                         "there is no file '" + file + "'; expected a file of simulate calibrate");
     }
   }
 }

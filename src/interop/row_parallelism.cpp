@@ -285,7 +285,7 @@ void RowBuilder::write_layers_per_stage(Json& p) {
     }
   }
   if (!stated) {
-    assume("how the layers lie on the stages", kSizeUnknown);
+    assume("how the layers are divided among the stages", kSizeUnknown);
   }
   p["layers_per_stage"] = split;
 }

@@ -16,14 +16,14 @@ namespace {
 constexpr std::array<SkipReason, 11> kReasons{{
     {"operator table", "the row measures single operators, not a training step"},
     {"single layer", "the row measures one layer, not of experts, outside a model"},
-    {"no device", "the row names a device that nobody describes"},
+    {"no device", "the row names a device that has no description"},
     {"architecture", "the row does not state an encoder or a hybrid in a form that is read"},
     {"calculation", "the authors' own calculation, not a measurement"},
     {"framework", "a framework or engine whose behaviour is not modelled"},
     {"recompute", "a recomputation policy that is not modelled"},
     {"offload", "offloading in a form that is not modelled"},
     {"finetune", "adapters of a framework whose defaults are not known"},
-    {"incomplete", "the row leaves open what no default can stand for"},
+    {"incomplete", "the row does not state a value for which there is no default"},
     {"not possible", "the job that the row states contradicts itself or cannot be simulated",
      false},
 }};

@@ -80,7 +80,7 @@ std::string why(const result::Report& report) {
   }
   if (variance > 0) {
     const result::Doubt& most = report.doubts.front();
-    out += fmt::format("; least sure of {} ({:.0f} % of the variance)", most.name,
+    out += fmt::format("; the most uncertain factor: {} ({:.0f} % of the variance)", most.name,
                        100 * most.added() * most.added() / variance);
   }
   return out;

@@ -79,13 +79,13 @@ std::string faults_of(const std::function<void()>& act) {
 
 TEST_CASE("fewer than two jobs are refused") {
   CHECK(fit({}).refused ==
-        "0 usable rows of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error");
+        "0 usable rows of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job");
   // A repeat is no second job.
   const auto one = fit({measured(1, 1.0), measured(2, 1.01)});
   CHECK(one.refused ==
-        "1 usable row of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error");
+        "1 usable row of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job");
   CHECK(one.yaml.empty());
 }
 
