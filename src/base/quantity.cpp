@@ -81,7 +81,7 @@ Time ceiling(Binary work, Binary rate) {
 
 Time duration(Binary work, double rate, const char* unit) {
   if (!(rate > 0)) {
-    throw std::domain_error(fmt::format("a rate of {} {} takes for ever", rate, unit));
+    throw std::domain_error(fmt::format("a rate of {} {} is not positive", rate, unit));
   }
   // Closed forms state free communication as an infinite rate.
   return std::isinf(rate) ? Time(0) : ceiling(work, exactly(rate));

@@ -50,9 +50,9 @@ class Figures {
 const char* launch_name(const std::string& what) {
   static const std::map<std::string, const char*> names{
       {"launch", "kernel launch on the host"},
-      {"gap", "kernel to kernel in a full stream"},
+      {"gap", "time from kernel to kernel in a full stream"},
       {"graph_launch", "CUDA graph launch on the host"},
-      {"graph_kernel", "kernel to kernel in a CUDA graph"},
+      {"graph_kernel", "time from kernel to kernel in a CUDA graph"},
       {"event_record", "event record"},
       {"stream_wait", "wait of a stream for an event"},
       {"synchronize", "synchronisation with the host"}};

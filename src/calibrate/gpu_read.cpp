@@ -31,8 +31,8 @@ KernelFile read(const std::string& file) {
   if (const auto kind = std::filesystem::path(file).extension();
       kind == ".yaml" || kind == ".yml") {
     throw InputError(Fault{{file, 1, 1},
-                           "is YAML; expected a file of calibrate-gpu, or a table of kernels (what "
-                           "describes a table is read from beside it)"});
+                           "is YAML; expected a file of calibrate-gpu, or a table of kernels (the "
+                           "description of a table is read from the YAML file next to it)"});
   }
   return interop::read_kernel_csv(file);
 }

@@ -82,7 +82,7 @@ class Gatherer {
         const auto* memory = std::get_if<MemoryCase>(&m.what);
         if (memory != nullptr && memory->bytes <= device_.l2.count()) {
           // Published benchmarks repeat an operator on the same buffers.
-          leave_out(table.file, m.line, "may have stayed in the L2 cache from run to run");
+          leave_out(table.file, m.line, "the data may stay in the L2 cache between repetitions");
         } else {
           // Cases of a memory-bound operator with equal bytes are different shapes and no
           // repetitions.
@@ -151,7 +151,7 @@ class Gatherer {
       if (c->ranks > 1) {
         return;  // the report refers to `calibrate nccl` for these
       }
-      why = "collectives of one rank: what a call costs, which no curve holds";
+      why = "collectives of one rank measure only the cost of a call, for which there is no curve";
     }
     if (!why.empty()) {
       leave_out(file, m.line, why);

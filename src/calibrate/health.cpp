@@ -88,8 +88,9 @@ void by_model(Judge& j, const std::vector<const Sample*>& big, bool own) {
                       times(ratio), whose, slow));
   } else if (1 / ratio > std::max(kBroken, far)) {
     j.say(Health::suspect,
-          fmt::format("large messages are {} times faster than on {}: is it another?",
-                      times(1 / ratio), whose));
+          fmt::format(
+              "large messages are {} times faster than on {}: was it measured on another machine?",
+              times(1 / ratio), whose));
   }
 }
 

@@ -119,7 +119,7 @@ class Calibrator {
     for (const auto& p : run.points) {
       const std::string& op = p.collective.empty() ? options_.op : p.collective;
       if (op.empty()) {
-        fault(log, run.line, "the log does not tell which collective this is; expected --op");
+        fault(log, run.line, "the log does not name its collective; expected --op");
         return;
       }
       if (ops.count(op) == 0) {
@@ -149,11 +149,12 @@ class Calibrator {
       if (!even) {
         s.out.left_out = "its nodes hold unequal numbers of ranks";
       } else if (s.ranks() < 2) {
-        s.out.left_out = "one rank has nobody to talk to";
+        s.out.left_out = "one rank has no other to communicate with";
       } else if (op == "hypercube") {
         s.out.left_out = "hypercube is not modelled";
       } else if (!run.protocol.empty()) {
-        s.out.left_out = "NCCL_PROTO=" + run.protocol + " was forced: not what NCCL would run";
+        s.out.left_out = "NCCL_PROTO=" + run.protocol +
+                         " was forced, so the times are not those of NCCL's own choice";
       } else {
         s.scope = scope_of(placement);
       }

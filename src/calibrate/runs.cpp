@@ -170,7 +170,7 @@ FitProblem problem_of(const std::vector<RepeatedRun>& groups, const Priors& prio
         Vector steps_at(static_cast<Eigen::Index>(reports.size()));
         for (std::size_t i = 0; i < reports.size(); ++i) {
           const auto* report = std::get_if<result::Report>(&reports[i]);
-          STEPCAST_CHECK(report != nullptr, "a row that was simulated no longer is");
+          STEPCAST_CHECK(report != nullptr, "a row that could be simulated before cannot be now");
           steps_at[static_cast<Eigen::Index>(i)] = std::log(report->step_time.value);
         }
         known->emplace(key, steps_at);
@@ -306,8 +306,8 @@ SiteCalibration calibrate_runs(std::vector<MeasuredStep> steps, const SiteOption
   }
   if (groups.size() < 2) {
     out.refused = fmt::format(
-        "{} usable {} of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error",
+        "{} usable {} of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job",
         groups.size(), groups.size() == 1 ? "row" : "rows");
     return out;
   }

@@ -186,7 +186,8 @@ class Selection {
                                                   : b;
     const int stays = out == a ? b : a;
     hold(out,
-         fmt::format("the rows cannot tell it from the {} (correlation {:.2f}), which carries both",
+         fmt::format("the rows do not distinguish it from the {} (correlation {:.2f}), whose "
+                     "factor includes both",
                      describe(kParameters[static_cast<std::size_t>(stays)]), correlation),
          stays);
     return true;
@@ -201,14 +202,12 @@ class Selection {
         const SiteParameter p = kParameters[static_cast<std::size_t>(i)];
         const auto range = cost::range_of(p);
         hold(i, Priors::in_seconds(p)
-                    ? fmt::format(
-                          "its best value lies on the bound of what hosts do ({:g} to {:g} us): "
-                          "something else slows these rows",
-                          1e6 * range.low, 1e6 * range.high)
-                    : fmt::format(
-                          "its best value lies on the bound of what physics allows ({:g} to {:g}): "
-                          "something else moves these rows",
-                          range.low, range.high));
+                    ? fmt::format("its best value is at the bound of plausible host times ({:g} to "
+                                  "{:g} us), so something else slows these rows",
+                                  1e6 * range.low, 1e6 * range.high)
+                    : fmt::format("its best value is at the bound of what physics allows ({:g} to "
+                                  "{:g}), so something else affects these rows",
+                                  range.low, range.high));
         // A parameter that was held in favour of this one is fitted in its place.
         for (auto it = tied_.begin(); it != tied_.end(); ++it) {
           if (it->second == i) {
@@ -239,9 +238,8 @@ class Selection {
       return no_effect(p);
     }
     return fmt::format(
-        "it moves no step by more than {:.1f} % within its prior ({}): the rows would leave {:.0f} "
-        "% "
-        "of that",
+        "it changes no step by more than {:.1f} % within its prior deviation ({}); with the rows "
+        "its deviation would still be {:.0f} % of the prior deviation",
         100 * effect, priors_.words(p), 100 * share);
   }
 

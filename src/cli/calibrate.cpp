@@ -40,7 +40,7 @@ Run add_calibrate(Command& app) {
       names += (names.empty() ? "" : &kind == std::end(kinds) - 1 ? " or " : ", ");
       names += kind.name;
     }
-    throw option_fault("calibrate", "missing what; expected " + names + ", and files");
+    throw option_fault("calibrate", "missing; expected " + names + ", and files");
   };
 }
 

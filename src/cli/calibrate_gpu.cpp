@@ -68,7 +68,7 @@ int run_calibrate_gpu(const CalibrateGpuOptions& given) {
   }
   if (!given.library.empty() && !is_plain_name(given.library, false)) {
     throw option_fault("--library",
-                       fmt::format("'{}' is no name; expected such as cublas", given.library));
+                       fmt::format("'{}' is not a name; expected such as cublas", given.library));
   }
   const auto files = calibrate::read_kernel_files(given.files);
   const auto found = calibrate::calibrate_gpu(files, {given.device, given.library},
@@ -106,8 +106,8 @@ Run add_calibrate_gpu(Command& app) {
                  "the GPU, a name in configs/devices (by default the one that the files name)")
       .type_name("NAME");
   app.add_option("--library", given->library,
-                 "library of the GEMMs (by default cublas for calibrate-gpu, and what a table's "
-                 "kernels belong to)")
+                 "library of the GEMMs (by default cublas for calibrate-gpu, and for a table the "
+                 "library of its kernels)")
       .type_name("NAME");
   app.add_option("--output", given->output,
                  "directory for the calibration files (by default calibration-DEVICE)")

@@ -108,7 +108,7 @@ int run_calibrate_nccl(const CalibrateNcclOptions& given) {
   if (!is_plain_name(options.system, true)) {
     throw option_fault(
         "--name",
-        fmt::format("'{}' is no name; expected letters, digits, dashes, underscores, dots",
+        fmt::format("'{}' is not a name; expected letters, digits, dashes, underscores, dots",
                     options.system));
   }
   if (!given.op.empty()) {

@@ -51,8 +51,8 @@ std::int64_t size_option(const std::string& option, const std::string& text) {
   }
   constexpr std::int64_t kLargest = std::int64_t{1} << 50;
   if (!good || value > (kLargest >> shift)) {
-    throw option_fault(option,
-                       fmt::format("'{}' is no size; expected bytes such as 8, 32M or 8G", text));
+    throw option_fault(
+        option, fmt::format("'{}' is not a size; expected bytes such as 8, 32M or 8G", text));
   }
   return value << shift;
 }
@@ -128,7 +128,7 @@ void check_calibration(const std::vector<std::string>& files) {
     if (!std::filesystem::is_regular_file(file, error) &&
         !std::filesystem::is_regular_file(committed, error)) {
       throw option_fault("--calibration",
-                         "there is no file '" + file + "'; expected what simulate calibrate wrote");
+                         "there is no file '" + file + "'; expected a file of simulate calibrate");
     }
   }
 }
@@ -143,7 +143,7 @@ int run_collective(const CollectiveOptions& given) {
   const auto protocol = forced_option("--proto", given.protocol, job::nccl_protocols());
   if (!given.version.empty() && !job::parse_nccl_version(given.version)) {
     throw option_fault("--nccl-version",
-                       "'" + given.version + "' is no version; expected one such as 2.23.4");
+                       "'" + given.version + "' is not a version; expected one such as 2.23.4");
   }
   const auto element = interop::element_bytes(given.type);
   if (!element) {
@@ -209,7 +209,7 @@ int run_collective(const CollectiveOptions& given) {
     const auto point = model.price(op, bytes, ranks);
     if (!point) {
       throw count < 2
-          ? option_fault("--ranks", "one rank has nobody to talk to; expected 2 or more")
+          ? option_fault("--ranks", "one rank has no other to communicate with; expected 2 or more")
           : option_fault("--op", op + " is not modelled; expected one such as all_reduce");
     }
     table.points.push_back(*point);

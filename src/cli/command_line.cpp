@@ -19,8 +19,8 @@ int integer_option(const std::string& option, const std::string& text, int minim
   const auto [stop, error] = std::from_chars(text.data(), end, value);
   if (error != std::errc() || stop != end || value < minimum) {
     throw option_fault(
-        option, fmt::format("'{}' is out of place; expected an integer from {} to 2147483647", text,
-                            minimum));
+        option,
+        fmt::format("'{}' is not valid; expected an integer from {} to 2147483647", text, minimum));
   }
   return value;
 }

@@ -93,7 +93,8 @@ Run add_compare(Command& app) {
   add_output(app, "--svg", given->svg, "draw step times as bars");
   add_output(app, "--html", given->html, "write the comparison as one self-contained page");
   app.footer =
-      "What the job states is the same for all; only what a training system sets differs.\n"
+      "The values that the job states are the same for all; only those that a training system sets "
+      "differ.\n"
       "Examples:\n"
       "  simulate compare --config llama8b-fsdp --systems all\n"
       "  simulate compare --config llama70b --systems megatron-lm,deepspeed,megascale --svg "

@@ -21,18 +21,19 @@ struct DiscoverOptions {
 
 int run_discover(const DiscoverOptions& given) {
   if (!given.nodelist.empty() && given.slurm.empty()) {
-    throw option_fault("--nodelist", "names nodes of Slurm's; expected --slurm FILE beside it");
+    throw option_fault("--nodelist", "names nodes of Slurm; expected --slurm FILE too");
   }
   if (!given.slurm.empty() && !given.kubernetes.empty()) {
-    throw option_fault("--kubernetes", "lists nodes as --slurm does; expected one of them");
+    throw option_fault("--kubernetes", "lists nodes, as --slurm does; expected one of them");
   }
   if (!given.nccl.empty() && !given.smi.empty()) {
     throw option_fault("--nvidia-smi-topo",
-                       "shows a node as --nccl-topo does; expected one of them");
+                       "describes a node, as --nccl-topo does; expected one of them");
   }
   const bool listed = !given.slurm.empty() || !given.kubernetes.empty();
   if (listed && !given.nodes.empty()) {
-    throw option_fault("--nodes", "the list of nodes counts them; expected one of the two");
+    throw option_fault("--nodes",
+                       "the list of nodes already states their number; expected one of the two");
   }
   Outputs outputs;
   outputs.add("--output", given.output);

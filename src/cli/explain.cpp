@@ -35,7 +35,7 @@ std::optional<double> measured_seconds(const std::string& text) {
   try {
     const Time time = parse_time(text);
     if (time.count() <= 0) {
-      throw std::invalid_argument(fmt::format("'{}' is no time; expected one above 0", text));
+      throw std::invalid_argument(fmt::format("'{}' is not a time; expected one above 0", text));
     }
     return to_seconds(time);
   } catch (const std::invalid_argument& error) {

@@ -57,7 +57,7 @@ int run_goodput(const GoodputOptions& given) {
   auto outcome = forecaster.forecast(loaded.job);
   const result::Report& report = forecast_of(outcome, loaded);
   if (!report.fits) {
-    write_stderr("the job does not fit in memory: goodput of a step that cannot run\n");
+    write_stderr("the job does not fit in memory: this is the goodput of a step that cannot run\n");
   }
   const result::Goodput found = planner::goodput(loaded.job, report, operations, request);
   outputs.give("--json", [&] { return report::json(found); });

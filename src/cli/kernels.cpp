@@ -47,8 +47,9 @@ int run_kernels(const KernelsOptions& given) {
   for (const std::string& path : given.calibration) {
     std::error_code error;
     if (!std::filesystem::exists(path, error)) {
-      throw option_fault("--calibration",
-                         "there is no '" + path + "'; expected what simulate calibrate gpu wrote");
+      throw option_fault(
+          "--calibration",
+          "there is no '" + path + "'; expected a file or folder of simulate calibrate gpu");
     }
   }
   Outputs outputs;

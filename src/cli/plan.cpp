@@ -48,8 +48,9 @@ double above_zero(const char* option, const std::string& text, const char* examp
   } catch (const std::invalid_argument& error) {
     throw option_fault(option, error.what());
   }
-  throw option_fault(option,
-                     fmt::format("'{}'; expected one above zero, such as {}", text, example));
+  throw option_fault(
+      option,
+      fmt::format("'{}' is not valid; expected a number above zero, such as {}", text, example));
 }
 
 planner::PlanObjective plan_objective(const std::string& name) {
@@ -88,9 +89,10 @@ planner::PlanRequest plan_request(const PlanOptions& given) {
   request.threads = integer_option("--threads", given.threads, 1, 0);
   if (request.tokens == 0) {
     if (!job.workload.tokens) {
-      throw option_fault("--tokens",
-                         "missing; expected how many the run takes, such as 15e12 (the job states "
-                         "no workload.tokens)");
+      throw option_fault(
+          "--tokens",
+          "missing; expected the number of tokens of the run, such as 15e12 (the job states "
+          "no workload.tokens)");
     }
     request.tokens = *job.workload.tokens;
   }

@@ -45,7 +45,7 @@ void ProgressLine::report_trouble() {
   if (store_ != nullptr && !reported_trouble_ && !store_->trouble().empty()) {
     reported_trouble_ = true;
     write_stderr(
-        fmt::format("{}--store: error: {}; the {} goes on, and what it evaluates waits in memory\n",
+        fmt::format("{}--store: error: {}; the {} continues, and its results are kept in memory\n",
                     terminal_ ? "\r\x1b[K" : "", store_->trouble(), what_));
   }
 }
@@ -70,8 +70,8 @@ void say_when_ended(const char* what, const std::string& store, int processes) {
   last_words() = fmt::format(
       "simulate: the {} was {}: {}\n", what, who,
       store.empty()
-          ? "nothing is kept without --store"
-          : fmt::format("what was evaluated is in '{}', and the same command goes on from it",
+          ? "without --store nothing is kept"
+          : fmt::format("the results so far are in '{}', and the same command continues from there",
                         store));
   std::signal(SIGINT, ended);
   std::signal(SIGTERM, ended);

@@ -52,8 +52,9 @@ std::unique_ptr<RunInputs> run_inputs(const RunOptions& given, const job::Job& j
       throw option_fault("--price", error.what());
     }
     if (!(price > 0)) {
-      throw option_fault("--price",
-                         fmt::format("'{}'; expected one above zero, such as 2.5", given.price));
+      throw option_fault(
+          "--price",
+          fmt::format("'{}' is not valid; expected a number above zero, such as 2.5", given.price));
     }
     out->request.price = price;
   }

@@ -142,7 +142,8 @@ void refuse_beside_a_table(const ScheduleOptions& given) {
     if (!text->empty()) {
       throw option_fault(
           option,
-          fmt::format("'{}' says that itself; expected no such option beside a table", given.name));
+          fmt::format("'{}' already states this; expected no such option together with a table",
+                      given.name));
     }
   }
 }

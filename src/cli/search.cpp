@@ -100,8 +100,8 @@ result::Search by_bounds(const search::Request& request, const search::JobLoader
   const auto all = static_cast<double>(answer.counts.candidates);
   const auto possible = all - static_cast<double>(answer.counts.impossible);
   write_stderr(fmt::format(
-      "{:.2f} s: {:.3g} combinations a second, {:.3g} bounds a second; {:.2f} % of those that "
-      "divide were pruned unseen\n",
+      "{:.2f} s: {:.3g} combinations a second, {:.3g} bounds a second; {:.2f} % of the possible "
+      "ones were pruned without a bound\n",
       taken, all / taken, static_cast<double>(answer.counts.bounded) / taken,
       possible > 0 ? 100 * static_cast<double>(answer.counts.time_pruned) / possible : 0));
   return answer;
@@ -110,7 +110,7 @@ result::Search by_bounds(const search::Request& request, const search::JobLoader
 int search_and_print(const SearchOptions& given, search::World& world, int threads,
                      const search::JobLoader& loader) {
   if (given.exhaustive && !given.bound_only) {
-    throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only beside it");
+    throw option_fault("--exhaustive", "evaluates every bound; expected --bound-only too");
   }
   require_config(given.job);
   const text::Value space_document = text::read_yaml(preset_file("spaces", given.space));
@@ -217,7 +217,7 @@ Run add_search(Command& app) {
       .type_name("NAME")
       .show_default();
   app.add_option("--time-limit", given->time_limit,
-                 "stop after this number of seconds and report the gap that is left")
+                 "stop after this number of seconds and report the remaining gap")
       .type_name("S");
   app.add_option("--threads", given->threads,
                  "number of threads of each process; the answer does not depend on it")

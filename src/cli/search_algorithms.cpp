@@ -48,7 +48,7 @@ std::optional<std::vector<std::string>> compare_algorithms(
   const bool adapts = std::find(asked.names.begin(), asked.names.end(), "ahp") != asked.names.end();
   if (!adapts && !(given.degrees.empty() && given.schedule_file.empty())) {
     throw option_fault(given.degrees.empty() ? "--schedule-file" : "--degrees",
-                       "is of --algorithm ahp; expected that among the algorithms");
+                       "applies only to --algorithm ahp; expected ahp among the algorithms");
   }
   std::optional<OutputFile> order;
   if (!given.schedule_file.empty()) {
@@ -62,8 +62,9 @@ std::optional<std::vector<std::string>> compare_algorithms(
     return name == "alpa" || name == "nnscaler" || name == "flexflow";
   });
   if (!given.constraints.empty() && !on_graph) {
-    throw option_fault("--constraints",
-                       "is of --algorithm alpa, nnscaler or flexflow; expected one of them");
+    throw option_fault(
+        "--constraints",
+        "applies only to --algorithm alpa, nnscaler or flexflow; expected one of them");
   }
   asked.constraints = given.constraints;
   result::Algorithms answers =

@@ -28,7 +28,7 @@ std::string last_line(const search::Progress& p) {
       "a second, {} more from the store\n",
       c.candidates, p.seconds, all / std::max(p.seconds, 1e-9),
       100 * static_cast<double>(c.impossible) / all, 100 * static_cast<double>(pruned) / all,
-      p.stopped ? " by memory before the time ran out" : "", c.simulated, p.computed,
+      p.stopped ? " by memory before the time limit" : "", c.simulated, p.computed,
       static_cast<double>(p.computed) / std::max(p.seconds, 1e-9), p.reused);
 }
 

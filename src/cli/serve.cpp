@@ -56,7 +56,7 @@ int run_serve(const ServeOptions& given) {
   options.port = integer_option("--port", given.port, 0);
   if (constexpr int kLast = 65535; options.port > kLast) {
     throw option_fault("--port",
-                       fmt::format("'{}' is out of place; expected 0 to {}", given.port, kLast));
+                       fmt::format("'{}' is not valid; expected 0 to {}", given.port, kLast));
   }
   // Blocked before any thread starts, so that only the waiting thread receives the signals.
   sigset_t signals;
@@ -67,7 +67,8 @@ int run_serve(const ServeOptions& given) {
   serve::Server server(options);
   if (given.address != "127.0.0.1" && given.address != "::1" && given.address != "localhost") {
     write_stderr(
-        fmt::format("simulate: whoever reaches {} may ask: there is no password\n", given.address));
+        fmt::format("simulate: there is no password: everyone who can reach {} can use the page\n",
+                    given.address));
   }
   write_stdout("serve", server.url() + "\n");
   serve_until_signal(server, signals);

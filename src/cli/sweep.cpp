@@ -55,7 +55,7 @@ planner::SweepRequest sweep_request(const SweepOptions& given) {
                         objective_of(given.objective.empty() ? "time" : given.objective)};
   } else if (!given.space.empty() || !given.objective.empty()) {
     throw option_fault(given.space.empty() ? "--objective" : "--space",
-                       "is of searches; expected --optimize beside it");
+                       "applies only to searches; expected --optimize too");
   }
   request.threads = integer_option("--threads", given.threads, 1, 0);
   return request;
@@ -84,13 +84,13 @@ void check_plot(const SweepOptions& given, const std::optional<report::SweepPlot
   result::Sweep shape;
   shape.axes = axes;
   if (plot && given.svg.empty()) {
-    throw option_fault("--plot", "names a picture; expected --svg FILE beside it");
+    throw option_fault("--plot", "names a picture; expected --svg FILE too");
   }
   if (const std::string why = plot ? report::lacks(shape, *plot) : ""; !why.empty()) {
     throw option_fault("--plot", why);
   }
   if (given.columns && given.csv.empty()) {
-    throw option_fault("--columns", "describes a table; expected --csv FILE beside it");
+    throw option_fault("--columns", "describes a table; expected --csv FILE too");
   }
 }
 

@@ -34,7 +34,7 @@ class Faults {
   std::optional<std::string> apply(const job::LinkFault& fault) {
     left_ = fault.down ? 0 : fault.bandwidth;
     if (!fault.down && !(left_ > 0 && left_ <= 1)) {
-      return "'" + fault.target + "' keeps a share of its bandwidth above 0 and at most 1";
+      return "'" + fault.target + "' must keep a share of its bandwidth above 0 and at most 1";
     }
     // A list that names leaves and rails again and again describes no cluster, and would take
     // minutes.

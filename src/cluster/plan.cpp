@@ -24,8 +24,8 @@ std::optional<Infeasible> check_tree(const job::Cluster& c) {
   const auto& f = c.fabric;
   if (f.nodes_per_pod < 0 || (f.nodes_per_pod > 0 && f.nodes_per_pod % f.nodes_per_leaf != 0)) {
     return bad("cluster.fabric.nodes_per_pod",
-               "a pod holds whole leaves: " + std::to_string(f.nodes_per_pod) +
-                   " nodes are no multiple of " + std::to_string(f.nodes_per_leaf));
+               "a pod consists of whole leaves: " + std::to_string(f.nodes_per_pod) +
+                   " nodes are not a multiple of " + std::to_string(f.nodes_per_leaf));
   }
   const std::int64_t pods = f.nodes_per_pod > 0 ? 1 + c.nodes / f.nodes_per_pod : 1;
   if (pods * f.spines > kMaxSpines) {
@@ -34,13 +34,15 @@ std::optional<Infeasible> check_tree(const job::Cluster& c) {
                                             std::to_string(kMaxSpines));
   }
   if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
-    return bad("cluster.fabric.nodes_per_pod", "a dragonfly needs the nodes of one of its groups");
+    return bad("cluster.fabric.nodes_per_pod",
+               "a dragonfly+ needs nodes_per_pod, the nodes of one group");
   }
   if (!(f.core_oversubscription > 0)) {
     return bad("cluster.fabric.core_oversubscription", "must be above 0");
   }
   if (f.spines < 0 || f.uplinks_per_leaf < 0 || f.flows_per_nic < 1) {
-    return bad("cluster.fabric", "spines, uplinks and flows are counts");
+    return bad("cluster.fabric",
+               "spines and uplinks_per_leaf must be at least 0, flows_per_nic at least 1");
   }
   const auto& n = c.node;
   if (n.sockets < 1) {
@@ -66,7 +68,8 @@ std::optional<Infeasible> check_links(const job::Cluster& c) {
     return bad(key, "links are listed for at most " + std::to_string(kMaxMeshGpus) + " GPUs");
   }
   if (c.fabric.nvlink_domain_gpus > c.node.gpus) {
-    return bad("cluster.fabric.nvlink_domain_gpus", "a mesh with listed links ends at its node");
+    return bad("cluster.fabric.nvlink_domain_gpus",
+               "an nvlink_mesh with listed links cannot extend beyond its node");
   }
   for (const auto& edge : c.node.nvlink_links) {
     if (edge.a < 0 || edge.b < 0 || edge.a == edge.b || edge.links < 1) {
@@ -112,7 +115,7 @@ std::optional<Infeasible> check(const job::Cluster& c) {
                                   [&](const auto& o) { return linked(o.device); });
   const int joined = nvlink ? domain : 0;
   if (!has_network(c) && !torus && c.nodes > 1 && joined < c.nodes * c.node.gpus) {
-    return bad("cluster.fabric", "several nodes need a fabric and NICs to talk to each other");
+    return bad("cluster.fabric", "several nodes need a fabric and NICs to communicate");
   }
   if (auto fault = check_tree(c)) {
     return fault;
@@ -132,7 +135,8 @@ std::optional<Infeasible> check(const job::Cluster& c) {
   }
   if (painted > kMaxLayers * c.nodes) {
     return bad("cluster.overrides", "they name " + std::to_string(painted) + " nodes of " +
-                                        std::to_string(c.nodes) + ": each node many times over");
+                                        std::to_string(c.nodes) +
+                                        ": nodes are overridden too often");
   }
   return std::nullopt;
 }

@@ -225,7 +225,7 @@ struct Feature {
 };
 constexpr std::array kFeatures = {
     Feature{"audio_config", "an audio tower"},
-    Feature{"block_configs", "layers of unlike shapes"},
+    Feature{"block_configs", "layers of different shapes"},
     Feature{"cross_attention_layers", "cross-attention in some layers"},
     Feature{"moe_latent_size", "experts in a latent space"},
     Feature{"routed_expert_hidden_size", "experts in a latent space"},

@@ -74,7 +74,7 @@ void switch_transformers(Config& c, Model& m) {
   c.integer(decoder_step, {"decoder_sparse_step"}, 2);
   c.seen({"num_sparse_encoder_layers", "num_sparse_decoder_layers"});
   if (encoder_step != decoder_step) {
-    c.refuse("decoder_sparse_step", "experts in unlike layers of encoder and decoder");
+    c.refuse("decoder_sparse_step", "experts in different layers of encoder and decoder");
   }
   moe.every = encoder_step;
   m.moe = moe;
@@ -122,7 +122,7 @@ void bloom(Config& c, Model& m) {
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
   c.seen({"max_position_embeddings", "n_inner"});
   if (c.boolean("apply_residual_connection_post_layernorm", false)) {
-    c.refuse("apply_residual_connection_post_layernorm", "residuals behind the norms");
+    c.refuse("apply_residual_connection_post_layernorm", "residual connections after the norms");
   }
 }
 
@@ -146,7 +146,7 @@ void chatglm(Config& c, Model& m) {
   m.tied_embeddings = c.boolean("tie_word_embeddings", false);
   dropouts(c, m, {"hidden_dropout", "attention_dropout"}, 0);
   if (c.boolean("apply_residual_connection_post_layernorm", false)) {
-    c.refuse("apply_residual_connection_post_layernorm", "residuals behind the norms");
+    c.refuse("apply_residual_connection_post_layernorm", "residual connections after the norms");
   }
   if (!c.boolean("post_layer_norm", true)) {
     c.refuse("post_layer_norm", "a model without a final norm");

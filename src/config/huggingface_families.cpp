@@ -225,7 +225,7 @@ void dropouts(Config& c, Model& m, std::initializer_list<const char*> names, dou
   for (const char* name : names) {
     const double p = c.number(name, absent);
     if (!first && p != m.dropout) {
-      c.refuse(name, "a dropout unlike the others");
+      c.refuse(name, "dropout probabilities that differ");
     }
     m.dropout = first ? p : m.dropout;
     first = false;

@@ -132,7 +132,7 @@ void apply(Reader& reader, Value& doc, const std::string& option) {
   const std::string key = option.substr(0, equals);
   if (key.front() == '.' || key.back() == '.' || key.find("..") != std::string::npos) {
     reader.fault(where,
-                 fmt::format("'{}' is no key; expected one such as parallelism.tensor", key));
+                 fmt::format("'{}' is not a key; expected one such as parallelism.tensor", key));
     return;
   }
   try {
@@ -301,7 +301,8 @@ Loaded network(const std::string& cluster, int nodes, const std::vector<std::str
     const std::string key = set.substr(0, set.find('='));
     if (!key.starts_with("cluster") && !key.starts_with("nccl")) {
       reader.fault(Origin{"--set " + set, 0, 0},
-                   "a collective has a cluster and nccl; expected a key of theirs");
+                   "a collective has only the keys cluster and nccl; expected one of them, or a "
+                   "key below it");
       continue;
     }
     apply(reader, doc, set);

@@ -114,7 +114,7 @@ Field<Cluster> gpus_per_node() {
         const auto n = read_integer(r, v, 1, 1024);
         if (n && c.node.gpus > 0 && *n > c.node.gpus) {
           r.fault(v, fmt::format("gpus_per_node {} is more than the node's {}; expected at most "
-                                 "that, or node.gpus",
+                                 "that, or a larger node.gpus",
                                  *n, c.node.gpus));
         } else if (n) {
           c.node.gpus = static_cast<int>(*n);
@@ -206,7 +206,7 @@ Field<LinkFault> target(const char* key, const char* description, const char* ex
     if (v.kind != Value::Kind::scalar || !is_target(v.scalar)) {
       r.expected(v, example);
     } else if (!fault.target.empty()) {
-      r.fault(v, fmt::format("the fault names '{}' already; expected one target a fault",
+      r.fault(v, fmt::format("the fault already names '{}'; expected one target per fault",
                              fault.target));
     } else {
       fault.target = v.scalar;
@@ -318,15 +318,14 @@ Field<Fabric> torus() {
 const Table<LinkFault>& fault_table() {
   static const Table<LinkFault> table = {
       target("link",
-             "What is at fault: node3/nic2, node3/gpu1 (its NVLink), node3/gpu0-gpu1 (the links "
+             "The faulty target: node3/nic2, node3/gpu1 (its NVLink), node3/gpu0-gpu1 (the links "
              "between two GPUs of a mesh), leaf0/up, pod1/up (core or global links), leaf0, "
              "spine2, or rail3 (NIC port 3 of every node).",
              "a link such as node3/nic2, node3/gpu1 or leaf0/up"),
-      target("nic", "The NIC at fault, in place of link.", "a NIC such as node3/nic2"),
-      target("switch", "The switch at fault, in place of link.",
-             "a switch such as leaf0 or spine2"),
-      target("rail", "The rail at fault, in place of link.", "a rail such as rail3"),
-      number("bandwidth", &LinkFault::bandwidth, 1e-6, 1, "Share of the capacity that is left."),
+      target("nic", "The faulty NIC, in place of link.", "a NIC such as node3/nic2"),
+      target("switch", "The faulty switch, in place of link.", "a switch such as leaf0 or spine2"),
+      target("rail", "The faulty rail, in place of link.", "a rail such as rail3"),
+      number("bandwidth", &LinkFault::bandwidth, 1e-6, 1, "Share of the capacity that remains."),
       state(),
   };
   return table;

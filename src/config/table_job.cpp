@@ -32,7 +32,7 @@ const std::vector<std::string>& finetune_targets() {
 Field<Finetune> adapter_targets() {
   return custom<Finetune>(
       "targets",
-      "Modules that have an adapter: q, k, v, o, gate, up, down; qkv and all stand for several.",
+      "Modules that have an adapter: q, k, v, o, gate, up, down; qkv and all mean several.",
       array_schema(enum_schema(finetune_targets())),
       [](Reader& r, const Value& v, Finetune& out) {
         if (v.kind != Value::Kind::sequence) {
@@ -215,7 +215,7 @@ Field<MoeRuntime> balance() {
           }
         } else if (entry.key == "shares") {
           if (entry.value.kind != Value::Kind::sequence) {
-            r.expected(entry.value, "a list of loads, one an expert");
+            r.expected(entry.value, "a list of loads, one per expert");
             return;
           }
           m.balance.kind = Kind::shares;
@@ -348,8 +348,8 @@ const Table<Nccl>& nccl_table() {
   static const Table<Nccl> table = {
       variable("algo", &Nccl::algo, job::nccl_algorithms(),
                "As NCCL_ALGO: a name, a list \"ring,tree\", an exclusion \"^nvls\", or by function "
-               "\"allreduce:tree;allgather:ring\"; hierarchical is no NCCL algorithm but "
-               "collectives in two levels as frameworks compose them; null: NCCL chooses."),
+               "\"allreduce:tree;allgather:ring\"; hierarchical is not an algorithm of NCCL: it "
+               "means collectives in two levels, as frameworks compose them; null: NCCL chooses."),
       variable("proto", &Nccl::proto, job::nccl_protocols(),
                "As NCCL_PROTO, with the same syntax; null: NCCL chooses."),
       nccl_version(),

@@ -72,7 +72,7 @@ std::vector<float> read_correction(const text::Value& v, std::size_t count) {
     int thousandths = 0;
     const auto [next, error] = std::from_chars(p, end, thousandths);
     if (error != std::errc{} || std::abs(thousandths) > 5000) {
-      fault(v.origin, fmt::format("value {} of the correction is no whole number within 5000",
+      fault(v.origin, fmt::format("value {} of the correction is not a whole number within 5000",
                                   values.size() + 1));
     }
     p = next;
@@ -198,7 +198,7 @@ std::map<int, double> read_by_dimension(const text::Value& v, double low, double
     const auto [next, error] =
         std::from_chars(entry.key.data(), entry.key.data() + entry.key.size(), dim);
     if (error != std::errc{} || *next != '\0' || dim < 1 || dim > 4096) {
-      fault(entry.origin, fmt::format("'{}' is no head dimension", entry.key));
+      fault(entry.origin, fmt::format("'{}' is not a head dimension", entry.key));
     }
     out[dim] = number_in(v, entry.key, low, high);
   }
@@ -304,7 +304,7 @@ void read_curves(const text::Value& curves, Map& into, Parse parse, Read read, c
   for (const auto& entry : text::expect_map(curves, "expected a map of curves").entries) {
     const auto key = parse(entry.key);
     if (!key) {
-      fault(entry.origin, fmt::format("'{}' is no {}", entry.key, what));
+      fault(entry.origin, fmt::format("'{}' is not a known {}", entry.key, what));
     }
     into[*key] = read(entry.value);
   }

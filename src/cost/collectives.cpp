@@ -123,13 +123,13 @@ constexpr double kSlowdownResidual = 0.5;
 
 Collectives::SlowdownCurves add_slowdown(const job::Cluster& cluster, CurveTable& curves) {
   Curve c;
-  c.name = "kernels beside communication: SMs held";
+  c.name = "kernels beside communication: SMs occupied";
   c.kind = CurveKind::overlap;
   c.file = "overlap";
   c.device = cluster.device.name;
   c.provenance =
       "channels over SMs, and bytes moved over memory bandwidth; one published coefficient "
-      "(Galvatron, A100: 1.126), no run of ours";
+      "(Galvatron, A100: 1.126), no measurement of our own";
   c.residual = kSlowdownResidual;
   const CurveId sms = curves.add(c);
   c.name = "kernels beside communication: memory bandwidth taken";

@@ -69,8 +69,8 @@ CopyFit fit_copy(const std::vector<CopySample>& samples) {
   }
   if (*sizes.rbegin() < kMinSpan * *sizes.begin()) {
     throw std::invalid_argument(
-        fmt::format("sizes from {:g} to {:g} bytes cannot tell a latency from a bandwidth: they "
-                    "must span a factor of {:g}",
+        fmt::format("sizes from {:g} to {:g} bytes do not determine both a latency and a "
+                    "bandwidth: they must span a factor of {:g}",
                     *sizes.begin(), *sizes.rbegin(), kMinSpan));
   }
   std::vector<double> unseen;

@@ -12,7 +12,7 @@ CurveId CurveTable::add(const Curve& curve) {
       return CurveId::at(i);
     }
   }
-  STEPCAST_CHECK(curves_.size() < 65535, "more curves than a CurveId counts");
+  STEPCAST_CHECK(curves_.size() < 65535, "too many curves for CurveId");
   curves_.push_back(curve);
   return CurveId::at(curves_.size() - 1);
 }

@@ -33,8 +33,8 @@ int fold_of(std::initializer_list<std::int64_t> shape) {
 void require_law(double deviation, const std::string& of) {
   if (deviation > 1) {
     throw std::invalid_argument(
-        fmt::format("{}points scatter about the law by a factor of {:.1f}: is something else "
-                    "running, or were two things measured under one name?",
+        fmt::format("{}points scatter about the fit by a factor of {:.1f}: was something else "
+                    "running, or do different measurements have one name?",
                     of.empty() ? "" : of + ": ", std::exp(deviation)));
   }
 }

@@ -134,8 +134,9 @@ class Fitter {
       }
     } catch (const std::invalid_argument& e) {
       refuse(name + " backward", e.what());
-      source += fmt::format("; backward not measured: {:.2f} of the forward rate, as others",
-                            curve.backward);
+      source += fmt::format(
+          "; backward pass not measured: {:.2f} of the forward rate, as on other devices",
+          curve.backward);
     }
     return attention_text(to_string(kernel), curve, fit.held_out, source, backward_held_out);
   }

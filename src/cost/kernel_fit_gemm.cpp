@@ -236,7 +236,8 @@ class GemmCurveFitter {
       });
       source += source.empty() ? "" : "; ";
       if (r.size() < kMinLayout) {
-        source += fmt::format("{}: not measured ({} points), 1 stands in", what, r.size());
+        source +=
+            fmt::format("{}: not measured ({} points), a factor of 1 is used", what, r.size());
         return;
       }
       factor = std::clamp(factor_of(r, name, what, &residual), 0.2, 5.0);
@@ -266,7 +267,7 @@ class GemmCurveFitter {
         ratios(all, curve.law, element, [](const GemmSample& s) { return s.groups > 1; });
     if (r.size() < kMinGrouped) {
       notes.grouped_source =
-          fmt::format("not measured ({} points): as the same tiles in one product", r.size());
+          fmt::format("not measured ({} points): priced as the same tiles in one GEMM", r.size());
       curve.grouped_deviation = kUnmeasuredDeviation;
       return;
     }

@@ -382,7 +382,7 @@ void Kernels::State::load_host(const std::vector<std::shared_ptr<const Calibrati
       c.kind = CurveKind::overlap;
       c.file = file->name;
       c.provenance = file->source;
-      c.name = fmt::format("kernels beside communication: SMs held, {}", device.name);
+      c.name = fmt::format("kernels beside communication: SMs occupied, {}", device.name);
       c.residual = o.arithmetic_residual;
       const CurveId arithmetic = curves.add(c);
       c.name = fmt::format("kernels beside communication: memory bandwidth taken, {}", device.name);

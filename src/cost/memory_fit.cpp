@@ -148,8 +148,8 @@ MemoryFit fit_memory_sizes(const std::vector<MemoryPoint>& points, double bandwi
   }
   if (*sizes.rbegin() < kMinSpan * *sizes.begin()) {
     throw std::invalid_argument(
-        fmt::format("sizes from {:g} to {:g} bytes cannot tell a fixed time from a rate: they must "
-                    "span a factor of {:g}",
+        fmt::format("sizes from {:g} to {:g} bytes do not determine both a fixed time and a rate: "
+                    "they must span a factor of {:g}",
                     *sizes.begin(), *sizes.rbegin(), kMinSpan));
   }
   // The part in L2 is fitted only with sizes well inside L2 and well beyond it.

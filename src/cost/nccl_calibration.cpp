@@ -215,7 +215,7 @@ const NcclFile* read_nccl_file(const std::filesystem::path& file) {
       const Value root = text::read_yaml(file);
       const Value* kind = root.find("kind");
       if (kind == nullptr) {
-        fail(root, "is no calibration file; expected a mapping with a kind");
+        fail(root, "is not a calibration file; expected a mapping with a kind");
       }
       if (kind->scalar == "nccl") {
         slot->second = std::make_unique<const NcclFile>(read_file(file, file.string()));

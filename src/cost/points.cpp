@@ -41,7 +41,7 @@ class Rows {
       for (std::size_t i = 1; i < columns_.size(); ++i) {
         numbers.push_back(number(row[columns_[i]]));
         if (!(numbers.back() > 0)) {
-          fault(r, fmt::format("'{}' is no positive number", row[columns_[i]]));
+          fault(r, fmt::format("'{}' is not a positive number", row[columns_[i]]));
         }
       }
       if (!(numbers.back() > 0 && numbers.back() < kLongestSeconds * 1e6)) {
@@ -53,8 +53,8 @@ class Rows {
       const auto [it, is_new] = seen.try_emplace({key, shape}, time);
       if (!is_new && shape.size() > 1 &&
           std::abs(std::log(it->second / time)) > std::log(kContradiction)) {
-        fault(r,
-              fmt::format("the shape stood above with {} us, here with {} us", it->second, time));
+        fault(r, fmt::format("the shape has {} us in an earlier row and {} us here", it->second,
+                             time));
       }
       use(key, numbers);
     }

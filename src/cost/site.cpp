@@ -58,7 +58,7 @@ SiteParameter parameter_of(const std::string& name, const Origin& where) {
   }
   fault(where,
         fmt::format(
-            "'{}' is no parameter of a site; expected clock, launch, layer, overlap or fabric",
+            "'{}' is not a parameter of a site; expected clock, launch, layer, overlap or fabric",
             name));
 }
 
@@ -207,7 +207,7 @@ std::optional<Site> take_site(std::vector<std::string>& calibration,
     }
     if (found) {
       fault({path.string(), 1, 1},
-            fmt::format("a second site calibration beside {}; expected one", first));
+            fmt::format("a second site calibration in addition to {}; expected one", first));
     }
     found = read_site(path);
     found->file = *it;

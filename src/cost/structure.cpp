@@ -36,8 +36,8 @@ Structure read_one(const Value& v) {
       out.source = entry.value.scalar;
     } else {
       fault(entry.origin,
-            fmt::format("unknown key '{}' of a structure; expected systems, source, {}", entry.key,
-                        "compute, communication, expert, host or run"));
+            fmt::format("unknown key '{}' of an entry of structures; expected systems, source, {}",
+                        entry.key, "compute, communication, expert, host or run"));
     }
   }
   if (out.systems.empty() || out.source.empty()) {

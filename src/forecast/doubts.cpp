@@ -53,7 +53,7 @@ void add_structure(const Source& s, std::vector<result::Doubt>& out) {
       continue;
     }
     const bool run = part == Part::run;
-    out.push_back({run ? "from one run to the next"
+    out.push_back({run ? "variation from one run to the next"
                        : fmt::format("{} that the simulation leaves out", to_string(part)),
                    run ? result::DoubtKind::run : result::DoubtKind::model,
                    "structure.yaml: " + s.structure->source, seconds[i],

@@ -17,7 +17,7 @@ constexpr Remedy kRemedies[] = {
     {result::DoubtKind::overlap, "calibrate-gpu on this device, then simulate calibrate gpu"},
     {result::DoubtKind::network, "nccl-tests on this fabric, then simulate calibrate nccl"},
     {result::DoubtKind::site, "more steps of other sizes, then simulate calibrate runs"},
-    {result::DoubtKind::run, "several runs of this job: their scatter stays"},
+    {result::DoubtKind::run, "several runs of this job; the scatter between runs remains"},
     {result::DoubtKind::model, "a few steps of this training system, then simulate calibrate runs"},
 };
 

@@ -129,7 +129,7 @@ std::variant<Simulated, Infeasible> simulate(const job::Job& job, const Prepared
   if (recomputed.least_budget.count() > 0) {
     return Infeasible{
         "memory.recompute",
-        fmt::format("the budget of {} is too little; expected at least {}",
+        fmt::format("the budget of {} is too small; expected at least {}",
                     to_string(job.memory.recompute.budget), to_string(recomputed.least_budget))};
   }
   check(options.stop);
@@ -220,11 +220,13 @@ void fill_engine(const Simulated& run, const Options& options, result::Report& r
   report.engine.periodic = timeline.periodic;
   if (!timeline.periodic) {
     report.notes.push_back(
-        fmt::format("no period within {} steps: the step time is their mean, spread {}",
+        fmt::format("the steps did not become periodic within {} steps: the step time is their "
+                    "mean, with a spread of {}",
                     timeline.steps, to_string(Time(timeline.spread))));
   }
   if (options.fidelity != Fidelity::full && !run.folded) {
-    report.notes.push_back("more rank classes than the folding budget: every rank was simulated");
+    report.notes.push_back(
+        "there are more rank classes than the folding budget, so every rank was simulated");
   }
 }
 

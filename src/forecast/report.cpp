@@ -77,8 +77,8 @@ void fill_peak(const Source& s, result::Report& report) {
                       s.plan->device_memory.spread);
   for (const auto& [stage, count] : retries) {
     report.notes.push_back(fmt::format(
-        "stage {} fits because the allocator gives cached memory back ({} retries in the steps "
-        "replayed); each one stops the GPU, which the step time leaves out",
+        "stage {} fits only because the allocator frees its cache ({} retries in the replayed "
+        "steps); each retry stalls the GPU, which the step time does not include",
         stage, count));
   }
 }

@@ -28,7 +28,7 @@ SiteUse use_of(const cost::Site* site, const job::Job& job) {
   if (!site->devices.empty() &&
       std::find(site->devices.begin(), site->devices.end(), device) == site->devices.end()) {
     throw InputError(Fault{{site->file, 0, 0},
-                           fmt::format("the site calibration is of {}, not of device '{}'",
+                           fmt::format("the site calibration is for {}, not for device '{}'",
                                        fmt::join(site->devices, ", "), device)});
   }
   use.applies.fill(true);
@@ -46,12 +46,12 @@ SiteUse use_of(const cost::Site* site, const job::Job& job) {
       leave(p, fmt::format("the job states system.{}",
                            p == SiteParameter::launch ? "launch" : "layer_overhead"));
     } else if (system.name != site->system) {
-      leave(p, fmt::format("it is of system '{}', not of '{}'", site->system, system.name));
+      leave(p, fmt::format("it is for system '{}', not for '{}'", site->system, system.name));
     }
   }
   if (job.cluster.fabric.name != site->fabric) {
-    leave(SiteParameter::fabric,
-          fmt::format("it is of fabric '{}', not of '{}'", site->fabric, job.cluster.fabric.name));
+    leave(SiteParameter::fabric, fmt::format("it is for fabric '{}', not for '{}'", site->fabric,
+                                             job.cluster.fabric.name));
   }
   return use;
 }

@@ -229,11 +229,13 @@ class TableReader {
     const std::int64_t rows = tokens * topk / experts;
     if (expert > 1) {
       // Few rows remain on the GPU, while sorting and summing are work on all tokens.
-      leave_out("experts spread over GPUs: the time holds work on tokens of all of them");
+      leave_out("experts spread over GPUs: the time includes work on the tokens of all GPUs");
       return;
     }
     if (inter % tensor != 0 || rows < 1 || experts < 2) {
-      leave_out("experts that do not divide, have no token each, or are one");
+      leave_out(
+          "the experts' size does not divide, an expert has no tokens, or there is only one "
+          "expert");
       return;
     }
     inter /= tensor;
@@ -341,7 +343,7 @@ class TableReader {
       // eager PyTorch (Vidur's take the time of six tensors).
       constexpr double kOfAddition = 3;
       if (good() && c.op != "add") {
-        leave_out(fmt::format("{}: the table does not tell its bytes", cell("op")));
+        leave_out(fmt::format("{}: the table does not state its bytes", cell("op")));
         return;
       }
       c.bytes = static_cast<std::int64_t>(kOfAddition * static_cast<double>(elements) *

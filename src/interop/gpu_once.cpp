@@ -69,7 +69,7 @@ void keep_one_each(GpuMeasurements& out) {
       }
     }
     warnings.push_back({{out.file, line_of(out, others.front()), 1},
-                        fmt::format("{} stands again at line {}; line{} {} left out", name,
+                        fmt::format("{} is repeated at line {}; line{} {} left out", name,
                                     line_of(out, kept), others.size() > 1 ? "s" : "",
                                     lines_of(out, others) + (others.size() > 1 ? " are" : " is"))});
   }

@@ -107,7 +107,7 @@ class MeasurementReader {
     }
     move_to_line(v, line);
     if (v.kind != Value::Kind::map) {
-      faults_.push_back({v.origin, "is no record; expected a JSON object"});
+      faults_.push_back({v.origin, "is not a record; expected a JSON object"});
       return;
     }
     const Value* kind = v.find("record");
@@ -152,7 +152,8 @@ class MeasurementReader {
     s.nccl = r.text("nccl", true);
     if (const Value* g = r.get("gpu"); g != nullptr) {
       if (g->kind != Value::Kind::map) {
-        r.fault(g->origin, "gpu is no object; expected its name, count, sms, memory and clocks");
+        r.fault(g->origin,
+                "gpu is not an object; expected its name, count, sms, memory and clocks");
       } else {
         Record gpu(*g, "session's gpu", faults_);
         s.gpu = gpu.text("name");
@@ -196,8 +197,9 @@ class MeasurementReader {
     } else if (s.power_limit > 0 && first.power_limit > 0 && s.power_limit != first.power_limit) {
       out_.warnings.push_back(
           {where,
-           fmt::format("the power limit is {} W, that of line {} {} W: sustained figures mix",
-                       s.power_limit, lines_.front(), first.power_limit)});
+           fmt::format(
+               "the power limit is {} W here and {} W in line {}, so sustained figures are mixed",
+               s.power_limit, first.power_limit, lines_.front())});
     }
   }
 
@@ -218,7 +220,7 @@ class MeasurementReader {
     }
     r.close();
     if (session_lines_ == 0) {
-      r.fault(v.origin, "stands above any session; expected the session's line first");
+      r.fault(v.origin, "the record comes before any session; expected the session's line first");
     }
     if (r.good()) {
       m.session = static_cast<int>(out_.sessions.size()) - 1;
@@ -228,7 +230,7 @@ class MeasurementReader {
 
   void timing(Record& r, const Value& t, GpuMeasurement& m) {
     if (t.kind != Value::Kind::map) {
-      r.fault(t.origin, "time is no object; expected its median, p10, p90 and samples");
+      r.fault(t.origin, "time is not an object; expected its median, p10, p90 and samples");
       return;
     }
     Record time(t, "time", faults_);

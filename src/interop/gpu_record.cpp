@@ -30,7 +30,7 @@ std::string Record::text(const char* key, bool may_be_empty) {
     return "";
   }
   if (v->kind != Value::Kind::scalar || !v->quoted || (v->scalar.empty() && !may_be_empty)) {
-    fault(v->origin, fmt::format("{} is no text; expected a string in quotes", key));
+    fault(v->origin, fmt::format("{} is not text; expected a string in quotes", key));
     return "";
   }
   return v->scalar;

@@ -73,13 +73,13 @@ CollectiveLog read_csv(const fs::path& path) {
     const auto microseconds = number<double>(cell(time));
     std::string wrong;
     if (name.empty()) {
-      wrong =
-          fmt::format("'{}' is no collective; expected one such as all_reduce", cell(collective));
+      wrong = fmt::format("'{}' is not a collective; expected one such as all_reduce",
+                          cell(collective));
     } else if (!bytes || *bytes < 0 || *bytes > kLargestSize) {
-      wrong = fmt::format("'{}' is no size in bytes; expected a whole number", cell(size));
+      wrong = fmt::format("'{}' is not a size in bytes; expected a whole number", cell(size));
     } else if (!microseconds || !std::isfinite(*microseconds) || *microseconds < 0 ||
                *microseconds > kLongestMicroseconds) {
-      wrong = fmt::format("'{}' is no time; expected microseconds", cell(time));
+      wrong = fmt::format("'{}' is not a time; expected microseconds", cell(time));
     }
     if (!wrong.empty()) {
       faults.push_back({{table.file, line, 1}, wrong});

@@ -220,14 +220,14 @@ class Parser {
       row_or_fault({}, begun_line_, log);
     }
     if (header_ > 0 && rows_.empty()) {
-      fail_at(file_, header_, "the table has no rows; expected at least one behind its header");
+      fail_at(file_, header_, "the table has no rows; expected at least one after its header");
     }
     if (rows_.empty()) {
       return;
     }
     if (!more && !complete_ && promise_.goes_on(rows_.back().size)) {
       fail_at(file_, line,
-              fmt::format("the log ends at {} bytes; expected sizes to {}", rows_.back().size,
+              fmt::format("the log ends at {} bytes; expected sizes up to {}", rows_.back().size,
                           promise_.most()));
     }
     log.runs.push_back(run_of_table());
@@ -311,7 +311,7 @@ void check_is_text(std::string_view text, const std::string& file) {
       column = 0;
     } else if (byte < 0x20 && byte != '\t' && byte != '\r' && byte != '\f' && byte != 0x1b) {
       fail_at(file, line,
-              fmt::format("the byte 0x{:02x} is no text; expected nccl-tests output or CSV", byte),
+              fmt::format("the byte 0x{:02x} is not text; expected nccl-tests output or CSV", byte),
               column);
     }
     ++column;

@@ -129,7 +129,7 @@ std::variant<std::vector<LayerKernel>, Infeasible> layer_kernels(const job::Mode
   shard.sequence_length = what.length;
   shard.tensor = what.tensor;
   if (what.sequences < 1 || what.length < 1 || what.tensor < 1) {
-    return Infeasible{"layer", "a layer of no tokens, or on no rank"};
+    return Infeasible{"layer", "a layer without tokens or without ranks"};
   }
   if (const auto why = strategy::shard_fault(model, shard)) {
     return *why;

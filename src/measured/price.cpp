@@ -79,7 +79,7 @@ class Pricing {
 
   template <typename Other>
   std::vector<cost::Priced> operator()(const Other&) const {
-    return none("no kernel alone on the device");
+    return none("not a kernel that runs alone on the device");
   }
 
  private:

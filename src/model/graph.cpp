@@ -40,7 +40,7 @@ std::optional<std::string> graph_fault(const OperatorGraph& graph) {
   // between them.
   for (Dag::vertex_descriptor v = 0; v < boost::num_vertices(dag); ++v) {
     if (v + 1 < boost::num_vertices(dag) && boost::out_degree(v, dag) == 0) {
-      return "nobody reads '" + graph.operators[v].name + "'";
+      return "no operator reads '" + graph.operators[v].name + "'";
     }
   }
   std::vector<std::int64_t> bytes;  // by storage, whose size must be the same everywhere

@@ -154,7 +154,7 @@ class CatalogueReader {
   void check(const Offer& o) {
     if (o.name.empty() || !names_.insert(o.name).second) {
       faults_.add(o.origin, o.name.empty() ? "an offer needs a name"
-                                           : fmt::format("the offer {} stands twice", o.name));
+                                           : fmt::format("the offer {} is listed twice", o.name));
     }
     if (o.nodes.source.empty()) {
       faults_.add(o.origin, fmt::format("the offer {} needs nodes", o.name));
@@ -193,7 +193,7 @@ class CatalogueReader {
     }
     if (out_.devices.find(device) == out_.devices.end()) {
       faults_.add(o.origin,
-                  fmt::format("the offer {}: devices says nothing of {}", o.name, device));
+                  fmt::format("the offer {}: devices has no entry for {}", o.name, device));
     }
   }
 
@@ -247,7 +247,7 @@ long parse_date(const std::string& text) {
     }
   }
   throw std::invalid_argument(
-      fmt::format("'{}' is no date; expected one such as 2025-06-01 or 2025-06", text));
+      fmt::format("'{}' is not a date; expected one such as 2025-06-01 or 2025-06", text));
 }
 
 }  // namespace stepcast::planner

@@ -21,7 +21,7 @@ Component component(text::Faults& faults, const Value& v) {
   const auto at = names.find(text::to_string(v));
   if (at == names.end()) {
     faults.add(v.origin,
-               fmt::format("'{}' is no component; expected gpu, nic, node or job", v.scalar));
+               fmt::format("'{}' is not a component; expected gpu, nic, node or job", v.scalar));
     return Component::job;
   }
   return at->second;

@@ -34,9 +34,9 @@ const Offer* offer_of(const job::Cluster& cluster, const RunRequest& request) {
         continue;
       }
       if (!same_nodes(cluster, o)) {
-        throw std::invalid_argument(fmt::format("{} has other nodes than the job's {} of {} x {}",
-                                                o.name, cluster.name, cluster.node.gpus,
-                                                cluster.device.name));
+        throw std::invalid_argument(
+            fmt::format("the offer {} has nodes that differ from the job's {} of {} x {}", o.name,
+                        cluster.name, cluster.node.gpus, cluster.device.name));
       }
       return &o;
     }
@@ -127,7 +127,7 @@ std::optional<result::RunCost> run_cost(const job::Job& job, const result::Repor
     out.capital = b.capital;
   }
   if (out.at_least) {  // a rent follows from the time alone; what is bought draws power as well
-    out.no_energy = "a bound does not say how long GPUs wait";
+    out.no_energy = "a lower bound does not state how long GPUs wait";
     if (rates->offer.purchase) {
       out.cost = std::nullopt;
       out.depreciation = out.electricity = out.capital = 0;

@@ -100,9 +100,9 @@ std::optional<Range> range_of(const std::string& text, const Origin& where) {
   }
   const auto last = number(rest);
   if (!last || *last < *first) {
-    refuse(
-        where,
-        fmt::format("'{}' is no range; expected a..b, a..b+s or a..b*f with b not below a", text));
+    refuse(where,
+           fmt::format("'{}' is not a range; expected a..b, a..b+s or a..b*f with b not below a",
+                       text));
   }
   r.last = *last;
   if (r.times ? r.by <= 1 || r.first <= 0 : r.by <= 0) {
@@ -178,7 +178,8 @@ SweepAxis sweep_axis(const std::string& option, const std::string& text) {
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    refuse(where, fmt::format("{} stands twice; expected each value once", fmt::join(*twice, ":")));
+    refuse(where,
+           fmt::format("{} is given twice; expected each value once", fmt::join(*twice, ":")));
   }
   return axis;
 }

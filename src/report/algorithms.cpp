@@ -155,7 +155,7 @@ Record plan_row(const AlgorithmAnswer& x) {
   return {{"", x.name, "algorithm"},
           {"", fmt::format("{}", fmt::join(x.strategy.overrides, " ")), "job", Show::prose},
           {"", x.plan, "in its own terms", Show::prose},
-          {"", fmt::format("{}", fmt::join(x.losses, "; ")), "what a job cannot say of that",
+          {"", fmt::format("{}", fmt::join(x.losses, "; ")), "parts that a job cannot state",
            Show::prose}};
 }
 
@@ -188,7 +188,8 @@ std::string terminal(const Algorithms& a, bool colour, int width) {
     text += fmt::format("; {} {}", thousands(x.tried), x.tried_unit);
     text += x.plan.empty() ? "" : "; " + x.plan;
     if (x.own.step > 0 && x.predicted > 0 && !x.losses.empty()) {
-      text += "; free, by its own estimate, " + duration(x.predicted);
+      text += "; its own plan, which a job cannot fully state, takes " + duration(x.predicted) +
+              " by its own estimate";
     }
     if (!x.losses.empty()) {
       text += fmt::format("; as a job: {}", fmt::join(x.losses, ", "));
@@ -243,9 +244,10 @@ std::string html(const Algorithms& a) {
   table.id = "algorithms";
   table.sortable = true;
   table.caption = "The whisker is the 90 % interval.";
-  table.columns[3].hint = "what the algorithm's own cost model says";
+  table.columns[3].hint = "the estimate of the algorithm's own cost model";
   page.add(to_html(table));
-  page.section("strategies", "The strategies", "As a job states them, and what it cannot state.");
+  page.section("strategies", "The strategies",
+               "Each plan as a job states it, and its parts that a job cannot state.");
   page.add(to_html(page_table(a.answers, plan_row)));
   page.add(embedded_json("data", json(a)));
   return page.finish();

@@ -108,12 +108,12 @@ std::string terminal(const result::Calibration& calibration, bool colour) {
                             "sizes",  "of model",   "fit error",    "log"};
   std::string out =
       heading(paint, "Logs",
-              "of model: time at large sizes over what was expected; fit error: median") +
+              "of model: time at large sizes over the expected time; fit error: median") +
       text_table(calibration.series, log_fields, columns).text(paint, kUsualWidth) +
       log_remarks(calibration, paint);
   if (!calibration.curves.empty()) {
     out += "\n" +
-           heading(paint, "Curves", "median error; left out: of a curve that did not see the log") +
+           heading(paint, "Curves", "median error; left out: of a curve fitted without the log") +
            text_table(calibration.curves, curve_fields).text(paint, kUsualWidth);
   }
   return out;

@@ -41,10 +41,11 @@ std::string by_kind(const Comparison& c) {
       }
     }
     if (all > 0) {
-      out += fmt::format("  {:<17} {} of {} run it, {} fit{}\n", kind.name, ran, all, fits,
-                         fastest != nullptr ? fmt::format("; fastest: {} ({})", fastest->name,
-                                                          duration(fastest->step_time.value))
-                                            : "");
+      out += fmt::format(
+          "  {:<17} {} of {} run the job, {} fit in memory{}\n", kind.name, ran, all, fits,
+          fastest != nullptr
+              ? fmt::format("; fastest: {} ({})", fastest->name, duration(fastest->step_time.value))
+              : "");
     }
   }
   return out;

@@ -54,7 +54,7 @@ struct ExplanationFields {
                   {"", std::abs(d.added()), "adds", Show::duration},
                   {"", d.seconds, "of", Show::duration},
                   {"", d.deviation, "+-", Show::percent},
-                  {"", cut(d.name), "doubt"},
+                  {"", cut(d.name), "factor"},
                   {"", d.source, "source"}};
     if (e.measured) {
       append(out, {{"alone", s.alone}, {"together", s.together}});
@@ -72,23 +72,25 @@ struct ExplanationFields {
 
 std::string path(const Explanation& e, const Paint& paint, int width) {
   const ExplanationFields fields{e, width / 2};
-  return "\n" + heading(paint, "Where the time goes", "the critical path, by what its tasks do") +
+  return "\n" +
+         heading(paint, "Where the time goes", "the critical path, by category of its tasks") +
          text_table(e.critical_path, fields).text(paint, width) + "\n" +
          heading(paint, "By curve",
-                 "seconds that grow with it; slow-downs count under the kernel's too") +
+                 "seconds that grow with the curve; time under a slow-down curve also counts under "
+                 "the kernel's") +
          text_table(first_ones(e.curves), fields).text(paint, width);
 }
 
 std::string doubts(const Explanation& e, const Paint& paint, int width) {
   if (e.doubts.empty()) {
-    return "\n" +
-           heading(paint, "What is not known", "nothing that a curve or default leaves open");
+    return "\n" + heading(paint, "Sources of uncertainty",
+                          "no curve and no default of this forecast is uncertain");
   }
   const ExplanationFields fields{e, width / 2};
   return "\n" +
-         heading(paint, "What is not known",
-                 "share of the interval; what one deviation adds to the step; seconds under it; "
-                 "its deviation") +
+         heading(paint, "Sources of uncertainty",
+                 "share of the variance; seconds that one deviation adds to the step; seconds of "
+                 "the step that depend on it; its deviation") +
          text_table(first_ones(e.doubts), fields).text(paint, width);
 }
 
@@ -99,7 +101,8 @@ std::string halving(const Explanation& e, const Paint& paint, int width) {
   const ExplanationFields fields{e, width / 2};
   return "\n" +
          heading(paint, "To halve the interval",
-                 "in this order; what is left of its width once this and all before it are known") +
+                 "in this order; share of the interval's width that is left when this and all "
+                 "before it are known") +
          text_table(e.halve, fields).text(paint, width);
 }
 
@@ -113,13 +116,14 @@ std::string verdict(const Explanation& e) {
   const double z = std::abs(e.measured->deviations);
   const std::string way = e.measured->deviations > 0 ? "slower" : "faster";
   if (e.measured->inside) {
-    return fmt::format("  Inside the 90 % interval: nothing is hard to reconcile with it.\n");
+    return fmt::format(
+        "  The measured step is inside the 90 % interval: it agrees with the forecast.\n");
   }
-  std::string text =
-      fmt::format("  Outside the 90 % interval: {} than forecast by {:.1f} deviations.\n", way, z);
+  std::string text = fmt::format(
+      "  The measured step is outside the 90 % interval: {:.1f} deviations {} than the forecast.\n",
+      z, way);
   if (e.doubts.empty()) {
-    return text +
-           "  No doubt is known that could explain it: look for what the job does not say.\n";
+    return text + "  No known uncertainty can explain it: check what the job does not state.\n";
   }
   // The largest doubt needs the fewest deviations by itself.
   const DoubtShare& first = e.doubts.front();
@@ -127,18 +131,19 @@ std::string verdict(const Explanation& e) {
               ? fmt::format("  '{}' alone explains it at {:.1f} deviations.\n", first.doubt.name,
                             std::abs(first.alone))
               : fmt::format(
-                    "  No single doubt explains it within {:g} deviations; '{}' comes nearest, at "
+                    "  No single factor explains it within {:g} deviations; '{}' comes nearest, at "
                     "{:.1f}.\n",
                     kHard, first.doubt.name, std::abs(first.alone));
   for (const DoubtShare& s : e.doubts) {
     if (std::abs(s.together) > kEasy) {
       text += fmt::format(
-          "  Hard to reconcile: '{}' has to be off by {:.1f} deviations even when all give way.\n",
+          "  Hard to explain: '{}' would be off by {:.1f} deviations even if all factors were off "
+          "together.\n",
           s.doubt.name, std::abs(s.together));
     }
   }
-  return text + (z > kHard ? "  More likely the job differs from what was run, or the forecast "
-                             "lacks something: compare the breakdown with a profile.\n"
+  return text + (z > kHard ? "  More likely the job differs from the run, or the simulation leaves "
+                             "something out: compare the breakdown with a profile.\n"
                            : "");
 }
 
@@ -152,7 +157,7 @@ Record needed_fields(const DoubtShare& s) {
           {"", factor(s, s.together), "together", Show::number},
           {"", deviations(std::abs(s.together)), "needs", Show::number},
           {"", chance, kNoHeading},
-          {"", s.doubt.name, "doubt"}};
+          {"", s.doubt.name, "factor"}};
 }
 
 std::string measured(const Explanation& e, const Paint& paint, int width) {

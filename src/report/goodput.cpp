@@ -40,15 +40,15 @@ std::string terminal(const Goodput& g, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", g.title) + "\n";
   const auto line = [&](const std::string& text) { out += item(text, width); };
-  line(fmt::format("{} of the time trains, {} to {} in nine of ten runs of {} days",
+  line(fmt::format("{} of the time is training, {} to {} in nine of ten runs of {} days",
                    percent(g.effective.value), percent(g.effective.low), percent(g.effective.high),
                    significant(g.days, 4)));
-  line(fmt::format("{} interruptions, one in {}; operations: {}",
+  line(fmt::format("{} interruptions, one every {}; rates of failures and repairs: {}",
                    with_range(g.interruptions, 1, ""), wall_clock(g.mean_time_between_failures),
                    g.operations));
   line(fmt::format(
-      "a checkpoint of {} every {} of training{}: training stands for {}, safe after {}, "
-      "read back in {}",
+      "a checkpoint of {} every {} of training{}: training pauses for {}, the checkpoint is safe "
+      "after {} and loads in {}",
       data_size(g.checkpoint_bytes), wall_clock(g.interval), g.chosen ? " (the best interval)" : "",
       duration(g.pause), duration(g.durable), duration(g.load)));
   line(fmt::format("{} billion tokens a day", with_range(g.tokens_per_day, 1e-9, "")));

@@ -19,7 +19,7 @@ using result::Comparison;
 Record time_fields(const ComparedSystem& s, double longest) {
   const double step = s.step_time.value, bubble = s.bubble_fraction * step;
   const std::vector<Part> parts = {
-      time_part("compute", "computation and the rest", step - s.exposed - bubble, step),
+      time_part("compute", "compute and other time", step - s.exposed - bubble, step),
       time_part("tensor", "exposed communication", s.exposed, step),
       time_part("bubble", "bubble", bubble, step)};
   Record out = compared_fields(s);
@@ -88,8 +88,8 @@ std::string html(const Comparison& c) {
   page.add(to_html(tiles));
   if (!ran.empty()) {
     page.section("time", "Where the step goes",
-                 "Systems in red do not fit; their times are what they would be.");
-    page.add(legend({{"compute", "computation and the rest", ""},
+                 "Systems in red do not fit in memory; their times are forecast as if they did.");
+    page.add(legend({{"compute", "compute and other time", ""},
                      {"tensor", "exposed communication", ""},
                      {"bubble", "bubble", ""}}));
     const auto times = [&](const ComparedSystem& s) { return time_fields(s, longest); };
@@ -101,20 +101,20 @@ std::string html(const Comparison& c) {
     page.section("memory", "Memory per GPU at its peak");
     const auto filled = [&](const ComparedSystem& s) { return memory_fields(s, fullest * 1.02); };
     const std::vector<Record> by_memory = records(ran, filled);
-    page.add(to_html(sorted_table("memory-table",
-                                  "The rule is the GPU's capacity; bars end at twice that.",
-                                  page_table(by_memory.front(), by_memory,
-                                             {"system",
-                                              "peak GiB",
-                                              "of GiB",
-                                              "fits",
-                                              "sharding",
-                                              "recompute",
-                                              "schedule",
-                                              {kNoHeading, ""}}))));
+    page.add(to_html(sorted_table(
+        "memory-table", "The vertical line is the GPU's capacity; bars end at twice the capacity.",
+        page_table(by_memory.front(), by_memory,
+                   {"system",
+                    "peak GiB",
+                    "of GiB",
+                    "fits",
+                    "sharding",
+                    "recompute",
+                    "schedule",
+                    {kNoHeading, ""}}))));
   }
   if (!refused.empty()) {
-    page.section("refused", "Do not run it");
+    page.section("refused", "Systems that cannot run the job");
     page.add(to_html(page_table(refused, refused_system_fields, {"system", "kind", "key", "why"})));
   }
   page.add(embedded_json("data", json(c)));

@@ -78,8 +78,7 @@ std::string critical_path(const Report& r) {
             {"", percent(p.seconds / step), "share", Show::number}};
   };
   return titled("Critical path", "critical-path",
-                "The longest chain of tasks through the step, by what they do.",
-                page_table(some, row));
+                "The critical path of the step, by category of its tasks.", page_table(some, row));
 }
 
 std::string doubts(const Report& r) {
@@ -123,7 +122,7 @@ void add_advice(Page& page, const Report& r) {
     Table table =
         page_table(r.advice, row, {"--set", "peak, GiB", "step time", "against this job"});
     table.id = "advice-table";
-    table.caption = "What makes it fit, cheapest first.";
+    table.caption = "Changes with which the job fits in memory, the fastest first.";
     page.add(to_html(table));
   }
   if (!r.notes.empty()) {
@@ -157,11 +156,11 @@ std::string html(const Report& report, const ForecastDetails& details_of) {
   add_links(page, details_of.links);
   const std::string basis = critical_path(report) + doubts(report) + calibration(report);
   if (!basis.empty()) {
-    page.section("basis", "What it rests on");
+    page.section("basis", "Basis of the forecast");
     page.add(basis);
   }
   if (!details_of.job.empty()) {
-    page.section("job", "The job", "Every value with where it came from.");
+    page.section("job", "The job", "Every value of the job, with its origin.");
     page.add(
         details("Resolved job", "<pre tabindex=\"0\">" + html_text(details_of.job) + "</pre>\n"));
   }

@@ -175,8 +175,8 @@ void add_communication(Page& page, const result::Report& report) {
     return;
   }
   page.section("communication", "Communication",
-               "What a rank of the busiest stage sends and receives in a step; time: as if alone, "
-               "hidden or exposed.");
+               "Traffic of one rank of the busiest stage in a step; time: transfer time alone on "
+               "the machine, whether hidden or exposed.");
   double most = 0;
   for (const result::Traffic& t : report.traffic) {
     most = std::max(most, to_seconds(t.time));
@@ -203,10 +203,11 @@ void add_links(Page& page, const LinkUse& links) {
   if (links.classes.empty()) {
     return;
   }
-  page.section("links", "Links",
-               fmt::format("Bytes that cross a link in a step over what it could carry in that "
-                           "time. Fabric: {}; {} nodes. Copies to the host are not counted.",
-                           links.fabric, thousands(static_cast<std::int64_t>(links.nodes.size()))));
+  page.section(
+      "links", "Links",
+      fmt::format("Utilisation: bytes that cross a link in a step over the bytes that it could "
+                  "carry in that time. Fabric: {}; {} nodes. Copies to the host are not counted.",
+                  links.fabric, thousands(static_cast<std::int64_t>(links.nodes.size()))));
   const bool outside = find(links, "NIC, sending") != nullptr;
   const auto row = [](const LinkClass& c) -> Record {
     const Part used{fmt::format("heat u u-{}", heat(c.most)), c.most, percent(c.most)};
@@ -225,9 +226,10 @@ void add_links(Page& page, const LinkUse& links) {
   page.add("<div class=\"columns\">\n" +
            figure(Fabric(links).draw(),
                   "One node and the fabric above it; each link in the colour of the busiest of its "
-                  "class. No limit: as much capacity above as below.") +
+                  "class. No limit: the capacity above equals that below, so the link cannot be "
+                  "the bottleneck.") +
            figure(nodes(links, outside) + heat_legend(),
-                  fmt::format("Every node by its busiest {}, in order of ranks.",
+                  fmt::format("All nodes in order of ranks, each in the colour of its busiest {}.",
                               outside ? "NIC" : "port")) +
            "</div>\n");
 }

@@ -178,9 +178,11 @@ void add_memory(Page& page, const result::Report& report, const result::MemoryTi
     return;
   }
   const double capacity = of(report.capacity);
-  page.section("memory", "Memory",
-               fmt::format("GiB per GPU at each stage's peak; the rule is what a GPU has, {}.",
-                           gibibytes(capacity)));
+  page.section(
+      "memory", "Memory",
+      fmt::format(
+          "GiB per GPU at each stage's peak; the vertical line is the GPU's usable memory, {}.",
+          gibibytes(capacity)));
   Table table;
   table.id = "memory-table";
   table.columns = {{"stage", Column::Kind::number, ""}, {"", Column::Kind::bar, ""}};

@@ -34,7 +34,7 @@ void add_headline(Page& page, const Plan& p) {
   const auto meet =
       std::count_if(p.clusters.begin(), p.clusters.end(), [](const auto& c) { return c.meets; });
   page.section("best", "At a glance",
-               fmt::format("{} tokens {}; the least {} first.", tokens_text(p.tokens),
+               fmt::format("{} tokens {}; sorted by {}, the lowest first.", tokens_text(p.tokens),
                            limits_line(p), p.objective));
   std::vector<Tile> tiles = {number_tile(
       "Clusters", fmt::format("{} of {}", meet, p.clusters.size()), "meet the limits", "meeting",
@@ -113,17 +113,18 @@ void add_plot(Page& page, const Plan& p) {
                facts_of(p, c));
     }
   }
-  page.add(
-      figure(plot.finish("Days against cost, a dot a cluster; the table below has its figures"),
-             fmt::format("Days across{}, million {} up. Each dot is a cluster with its best "
-                         "node count and strategy; the table below names them.",
-                         p.start.empty() ? "" : " from " + p.start, p.currency)));
+  page.add(figure(
+      plot.finish("Days against cost, one dot per cluster; the table below has the figures"),
+      fmt::format(
+          "Horizontal axis: days{}; vertical axis: million {}. Each dot is a cluster with its best "
+          "node count and strategy; the table below names them.",
+          p.start.empty() ? "" : " from " + p.start, p.currency)));
 }
 
 void add_clusters(Page& page, const Plan& p) {
   page.section("clusters", "Clusters",
-               fmt::format("Those that meet the limits, the least {} first; then by how little "
-                           "they miss them.",
+               fmt::format("Clusters that meet the limits come first, sorted by {}; then the "
+                           "others, by how little they miss the limits.",
                            p.objective));
   double most = 0;
   for (const PlannedCluster& c : p.clusters) {
@@ -151,7 +152,7 @@ void add_clusters(Page& page, const Plan& p) {
                             "t CO2e",
                             "MFU",
                             "strategy",
-                            "what it lacks"});
+                            "limits that it misses"});
   table.id = "clusters-table";
   table.sortable = true;
   page.add(to_html(table));
@@ -173,15 +174,17 @@ std::string counts_table(const Plan& p, const PlannedCluster& c) {
 }
 
 void add_each(Page& page, const Plan& p) {
-  page.section("each", "Each cluster",
-               "How it was found, and the figures of the catalogue behind it with their sources.");
+  page.section(
+      "each", "Each cluster",
+      "How the plan was found, and the figures of the catalogue that it uses, with their sources.");
   for (const PlannedCluster& c : p.clusters) {
     std::string inside;
     if (c.simulated) {
       inside += strategy_options(c.overrides);
       inside += paragraph(fmt::format(
-          "A step takes {}; GPUs compute {} of it and wait in communication {}; {} of the wall "
-          "clock trains. {} GPU-hours, {} MW on average. {}; {}.",
+          "A step takes {}; GPUs compute for {} of it and wait for communication for {}; {} of the "
+          "wall "
+          "clock is training. {} GPU-hours, {} MW on average. {}; {}.",
           duration(c.step_time.value), percent(c.busy), percent(c.communicating),
           percent(c.effective.value), thousands(static_cast<std::int64_t>(c.gpu_hours.value + 0.5)),
           significant(c.average_power * 1e-6, 3),

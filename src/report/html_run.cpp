@@ -20,11 +20,11 @@ void add_run(Page& page, const std::optional<result::RunCost>& run) {
       fmt::format(
           "{} tokens; {}.{}", tokens_text(r.tokens),
           r.operations.empty()
-              ? std::string("nothing fails")
+              ? std::string("no failures")
               : fmt::format(
-                    "{} of the wall clock trains (failures and checkpoints of operations {})",
+                    "{} of the wall clock is training (rates of failures and checkpoints: {})",
                     percent(r.effective.value), r.operations),
-          r.at_least ? " At least, as the step." : ""));
+          r.at_least ? " A lower bound, since the step time is one." : ""));
   std::vector<Tile> tiles;
   const auto tile = [&](const std::string& name, const Estimate& e, const char* figure,
                         double per) {

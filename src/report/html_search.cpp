@@ -23,11 +23,11 @@ using result::Strategy;
 std::string proof_text(const Search& s) {
   const std::string known =
       s.bounds_only ? "a lower bound: nothing was simulated"
-      : s.gap > 0   ? fmt::format("not proven: at most {:.2f} % better exists", 100 * s.gap)
-                    : "optimal within the space";
-  return known + (s.stopped
-                      ? "; cut short by the time limit, so that another run may answer differently"
-                      : "");
+      : s.gap > 0
+          ? fmt::format("not proven: another strategy may be up to {:.2f} % better", 100 * s.gap)
+          : "optimal within the space";
+  return known +
+         (s.stopped ? "; stopped by the time limit: another run may find another strategy" : "");
 }
 
 std::vector<Tile> headline(const Search& s) {
@@ -43,8 +43,8 @@ std::vector<Tile> headline(const Search& s) {
   if (!s.bounds_only) {
     const bool open = s.gap > 0;
     out.push_back(number_tile("Proof", open ? fmt::format("gap {:.2f} %", 100 * s.gap) : "optimal",
-                              open ? "is the most that may be missed" : "within the space", "gap",
-                              s.gap, open ? Tile::Tone::plain : Tile::Tone::good));
+                              open ? "is the largest possible improvement" : "within the space",
+                              "gap", s.gap, open ? Tile::Tone::plain : Tile::Tone::good));
     out.push_back(number_tile("MFU", percent(b.mfu), "", "mfu", b.mfu));
   }
   const auto capacity = static_cast<double>(b.capacity.count());
@@ -110,7 +110,7 @@ std::string pareto(const Search& s) {
     }
   }
   if (front.size() > 1) {
-    plot.line(steps(front), "line l-1", "the best within so much memory");
+    plot.line(steps(front), "line l-1", "the best strategy within this memory");
   }
   const auto colour = [&](const Strategy& one) {
     const auto place = std::distance(gpus.begin(), gpus.find(one.gpus));
@@ -131,8 +131,8 @@ std::string pareto(const Search& s) {
     }
     out += legend(marks);
   }
-  return figure(out, fmt::format("Memory per GPU across, {} up ({}). The line: the best within so "
-                                 "much memory.",
+  return figure(out, fmt::format("Horizontal axis: memory per GPU; vertical axis: {} ({}). The "
+                                 "line is the best strategy within each amount of memory.",
                                  s.objective, o.unit));
 }
 
@@ -177,8 +177,9 @@ Table strategies_table(const Search& s, const std::vector<const Strategy*>& all,
   table.sortable = true;
   table.caption = caption;
   if (!columns.alike.empty()) {
-    table.caption += (caption.empty() ? "" : " ") +
-                     fmt::format("Alike in all: {}.", fmt::join(columns.alike, ", "));
+    table.caption +=
+        (caption.empty() ? "" : " ") +
+        fmt::format("Options that all strategies have: {}.", fmt::join(columns.alike, ", "));
   }
   table.columns = page_columns(row(s.best, 0));
   for (std::size_t i = 0; i < all.size(); ++i) {
@@ -197,25 +198,26 @@ Record reason_row(const std::pair<std::string, std::int64_t>& refusal) {
 }
 
 void add_counts(Page& page, const Search& s) {
-  page.section("counts", "What was looked at");
+  page.section("counts", "Strategies considered");
   const result::SearchCounts& c = s.counts;
   std::vector<std::pair<std::string, std::int64_t>> counts = {
       {"all of the space", c.candidates},
       {"impossible: sizes that do not divide, or that the system refuses", c.impossible},
-      {"too large by their least memory", c.memory_pruned},
-      {s.bounds_only ? "not looked at: others of their layout are slower already"
-                     : "slower by their bound than the best found",
+      {"too large: the lower bound of memory exceeds the capacity", c.memory_pruned},
+      {s.bounds_only
+           ? "skipped: other strategies of the same layout are already slower than the best"
+           : "skipped: the lower bound of time is above the best found",
        c.time_pruned},
       {s.bounds_only ? "bounded" : "simulated", s.bounds_only ? c.bounded : c.simulated}};
   if (!s.bounds_only) {
-    counts.emplace_back("of the simulated, do not fit in memory", c.misfit);
+    counts.emplace_back("simulated, but do not fit in memory", c.misfit);
   }
   page.add(to_html(page_table(counts, count_row)));
   if (!s.refusals.empty()) {
     Table reasons = page_table(s.refusals, reason_row);
     reasons.sortable = true;
-    page.add(
-        details(fmt::format("{} reasons of the impossible", s.refusals.size()), to_html(reasons)));
+    page.add(details(fmt::format("{} reasons why strategies are impossible", s.refusals.size()),
+                     to_html(reasons)));
   }
 }
 
@@ -264,11 +266,11 @@ std::string sentence(std::string line) {
 std::string html(const Search& s) {
   Page page("Strategy search", s.title);
   if (!s.found) {
-    page.section("best", s.stopped ? "Nothing found in the time given"
+    page.section("best", s.stopped ? "No strategy found within the time limit"
                                    : "No strategy of this space runs within memory");
     page.add(paragraph(s.nearest));
   } else {
-    page.section("best", s.bounds_only ? "The least bound" : "The best strategy",
+    page.section("best", s.bounds_only ? "The lowest bound" : "The best strategy",
                  sentence(proof_text(s)));
     page.add(to_html(headline(s)));
     page.add(strategy_options(s.best.overrides));

@@ -205,10 +205,10 @@ void add_scaling(Page& page, const Sweep& s) {
   page.add("<div class=\"columns\">\n");
   page.add(line_plot(
       lines, [](const SweepPoint& p) { return p.tokens_per_second / 1e6; }, "M",
-      "Tokens a second, in millions"));
+      "Tokens per second, in millions"));
   page.add(line_plot(
       lines, [](const SweepPoint& p) { return 100 * p.efficiency.value_or(0); }, "%",
-      "Tokens a second and GPU, against the fewest GPUs that fit"));
+      "Tokens per second per GPU, relative to the fewest GPUs that fit"));
   page.add("</div>\n");
 }
 
@@ -266,8 +266,8 @@ void add_heat(Page& page, const Sweep& s) {
     most = p.fits ? std::max(most, p.tokens_per_second_per_gpu.value) : most;
     least = p.fits ? std::min(least, p.tokens_per_second_per_gpu.value) : least;
   }
-  page.section("heat", "Tokens a second and GPU",
-               fmt::format("{} down, {} across; the stronger the colour, the faster.{}",
+  page.section("heat", "Tokens per second per GPU",
+               fmt::format("Rows: {}; columns: {}; a stronger colour means higher throughput.{}",
                            keys_of(s.axes[down]), keys_of(s.axes[across]),
                            panels.size() > kMaxHeatMaps ? fmt::format(" The first {} of {} panels.",
                                                                       kMaxHeatMaps, panels.size())
@@ -315,14 +315,14 @@ void add_pareto(Page& page, const Sweep& s) {
     }
   }
   std::sort(front.begin(), front.end());
-  plot.line(steps(front), "line l-1", "the front: nothing is as fast for fewer GPU-hours");
+  plot.line(steps(front), "line l-1", "Pareto front: no point is as fast with fewer GPU-hours");
   for (const SweepPoint* p : fit) {
     plot.dot(p->gpu_hours_per_gigatoken, hours_of(*p), p->on_front ? "dot l-1" : "dot l-0",
              facts_of(*p));
   }
-  page.add(figure(
-      plot.finish("Hours against GPU-hours; the table below has its figures"),
-      "For 1e9 tokens: GPU-hours across, hours up. On the line: as fast as can be for so much."));
+  page.add(figure(plot.finish("Hours against GPU-hours; the table below has its figures"),
+                  "For 1e9 tokens. Horizontal axis: GPU-hours; vertical axis: hours. The line is "
+                  "the Pareto front: the fastest points for their cost."));
 }
 
 void add_points(Page& page, const Sweep& s) {
@@ -341,8 +341,8 @@ void add_points(Page& page, const Sweep& s) {
     table.columns.push_back(column);
   }
   table.columns.push_back({"fits", Column::Kind::text, ""});
-  table.columns.push_back(
-      {strategies ? "strategy, or why not" : "why not", Column::Kind::prose, ""});
+  table.columns.push_back({strategies ? "strategy, or the reason that there is none" : "reason",
+                           Column::Kind::prose, ""});
   const std::size_t shown = std::min(kMaxRows, s.points.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const SweepPoint& p = s.points[i];

@@ -80,8 +80,8 @@ void add_timeline(Page& page, const result::Report& report) {
   }
   page.section(
       "timeline", "Timeline",
-      fmt::format("One step, {} tasks on {} {}, the busiest rank of each{}. What a "
-                  "compute stream leaves free is bubble or exposed communication.",
+      fmt::format("One step, {} tasks on {} {}, the busiest rank of each{}. Where a compute stream "
+                  "is idle, the time is bubble or exposed communication.",
                   thousands(rows.tasks), rows.stages, rows.stages == 1 ? "stage" : "stages",
                   rows.left_out > 0
                       ? fmt::format("; {} stages between them left out", rows.left_out)

@@ -156,17 +156,19 @@ std::string html(const Validation& validation) {
   for (const bool memory : {false, true}) {
     const auto points = points_of(validation, sources, memory);
     if (!points.empty()) {
-      page.section(memory ? "memory" : "times", memory ? "Memory" : "Times",
-                   fmt::format("{} rows; dashed: a tenth off. Rates are shown as the time that "
-                               "they follow from.",
-                               points.size()));
+      page.section(
+          memory ? "memory" : "times", memory ? "Memory" : "Times",
+          fmt::format(
+              "{} rows; dashed lines: errors of 10 %. Rates are shown as the corresponding times.",
+              points.size()));
       page.add(picture(points, sources, memory));
     }
   }
-  page.section("by-source", "By source",
-               "Absolute errors; all: with every row that is missing without an accepted reason at "
-               "its source's worst error; inside: rows within their 90 % interval; score: Gneiting "
-               "and Raftery's.");
+  page.section(
+      "by-source", "By source",
+      "Absolute errors; all: rows that are missing without an accepted reason count with their "
+      "source's worst error; inside: rows within their 90 % interval; score: Gneiting "
+      "and Raftery's.");
   page.add(summary_table(validation));
   page.section("skipped", "Not simulated");
   page.add(skips(validation));

@@ -105,10 +105,10 @@ Record advice_fields(const result::Advice& a, double step) {
 }
 
 std::string engine_line(const result::EngineFacts& e) {
-  return fmt::format("{} simulation of {} ranks in {} classes: {} tasks, {} events, {} steps{}",
-                     e.fidelity, thousands(e.ranks), thousands(e.classes), thousands(e.tasks),
-                     thousands(e.events), e.steps,
-                     e.periodic ? "" : "; no steady period: their mean");
+  return fmt::format(
+      "{} simulation of {} ranks in {} classes: {} tasks, {} events, {} steps{}", e.fidelity,
+      thousands(e.ranks), thousands(e.classes), thousands(e.tasks), thousands(e.events), e.steps,
+      e.periodic ? "" : "; the steps do not become periodic, so their mean is given");
 }
 
 std::string json(const result::Report& report) { return json(report, std::nullopt); }

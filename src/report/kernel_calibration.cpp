@@ -107,7 +107,7 @@ std::string inputs(const KernelCalibration& c, const Paint& paint) {
 std::string remarks(const KernelCalibration& c, const Paint& paint) {
   std::string out;
   if (!c.refused.empty()) {
-    out += "\n" + heading(paint, "Refused", "no curve was written for these");
+    out += "\n" + heading(paint, "Refused", "no curve could be fitted for these");
     for (const auto& r : c.refused) {
       out += kernel_line((r.library.empty() ? "" : "library " + r.library + ", ") + r.why);
     }
@@ -131,7 +131,7 @@ std::string remarks(const KernelCalibration& c, const Paint& paint) {
     }
   }
   if (!c.collectives.empty()) {
-    out += "\n" + heading(paint, "Collectives", "are not fitted here");
+    out += "\n" + heading(paint, "Collectives", "fitted by another command, not here");
     for (const std::string& file : c.collectives) {
       out += fmt::format("  simulate calibrate nccl {} --cluster NAME\n", file);
     }
@@ -144,13 +144,14 @@ std::string remarks(const KernelCalibration& c, const Paint& paint) {
 std::string terminal(const KernelCalibration& c, bool colour) {
   const Paint paint{colour};
   return inputs(c, paint) +
-         section(paint, "Fits", "errors on points that the fit did not see", c.rows, fit_fields) +
+         section(paint, "Fits", "errors on points held out of the fit", c.rows, fit_fields) +
          section(paint, "Before and after",
                  "median error and 95th percentile on these points, installed and new curves",
                  c.comparisons, comparison_fields) +
          section(paint, "Layers", "predicted by the new curves, not fitted", c.layers,
                  layer_fields) +
-         section(paint, "Figures", "medians; beside: time over time alone", c.figures,
+         section(paint, "Figures",
+                 "medians; A beside B: time of A while B runs over time of A alone", c.figures,
                  figure_fields) +
          remarks(c, paint);
 }

@@ -101,7 +101,7 @@ std::string charts(const MemoryTimeline& memory, const Paint& paint, int width) 
   for (const double sum : sums) {
     values.push_back(sum >= 0.0005 * scale.top ? gibibytes(sum) : "");
   }
-  return out + paint("2", "  GiB; most of each over the step:") + "\n" +
+  return out + paint("2", "  GiB; peak of each category over the step:") + "\n" +
          legend(chart_kinds(), values, width, paint);
 }
 
@@ -137,8 +137,9 @@ std::string peaks(const MemoryTimeline& memory, const Paint& paint, int width) {
   std::string out =
       heading(
           paint, "Peaks per GPU",
-          fmt::format("GiB; steady: allocated between steps; first: the first step's; capacity {}",
-                      gibibytes(of(memory.capacity))),
+          fmt::format(
+              "GiB; steady: allocated between steps; first: peak of the first step; capacity {}",
+              gibibytes(of(memory.capacity))),
           width) +
       text_table(memory.stages, row, columns).text(paint, width);
   const StageTimeline& most = fullest(memory);
@@ -177,8 +178,8 @@ std::string standing(const MemoryTimeline& memory, const Paint& paint, int width
       largest.begin(), largest.end(), std::int64_t{0},
       [](std::int64_t sum, const result::StandingTensor& t) { return sum + t.total(); });
   std::string out =
-      heading(paint, fmt::format("What stands at the peak of stage {}", s.stage),
-              memory.stages.size() > 1 ? "--stage N shows another stage's" : "", width) +
+      heading(paint, fmt::format("Live tensors at the peak of stage {}", s.stage),
+              memory.stages.size() > 1 ? "--stage N shows another stage" : "", width) +
       text_table(largest, row).text(paint, width);
   if (s.at_peak.size() > shown) {
     out += fmt::format("  and {} more: {}\n", s.at_peak.size() - shown,

@@ -27,7 +27,7 @@ std::string table_of(const Plan& p, bool meeting, const Paint& paint, int width)
   }
   const Captions columns = {
       "cluster", "nodes",   "GPUs",   "days", {p.currency, p.currency},
-      "MWh",     "peak MW", "t CO2e", "MFU",  meeting ? "strategy" : "what it lacks"};
+      "MWh",     "peak MW", "t CO2e", "MFU",  meeting ? "strategy" : "limits that it misses"};
   return rows.empty() ? "" : text_table(rows.front(), rows, columns).text(paint, width);
 }
 
@@ -39,15 +39,16 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
                    c.device, c.available.empty() ? "" : ", available since " + c.available));
   line(fmt::format("--set {}", fmt::join(c.overrides, " --set ")));
   line(
-      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute {} of it and wait in "
-                  "communication {}",
+      fmt::format("a step takes {}; {} of {} GiB of memory; GPUs compute for {} of it and wait for "
+                  "communication for {}",
                   duration(c.step_time.value), gibibytes(c.peak_memory.value),
                   gibibytes(static_cast<double>(c.capacity.count())), percent(c.busy),
                   percent(c.communicating)));
   line(fmt::format("{}{}", with_range(c.days, 1, " days"),
-                   p.operations.empty() ? ", nothing fails"
-                                        : fmt::format(", of which {} trains (operations: {})",
-                                                      percent(c.effective.value), p.operations)));
+                   p.operations.empty()
+                       ? ", no failures"
+                       : fmt::format(", of which {} is training (rates of failures: {})",
+                                     percent(c.effective.value), p.operations)));
   const std::string parts =
       c.bought ? fmt::format(": depreciation {}, electricity {}; bought for {}",
                              money(c.depreciation), money(c.electricity), money(c.capital))
@@ -70,7 +71,7 @@ std::string best_of(const Plan& p, const PlannedCluster& c, const Paint& paint, 
 std::string terminal(const Plan& p, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", p.title) + "\n";
-  out += item(fmt::format("{} tokens {}; the least {} first; prices and power: {}",
+  out += item(fmt::format("{} tokens {}; sorted by {}, the lowest first; prices and power: {}",
                           tokens_text(p.tokens), limits_line(p), p.objective, p.catalogue),
               width);
   const std::string meeting = table_of(p, true, paint, width);
@@ -80,7 +81,7 @@ std::string terminal(const Plan& p, bool colour, int width) {
   }
   const std::string missing = table_of(p, false, paint, width);
   if (!missing.empty()) {
-    out += "\n" + paint("1", "Nearest of the others") + "\n" + missing;
+    out += "\n" + paint("1", "Clusters that miss the limits, the nearest first") + "\n" + missing;
   }
   for (const PlannedCluster& c : p.clusters) {
     if (!c.simulated) {
@@ -90,7 +91,8 @@ std::string terminal(const Plan& p, bool colour, int width) {
   const auto open = std::count_if(p.clusters.begin(), p.clusters.end(),
                                   [](const auto& c) { return c.simulated && !c.proven; });
   if (open > 0) {
-    out += fmt::format("\n  {} of them not proven to be their cluster's best: more --runs\n", open);
+    out +=
+        fmt::format("\n  for {} of the clusters a better strategy may exist: raise --runs\n", open);
   }
   return out;
 }

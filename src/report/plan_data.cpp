@@ -142,7 +142,7 @@ Record cluster_fields(const Plan& p, const PlannedCluster& c) {
       {"", known(c.carbon), "t CO2e", Show::tonnes},
       {"", known(c.mfu), "MFU", Show::percent},
       {"", known(strategy_line(c)), "strategy", Show::prose},
-      {"", lacks_line(c), "what it lacks", Show::prose}};
+      {"", lacks_line(c), "limits that it misses", Show::prose}};
 }
 
 }  // namespace stepcast::report

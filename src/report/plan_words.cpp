@@ -52,13 +52,14 @@ std::string lacks_line(const PlannedCluster& c) {
 std::string proof_line(const PlannedCluster& c) {
   return c.proven
              ? fmt::format(
-                   "no other strategy and node count of the space does better: {} node counts, {} "
+                   "no other strategy and node count of the space is better: {} node counts, {} "
                    "bounds, {} engine runs",
                    c.counts_possible, thousands(c.bounded), c.engine_runs)
          : c.gap > 0
-             ? fmt::format("not proven: another may be up to {} better ({} engine runs)",
+             ? fmt::format("not proven: another strategy may be up to {} better ({} engine runs)",
                            percent(c.gap), c.engine_runs)
-             : fmt::format("not proven: another may be better ({} engine runs)", c.engine_runs);
+             : fmt::format("not proven: another strategy may be better ({} engine runs)",
+                           c.engine_runs);
 }
 
 }  // namespace stepcast::report

@@ -11,7 +11,7 @@ namespace stepcast::report {
 std::string strategy_line(const result::PlannedCluster& cluster);  // "tensor 8, pipeline 16"
 std::string limits_line(const result::Plan& plan);                 // "within 60 days, 20 M USD"
 std::string lacks_line(const result::PlannedCluster& cluster);  // "3.2 days over; 1.5 M USD over"
-// "no other strategy and node count of the space does better: ...", or by how much one may.
+// "no other strategy and node count of the space is better: ...", or by how much one may.
 std::string proof_line(const result::PlannedCluster& cluster);
 
 // Fields of a cluster, for JSON, the terminal and the page. The plan has the currency.

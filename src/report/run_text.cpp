@@ -36,10 +36,11 @@ std::string tokens_text(double tokens) {
 }
 
 std::string run_text(const RunCost& r, const Paint& paint, int width) {
-  std::string out = paint("1", "The whole run") + "  " +
-                    paint("2", fmt::format("{} tokens{}", tokens_text(r.tokens),
-                                           r.at_least ? "; at least, as the step" : "")) +
-                    "\n";
+  std::string out =
+      paint("1", "The whole run") + "  " +
+      paint("2", fmt::format("{} tokens{}", tokens_text(r.tokens),
+                             r.at_least ? "; a lower bound, since the step time is one" : "")) +
+      "\n";
   const auto line = [&](const char* name, const Estimate& e, double per, const std::string& unit) {
     out += "  " + pad_right(name, 18) + paint("1", pad_left(significant(e.value * per), 10)) + " " +
            pad_right(unit, 17) + paint("2", range(e, per));
@@ -50,18 +51,19 @@ std::string run_text(const RunCost& r, const Paint& paint, int width) {
     out += "    " + paint("2", wrap(text, width, 4)) + "\n";
   };
   line("Time to train", r.days, 1, "days");
-  remark(r.operations.empty()
-             ? "nothing fails: all of the wall clock trains"
-             : fmt::format("{} of the wall clock trains: failures and checkpoints of operations {}",
-                           percent(r.effective.value), r.operations));
+  remark(
+      r.operations.empty()
+          ? "no failures: all of the wall clock is training"
+          : fmt::format("{} of the wall clock is training; rates of failures and checkpoints: {}",
+                        percent(r.effective.value), r.operations));
   const RunUnit hours = count_unit(r.gpu_hours.value);
   line("GPU time", r.gpu_hours, hours.per, fmt::format("{}GPU-hours", hours.name));
   if (r.energy) {
     const RunUnit e = energy_unit(r.energy->value), p = power_unit(r.average_power);
     line("Energy", *r.energy, e.per, e.name);
     remark(fmt::format(
-        "{} {} on average, {} at the peak; GPUs compute {} of a step and wait in "
-        "communication {}; nodes as of the offer {}, PUE {:.4g}",
+        "{} {} on average, {} at the peak; GPUs compute for {} of a step and wait for "
+        "communication for {}; power of the nodes from the offer {}, PUE {:.4g}",
         significant(r.average_power * p.per, 3), p.name, significant(r.peak_power * p.per, 3),
         percent(r.busy), percent(r.communicating), r.offer, r.pue));
   } else {

@@ -161,7 +161,7 @@ std::string error_strips(const std::vector<ScatterPoint>& points,
   }
   return out +
          svg_text(kScatterStripLeft + kScatterStripWidth / 2, bottom + 34,
-                  "predicted over measured, less 1", "middle") +
+                  "relative error (predicted / measured - 1)", "middle") +
          "\n</svg>\n";
 }
 

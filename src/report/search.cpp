@@ -38,14 +38,14 @@ std::string brief_key(const std::string& key) {
 std::string counts_line(const result::SearchCounts& c, bool bounds_only = false) {
   if (bounds_only) {
     return fmt::format(
-        "{} combinations: {} impossible, {} bounded, of which {} too large by their least memory, "
-        "{} not looked at: others of their layout are slower already",
+        "{} combinations: {} impossible, {} bounded, of which {} too large (lower bound of memory "
+        "above the capacity), {} skipped (others of the same layout are already slower)",
         thousands(c.candidates), thousands(c.impossible), thousands(c.bounded),
         thousands(c.memory_pruned), thousands(c.time_pruned));
   }
   return fmt::format(
-      "{} combinations: {} impossible, {} too large by their least memory, {} slower by their "
-      "bound, {} simulated, of which {} do not fit",
+      "{} combinations: {} impossible, {} too large (lower bound of memory above the capacity), {} "
+      "too slow (lower bound of time above the best), {} simulated, of which {} do not fit",
       thousands(c.candidates), thousands(c.impossible), thousands(c.memory_pruned),
       thousands(c.time_pruned), thousands(c.simulated), thousands(c.misfit));
 }
@@ -154,7 +154,7 @@ std::string terminal(const Search& search, bool colour, int width) {
   std::string out = paint("1", search.title) + "\n";
   const auto line = [&](const std::string& text) { out += item(text, width); };
   if (search.stopped) {
-    line("stopped by the time limit: another run may answer differently");
+    line("stopped by the time limit: another run may find another strategy");
   }
   if (!search.found) {
     if (!search.stopped) {
@@ -165,7 +165,7 @@ std::string terminal(const Search& search, bool colour, int width) {
     return out;
   }
   const Strategy& best = search.best;
-  line(best.overrides.empty() ? std::string("best: the job as given, which lies outside this space")
+  line(best.overrides.empty() ? std::string("best: the job as given, which is not in this space")
                               : fmt::format("best: {}", fmt::join(best.overrides, " ")));
   if (search.bounds_only) {
     line(fmt::format("at least {} a step and {}: nothing was simulated",
@@ -179,8 +179,9 @@ std::string terminal(const Search& search, bool colour, int width) {
                    duration(best.step_time.low), duration(best.step_time.high), percent(best.mfu),
                    of_memory(best)));
   line(search.gap > 0
-           ? fmt::format("not proven: what was not looked at may be up to {:.2f} % better",
-                         100 * search.gap)
+           ? fmt::format(
+                 "not proven: a strategy that was not considered may be up to {:.2f} % better",
+                 100 * search.gap)
            : std::string("optimal within the space"));
   line(counts_line(search.counts));
   std::vector<Strategy> front;

@@ -46,8 +46,8 @@ Record parameter_fields(const SiteFitted& p) {
           {"", value_of(p, p.prior), "before", Show::number},
           {"", value_of(p, p.value), "now", Show::number},
           {"", change_of(p), "change", Show::number},
-          {"", or_dash(p.determined, deviation_of(p, p.deviation)), "sure to", Show::number},
-          {"", deviation_of(p, p.prior_deviation), "known before to", Show::number}};
+          {"", or_dash(p.determined, deviation_of(p, p.deviation)), "deviation", Show::number},
+          {"", deviation_of(p, p.prior_deviation), "prior deviation", Show::number}};
 }
 
 // The columns that rows of the fit and rows held out of it have in common.
@@ -118,7 +118,7 @@ std::string parameters(const SiteCalibration& c, const Paint& paint) {
 }
 
 std::string fitted_rows(const SiteCalibration& c, const Paint& paint) {
-  std::string out = "\n" + heading(paint, "Rows", "left out: of a fit that did not see the row") +
+  std::string out = "\n" + heading(paint, "Rows", "left out: by a fit without the row") +
                     text_table(c.rows, row_fields).text(paint, kUsualWidth);
   for (const SiteRow& r : c.rows) {
     out += r.weight < kOutlier
@@ -131,7 +131,7 @@ std::string fitted_rows(const SiteCalibration& c, const Paint& paint) {
     errors.push_back(error_fields("left out", c.left_out));
   }
   return out + "\n" + text_table(errors.front(), errors).text(paint, kUsualWidth) +
-         fmt::format("  one run repeats within {} ({}); rows scatter by {} about the fit\n",
+         fmt::format("  standard deviation of one run: {} ({}); rows scatter by {} about the fit\n",
                      percent(c.noise),
                      c.noise_measured ? "from repeats" : "assumed: no row is repeated",
                      percent(c.discrepancy));
@@ -144,7 +144,7 @@ std::string checked_rows(const SiteCalibration& c, const Paint& paint) {
   const std::vector<Record> errors = {
       check_error_fields("before", c.check_before, c.covered_before),
       check_error_fields("after", c.check_after, c.covered_after)};
-  return "\n" + heading(paint, "Rows that the fit did not see") +
+  return "\n" + heading(paint, "Rows held out of the fit") +
          text_table(c.checks, check_fields).text(paint, kUsualWidth) + "\n" +
          text_table(errors.front(), errors).text(paint, kUsualWidth);
 }

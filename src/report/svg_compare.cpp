@@ -89,7 +89,7 @@ std::string svg(const Comparison& comparison) {
   const auto refused = static_cast<double>(comparison.systems.size() - ran);
   std::string out = plot_head(kCompareLeft + kCompareWidth + kCompareRight,
                               below + kCompareLine * refused + 16, comparison.title, 24);
-  out += time_key(kCompareLeft, kWork, "compute and the rest") +
+  out += time_key(kCompareLeft, kWork, "compute and other time") +
          time_key(kCompareLeft + 170, kExposed, "exposed communication") +
          time_key(kCompareLeft + 350, kBubble, "bubble") + "\n";
   if (most > 0) {

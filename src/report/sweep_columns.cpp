@@ -103,16 +103,19 @@ const std::vector<Figure>& sweep_figure_columns() {
       {"step_time", "s", "of one step", &SweepPoint::step_time},
       {"tokens_per_second", "1/s", "of all GPUs", &SweepPoint::tokens_per_second},
       {"tokens_per_second_per_gpu", "1/s", "of one GPU", &SweepPoint::tokens_per_second_per_gpu},
-      {"model_flops_per_gpu", "FLOP/s", "the model's operations a second, of one GPU",
+      {"model_flops_per_gpu", "FLOP/s", "model FLOP/s of one GPU",
        &SweepPoint::model_flops_per_gpu},
       {"mfu", "1", "model FLOPs utilization", &SweepPoint::mfu},
       {"hfu", "1", "hardware FLOPs utilization", &SweepPoint::hfu},
-      {"scaling_efficiency", "1", "tokens/s/GPU over that of the fewest GPUs, other axes alike",
+      {"scaling_efficiency", "1",
+       "tokens/s/GPU over that of the point with the fewest GPUs and the same values of all other "
+       "axes",
        &SweepPoint::efficiency},
       {"peak_memory", "byte", "of the fullest GPU", &SweepPoint::peak},
-      {"memory_capacity", "byte", "usable, of a GPU", &SweepPoint::capacity},
-      {"bubble_fraction", "1", "pipeline bubble, of the step", &SweepPoint::bubble_fraction},
-      {"exposed_communication", "s", "that nothing hides, mean over stages, of a step",
+      {"memory_capacity", "byte", "usable memory of a GPU", &SweepPoint::capacity},
+      {"bubble_fraction", "1", "share of the step in the pipeline bubble",
+       &SweepPoint::bubble_fraction},
+      {"exposed_communication", "s", "exposed communication of a step, mean over stages",
        &SweepPoint::exposed},
       {"gpu_seconds", "s", "GPUs x step time", &SweepPoint::gpu_seconds},
       {"gpu_hours_per_gigatoken", "h", "GPU-hours for 1e9 tokens",
@@ -144,8 +147,8 @@ void add_figures(std::vector<SweepColumn>& out) {
     add(name + "_low", f, "low end of its 90 % interval", end(&Estimate::low));
     add(name + "_high", f, "high end of its 90 % interval", end(&Estimate::high));
   }
-  out.push_back({"on_pareto_front", "boolean", "",
-                 "no other is as fast and as cheap, and better in one", &SweepPoint::on_front});
+  out.push_back({"on_pareto_front", "boolean", "", "on the Pareto front of time and cost",
+                 &SweepPoint::on_front});
 }
 
 }  // namespace
@@ -166,9 +169,10 @@ std::vector<SweepColumn> sweep_columns(const Sweep& sweep) {
       {"state", "string", "", "fits | does_not_fit | impossible", [](const SweepPoint& p) -> Value {
          return !p.ran ? "impossible" : p.fits ? "fits" : "does_not_fit";
        }});
-  out.push_back({"fault", "string", "", "what is at fault: a key, a place in a file, memory",
+  out.push_back({"fault", "string", "", "the cause: a key of the job, a place in a file, or memory",
                  [](const SweepPoint& p) { return text_or_null(p.key); }});
-  out.push_back({"reason", "string", "", "why there is no forecast, or by how much it does not fit",
+  out.push_back({"reason", "string", "",
+                 "the reason that there is no forecast, or by how much memory it does not fit",
                  [](const SweepPoint& p) { return text_or_null(p.reason); }});
   add_figures(out);
   add_strategies(out, sweep);

@@ -95,13 +95,14 @@ std::string scaling_svg(const Sweep& sweep) {
                [](const SweepPoint& p) {
                  return p.ran ? std::optional(p.tokens_per_second) : std::nullopt;
                });
-  out += panel(sweep, groups, along, kScalingLeft + kScalingWidth + kScalingBetween, true,
-               efficiency ? "scaling efficiency, of the fewest GPUs" : "tokens/s of each GPU",
-               [=](const SweepPoint& p) -> std::optional<double> {
-                 return efficiency ? p.efficiency
-                        : p.ran    ? std::optional(p.tokens_per_second_per_gpu.value)
-                                   : std::nullopt;
-               });
+  out +=
+      panel(sweep, groups, along, kScalingLeft + kScalingWidth + kScalingBetween, true,
+            efficiency ? "scaling efficiency relative to the fewest GPUs" : "tokens/s of each GPU",
+            [=](const SweepPoint& p) -> std::optional<double> {
+              return efficiency ? p.efficiency
+                     : p.ran    ? std::optional(p.tokens_per_second_per_gpu.value)
+                                : std::nullopt;
+            });
   return out + legend(groups, 20, below, true) + "</svg>\n";
 }
 

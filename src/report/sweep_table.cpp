@@ -197,7 +197,7 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
   std::string out = paint("1", sweep.title) + "\n";
   out += "  " + counts(sweep);
   if (!sweep.objective.empty()) {
-    out += fmt::format("; each the best strategy in {}", sweep.objective);
+    out += fmt::format("; each point has the best strategy by {}", sweep.objective);
   }
   TextTable table = table_of(sweep);
   Notes notes;
@@ -220,12 +220,13 @@ std::string terminal(const Sweep& sweep, bool colour, int width) {
   }
   std::string legend;
   if (sweep.scaling_axis) {
-    legend = fmt::format("effic.: tokens/s/GPU over that of the fewest GPUs along {}; ",
+    legend = fmt::format("effic.: tokens/s/GPU relative to the fewest GPUs along {}; ",
                          axis_name(sweep.axes[*sweep.scaling_axis]));
   }
   return out + "  " +
-         wrap(legend + "GPU-h/1e9: GPU-hours for 1e9 tokens; *: none is as fast for less", width,
-              2) +
+         wrap(legend +
+                  "GPU-h/1e9: GPU-hours for 1e9 tokens; *: on the Pareto front of time and cost",
+              width, 2) +
          "\n";
 }
 

@@ -88,7 +88,7 @@ Record limit_fields(const std::pair<std::string, std::string>& limit) {
 std::string terminal(const std::vector<SystemSummary>& systems, bool colour, int width) {
   const Paint paint{colour};
   std::string out = paint("1", "The survey's Table 3 as simulated") +
-                    "  (\"survey yes\" or \"survey no\": its own mark, where that differs)\n" +
+                    "  (\"survey yes\" or \"survey no\": the survey's mark, where it differs)\n" +
                     table_of(systems, true, paint, width) + "\n" +
                     paint("1", "Not in its Table 3") + "\n" +
                     table_of(systems, false, paint, width) + "\n";
@@ -100,7 +100,8 @@ std::string terminal(const std::vector<SystemSummary>& systems, bool colour, int
   return out +
          wrap(
              "sharded: parameters too (ZeRO-3, FSDP). sequence: Megatron-LM's, a ring of keys and "
-             "values, or Ulysses. automatic: a forecast takes the job's plan, it searches none. "
+             "values, or Ulysses. automatic: the system searches for a plan; a forecast uses the "
+             "job's plan instead. "
              "simulate systems NAME says why a system does not run something.",
              width, 0) +
          "\n";
@@ -139,7 +140,7 @@ std::string terminal(const SystemDetails& details, bool colour, int width) {
                : setting + "  " + wrap(d.source, std::max(width, indent + 40), indent) + "\n";
   }
   out += "\n" + paint("1", "Pipeline schedules") + "  " +
-         (details.schedules.empty() ? std::string("all that stages allow")
+         (details.schedules.empty() ? std::string("all that the number of stages allows")
                                     : fmt::format("{}", fmt::join(details.schedules, ", "))) +
          "\n";
   out += "\n" + paint("1", "Refused") + "\n";

@@ -214,13 +214,13 @@ std::string memory(const Report& report, const Paint& paint, int width) {
     const double most = all[worst][i];
     values.push_back(most >= kMinShare * whole ? gibibytes(most) : "");
   }
-  return heading(
-             paint, "Memory per GPU at its peak",
-             fmt::format("GiB; bar: {}; list: stage {}",
-                         whole > capacity ? fmt::format("{}, ! beyond capacity", gibibytes(whole))
-                                          : fmt::format("capacity, {}", gibibytes(capacity)),
-                         report.memory[worst].stage),
-             width) +
+  return heading(paint, "Memory per GPU at its peak",
+                 fmt::format("GiB; bar: {}; list: stage {}",
+                             whole > capacity
+                                 ? fmt::format("{}, !: beyond the capacity", gibibytes(whole))
+                                 : fmt::format("capacity, {}", gibibytes(capacity)),
+                             report.memory[worst].stage),
+                 width) +
          table.text(paint, width, bar) +
          legend({kMemoryKinds.begin(), kMemoryKinds.end()}, values, width, paint);
 }
@@ -292,9 +292,9 @@ std::string traffic(const Report& report, const Paint& paint, int width) {
                data_size(static_cast<double>(row.bytes.count())), duration(time),
                time > 0 ? rate(static_cast<double>(row.bytes.count()) / time) : "-"});
   }
-  std::string out =
-      heading(paint, "Communication", "per GPU and step; exposed: on the worst stage", width) +
-      table.text(paint, width);
+  std::string out = heading(paint, "Communication",
+                            "per GPU and step; exposed: on the stage where it is longest", width) +
+                    table.text(paint, width);
   if (rows.size() > shown) {
     out += fmt::format("  and {} more\n", rows.size() - shown);
   }
@@ -388,7 +388,7 @@ std::string advice(const Report& report, const Paint& paint, int width) {
   const auto row = [&](const result::Advice& a) {
     return advice_fields(a, report.step_time.value);
   };
-  return heading(paint, "What makes it fit, cheapest first") +
+  return heading(paint, "Changes with which the job fits in memory, the fastest first") +
          text_table(report.advice, row, {"--set", "peak", "step time", "against this job"})
              .text(paint, width);
 }

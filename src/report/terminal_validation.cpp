@@ -65,7 +65,7 @@ std::string misses(const result::Validation& validation, const Paint& paint) {
     shown.push_back(miss_fields(*rows[i]));
   }
   return "\n" +
-         heading(paint, fmt::format("Largest misses, {} of {}", shown.size(), rows.size()),
+         heading(paint, fmt::format("Largest errors, {} of {}", shown.size(), rows.size()),
                  "seconds, bytes, FLOP/s") +
          text_table(miss_fields({}), shown).text(paint, kUsualWidth);
 }
@@ -118,8 +118,8 @@ std::string incomplete(const result::Validation& validation) {
   for (const result::ValidationSummary& s : validation.summary) {
     if (s.simulated_share() < kMinSimulated) {
       out += fmt::format(
-          "  {} {}: {} of the rows not left out for an accepted reason are simulated; with the "
-          "rest at the worst error median {}, mean {}, p90 {}\n",
+          "  {} {}: {} of the rows not left out for an accepted reason are simulated; if the "
+          "others count with the worst error, median {}, mean {}, p90 {}\n",
           file_name(s.file), s.metric, percent(s.simulated_share()), percent(s.median_of_all),
           percent(s.mean_of_all), percent(s.p90_of_all));
     }

@@ -176,8 +176,8 @@ std::string markdown(const Validation& v) {
                             "score"};
   const Captions skips = {{"rows", "rows", Show::number}, "reason", "accepted", "meaning"};
   return "# Forecasts against published measurements\n\n"
-         "Absolute errors; all: with every row missing without an accepted reason at its source's "
-         "worst error; inside: rows within their 90 % interval.\n\n" +
+         "Absolute errors; all: rows that are missing without an accepted reason count with their "
+         "source's worst error; inside: rows within their 90 % interval.\n\n" +
          markdown_table(validation_summary_fields({}),
                         records(v.summary, validation_summary_fields), summary) +
          "\n## Worst rows of each source\n\n" + markdown_table(worst_fields({}), worst_rows(v)) +

@@ -92,24 +92,24 @@ class Reader {
         return "";
       }
     }
-    return "is no action; expected a stage, F, I, W or B and a micro-batch, as 0F3";
+    return "is not an action; expected a stage, F, I, W or B and a micro-batch, as 0F3";
   }
 
  private:
   static std::string read_pair(std::string_view cell, std::size_t at, std::vector<Action>& row) {
     const std::size_t close = cell.find(')');
     if (close == cell.npos || cell.substr(close + 1) != kPair) {
-      return "is no pair; expected (0F1;3B0)OVERLAP_F_B";
+      return "is not a pair; expected (0F1;3B0)OVERLAP_F_B";
     }
     const Cells parts = split(cell.substr(1, close - 1), ';');
     const std::size_t before = row.size();
     for (const std::string_view part : parts) {
       if (part.empty() || part.front() == '(' || !read(part, at, row).empty()) {
-        return fmt::format("holds '{}', which is no action", part);
+        return fmt::format("holds '{}', which is not an action", part);
       }
     }
     if (parts.size() != 2 || row.size() != before + 2) {
-      return "is no pair of a forward and a backward";
+      return "is not a pair of a forward and a backward";
     }
     row[before].with_next = true;
     return "";

@@ -71,7 +71,7 @@ std::string spent_beyond(const Strategy& one, const Strategy& best) {
   for (auto& [order, text] : parts) {
     texts.push_back(std::move(text));
   }
-  return texts.empty() ? "nothing of it alone is a thousandth of the step"
+  return texts.empty() ? "no single part differs by a thousandth of the step"
                        : fmt::format("{}", fmt::join(texts, ", "));
 }
 
@@ -91,7 +91,7 @@ void explain_stated(result::Search& search, const Evaluation& evaluation) {
                                  static_cast<double>(stated.capacity.count()) / (1 << 30))
       : more == 0  ? std::string("the job as given is as good")
                    : fmt::format("the job as given takes {:.2f} % {}: {}", std::abs(more),
-                                more > 0 ? "more" : "less, outside this space",
+                                more > 0 ? "more" : "less, but is not in this space",
                                  spent_beyond(stated, search.best));
 }
 

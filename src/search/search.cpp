@@ -122,7 +122,7 @@ result::Search search(const Request& request, const JobLoader& loader,
     explain(out, runner.stated());
     ask_network(out, loader, runner.forecaster(), request.objective, runner.stop());
   } else if (!out.found) {
-    out.nearest = runner.stopped() ? "time: none was known to fit when it ran out"
+    out.nearest = runner.stopped() ? "time: no strategy that fits was found before the time limit"
                                    : nearest_of(runner, out.refusals);
   }
   out.stopped = runner.stopped();

@@ -145,7 +145,7 @@ Dimension read_dimension(const std::string& name, const Origin& origin, const Va
     for (std::size_t n = 0; n < i; ++n) {
       if (out.values[i] == out.values[n]) {
         throw InputError(
-            {v.origin, fmt::format("{} stands twice; expected each value once", out.values[i])});
+            {v.origin, fmt::format("{} is given twice; expected each value once", out.values[i])});
       }
     }
   }

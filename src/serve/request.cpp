@@ -73,7 +73,7 @@ void vet(const std::string& override) {
 Request read_request(const std::string& body) {
   const Value root = text::parse_json(body, "request");
   if (root.kind != Value::Kind::map) {
-    refuse("request", "is no object; expected {\"set\": [\"KEY=VALUE\"]}");
+    refuse("request", "is not an object; expected {\"set\": [\"KEY=VALUE\"]}");
   }
   Request request;
   for (const Value::Entry& entry : root.entries) {
@@ -94,7 +94,7 @@ Request read_request(const std::string& body) {
     } else {
       for (const Value& item : entry.value.items) {
         if (item.kind != Value::Kind::scalar || !item.quoted) {
-          refuse("set", "an override is no string; expected \"KEY=VALUE\"");
+          refuse("set", "an override is not a string; expected \"KEY=VALUE\"");
         }
         vet(item.scalar);
         request.overrides.push_back(item.scalar);

@@ -29,11 +29,11 @@ void send(httplib::Response& response, const Answer& answer) {
 std::string stranger(const httplib::Request& request, const std::string& address) {
   const std::string host = request.get_header_value("Host");
   if (request.get_header_value_count("Host") != 1 || !is_our_host(host, address)) {
-    return fmt::format("the Host header names '{}'; expected this address in figures or localhost",
+    return fmt::format("the Host header names '{}'; expected this server's IP address or localhost",
                        host);
   }
   if (request.has_header("Origin") && request.get_header_value("Origin") != "http://" + host) {
-    return "asked by a page of another site; expected one of this server";
+    return "the request comes from a page of another site; expected one of this server";
   }
   return "";
 }

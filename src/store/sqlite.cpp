@@ -77,7 +77,7 @@ struct Store::State {
       const bool whole = (f.code & 0xff) == SQLITE_CORRUPT;
       refuse(
           fmt::format("is {} ({}); expected a file that an earlier run wrote, or a name not in use",
-                      whole ? "damaged" : "no store", f.text));
+                      whole ? "damaged" : "not a store", f.text));
     }
     refuse(fmt::format("cannot be opened as a store: {}", f.text));
   }

@@ -54,10 +54,10 @@ std::variant<std::vector<int>, Infeasible> by_device(const job::MicroBatches& st
     const std::string name = stated_name(device_of(cluster, r));
     std::string& mine = found[static_cast<std::size_t>(data)];
     if (!mine.empty() && mine != name) {
-      return infeasible_batches(fmt::format(
-          "the stages of data-parallel rank {} lie on {} and on {}; expected a list of numbers, "
-          "one a rank",
-          data, mine, name));
+      return infeasible_batches(
+          fmt::format("the stages of data-parallel rank {} run on {} and on {}; expected a list of "
+                      "numbers, one per rank",
+                      data, mine, name));
     }
     mine = name;
     present.insert(name);
@@ -130,14 +130,14 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
         fmt::format("{} numbers for {} data-parallel ranks; expected one each", out.size(), data));
   }
   if (const auto least = std::min_element(out.begin(), out.end()); *least < 1) {
-    return infeasible_batches(
-        fmt::format("data-parallel rank {} runs none; expected at least one", least - out.begin()));
+    return infeasible_batches(fmt::format(
+        "data-parallel rank {} runs no micro-batch; expected at least one", least - out.begin()));
   }
   const std::int64_t sum = std::accumulate(out.begin(), out.end(), std::int64_t{0});
   if (w.global_batch % w.micro_batch != 0 || sum != w.global_batch / w.micro_batch) {
     return infeasible_batches(
-        fmt::format("{} micro-batches of {} in all; expected the global batch of {} sequences", sum,
-                    w.micro_batch, w.global_batch));
+        fmt::format("{} micro-batches of size {} in all; expected the global batch of {} sequences",
+                    sum, w.micro_batch, w.global_batch));
   }
   return out;
 }
@@ -145,8 +145,8 @@ std::variant<std::vector<int>, Infeasible> micro_batches_of(const job::Workload&
 std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid& grid,
                                        const std::vector<int>& each) {
   const auto no = [&](const char* what) {
-    return infeasible_batches(
-        fmt::format("{}, so all data-parallel ranks run as many; expected even", what));
+    return infeasible_batches(fmt::format(
+        "{}, so all data-parallel ranks must run the same number; expected even", what));
   };
   if (job.parallelism.sharding == job::Sharding::zero3) {
     return no("zero3 gathers parameters from all ranks in every micro-batch");
@@ -155,7 +155,7 @@ std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid&
     return no("zero2 reduces gradients or gathers parameters in every micro-batch");
   }
   if (job.system.cycle_time.count() > 0) {
-    return no("gradients leave at ticks of each rank's own background thread");
+    return no("a background thread on each rank reduces gradients at times of its own");
   }
   if (job.parallelism.reduce_each) {
     return no("gradients are reduced after every micro-batch");
@@ -171,7 +171,8 @@ std::optional<Infeasible> must_be_even(const job::Job& job, const cluster::Grid&
     auto& stage = last[static_cast<std::size_t>(at.pipeline)];
     stage.push_back(each[static_cast<std::size_t>(at.data)]);
     if (stage.front() != stage.back()) {
-      return no("tokens travel between data-parallel ranks' experts in every micro-batch");
+      return no(
+          "tokens are exchanged between the experts of data-parallel ranks in every micro-batch");
     }
     if (static_cast<int>(stage.size()) == block) {
       stage.clear();
@@ -185,10 +186,10 @@ std::optional<Infeasible> reduce_in_one_order(const Plan& plan) {
     const auto first = chunks_as_finished(plan.order.ranks[rank]);
     for (const Batch& batch : plan.batches) {
       if (chunks_as_finished(batch.order.ranks[rank]) != first) {
-        return infeasible_batches(
-            fmt::format("stage {} ends its chunks in another order with {} micro-batches than with "
-                        "{}, and gradients are reduced in that order; expected another schedule",
-                        rank, batch.micro_batches, plan.micro_batches));
+        return infeasible_batches(fmt::format(
+            "stage {} finishes its chunks in another order with {} micro-batches than with "
+            "{}, and gradients are reduced in that order; expected another schedule",
+            rank, batch.micro_batches, plan.micro_batches));
       }
     }
   }

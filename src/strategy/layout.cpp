@@ -47,7 +47,8 @@ class Expander {
       } else if (c == 'E' || c == 't' || c == 'm' || c == 'L' || c == '|') {
         piece = c;
       } else if (c != ',' && std::isspace(static_cast<unsigned char>(c)) == 0) {
-        why_ = fmt::format("the layout holds '{}'; expected E, t, m, L, |, *n and parentheses", c);
+        why_ =
+            fmt::format("the layout contains '{}'; expected E, t, m, L, |, *n and parentheses", c);
       }
       append(out, piece, repetitions());
     }
@@ -103,17 +104,17 @@ std::variant<std::vector<StageContent>, Infeasible> parse_layout(std::string_vie
     if (c == '|') {
       out.emplace_back();
     } else if (stage.head) {
-      return fault("the layout goes on behind L, the loss");
+      return fault("the layout continues after L, the loss");
     } else if (c == 'L') {
       stage.head = true;
     } else if (c == 'm') {
       ++stage.predictions;
     } else if (stage.predictions > 0) {
-      return fault("the layout has a layer behind m, a multi-token prediction layer");
+      return fault("the layout has a layer after m, a multi-token prediction layer");
     } else if (c == 't') {
       ++stage.layers;
     } else if (stage.embedding || stage.layers > 0 || out.size() > 1) {
-      return fault("the layout has E, the embedding, elsewhere than at its start");
+      return fault("the layout has E, the embedding, at a place other than its start");
     } else {
       stage.embedding = true;
     }

@@ -59,8 +59,8 @@ std::optional<Infeasible> follow_table(const job::Job& job, Plan& plan) {
   if (of.stages != par.pipeline || of.micro_batches != plan.micro_batches ||
       (par.virtual_pipeline > 1 && par.virtual_pipeline != of.chunks)) {
     return infeasible("parallelism.schedule",
-                      fmt::format("the table is of {} micro-batches through {} ranks of {} chunks; "
-                                  "the job has {} through {} of {}",
+                      fmt::format("the table has {} micro-batches, {} ranks and {} chunks per "
+                                  "rank; the job has {}, {} and {}",
                                   of.micro_batches, of.stages, of.chunks, plan.micro_batches,
                                   par.pipeline, par.virtual_pipeline));
   }
@@ -127,7 +127,7 @@ std::optional<Infeasible> place_and_order(const job::Job& job, Plan& plan) {
     if (const auto played = schedule::play(plan.order, request, {});
         std::holds_alternative<Infeasible>(played)) {
       return infeasible("parallelism.overlap.expert",
-                        "forwards and backwards of this schedule cannot run as pairs");
+                        "forward and backward passes of this schedule cannot run as pairs");
     }
   }
   return place_stages(job, plan);

@@ -20,7 +20,7 @@ void device_override(const job::Job& job, const job::DeviceOverride& o, const st
   if (o.count < 1) {
     out.add(key, "the override has no count of nodes; expected {{first, count, device}}");
   } else if (o.first + o.count > job.cluster.nodes) {
-    out.add(key, "nodes {} to {} are beyond the cluster's {}; expected nodes from 0", o.first,
+    out.add(key, "nodes {} to {} are beyond the cluster's {} nodes; expected nodes from 0", o.first,
             o.first + o.count - 1, job.cluster.nodes);
   } else if (o.device.peak.empty()) {
     out.add(key, "the override has no device; expected {{first, count, device}}");
@@ -114,7 +114,8 @@ void node_links(const job::Job& job, Faults& out) {
 void fabric_groups(const job::Job& job, Faults& out) {
   const job::Fabric& f = job.cluster.fabric;
   if (f.kind == job::Fabric::Kind::dragonfly && f.nodes_per_pod == 0) {
-    out.add("cluster.fabric.kind", "a dragonfly has groups; expected nodes_per_pod too");
+    out.add("cluster.fabric.kind",
+            "a dragonfly consists of groups; expected nodes_per_pod, the nodes of one group");
   }
 }
 
@@ -122,7 +123,7 @@ void fabric_pods(const job::Job& job, Faults& out) {
   const job::Fabric& f = job.cluster.fabric;
   if (f.nodes_per_pod % f.nodes_per_leaf != 0) {
     out.add("cluster.fabric.nodes_per_pod",
-            "{} nodes a pod are no multiple of the {} below a leaf; expected whole leaves",
+            "{} nodes per pod are not a multiple of the {} nodes per leaf; expected whole leaves",
             f.nodes_per_pod, f.nodes_per_leaf);
   }
 }
@@ -138,7 +139,7 @@ void fabric_torus(const job::Job& job, Faults& out) {
   }
   if (chips != static_cast<double>(c.nodes) * c.node.gpus) {
     out.add("cluster.fabric.torus",
-            "the torus holds {} chips and the cluster {}; expected as many nodes times GPUs", chips,
+            "the torus has {} chips and the cluster {} GPUs; expected equal numbers", chips,
             std::int64_t{c.nodes} * c.node.gpus);
   }
 }
@@ -158,8 +159,8 @@ void link_faults(const job::Job& job, Faults& out) {
       continue;
     }
     if (fault.down && fault.bandwidth != 1) {
-      out.add(key, "'{}' is down and keeps a bandwidth of {}; expected one of the two",
-              fault.target, fault.bandwidth);
+      out.add(key, "'{}' is down, but has a bandwidth of {}; expected one of the two", fault.target,
+              fault.bandwidth);
     }
     target_exists(job.cluster, fault.target, key, out);
   }

@@ -97,8 +97,8 @@ void model_letters(const job::Job& job, Faults& out) {
   for (const auto& [key, letters] : {std::pair{"mixers", &m.mixers}, {"mlps", &m.mlps}}) {
     if (letters->size() > static_cast<std::size_t>(m.layers)) {
       out.add(fmt::format("model.{}", key),
-              "{} has {} letters for {} layers; expected at most one a layer", key, letters->size(),
-              m.layers);
+              "{} has {} letters for {} layers; expected at most one per layer", key,
+              letters->size(), m.layers);
     }
   }
 }
@@ -126,7 +126,7 @@ void model_encoder(const job::Job& job, Faults& out) {
 
 void model_predictions(const job::Job& job, Faults& out) {
   if (job.model.encoder_layers > 0 && job.model.mtp_layers > 0) {
-    out.add("model.mtp_layers", "prediction layers behind an encoder; expected 0");
+    out.add("model.mtp_layers", "prediction layers after an encoder are not modelled; expected 0");
   }
 }
 

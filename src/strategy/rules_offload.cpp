@@ -51,7 +51,7 @@ void offload_parameters(const job::Job& job, Faults& out) {
   if (job.memory.offload.parameters.to != OffloadTarget::none &&
       job.parallelism.sharding != job::Sharding::zero3) {
     out.add("memory.offload.parameters",
-            "parameters are offloaded where units are gathered before use; expected "
+            "parameters can be offloaded only where units are gathered before use; expected "
             "parallelism.sharding zero3, or none");
   }
 }
@@ -108,7 +108,8 @@ void offload_activations(const job::Job& job, Faults& out) {
       job.system.activation_offload == job::System::ActivationOffload::pairs &&
       job.parallelism.pipeline <= 2) {
     out.add("memory.offload.activations",
-            "beside forward-backward pairs they travel on more than 2 stages; expected "
+            "with forward-backward pairs activations are offloaded only on more than 2 stages; "
+            "expected "
             "parallelism.pipeline 3 or more, or system.activation_offload units");
   }
 }

@@ -34,8 +34,8 @@ void recompute_modules(const job::Job& job, Faults& out) {
     }
     if (module == "shared_experts" && job.parallelism.overlap.shared_expert) {
       out.add("memory.recompute.modules",
-              "shared_experts cannot be recomputed while they overlap the dispatch; expected one "
-              "of this and parallelism.overlap.shared_expert");
+              "shared_experts cannot be recomputed while they overlap the dispatch; expected "
+              "either this or parallelism.overlap.shared_expert");
     }
   }
 }
@@ -44,9 +44,10 @@ void recompute_whole(const job::Job& job, Faults& out) {
   using Kind = job::Recompute::Kind;
   const Kind kind = job.memory.recompute.kind;
   if (job.memory.whole_micro_batches > 0 && (kind == Kind::none || kind == Kind::optimal)) {
-    out.add("memory.whole_micro_batches",
-            "whole_micro_batches says which micro-batches recompute nothing; expected a recompute "
-            "other than none and optimal");
+    out.add(
+        "memory.whole_micro_batches",
+        "whole_micro_batches states how many micro-batches recompute nothing; expected a recompute "
+        "other than none and optimal");
   }
 }
 
@@ -54,16 +55,18 @@ void recompute_whole(const job::Job& job, Faults& out) {
 void whole_beside_offload(const job::Job& job, Faults& out) {
   if (offloads_activations(job) && job.memory.whole_micro_batches > 0) {
     out.add("memory.whole_micro_batches",
-            "micro-batches that keep all cannot stand beside offloaded activations; expected one "
+            "micro-batches that keep all activations cannot be combined with offloaded "
+            "activations; expected one "
             "of whole_micro_batches and offload.activations");
   }
 }
 
 void optimal_beside_offload(const job::Job& job, Faults& out) {
   if (offloads_activations(job) && job.memory.recompute.kind == job::Recompute::Kind::optimal) {
-    out.add("memory.recompute.optimal",
-            "the budget counts no offloaded activations; expected one of recompute.optimal and "
-            "offload.activations");
+    out.add(
+        "memory.recompute.optimal",
+        "the budget does not count offloaded activations; expected one of recompute.optimal and "
+        "offload.activations");
   }
 }
 

@@ -103,7 +103,7 @@ void cut_shared_experts(const job::Moe& moe, const model::Shard& shard, Faults& 
   if (shard.expert > 1 && shard.tensor > 1 && !shard.sequence_parallel) {
     // Megatron refuses it: without it every tensor rank would route the same tokens.
     out.add("parallelism.sequence_parallel",
-            "expert parallelism beside tensor parallelism needs it");
+            "expert parallelism together with tensor parallelism needs sequence parallelism");
   }
 }
 
@@ -214,8 +214,8 @@ void shard_context(const job::Job& job, Faults& out) {
   }
   if (job.kernels.attention == job::AttentionKernel::unfused && par.context_kind != Kind::p2p) {
     out.add("kernels.attention",
-            "this kind of context parallelism needs a fused kernel; unfused scores have the ring "
-            "of ring self-attention (p2p)");
+            "this kind of context parallelism needs a fused kernel; unfused attention has only "
+            "p2p, the ring of ring self-attention");
   }
   if (model.mixers.find_first_of("lm") != std::string::npos) {
     out.add(kContext,
@@ -238,8 +238,8 @@ void shard_context(const job::Job& job, Faults& out) {
     const int kv = model.mla ? heads : std::max(1, model.kv_heads / par.tensor);
     if (heads % inner != 0 || (kv % inner != 0 && inner % kv != 0)) {
       out.add(kContext,
-              "{} heads and {} key-value heads of a tensor rank cannot be dealt to {} ranks", heads,
-              kv, inner);
+              "{} heads and {} key-value heads of a tensor rank cannot be divided among {} ranks",
+              heads, kv, inner);
     }
   }
 }
@@ -251,7 +251,7 @@ void shard_tensor_grid(const job::Job& job, Faults& out) {
   }
   const int side = side_of(par);
   if (side < 2) {
-    out.add("parallelism.tensor_kind", "{} tensor ranks make no such grid", par.tensor);
+    out.add("parallelism.tensor_kind", "{} tensor ranks cannot form this grid", par.tensor);
     return;
   }
   if (job.model.moe || job.model.mla || par.context > 1) {
@@ -260,11 +260,10 @@ void shard_tensor_grid(const job::Job& job, Faults& out) {
             "context parallelism");
   }
   if (par.overlap.tensor != job::TensorOverlap::none) {
-    out.add("parallelism.overlap.tensor",
-            "a grid of tensor ranks overlaps its broadcasts by itself");
+    out.add("parallelism.overlap.tensor", "a grid of tensor ranks already overlaps its broadcasts");
   }
   if (const int rows = rows_of(par, side); job.workload.micro_batch % rows != 0) {
-    out.add("workload.micro_batch", "{} sequences do not divide over the grid's {} rows",
+    out.add("workload.micro_batch", "{} sequences do not divide among the grid's {} rows",
             job.workload.micro_batch, rows);
   }
 }

@@ -41,7 +41,7 @@ void listed_layers(const job::Job& job, Faults& out) {
       std::accumulate(p.layers_per_stage.begin(), p.layers_per_stage.end(), std::int64_t{0});
   if (n != p.pipeline && n != virtual_stages(p)) {
     out.add(kKey,
-            "layers_per_stage has {} entries; expected {} (one a stage) or {} (one a virtual "
+            "layers_per_stage has {} entries; expected {} (one per stage) or {} (one per virtual "
             "stage)",
             n, p.pipeline, virtual_stages(p));
   } else if (sum != job.model.layers) {
@@ -128,8 +128,8 @@ void stages_groups(const job::Job& job, Faults& out) {
             micro_batches, p.pipeline);
   } else if (group < p.pipeline || group > micro_batches) {
     out.add(key,
-            "groups of {} micro-batches with {} of them on {} stages; expected a group from {} to "
-            "{}",
+            "a group of {} micro-batches does not suit {} micro-batches on {} stages; expected a "
+            "group from {} to {}",
             group, micro_batches, p.pipeline, p.pipeline, micro_batches);
   } else if (rest != 0 && rest < p.pipeline) {
     out.add(key,

@@ -75,7 +75,7 @@ void optimizer_momentum(const job::Job& job, Faults& out) {
   const job::Memory& m = job.memory;
   if (m.momentum > 0 && m.optimizer != job::Optimizer::sgd) {
     out.add("memory.momentum",
-            "momentum {} is no setting of this optimizer; expected optimizer: sgd", m.momentum);
+            "momentum {} is not a setting of this optimizer; expected optimizer: sgd", m.momentum);
   }
 }
 

@@ -40,19 +40,19 @@ Made from_layout(const job::Job& job, int stages) {
   int predictions = 0;
   for (const StageContent& c : contents) {
     if (predictions > 0 && c.layers > 0) {
-      return infeasible(key, "the layout has a layer behind m, a multi-token prediction layer");
+      return infeasible(key, "the layout has a layer after m, a multi-token prediction layer");
     }
     layers += c.layers;
     predictions += c.predictions;
   }
   if (layers != job.model.layers) {
     return infeasible(
-        key, fmt::format("the layout has {} layers; the model {}", layers, job.model.layers));
+        key, fmt::format("the layout has {} layers; the model has {}", layers, job.model.layers));
   }
   if (predictions != job.model.mtp_layers) {
-    return infeasible(key,
-                      fmt::format("the layout has {} multi-token prediction layers; the model {}",
-                                  predictions, job.model.mtp_layers));
+    return infeasible(
+        key, fmt::format("the layout has {} multi-token prediction layers; the model has {}",
+                         predictions, job.model.mtp_layers));
   }
   for (StageContent& c : contents) {
     c.layers += c.predictions;  // they are numbered behind the model's layers

@@ -38,7 +38,7 @@ std::vector<std::string> fields(std::string_view line, const std::string& file, 
       field = line.substr(at, end - at);
       if (const auto quote = field.find('"'); quote != std::string::npos) {
         fail(where(at + quote),
-             "a quote stands inside an unquoted field; expected the whole field quoted");
+             "a quote is inside an unquoted field; expected the whole field quoted");
       }
       at = end;
     }

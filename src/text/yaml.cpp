@@ -42,7 +42,7 @@ class Builder : public YAML::EventHandler {
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto known = anchors_.find(anchor);
     if (known == anchors_.end()) {
-      fail(place(mark), "an alias stands inside the value that it names; expected no cycle");
+      fail(place(mark), "an alias is inside the value that it names; expected no cycle");
     }
     Value copy = known->second.value;
     count(known->second.values, mark);
@@ -171,7 +171,7 @@ class Builder : public YAML::EventHandler {
 
   static void take_key(Open& map, Value key) {
     if (key.kind != Value::Kind::scalar) {
-      fail(key.origin, "is no name; expected a key of plain text");
+      fail(key.origin, "is not a name; expected a key of plain text");
     }
     if (!map.keys.insert(key.scalar).second) {
       const auto first = std::find_if(map.value.entries.begin(), map.value.entries.end(),

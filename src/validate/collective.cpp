@@ -215,8 +215,8 @@ std::vector<MeasuredTable> measured_tables(const CollectiveModel& model,
     for (const interop::CollectivePoint& p : run.points) {
       const std::string& name = p.collective.empty() ? op : p.collective;
       if (name.empty()) {
-        faults.push_back({{log.file, run.line, 1},
-                          "the log does not tell which collective this is; expected --op"});
+        faults.push_back(
+            {{log.file, run.line, 1}, "the log does not name its collective; expected --op"});
         break;
       }
       const auto [at, fresh] = index.try_emplace({name, placement}, tables.size());

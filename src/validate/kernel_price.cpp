@@ -35,8 +35,8 @@ KernelPrices::KernelPrices(const job::Device& device, const std::string& library
     throw InputError(
         Fault{{"--library", 0, 0},
               fmt::format("no measurements of '{}'; {} {}", library,
-                          here.empty() ? "none of this device either; of others there are"
-                                       : fmt::format("of {} there are", device.name),
+                          here.empty() ? "none of this device either; other devices have those of"
+                                       : fmt::format("{} has those of", device.name),
                           fmt::join(here.empty() ? all : here, ", "))});
   }
 }

@@ -146,7 +146,7 @@ class TableComparison {
       bytes = static_cast<std::int64_t>(static_cast<double>(tensors * elements) *
                                         job::bytes_per_element(*dtype));
       if (tensors == 0) {
-        why = "the table does not tell its bytes";
+        why = "the table does not state its bytes";
       }
     }
     interop::MemoryCase what;

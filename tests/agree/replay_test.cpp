@@ -112,7 +112,7 @@ TEST_CASE(
     const auto report = std::get<result::Report>(forecaster.forecast(job));
     const bool noted =
         std::any_of(report.notes.begin(), report.notes.end(), [](const std::string& n) {
-          return n.find("gives cached memory back") != std::string::npos;
+          return n.find("the allocator frees its cache") != std::string::npos;
         });
     CHECK(noted == report.fits);
     if (report.fits) {

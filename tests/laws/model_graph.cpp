@@ -147,7 +147,7 @@ TEST_CASE("Faulty graphs are recognised") {
   CHECK(model::graph_fault(outside) == "an edge leaves the graph");
   OperatorGraph dangling = g;
   dangling.operators.insert(dangling.operators.end(), g.operators.front());
-  CHECK(model::graph_fault(dangling) == "nobody reads 'mlp_residual'");
+  CHECK(model::graph_fault(dangling) == "no operator reads 'mlp_residual'");
   OperatorGraph swapped{{g.operators[0], g.operators[1]}, {{1, 0}}};
   CHECK(model::graph_fault(swapped).has_value());
 }

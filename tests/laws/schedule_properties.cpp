@@ -515,11 +515,13 @@ TEST_CASE("What is wrong with a table is named with its row and cell") {
   CHECK(reason("0F0,0B0\n1F0,1B0\n") == "");
   CHECK_THAT(reason(""), ContainsSubstring("empty"));
   CHECK_THAT(reason("\n\n"), ContainsSubstring("empty"));
-  CHECK_THAT(reason("0F0,0B0\n1F0,1X0\n"), ContainsSubstring("row 2, cell 2 ('1X0') is no action"));
-  CHECK_THAT(reason("0F0,0B\n1F0,1B0\n"), ContainsSubstring("row 1, cell 2 ('0B') is no action"));
+  CHECK_THAT(reason("0F0,0B0\n1F0,1X0\n"),
+             ContainsSubstring("row 2, cell 2 ('1X0') is not an action"));
+  CHECK_THAT(reason("0F0,0B\n1F0,1B0\n"),
+             ContainsSubstring("row 1, cell 2 ('0B') is not an action"));
   CHECK_THAT(reason("0F0,0B99999999999\n1F0,1B0\n"), ContainsSubstring("row 1, cell 2"));
   CHECK_THAT(reason("0F0,(0F1)OVERLAP_F_B\n"),
-             ContainsSubstring("is no pair of a forward and a backward"));
+             ContainsSubstring("is not a pair of a forward and a backward"));
   CHECK_THAT(reason("0F0,(0F1;0B0\n"), ContainsSubstring("expected (0F1;3B0)OVERLAP_F_B"));
   CHECK_THAT(reason("0F0,(0F1;(0B0;0F2)OVERLAP_F_B)OVERLAP_F_B\n"),
              ContainsSubstring("row 1, cell 2"));

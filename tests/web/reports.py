@@ -62,7 +62,7 @@ def check_plan(page, plan):
     assert [r["cluster"] for r in shown] == [c["name"] for c in plan["clusters"]]
     for row, c in zip(shown, plan["clusters"]):
         assert row["meets"] == ("yes" if c["meets"] else "no")
-        assert row["what it lacks"] == "; ".join(s["text"] for s in c["shortfalls"])
+        assert row["limits that it misses"] == "; ".join(s["text"] for s in c["shortfalls"])
         if c["simulated"]:
             assert row["nodes"] == c["nodes"] and forecast.same(row["days"], c["days"]["value"]) and forecast.same(row["USD"], c["cost"]["value"])
     dots = page.script("return document.querySelectorAll('#plot .dot').length")

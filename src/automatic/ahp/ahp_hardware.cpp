@@ -141,7 +141,7 @@ result::AlgorithmStep Ahp::hardware() const {
   const job::DType type = base_.workload.precision;
   result::AlgorithmStep step{"hardware", "", {}};
   step.decision = fmt::format("{} nodes of {} GPUs{}", c.nodes, c.node.gpus,
-                              c.overrides.empty() ? "" : ", of unlike devices");
+                              c.overrides.empty() ? "" : ", with different devices");
   step.details.push_back(device_text(c.device, type));
   for (const auto& o : c.overrides) {
     step.details.push_back(fmt::format("nodes {} to {}: {}", o.first, o.first + o.count - 1,

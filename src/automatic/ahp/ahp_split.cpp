@@ -91,7 +91,7 @@ result::AlgorithmStep Ahp::split() {
   const StageGraph graph = model.stage(ask);
   const Chosen chosen = choose(graph.problem);
   if (!chosen.feasible) {
-    step.decision = "as the degrees say: no cut of the graph is known to fit";
+    step.decision = "as the degrees state it: no cut of the graph is known to fit";
     return step;
   }
   // The same with the axes used as the degrees say.
@@ -146,7 +146,7 @@ result::AlgorithmStep Ahp::split() {
       ways.push_back({"parallelism.expert_tensor=" + other});
     }
   }
-  step.decision = "as the degrees say";
+  step.decision = "as the degrees state";
   for (const auto& way : ways) {
     const auto overrides = with(way);
     std::string why;

@@ -53,7 +53,8 @@ class GraphAnswerer {
     out_.proof = proof_of(free);
     if (!held(forms(rules_, frame_))) {
       if (rules_.size() > 0) {
-        out_.losses.push_back("no job says a plan under the rules: the nearest does not keep them");
+        out_.losses.push_back(
+            "no job can state a plan that keeps the rules: the nearest job does not keep them");
       }
       nearest(free);
       return;
@@ -63,8 +64,8 @@ class GraphAnswerer {
       for (const std::string& what : represent(in_.base, free).losses) {
         out_.losses.push_back(what);
       }
-      out_.losses.push_back(
-          fmt::format("held to what a job says, {:+.1f} % by its own estimate", 100 * loss));
+      out_.losses.push_back(fmt::format(
+          "restricted to what a job can state: {:+.1f} % by its own estimate", 100 * loss));
     } else if (loss < -kSame && chunks_ > 1) {
       out_.notes.push_back(fmt::format(
           "virtual stages, which its free plans have none of, bring {:.1f} % by its own estimate",

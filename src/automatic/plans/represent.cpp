@@ -119,11 +119,11 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
   }
   const VotedDegrees d = most(votes.degrees);
   if (votes.degrees.size() > 1) {
-    out.losses.push_back(fmt::format("stages are cut in {} unlike ways", votes.degrees.size()));
+    out.losses.push_back(fmt::format("stages are cut in {} different ways", votes.degrees.size()));
   }
   if (votes.unlike > 0.01 * votes.all) {
-    out.losses.push_back(
-        fmt::format("{:.0f} % of the products are cut otherwise", 100 * votes.unlike / votes.all));
+    out.losses.push_back(fmt::format("{:.0f} % of the products are cut differently",
+                                     100 * votes.unlike / votes.all));
   }
   const int ranks = job.cluster.ranks();
   int pipeline = static_cast<int>(plan.stages.size());
@@ -167,7 +167,7 @@ Represented represent(const job::Job& job, const GraphPlan& plan) {
     return s.view.devices() == plan.stages.front().view.devices();
   });
   if (!alike) {
-    out.losses.push_back("stages of unlike sizes become alike");
+    out.losses.push_back("stages of different sizes become equal");
   } else if (!even && pipeline == static_cast<int>(plan.stages.size())) {
     set("parallelism.layers_per_stage", "[" + layers + "]");
   }

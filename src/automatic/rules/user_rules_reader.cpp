@@ -35,7 +35,7 @@ class RuleReader {
         return;
       }
       if (e.value.kind != Value::Kind::sequence) {
-        fault(e.value.origin, fmt::format("{} is no list; expected a list of rules", e.key));
+        fault(e.value.origin, fmt::format("{} is not a list; expected a list of rules", e.key));
         return;
       }
       for (const Value& item : e.value.items) {

@@ -47,7 +47,8 @@ void fit_attention_source(const fs::path& directory, const text::Value& source, 
   for (const auto& entry : need(source, "kernels").entries) {
     const text::Value& k = entry.value;
     if (!parse<AttentionKernel>(entry.key)) {
-      throw InputError(Fault{entry.origin, fmt::format("'{}' is no attention kernel", entry.key)});
+      throw InputError(
+          Fault{entry.origin, fmt::format("'{}' is not an attention kernel", entry.key)});
     }
     cost::AttentionCurve curve;
     cost::SizeClass held_out;
@@ -97,7 +98,7 @@ void fit_memory_source(const fs::path& directory, const text::Value& source, boo
     const text::Value& o = entry.value;
     if (!parse<cost::MemoryOp>(entry.key)) {
       throw InputError(
-          Fault{entry.origin, fmt::format("'{}' is no memory-bound operator", entry.key)});
+          Fault{entry.origin, fmt::format("'{}' is not a memory-bound operator", entry.key)});
     }
     cost::MemoryCurve curve;
     if (const text::Value* share = o.find("share")) {
@@ -139,7 +140,7 @@ void fit_copy_source(const fs::path& directory, const text::Value& source, bool 
   for (auto& [name, all] : rates) {
     const auto kind = cost::parse_copy(name);
     if (!kind) {
-      throw InputError(Fault{source.origin, fmt::format("'{}' is no kind of copy", name)});
+      throw InputError(Fault{source.origin, fmt::format("'{}' is not a kind of copy", name)});
     }
     std::sort(all.begin(), all.end());
     cost::CopyCurve curve;

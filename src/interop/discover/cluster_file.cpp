@@ -115,9 +115,10 @@ class Writer {
       }
     }
     if (kept.size() < list.size()) {
-      notes_.push_back(fmt::format(
-          "{} nodes with another number of GPUs than {} are left out: a cluster has one number",
-          list.size() - kept.size(), most->first));
+      notes_.push_back(
+          fmt::format("{} nodes that do not have {} GPUs are left out: all nodes of a cluster have "
+                      "the same number",
+                      list.size() - kept.size(), most->first));
     }
     for (NodeFacts& n : kept) {
       // The shape's full name decides where a short name is ambiguous.
@@ -144,8 +145,9 @@ class Writer {
       return n.device == groups_.front().device;
     });
     if (shape_.gpus > 0 && shape_.gpus != first.gpus) {
-      notes_.push_back(fmt::format("the topology has {} GPUs, {} has {}: it is left aside",
-                                   shape_.gpus, first.name, first.gpus));
+      notes_.push_back(
+          fmt::format("the topology has {} GPUs and {} has {}: the topology is ignored",
+                      shape_.gpus, first.name, first.gpus));
       shape_ = {};
     }
     NodeFacts all = shape_;
@@ -273,8 +275,9 @@ class Writer {
     add(shape_.nics > 0, "number of adapters");
     add(shape_.nic.count() > 0, "their rate");
     add(shape_.host_memory.count() > 0, "host memory");
-    notes_.push_back(fmt::format("as {} has it, since no source says: {}{}switches and routes",
-                                 base_.name, missing, missing.empty() ? "" : ", "));
+    notes_.push_back(
+        fmt::format("taken from {}, since no source states it: {}{}switches and routes", base_.name,
+                    missing, missing.empty() ? "" : ", "));
   }
 
   const DiscoverRequest& request_;

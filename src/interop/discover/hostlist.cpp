@@ -90,7 +90,7 @@ class List {
       }
       const int a = std::stoi(first), b = std::stoi(last);
       if (b < a || static_cast<std::size_t>(b - a) > kMaxHosts) {
-        fault(fmt::format("the range {}-{}; expected it to rise, over at most {} hosts", first,
+        fault(fmt::format("the range {}-{}; expected an ascending range of at most {} hosts", first,
                           last, kMaxHosts));
       }
       for (int n = a; n <= b; ++n) {

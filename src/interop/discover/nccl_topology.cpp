@@ -33,7 +33,7 @@ int whole(const Element& e, const char* attribute) {
   int out = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || stop != text.data() + text.size() || out < 0) {
-    fault(e, fmt::format("{}=\"{}\" of <{}> is no number; expected one of at least 0", attribute,
+    fault(e, fmt::format("{}=\"{}\" of <{}> is not a number; expected one of at least 0", attribute,
                          text, e.name));
   }
   return out;
@@ -91,7 +91,7 @@ struct Reader {
 NodeList read_nccl_topology(const std::filesystem::path& file) {
   const Element root = text::read_xml(file);
   if (root.name != "system") {
-    fault(root, fmt::format("<{}> is no topology of NCCL; expected <system>", root.name));
+    fault(root, fmt::format("<{}> is not a topology of NCCL; expected <system>", root.name));
   }
   NodeList out;
   NodeFacts node;
@@ -144,7 +144,8 @@ NodeList read_nccl_topology(const std::filesystem::path& file) {
     }
     if (fewest >= 0 && all != fewest) {
       out.notes.push_back(
-          fmt::format("{}: GPUs have unlike numbers of NVLinks; the fewest count", file.string()));
+          fmt::format("{}: GPUs have different numbers of NVLinks; the smallest number is used",
+                      file.string()));
     }
     fewest = fewest < 0 ? all : std::min(fewest, all);
   }

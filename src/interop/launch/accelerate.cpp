@@ -119,7 +119,7 @@ const std::vector<Unread>& accelerate_meaningless() {
       {"enable-cpu-affinity", kProcess},
       {"machine-rank", kProcess},
       {"main-*", kProcess},
-      {"num-machines", "num_processes says the size"},
+      {"num-machines", "num_processes states the size"},
       {"rdzv-*", kProcess},
       {"same-network", kProcess},
       {"tpu-*", "of TPUs"},
@@ -136,8 +136,9 @@ const std::vector<Unread>& accelerate_meaningless() {
       {"deepspeed-config.deepspeed-*", "how the processes start"},
       {"deepspeed-config.zero3-init-flag", "how weights are loaded"},
       {"deepspeed-config.zero3-save-16bit-model", "checkpoints are not part of a step"},
-      {"deepspeed-config.gradient-clipping", "the gradient's norm is always priced"},
-      {"megatron-lm-config.megatron-lm-gradient-clipping", "the gradient's norm is always priced"},
+      {"deepspeed-config.gradient-clipping", "the time of the gradient norm is always included"},
+      {"megatron-lm-config.megatron-lm-gradient-clipping",
+       "the time of the gradient norm is always included"},
   };
   return list;
 }
@@ -148,7 +149,7 @@ const std::vector<Unread>& accelerate_unmodelled() {
       {"fsdp-config.*", "FSDP as it is by default"},
       {"parallelism-config.*", "Accelerate's own options"},
       {"dynamo-config.*", "torch.compile as it is by default"},
-      {"fp8-config.*", "precision says the format"},
+      {"fp8-config.*", "workload.precision states the format"},
       {"mpirun-config.*", "how the processes start"},
   };
   return list;

@@ -16,7 +16,7 @@ void plugin(Draft& d, const Setting& s, std::string_view key) {
     if (name == "gemini_auto") {
       d.launch().remarks.push_back({s.origin,
                                     "gemini_auto moves chunks to the host when memory is short; "
-                                    "all of them lie on the GPU in the forecast"});
+                                    "the forecast keeps all of them on the GPU"});
     }
   } else if (name == "zero2" || name == "zero1") {
     d.set(s, key, std::string_view(name));
@@ -198,8 +198,8 @@ const std::vector<Rule>& colossalai_rules() {
 }
 
 const std::vector<Unread>& colossalai_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kLogging = "logging";
   constexpr const char* kCheckpoint = "checkpoints are not part of a step";
   static const std::vector<Unread> list = {
@@ -220,8 +220,8 @@ const std::vector<Unread>& colossalai_meaningless() {
       {"i", "the length of the run"},
       {"ignore-steps", "the length of the run"},
       {"lr", kLearning},
-      {"grad-clip", "the gradient's norm is always priced"},
-      {"max-norm", "the gradient's norm is always priced"},
+      {"grad-clip", "the time of the gradient norm is always included"},
+      {"max-norm", "the time of the gradient norm is always included"},
       {"weight-decay", kLearning},
       {"warmup-*", kLearning},
       {"freeze-non-embeds-params", kLearning},
@@ -237,13 +237,13 @@ const std::vector<Unread>& colossalai_meaningless() {
       {"broadcast-buffers", "models here have no buffers"},
       {"find-unused-parameters", "a bitmap of a few bytes"},
       {"check-reduction", "a check"},
-      {"static-graph", "which implementation of the same"},
+      {"static-graph", "another implementation of the same operation"},
       {"pin-memory", "nothing moves to the host"},
-      {"hidden-dim", "of the search for the chunk size"},
-      {"search-range-m", "of the search for the chunk size"},
+      {"hidden-dim", "part of the search for the chunk size"},
+      {"search-range-m", "part of the search for the chunk size"},
       {"profile", "profiling"},
       {"nsys", "profiling"},
-      {"disable-async-reduce", "which implementation of the same"},
+      {"disable-async-reduce", "another implementation of the same operation"},
       {"custom-ckpt", "which layers are recomputed in the example"},
       {"w", kLearning},
   };
@@ -252,18 +252,18 @@ const std::vector<Unread>& colossalai_meaningless() {
 
 const std::vector<Unread>& colossalai_unmodelled() {
   static const std::vector<Unread> list = {
-      {"placement-policy", "every chunk lies on the GPU"},
+      {"placement-policy", "every chunk is on the GPU"},
       {"shard-param-frac", "parameters are sharded whole"},
-      {"warmup-non-model-data-ratio", "every chunk lies on the GPU"},
-      {"steady-cuda-cap-ratio", "every chunk lies on the GPU"},
+      {"warmup-non-model-data-ratio", "every chunk is on the GPU"},
+      {"steady-cuda-cap-ratio", "every chunk is on the GPU"},
       {"min-chunk-size-m", "a unit is a layer"},
       {"enable-jit-fused", "element-wise operators are not fused"},
       {"enable-all-optimization", "single optimizations are asked for by their own flags"},
-      {"enable-tensor-parallelism", "tp_size says the size"},
+      {"enable-tensor-parallelism", "tp_size states the size"},
       {"fp8-communication", "collectives run in 16 bits"},
       {"use-fp8-comm", "collectives run in 16 bits"},
       {"inner-ring-size", "the ring of keys and values is flat"},
-      {"gradient-checkpoint-config*", "recompute says which layers"},
+      {"gradient-checkpoint-config*", "memory.recompute states which layers"},
       {"scheduler-nodes", "the schedule's own order"},
       {"max-samples", "packing of sequences"},
   };

@@ -82,7 +82,7 @@ void hybrid_sharding(Draft& d, const Setting* replicas, const Setting* shards) {
   if (r < 1 || (s < 1 && s != -1)) {
     const Setting& at = r < 1 ? *replicas : *shards;
     d.refuse(at, fmt::format("{} is '{}'; expected a size{}", at.shown, plain_text(at.value),
-                             r < 1 ? "" : ", or -1 for what is left"));
+                             r < 1 ? "" : ", or -1 for the remaining ranks"));
     return;
   }
   if (s > 0) {

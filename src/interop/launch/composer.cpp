@@ -114,24 +114,24 @@ const std::vector<Rule>& composer_rules() {
 }
 
 const std::vector<Unread>& composer_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kLearning = "affects learning and not speed";
   constexpr const char* kLogging = "logging";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kCheckpoint = "checkpoints are not part of a step";
   constexpr const char* kEvaluation = "evaluation is not part of a training step";
   static const std::vector<Unread> list = {
       {"variables.*", "read where the file uses it"},
       {"run-name", kLogging},
       {"experiment-name", kLogging},
-      {"model.name", "the model's own keys say its sizes"},
+      {"model.name", "the model's own keys state its sizes"},
       {"model.init-device", "how weights are loaded"},
       {"model.init-config.*", kLearning},
       {"model.pretrained", "how weights are loaded"},
       {"model.use-auth-token", "how weights are loaded"},
       {"model.attn-config.attn-uses-sequence-id", kData},
       {"model.attn-config.clip-qkv", "numerics of the same cost"},
-      {"model.loss-fn", "which implementation of the same"},
-      {"tokenizer.*", "the tokenizer's words, beside their number"},
+      {"model.loss-fn", "another implementation of the same operation"},
+      {"tokenizer.*", "the tokenizer's vocabulary; only its size matters"},
       {"train-loader.*", kData},
       {"eval-*", kEvaluation},
       {"icl-*", kEvaluation},
@@ -151,7 +151,8 @@ const std::vector<Unread>& composer_meaningless() {
       {"load-*", kCheckpoint},
       {"autoresume", kCheckpoint},
       {"dist-timeout", "how the processes start"},
-      {"fsdp-config.activation-checkpointing-reentrant", "which implementation of the same"},
+      {"fsdp-config.activation-checkpointing-reentrant",
+       "another implementation of the same operation"},
       {"fsdp-config.use-orig-params", "views of the same parameters"},
       {"fsdp-config.sync-module-states", "how weights are loaded"},
       {"fsdp-config.state-dict-type", kCheckpoint},
@@ -165,7 +166,7 @@ const std::vector<Unread>& composer_unmodelled() {
       {"fsdp-config.backward-prefetch-limit", "one unit is prefetched"},
       {"fsdp-config.forward-prefetch-limit", "one unit is prefetched"},
       {"fsdp-config.te-*", "Transformer Engine's own options"},
-      {"fsdp-config.keep-low-precision-grads", "gradients are accumulated as memory.dtypes says"},
+      {"fsdp-config.keep-low-precision-grads", "gradients are accumulated as memory.dtypes states"},
       {"model.attn-config.*", "attention as MPT has it by default"},
       {"model.block-overrides.*", "every layer is alike"},
       {"tp-config.*", "layers are split as Megatron-LM splits them"},

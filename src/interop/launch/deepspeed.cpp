@@ -172,7 +172,7 @@ const std::vector<Rule>& deepspeed_rules() {
 }
 
 const std::vector<Unread>& deepspeed_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kLearning = "affects learning and not speed";
   constexpr const char* kLogging = "logging";
   constexpr const char* kNumerics = "numerics of the same cost";
   static const std::vector<Unread> list = {
@@ -188,7 +188,7 @@ const std::vector<Unread>& deepspeed_meaningless() {
       {"optimizer.params*", kLearning},
       {"optimizer.legacy-fusion", kNumerics},
       {"scheduler.*", kLearning},
-      {"gradient-clipping", "the gradient's norm is always priced"},
+      {"gradient-clipping", "the time of the gradient norm is always included"},
       {"prescale-gradients", kNumerics},
       {"gradient-predivide-factor", kNumerics},
       {"fp16.*", kNumerics},
@@ -207,8 +207,8 @@ const std::vector<Unread>& deepspeed_meaningless() {
       {"checkpoint.*", "checkpoints are not part of a step"},
       {"nebula.*", "checkpoints are not part of a step"},
       {"curriculum-learning.*", "sequences grow; the forecast is of the final length"},
-      {"data-efficiency.*", "data: reading is assumed to keep up"},
-      {"dataloader-drop-last", "data: reading is assumed to keep up"},
+      {"data-efficiency.*", "data loading is assumed to be fast enough"},
+      {"dataloader-drop-last", "data loading is assumed to be fast enough"},
       {"elasticity.*", "how the processes start"},
       {"disable-allgather", "the all-gather that is modelled"},
       {"seq-parallel-communication-data-type", "activations travel in the precision"},
@@ -223,7 +223,7 @@ const std::vector<Unread>& deepspeed_unmodelled() {
        "parameters are gathered in the buckets of the gradients"},
       {"zero-optimization.stage3-max-live-parameters",
        "the prefetch alone bounds what is gathered"},
-      {"zero-optimization.stage3-max-reuse-distance", "parameters are dropped behind each use"},
+      {"zero-optimization.stage3-max-reuse-distance", "parameters are freed after each use"},
       {"zero-optimization.stage3-model-persistence-threshold",
        "no bound on all persistent parameters together"},
       {"zero-optimization.stage3-module-granularity-threshold", "modules are gathered one by one"},
@@ -233,11 +233,11 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.use-multi-rank-bucket-allreduce", "buckets are reduced whole"},
       {"zero-optimization.mics-hierarchical-params-gather", "gathers are flat"},
       {"zero-optimization.zeropp-loco-param*", "quantised gradients carry no error feedback"},
-      {"zero-optimization.offload-*", "buffers on the way are those of a prefetched unit"},
+      {"zero-optimization.offload-*", "buffers in flight are those of a prefetched unit"},
       {"aio.*", "the drives reach their data sheet's rates"},
       {"bf16.bf16-*", "states have the formats of memory.dtypes"},
-      {"activation-checkpointing.*", "recompute says which layers"},
-      {"pipeline.*", "stages are cut evenly"},
+      {"activation-checkpointing.*", "memory.recompute states which layers"},
+      {"pipeline.*", "layers are divided evenly among stages"},
       {"tensor-parallel.*", "AutoTP's own options"},
       {"expert-parallel.*", "AutoEP's own options"},
       {"sparse-attention.*", "attention is dense"},
@@ -249,7 +249,7 @@ const std::vector<Unread>& deepspeed_unmodelled() {
       {"zero-optimization.override-module-apply", "modules are gathered one by one"},
       {"zero-optimization.leaf-module*", "modules are gathered one by one"},
       {"zenflow.*", "the step waits for the CPUs"},
-      {"torch-autocast.*", "precision says the format"},
+      {"torch-autocast.*", "workload.precision states the format"},
   };
   return list;
 }
@@ -276,8 +276,9 @@ void finish_deepspeed(Draft& d) {
   if (sequences && ranks > 0 && d.find("train-micro-batch-size-per-gpu") == nullptr &&
       d.find("gradient-accumulation-steps") == nullptr && !d.stated("workload.micro_batch")) {
     if (*sequences % ranks != 0) {
-      d.refuse(*whole, fmt::format("{} {} is no multiple of {} data-parallel ranks; expected one",
-                                   whole->shown, *sequences, ranks));
+      d.refuse(*whole,
+               fmt::format("{} {} is not a multiple of {} data-parallel ranks; expected one",
+                           whole->shown, *sequences, ranks));
     } else {
       d.set(*whole, "workload.micro_batch", *sequences / ranks);
     }

@@ -45,7 +45,7 @@ const Reader& reader_of(const std::string& system) {
     names.emplace_back(reader->system);
   }
   throw InputError(Fault{{"--from", 0, 0},
-                         fmt::format("'{}' is no system whose files are read; expected {}{}",
+                         fmt::format("'{}' is not a system whose files are read; expected {}{}",
                                      system, fmt::join(names, " | "), suggestion(system, names))});
 }
 
@@ -90,7 +90,8 @@ std::vector<Setting> structured(const Value& document) {
   } else if (document.kind == Value::Kind::map) {
     settings = launch::flatten(document);
   } else {
-    throw InputError(Fault{document.origin, "is no map of options; expected NAME: VALUE for each"});
+    throw InputError(
+        Fault{document.origin, "is not a map of options; expected NAME: VALUE for each"});
   }
   interpolate(settings);
   return settings;
@@ -297,9 +298,9 @@ void apply(Draft& draft, const Rule& rule, const Setting& setting) {
     if (!rule.key.empty()) {
       how += fmt::format("{}--set {}=VALUE", how.empty() ? "" : " or ", rule.key);
     }
-    draft.refuse(setting,
-                 fmt::format("{} is left open by {}; expected {}", setting.shown,
-                             command ? variable : "$" + variable, how.empty() ? "a value" : how));
+    draft.refuse(setting, fmt::format("{} depends on {}, which has no known value; expected {}",
+                                      setting.shown, command ? variable : "$" + variable,
+                                      how.empty() ? "a value" : how));
     return;
   }
   // "rms_norm: false" in a file means that the flag is not set.
@@ -389,7 +390,7 @@ void check_complete(Draft& draft, const std::string& inputs) {
       missing("--model", "names no model", "--model NAME, or --set model.layers=N and so on");
     } else {
       for (const std::string& key : gaps) {
-        missing("--model", fmt::format("does not say the model's {}", key),
+        missing("--model", fmt::format("does not state the model's {}", key),
                 fmt::format("--set model.{}=N, or --model NAME", key));
       }
     }
@@ -397,14 +398,14 @@ void check_complete(Draft& draft, const std::string& inputs) {
   if (draft.request().cluster.empty() && !draft.overridden("cluster")) {
     missing("--cluster", "names no cluster", "--cluster NAME (simulate --list shows the names)");
   } else if (draft.ranks() == 0) {
-    missing("--nodes", "does not say the number of nodes", "--nodes N");
+    missing("--nodes", "does not state the number of nodes", "--nodes N");
   }
   if (!draft.stated("workload.sequence_length")) {
-    missing("--set workload.sequence_length", "does not say the sequence length",
+    missing("--set workload.sequence_length", "does not state the sequence length",
             "--set workload.sequence_length=N");
   }
   if (!draft.stated("workload.global_batch")) {
-    missing("--set workload.global_batch", "does not say the batch",
+    missing("--set workload.global_batch", "does not state the batch",
             "--set workload.global_batch=N");
   }
 }
@@ -505,7 +506,8 @@ std::vector<Fault> as_faults(const Launch& launch) {
         {option.origin, unknown_text(option) + "; expected only flags that are known (--strict)"});
   }
   for (const LaunchOption& option : launch.unmodelled) {
-    out.push_back({option.origin, unmodelled_text(option) + "; expected only what is (--strict)"});
+    out.push_back({option.origin, unmodelled_text(option) +
+                                      "; expected only options that are modelled (--strict)"});
   }
   for (const Fault& remark : launch.remarks) {
     out.push_back({remark.where, remark.message + " (--strict)"});

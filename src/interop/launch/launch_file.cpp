@@ -49,7 +49,7 @@ const Writer& writer_of(const std::string& target) {
   }
   throw InputError(
       Fault{{"--to", 0, 0},
-            fmt::format("'{}' is no format that is written; expected {}{}", target,
+            fmt::format("'{}' is not a format that is written; expected {}{}", target,
                         fmt::join(launch_targets(), " | "), suggestion(target, launch_targets()))});
 }
 
@@ -143,7 +143,7 @@ config::Loaded read(const LaunchRequest& request, const Value& resolved) {
   std::vector<Fault> faults;
   for (const Difference& d : differences) {
     faults.push_back(config::fault_of(
-        loaded, {d.key, fmt::format("{} cannot say {}: {}; expected {}, or another --to",
+        loaded, {d.key, fmt::format("{} cannot express {}: {}; expected {}, or another --to",
                                     writer.noun, d.key, d.wanted, d.found)}));
   }
   throw InputError(std::move(faults));
@@ -164,11 +164,10 @@ void check_system(const config::Loaded& loaded, const Writer& writer) {
 void check_batches(const config::Loaded& loaded, const Writer& writer) {
   if (loaded.job.workload.micro_batches.kind != job::MicroBatches::Kind::even) {
     throw InputError(config::fault_of(
-        loaded,
-        {"workload.micro_batches",
-         fmt::format("{} cannot say workload.micro_batches: all data-parallel ranks run as many; "
-                     "expected even",
-                     writer.noun)}));
+        loaded, {"workload.micro_batches",
+                 fmt::format("{} cannot express workload.micro_batches: all data-parallel ranks "
+                             "run the same number; expected even",
+                             writer.noun)}));
   }
 }
 
@@ -205,8 +204,8 @@ Found settle(const config::Loaded& loaded, const Writer& writer, LaunchRequest r
     } catch (const InputError& error) {
       const Fault& first = error.faults().front();
       throw InputError(config::fault_of(
-          loaded, {"", fmt::format("{} cannot say this job: read again, it is refused ({}); "
-                                   "expected another --to",
+          loaded, {"", fmt::format("{} cannot express this job: the file is refused when it is "
+                                   "read back ({}); expected another --to",
                                    writer.noun, first.message)}));
     }
     std::erase_if(differences, [](const Difference& d) { return belongs_to_cluster(d.key); });

@@ -43,11 +43,11 @@ const std::vector<Rule>& lightseq_rules() {
 }
 
 const std::vector<Unread>& lightseq_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kLearning = "affects learning and not speed";
   constexpr const char* kEvaluation = "evaluation is not part of a training step";
   static const std::vector<Unread> list = {
       {"adam-*", kLearning},
-      {"clip-norm", "the gradient's norm is always priced"},
+      {"clip-norm", "the time of the gradient norm is always included"},
       {"lr", kLearning},
       {"lr-scheduler", kLearning},
       {"warmup-*", kLearning},
@@ -69,9 +69,9 @@ const std::vector<Unread>& lightseq_meaningless() {
       {"user-dir", "how the program is extended"},
       {"deepspeed", "the other file is DeepSpeed's"},
       {"deepspeed-config", "the other file is DeepSpeed's"},
-      {"task", "data: reading is assumed to keep up"},
-      {"source-lang", "data: reading is assumed to keep up"},
-      {"target-lang", "data: reading is assumed to keep up"},
+      {"task", "data loading is assumed to be fast enough"},
+      {"source-lang", "data loading is assumed to be fast enough"},
+      {"target-lang", "data loading is assumed to be fast enough"},
       {"ddp-backend", "how the processes start"},
   };
   return list;

@@ -23,8 +23,8 @@ std::int64_t axis(Draft& d, std::string_view name, const Setting** at) {
       return -1;
     }
     if (*n < 1) {
-      d.refuse(**at,
-               fmt::format("{} is {}; expected a size, or -1 for what is left", (*at)->shown, *n));
+      d.refuse(**at, fmt::format("{} is {}; expected a size, or -1 for the remaining devices",
+                                 (*at)->shown, *n));
       return 1;
     }
     size *= *n;
@@ -209,13 +209,13 @@ const std::vector<Rule>& maxtext_rules() {
 
 const std::vector<Unread>& maxtext_meaningless() {
   constexpr const char* kCheckpoint = "checkpoints are not part of a step";
-  constexpr const char* kData = "data: reading is assumed to keep up";
-  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
+  constexpr const char* kLearning = "affects learning and not speed";
   static const std::vector<Unread> list = {
       {"base-config", "MaxText's own defaults, which the preset holds"},
       {"run-name", "logging"},
-      {"hardware", "the cluster says the device"},
-      {"compile-topology*", "the cluster says the device"},
+      {"hardware", "the cluster states the device"},
+      {"compile-topology*", "the cluster states the device"},
       {"steps", "the length of the run"},
       {"enable-checkpointing", kCheckpoint},
       {"async-checkpointing", kCheckpoint},
@@ -234,7 +234,7 @@ const std::vector<Unread>& maxtext_meaningless() {
       {"learning-rate*", kLearning},
       {"warmup-*", kLearning},
       {"adam-*", kLearning},
-      {"gradient-clipping-threshold", "the gradient's norm is always priced"},
+      {"gradient-clipping-threshold", "the time of the gradient norm is always included"},
       {"init-weights-seed", kLearning},
       {"enable-dropout", kLearning},
       {"scan-layers", "the same operators, compiled once"},
@@ -265,10 +265,10 @@ const std::vector<Unread>& maxtext_unmodelled() {
       {"dcn-sequence-parallelism", "tensor_sequence and context split sequences"},
       {"allow-split-physical-axes", "placement by cluster.order"},
       {"pipeline-*", "weights are gathered for each micro-batch"},
-      {"num-layers-per-pipeline-stage", "stages are cut evenly"},
+      {"num-layers-per-pipeline-stage", "layers are divided evenly among stages"},
       {"megablox", "experts run as one grouped product"},
       {"sparse-matmul", "experts run as one grouped product"},
-      {"capacity-factor", "moe.capacity_factor says the capacity"},
+      {"capacity-factor", "moe.capacity_factor states the capacity"},
       {"opt-type", "AdamW runs"},
       {"sa-*", "block sizes of the attention kernel"},
   };

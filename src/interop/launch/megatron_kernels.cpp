@@ -130,7 +130,7 @@ void recompute(Draft& d) {
   for (const char* flag :
        {"moe-layer-recompute", "kaimm-recompute-mlp-activation-func", "kaimm-recompute-norm"}) {
     if (const Setting* s = d.present(flag); s != nullptr) {
-      d.unmodelled(*s, "what recompute-granularity says is recomputed");
+      d.unmodelled(*s, "recompute-granularity states what is recomputed");
     }
   }
   const std::string kind = plain_text(granularity->value);

@@ -109,8 +109,8 @@ void named_model(Draft& draft, const Setting& setting, std::string_view) {
       draft.overridden("model")) {
     return;
   }
-  draft.refuse(setting, fmt::format("{} '{}' is no model of configs/models; expected --model NAME, "
-                                    "or the path of its config.json",
+  draft.refuse(setting, fmt::format("{} '{}' is not a model of configs/models; expected --model "
+                                    "NAME, or the path of its config.json",
                                     setting.shown, name));
 }
 

@@ -69,8 +69,8 @@ const std::vector<Rule>& nnscaler_rules() {
 }
 
 const std::vector<Unread>& nnscaler_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kTrace = "how the program is traced";
   static const std::vector<Unread> list = {
       {"compute-config.constant-folding", kTrace},
@@ -93,11 +93,11 @@ const std::vector<Unread>& nnscaler_meaningless() {
       {"progress-bar-name", "logging"},
       {"enable-log-progress", "logging"},
       {"log-*", "logging"},
-      {"model.type", "the model's arguments say its sizes"},
+      {"model.type", "the model's arguments state its sizes"},
       {"model.args.init-from", "how weights are loaded"},
       {"model.args.meta-path", kData},
       {"optimizer.args.*", kLearning},
-      {"optimizer.clip-gnorm", "the gradient's norm is always priced"},
+      {"optimizer.clip-gnorm", "the time of the gradient norm is always included"},
       {"lr-scheduler.*", kLearning},
       {"dataset.*", kData},
       {"dataloader.*", kData},
@@ -134,7 +134,7 @@ void finish_nnscaler(Draft& d) {
   if (plan != nullptr && gpus && *gpus > 1 && !d.overridden("parallelism.tensor")) {
     const std::string policy = d.word("pas-policy");
     if (*gpus % stages != 0) {
-      d.refuse(*plan, fmt::format("{} {} is no multiple of {} stages; expected one", plan->shown,
+      d.refuse(*plan, fmt::format("{} {} is not a multiple of {} stages; expected one", plan->shown,
                                   *gpus, stages));
     } else if (policy == "dp" || policy == "data") {
       d.meaningless(*plan, "every rank runs the whole model");
@@ -143,8 +143,8 @@ void finish_nnscaler(Draft& d) {
       if (policy == "autodist") {
         d.launch().remarks.push_back(
             {plan->origin,
-             "the plan of autodist's search is not known: tensor parallelism stands "
-             "for it (--set parallelism.tensor, parallelism.pipeline)"});
+             "the plan of autodist's search is not known: tensor parallelism is used in its place "
+             "(--set parallelism.tensor, parallelism.pipeline)"});
       }
     }
   }

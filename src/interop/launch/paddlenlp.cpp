@@ -34,7 +34,7 @@ void granularity(Draft& d) {
   } else if (kind == "core_attn" || kind == "full_attn") {
     d.set(*how, "memory.recompute", "selective");
     if (kind == "full_attn") {
-      d.unmodelled(*how, "of the attention block its core alone is recomputed");
+      d.unmodelled(*how, "only the core of the attention block is recomputed");
     }
   } else {
     d.refuse(*how,
@@ -212,31 +212,31 @@ const std::vector<Rule>& paddlenlp_rules() {
 const std::vector<Unread>& paddlenlp_meaningless() {
   static const std::vector<Unread> list = {
       {"-base-", "another file: give it before this one"},
-      {"input-dir", "data: reading is assumed to keep up"},
-      {"min-learning-rate", "the course of learning, not its speed"},
-      {"decay-steps", "the course of learning, not its speed"},
+      {"input-dir", "data loading is assumed to be fast enough"},
+      {"min-learning-rate", "affects learning and not speed"},
+      {"decay-steps", "affects learning and not speed"},
       {"scale-loss", "numerics of the same cost"},
       {"amp-*", "numerics of the same cost"},
       {"continue-training", "how weights are loaded"},
-      {"distributed-dataloader", "data: reading is assumed to keep up"},
-      {"split", "data: reading is assumed to keep up"},
+      {"distributed-dataloader", "data loading is assumed to be fast enough"},
+      {"split", "data loading is assumed to be fast enough"},
       {"unified-checkpoint*", "checkpoints are not part of a step"},
       {"fp16-opt-level", "O2, as the preset has it"},
       {"hybrid-parallel-topo-order", "the preset's order of ranks"},
-      {"device", "the cluster says the device"},
+      {"device", "the cluster states the device"},
       {"fuse-*", "fused products of the same cost"},
-      {"use-hybrid-parallel", "the degrees say so"},
+      {"use-hybrid-parallel", "the degrees state it"},
       {"Model.type-vocab-size", "a few rows"},
-      {"Model.initializer-range", "the course of learning, not its speed"},
+      {"Model.initializer-range", "affects learning and not speed"},
       {"Model.fused-linear", "fused products of the same cost"},
       {"Model.fuse-attn-qkv", "fused products of the same cost"},
       {"Model.module", "the implementation that the preset describes"},
       {"Model.name", "the implementation that the preset describes"},
-      {"Global.seed", "the course of learning, not its speed"},
-      {"Global.device", "the cluster says the device"},
-      {"Optimizer.*", "the course of learning, not its speed"},
+      {"Global.seed", "affects learning and not speed"},
+      {"Global.device", "the cluster states the device"},
+      {"Optimizer.*", "affects learning and not speed"},
       {"Engine.*", "the length of the run, logging and checkpoints"},
-      {"Data.*", "data: reading is assumed to keep up"},
+      {"Data.*", "data loading is assumed to be fast enough"},
       {"Profiler*", "profiling"},
       {"Distributed.fuse-sequence-parallel-allreduce", "fused reductions of norms"},
   };
@@ -245,14 +245,14 @@ const std::vector<Unread>& paddlenlp_meaningless() {
 
 const std::vector<Unread>& paddlenlp_unmodelled() {
   static const std::vector<Unread> list = {
-      {"pp-recompute-interval", "recompute says which layers"},
-      {"refined-recompute", "recompute says which layers"},
-      {"recompute-use-reentrant", "which implementation of the same"},
-      {"no-recompute-layers", "recompute says which layers"},
-      {"Model.no-recompute-layers", "recompute says which layers"},
+      {"pp-recompute-interval", "memory.recompute states which layers"},
+      {"refined-recompute", "memory.recompute states which layers"},
+      {"recompute-use-reentrant", "another implementation of the same operation"},
+      {"no-recompute-layers", "memory.recompute states which layers"},
+      {"Model.no-recompute-layers", "memory.recompute states which layers"},
       {"tensor-parallel-output", "the loss is vocabulary-parallel"},
       {"to-static", "the program as it runs eagerly"},
-      {"enable-auto-parallel", "the degrees say the plan"},
+      {"enable-auto-parallel", "the degrees state the plan"},
       {"Quantization.*", "weights are not quantised"},
       {"Compress.*", "weights are not pruned"},
   };

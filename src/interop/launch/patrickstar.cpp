@@ -51,9 +51,9 @@ const std::vector<Unread>& patrickstar_meaningless() {
 
 const std::vector<Unread>& patrickstar_unmodelled() {
   static const std::vector<Unread> list = {
-      {"use-cpu-embedding", "the embedding lies on the GPU"},
+      {"use-cpu-embedding", "the embedding is on the GPU"},
       {"use-hybrid-adam", "the optimizer runs on the GPU"},
-      {"with-static-partition", "every chunk lies on the GPU"},
+      {"with-static-partition", "every chunk is on the GPU"},
       {"with-tiling-linear", "linear layers are whole"},
       {"with-mem-saving-comm", "gathers are whole chunks"},
       {"with-mem-cache", "buffers come from the allocator"},

@@ -83,7 +83,7 @@ class Runner {
     if (run) {
       remarks_.push_back(
           {now().origin, std::string("a ") + what +
-                             " of the script is not evaluated: its commands are left out"});
+                             " of the script is not evaluated, so its commands are left out"});
     }
     int depth = 0;
     bool first = true;  // keywords are recognised only at the beginning of a command

@@ -64,7 +64,7 @@ void model(Draft& d) {
   const std::string both = (name == nullptr ? "" : plain_text(name->value)) + "_" +
                            (flavor == nullptr ? "" : plain_text(flavor->value));
   if (!use_model(d, *at, both)) {
-    d.refuse(*at, fmt::format("{} '{}' is no model of configs/models; expected --model NAME",
+    d.refuse(*at, fmt::format("{} '{}' is not a model of configs/models; expected --model NAME",
                               at->shown, both));
   } else if (name != nullptr && flavor != nullptr) {
     const Value used = *d.value("model.use");
@@ -303,8 +303,8 @@ const std::vector<Rule>& torchtitan_rules() {
 }
 
 const std::vector<Unread>& torchtitan_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kLearning = "affects learning and not speed";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   static const std::vector<Unread> list = {
       {"job.*", "where results go"},
       {"profiling.*", "profiling"},
@@ -317,10 +317,10 @@ const std::vector<Unread>& torchtitan_meaningless() {
       {"training.dataset*", kData},
       {"training.data*", kData},
       {"training.steps", "the length of the run"},
-      {"training.max-norm", "the gradient's norm is always priced"},
+      {"training.max-norm", "the time of the gradient norm is always included"},
       {"training.seed", kLearning},
       {"training.deterministic", kLearning},
-      {"training.gc-*", "host pauses are not forecast"},
+      {"training.gc-*", "garbage-collection pauses of the host are not modelled"},
       {"debug.*", kLearning},
       {"model.hf-assets-path", "where weights come from"},
       {"model.tokenizer-path", "where weights come from"},
@@ -339,12 +339,12 @@ const std::vector<Unread>& torchtitan_meaningless() {
 
 const std::vector<Unread>& torchtitan_unmodelled() {
   static const std::vector<Unread> list = {
-      {"optimizer.early-step-in-backward", "the optimizer runs behind the backward"},
+      {"optimizer.early-step-in-backward", "the optimizer runs after the backward pass"},
       {"parallelism.enable-compiled-autograd", "the backward is not compiled"},
       {"parallelism.enable-fsdp-symm-mem", "gathers use NCCL's own buffers"},
       {"parallelism.spmd-backend", "layers are placed by DTensor"},
-      {"parallelism.module-fqns-per-model-part", "stages are cut evenly"},
-      {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher says how"},
+      {"parallelism.module-fqns-per-model-part", "layers are divided evenly among stages"},
+      {"parallelism.expert-parallel-a2a-impl", "moe.dispatcher states how"},
       {"activation-checkpoint.memory-budget", "a budget of memory"},
       {"compile.*", "torch.compile's own options"},
       {"memory-estimation.*", "memory is always forecast"},

@@ -154,9 +154,9 @@ const std::vector<Rule>& trainer_rules() {
 }
 
 const std::vector<Unread>& trainer_meaningless() {
-  constexpr const char* kLearning = "the course of learning, not its speed";
+  constexpr const char* kLearning = "affects learning and not speed";
   constexpr const char* kLogging = "logging";
-  constexpr const char* kData = "data: reading is assumed to keep up";
+  constexpr const char* kData = "data loading is assumed to be fast enough";
   constexpr const char* kCheckpoint = "checkpoints are not part of a step";
   constexpr const char* kEvaluation = "evaluation is not part of a training step";
   constexpr const char* kLength = "the length of the run";
@@ -190,7 +190,7 @@ const std::vector<Unread>& trainer_meaningless() {
       {"weight-decay", kLearning},
       {"adam-*", kLearning},
       {"adam-beta*", kLearning},
-      {"max-grad-norm", "the gradient's norm is always priced"},
+      {"max-grad-norm", "the time of the gradient norm is always included"},
       {"label-smoothing-factor", kLearning},
       {"label-names", kLearning},
       {"seed", kLearning},
@@ -244,7 +244,7 @@ const std::vector<Unread>& trainer_meaningless() {
       {"fp16-*", "numerics of the same cost"},
       {"half-precision-backend", "numerics of the same cost"},
       {"bf16-full-eval", kEvaluation},
-      {"gradient-checkpointing-kwargs*", "which implementation of the same"},
+      {"gradient-checkpointing-kwargs*", "another implementation of the same operation"},
       {"use-cache", kEvaluation},
       {"fsdp-config.use-orig-params", "views of the same parameters"},
       {"fsdp-config.sync-module-states", "how weights are loaded"},
@@ -252,7 +252,7 @@ const std::vector<Unread>& trainer_meaningless() {
       {"fsdp-config.state-dict-type", kCheckpoint},
       {"fsdp-config.transformer-layer-cls-to-wrap", "a unit is a layer"},
       {"fsdp-transformer-layer-cls-to-wrap", "a unit is a layer"},
-      {"parallelism-config.*-backend", "which implementation of the same"},
+      {"parallelism-config.*-backend", "another implementation of the same operation"},
       {"skip-memory-metrics", kLogging},
       {"torch-empty-cache-steps", "memory housekeeping between steps"},
       {"auto-find-batch-size", "the batch is stated"},
@@ -271,8 +271,8 @@ const std::vector<Unread>& trainer_unmodelled() {
       {"torch-compile-mode", "torch.compile as it is by default"},
       {"use-liger-kernel", "kernels as PyTorch has them"},
       {"average-tokens-across-devices", "one number is reduced"},
-      {"packing", "workload.documents says what fills a sequence"},
-      {"padding-free", "workload.documents says what fills a sequence"},
+      {"packing", "workload.documents states what fills a sequence"},
+      {"padding-free", "workload.documents states what fills a sequence"},
       {"lora-modules-to-save", "adapters alone are trained"},
       {"parallelism-config.*", "Accelerate's own options"},
       {"fsdp-config.*", "FSDP as it is by default"},

@@ -268,7 +268,7 @@
     }
   }
   async function advise(mine, set) {
-    $("advice").textContent = "Looking for what makes it fit …";
+    $("advice").textContent = "Looking for changes with which the job fits …";
     const answer = await post("/advice", { set });
     if (mine !== turn || answer.status !== 200) return;
     const box = $("advice");
@@ -278,7 +278,7 @@
       box.textContent = answer.body.notes.at(-1) || "";
       return;
     }
-    box.append(Object.assign(document.createElement("h3"), { textContent: "What makes it fit, cheapest first" }));
+    box.append(Object.assign(document.createElement("h3"), { textContent: "Changes with which the job fits in memory, the fastest first" }));
     const wide = Object.assign(document.createElement("div"), { className: "wide" });
     const table = document.createElement("table");
     head(table, [["change", "t"], ["peak"], ["step time"], ["", "t"]]);
@@ -387,7 +387,7 @@
     }
     $("results").classList.remove("waiting");
     $("results").classList.add("stale");
-    $("pulse").textContent = report ? "Not possible so; below is the last job that was." : "Not possible so.";
+    $("pulse").textContent = report ? "This job is not possible; below is the last one that was." : "This job is not possible.";
   }
 
   function show(answer) {

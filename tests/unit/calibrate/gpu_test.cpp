@@ -196,7 +196,7 @@ TEST_CASE("What no fit takes is left out with its reason") {
   CHECK(memory.cases.size() == 2);
   REQUIRE(memory.left_out.size() == 1);
   CHECK(memory.left_out[0].count == 2);
-  CHECK(memory.left_out[0].why == "may have stayed in the L2 cache from run to run");
+  CHECK(memory.left_out[0].why == "the data may stay in the L2 cache between repetitions");
 }
 
 TEST_CASE("Collectives are told apart from what a call costs") {
@@ -205,7 +205,8 @@ TEST_CASE("Collectives are told apart from what a call costs") {
   const auto one = calibrated({folder.write("one.jsonl", kH200 + line(alone, 1e-5))});
   CHECK(one.collectives.empty());
   REQUIRE(one.left_out.size() == 1);
-  CHECK(one.left_out[0].why == "collectives of one rank: what a call costs, which no curve holds");
+  CHECK(one.left_out[0].why ==
+        "collectives of one rank measure only the cost of a call, for which there is no curve");
   interop::CollectiveCase eight = alone;
   eight.ranks = 8;
   const auto two = calibrated({folder.write("two.jsonl", kH200 + line(eight, 1e-5))});

@@ -79,13 +79,13 @@ std::string faults_of(const std::function<void()>& act) {
 
 TEST_CASE("fewer than two jobs are refused") {
   CHECK(fit({}).refused ==
-        "0 usable rows of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error");
+        "0 usable rows of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job");
   // A repeat is no second job.
   const auto one = fit({measured(1, 1.0), measured(2, 1.01)});
   CHECK(one.refused ==
-        "1 usable row of different jobs; at least 2 are needed to tell a site's factors from one "
-        "job's own error");
+        "1 usable row of different jobs; at least 2 are needed to separate a site's factors from "
+        "the error of one job");
   CHECK(one.yaml.empty());
 }
 
@@ -211,7 +211,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
   CHECK(fault("value: 0.9", "value: .nan") != "");
   CHECK(fault("deviation: 0.02,", "deviation: 0,").find("has a deviation above 0") !=
         std::string::npos);
-  CHECK(fault("  launch:", "  lanch:").find("'lanch' is no parameter of a site") !=
+  CHECK(fault("  launch:", "  lanch:").find("'lanch' is not a parameter of a site") !=
         std::string::npos);
   CHECK(fault("scatter", "scater")
             .find("unknown key 'scater' of a site calibration (did you mean "
@@ -220,7 +220,7 @@ TEST_CASE("a site file reads back as written; faults have lines") {
   list = {path, folder.write("second.yaml", cost::to_yaml(site))};
   CHECK(faults_of([&] {
           cost::take_site(list, "nowhere");
-        }).find("a second site calibration beside") != std::string::npos);
+        }).find("a second site calibration in addition to") != std::string::npos);
 }
 
 TEST_CASE("a site of another device is an error, of another system or fabric a note") {
@@ -232,7 +232,7 @@ TEST_CASE("a site of another device is an error, of another system or fabric a n
   forecast::Options options;
   options.site = &site;
   CHECK(faults_of([&] { forecaster.forecast(job, options); }) ==
-        "lab.yaml: error: the site calibration is of a100-sxm-80, not of device 'h100-sxm'\n");
+        "lab.yaml: error: the site calibration is for a100-sxm-80, not for device 'h100-sxm'\n");
   site.devices = {"h100-sxm"};
   site.system = "nemo";
   site.fabric = "other";
@@ -244,10 +244,10 @@ TEST_CASE("a site of another device is an error, of another system or fabric a n
     return std::find(report.notes.begin(), report.notes.end(), note) != report.notes.end();
   };
   CHECK(
-      has("lab.yaml: host time per kernel is not applied: it is of system 'nemo', not of "
+      has("lab.yaml: host time per kernel is not applied: it is for system 'nemo', not for "
           "'megatron-lm'"));
   CHECK(has(fmt::format(
-      "lab.yaml: network bandwidth is not applied: it is of fabric 'other', not of '{}'",
+      "lab.yaml: network bandwidth is not applied: it is for fabric 'other', not for '{}'",
       job.cluster.fabric.name)));
   CHECK(report.step_time.value ==
         std::get<result::Report>(forecaster.forecast(job)).step_time.value);

@@ -153,7 +153,8 @@ TEST_CASE("calibrate gpu: what is refused") {
                     ":1:1: error: measured on NVIDIA "
                     "H200; expected h100-sxm");
   check_refused("calibrate gpu " + good + " --device h1000", "");
-  check_refused("calibrate gpu " + good + " --library ../x", "--library: error: '../x' is no name");
+  check_refused("calibrate gpu " + good + " --library ../x",
+                "--library: error: '../x' is not a name");
   check_refused("calibrate gpu " + good + " --output " + good, "--output: error: '");
   check_refused("calibrate gpu " + good + " --output /proc/none/x", "--output: error: cannot make");
   check_refused("calibrate gpu " + good + " --outptu x",
@@ -167,7 +168,7 @@ TEST_CASE("calibrate gpu: what is refused") {
 }
 
 TEST_CASE("calibrate has kinds") {
-  check_refused("calibrate", "calibrate: error: missing what; expected nccl");
+  check_refused("calibrate", "calibrate: error: missing; expected nccl");
   check_refused("calibrate gpus x",
                 "gpus: error: unknown command; expected one that simulate calibrate --help lists "
                 "(did you mean 'gpu'?)");

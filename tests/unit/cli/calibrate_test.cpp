@@ -154,11 +154,9 @@ TEST_CASE("bad input: a line per fault, exit 2, nothing written") {
       run("calibrate nccl '" + bad + "' " + good + " /bin/true --cluster polaris" + output);
   CHECK(r.status == 2);
   CHECK(r.out.empty());
-  CHECK(r.err ==
-        bad + ":2:1: error: 'x' is no size in bytes; expected a whole number\n" + bad +
-            ":3:1: error: '-1' is no time; expected microseconds\n"
-            "/bin/true:1:5: error: the byte 0x02 is no text; expected nccl-tests output or "
-            "CSV\n");
+  CHECK(r.err == bad + ":2:1: error: 'x' is not a size in bytes; expected a whole number\n" + bad +
+                     ":3:1: error: '-1' is not a time; expected microseconds\n/bin/true:1:5: "
+                     "error: the byte 0x02 is not text; expected nccl-tests output or CSV\n");
   CHECK(folder.files() == 1);
   check_refused("calibrate nccl --cluster polaris", "calibrate nccl: error: missing logs");
   check_refused("calibrate nccl " + good, "--cluster: error: missing");
@@ -167,7 +165,7 @@ TEST_CASE("bad input: a line per fault, exit 2, nothing written") {
   check_refused("calibrate nccl " + good + " --cluster polaris --scope node",
                 "--scope: error: unknown value 'node'; expected auto, domain, network");
   check_refused("calibrate nccl " + good + " --cluster polaris --name '../x'",
-                "--name: error: '../x' is no name");
+                "--name: error: '../x' is not a name");
   check_refused("calibrate nccl " + good + " --cluster polaris --output /no/such/folder/x.yaml",
                 "--output");
   check_refused("calibrate nccl " + kLogs + "alps-wrong-results.txt --cluster alps",

@@ -68,7 +68,7 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
       "--fidelity: error: unknown fidelity 'foldd'; expected bound, folded or full (did you "
       "mean 'folded'?)");
   check_refused("--config llama70b.yaml --samples -3",
-                "--samples: error: '-3' is out of place; expected an integer from 1 to 2147483647");
+                "--samples: error: '-3' is not valid; expected an integer from 1 to 2147483647");
   check_refused("--config a --config b",
                 "--config: error: given more than once; expected at most one");
   check_refused(
@@ -79,7 +79,7 @@ TEST_CASE("a fault of the command line is one line that names the option, and ex
   check_refused("schedule 1f1b --micro-batches 8",
                 "--stages: error: missing; expected an integer of at least 1");
   check_refused("schedule 1f1b --stages 0 --micro-batches 8",
-                "--stages: error: '0' is out of place; expected an integer from 1 to 2147483647");
+                "--stages: error: '0' is not valid; expected an integer from 1 to 2147483647");
   check_refused(
       "schedule 1f1b --stages 4 --micro-batches 8 --memory-limit 2",
       "--memory-limit: error: schedule '1f1b' takes no memory limit; expected one that is "

@@ -21,7 +21,7 @@ TEST_CASE("explain prints the path, the doubts and what to measure, and the same
   const Result r = run(kJob);
   REQUIRE(r.status == 0);
   CHECK_THAT(r.out, ContainsSubstring("Where the time goes") &&
-                        ContainsSubstring("What is not known") &&
+                        ContainsSubstring("Sources of uncertainty") &&
                         ContainsSubstring("To halve the interval"));
   CHECK(r.out.find("Measured") == std::string::npos);
   CHECK(run(kJob).out == r.out);
@@ -63,7 +63,7 @@ TEST_CASE("explain refuses what is no time and no job, in one line") {
   check_refused("explain", "--config: error: missing");
   check_refused(kJob + " --measured fast", "--measured: error: 'fast' has no number");
   check_refused(kJob + " --measured 3", "--measured: error: '3' has no unit");
-  check_refused(kJob + " --measured 0s", "--measured: error: '0s' is no time");
+  check_refused(kJob + " --measured 0s", "--measured: error: '0s' is not a time");
   check_refused(kJob + " --measured=-1s", "--measured: error: '-1s' is negative");
   check_refused(kJob + " --measured 1sec", "--measured: error: '1sec' has the unknown unit 'sec'");
   check_refused(kJob + " --json /nowhere/x.json", "--json: error:");

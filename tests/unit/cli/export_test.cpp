@@ -66,12 +66,12 @@ TEST_CASE("A job that cannot be said leaves no file") {
   const Result r = run("export --config llama405b --to megatron --output " + file);
   CHECK(r.status == 2);
   CHECK(r.out.empty());
-  CHECK(r.err.find("llama405b.yaml:33:14: error: Megatron-LM's arguments cannot say "
+  CHECK(r.err.find("llama405b.yaml:33:14: error: Megatron-LM's arguments cannot express "
                    "memory.recompute: {every: 3}; expected none") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(file));
   check_refused("export --config llama70b", "--to: error: missing; expected job | megatron");
   check_refused("export --to job", "--config: error: missing");
-  check_refused("export --config llama70b --to csv", "--to: error: 'csv' is no format");
+  check_refused("export --config llama70b --to csv", "--to: error: 'csv' is not a format");
 }
 
 TEST_CASE("A search writes the strategy that it found") {

@@ -63,7 +63,7 @@ TEST_CASE("Options of --from without it, and --from without what it needs") {
   check_refused("--from megatron",
                 "--from megatron: error: no file follows; expected --from SYSTEM FILE");
   check_refused("--from megatronn x.sh",
-                "--from: error: 'megatronn' is no system whose files are read");
+                "--from: error: 'megatronn' is not a system whose files are read");
   check_refused("--from megatron no-such.sh --cluster dgx-h100 --nodes 1",
                 "no-such.sh:1:1: error: no such file");
 }

@@ -24,7 +24,7 @@ TEST_CASE("memory prints a chart, the figures and what stands at the peak") {
   REQUIRE(r.status == 0);
   CHECK_THAT(r.out, ContainsSubstring("Stage 0") && ContainsSubstring("fits") &&
                         ContainsSubstring("reserved") && ContainsSubstring("optimizer states") &&
-                        ContainsSubstring("What stands at the peak of stage 0"));
+                        ContainsSubstring("Live tensors at the peak of stage 0"));
   CHECK(r.out.find('\x1b') == std::string::npos);  // no terminal, no colour
   CHECK(run(kJob).out == r.out);
 }
@@ -95,7 +95,7 @@ TEST_CASE("memory refuses what it cannot do, in one line") {
   check_refused("memory", "--config: error: missing");
   check_refused(kJob + " --stage 1",
                 "--stage: error: there is no stage 1; expected one from 0 to 0");
-  check_refused(kJob + " --stage x", "--stage: error: 'x' is out of place");
+  check_refused(kJob + " --stage x", "--stage: error: 'x' is not valid");
   check_refused(kJob + " --snapshot -", "--snapshot: error: a snapshot is binary");
   check_refused(kJob + " --svg - --json -", "--svg: error: standard output is --json's");
   check_refused(kJob + " --snapshto f", "--snapshto: error: unknown option");

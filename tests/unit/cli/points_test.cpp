@@ -119,9 +119,9 @@ TEST_CASE("what is wrong is one line, and exits 2") {
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 17",
                 "--ranks: error: 17 are more than 2 nodes of 8 GPUs hold");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --ranks 1",
-                "--ranks: error: one rank has nobody to talk to");
+                "--ranks: error: one rank has no other to communicate with");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce -b 8X",
-                "--min-bytes: error: '8X' is no size");
+                "--min-bytes: error: '8X' is not a size");
   check_refused("collective --cluster dgx-h100 --nodes 2 --op all_reduce --algo rign",
                 "--algo: error: unknown value 'rign'");
   check_refused("collective --cluster dgx-h100 --nodes 1 --compare " + kLogs + "no-root.txt",
@@ -129,7 +129,7 @@ TEST_CASE("what is wrong is one line, and exits 2") {
   check_refused("collective --cluster dgx-h100 --nodes 1 --compare " + kLogs + "README.md",
                 kLogs + "README.md:1:1: error: there is no nccl-tests table");
   check_refused("collective --cluster dgx-h100 --nodes 1 --compare /bin/true",
-                "/bin/true:1:5: error: the byte 0x02 is no text");
+                "/bin/true:1:5: error: the byte 0x02 is not text");
   check_refused("collective --cluster dgx-h100 --nodes 1 --compare /no/such/log",
                 "/no/such/log:1:1: error: cannot be read");
   check_refused("kernels --compare x.csv", "--device: error: missing");

@@ -65,7 +65,7 @@ TEST_CASE("faults in tables are named") {
   const Result bad = run("schedule '" + file + "'");
   CHECK(bad.status == 2);
   CHECK(bad.out.empty());
-  CHECK(bad.err.starts_with(file + ": error: row 2, cell 2 ('1Q0') is no action"));
+  CHECK(bad.err.starts_with(file + ": error: row 2, cell 2 ('1Q0') is not an action"));
   CHECK(run("schedule nowhere.csv").err ==
         "nowhere.csv: error: cannot be opened; expected a schedule's table\n");
   CHECK_THAT(run("schedule '" + file + "' --stages 2").err, ContainsSubstring("--stages: error"));
@@ -96,5 +96,5 @@ TEST_CASE("a job that names a table runs as the schedule that it states") {
   const Result fewer = run("--config '" + job + "' --set workload.global_batch=16" + open);
   CHECK(fewer.status == 2);
   CHECK_THAT(fewer.err,
-             ContainsSubstring("the table is of 8 micro-batches through 4 ranks of 1 chunks"));
+             ContainsSubstring("the table has 8 micro-batches, 4 ranks and 1 chunks per rank"));
 }

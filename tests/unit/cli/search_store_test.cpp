@@ -139,7 +139,7 @@ TEST_CASE("A search that was killed goes on from its store to the same answer") 
     REQUIRE(killed_of_some(
         job, kBinary + job.stored, [](Program& p) { ::kill(p.pid(), SIGINT); }, said));
     CHECK_THAT(said,
-               ContainsSubstring("simulate: the search was stopped: what was evaluated is in '" +
+               ContainsSubstring("simulate: the search was stopped: the results so far are in '" +
                                  job.folder.file("a.db")));
   }
   CHECK(points(job.folder.file("a.db")) >= 4);
@@ -159,7 +159,7 @@ TEST_CASE("A file that is no store of this version is refused in one line") {
   check_refused(job.stored, "--store: error: '" + job.folder.file("a.db") +
                                 "' holds results of another version (stepcast 0.0.1)");
   job.folder.write("a.db", "not a database, but some text that stands in its place\n");
-  check_refused(job.stored, "--store: error: '" + job.folder.file("a.db") + "' is no store");
+  check_refused(job.stored, "--store: error: '" + job.folder.file("a.db") + "' is not a store");
   check_refused(job.arguments + " --store /proc/a.db",
                 "--store: error: '/proc/a.db' cannot be opened as a store");
 }
@@ -200,10 +200,10 @@ TEST_CASE("When a worker dies the run ends with one line, and the next goes on f
       said));
   INFO(said);
   CHECK(count(said, "simulate: ") == 1);
-  CHECK_THAT(said,
-             ContainsSubstring("simulate: the search was stopped, or a process died: what was "
-                               "evaluated is in '" +
-                               job.folder.file("a.db") + "'"));
+  CHECK_THAT(
+      said, ContainsSubstring(
+                "simulate: the search was stopped, or a process died: the results so far are in '" +
+                job.folder.file("a.db") + "'"));
   CHECK(points(job.folder.file("a.db")) >= 4);
   CHECK(under_mpi(2, job.folder, job.stored).out == whole.out);
 }

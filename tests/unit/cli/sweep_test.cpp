@@ -96,9 +96,9 @@ TEST_CASE("Wrong options are one line") {
   check_refused("sweep --config llama8b-fsdp --vary cluster.nods=1,2",
                 "--vary cluster.nods: error: unknown key 'nods'");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=2..1",
-                "--vary cluster.nodes=2..1: error: '2..1' is no range");
+                "--vary cluster.nodes=2..1: error: '2..1' is not a range");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=1 --space default",
-                "--space: error: is of searches");
+                "--space: error: applies only to searches");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=1 --svg - --plot pie",
                 "--plot: error: unknown plot");
   check_refused("sweep --config llama8b-fsdp --vary cluster.nodes=1 --svg - --plot heatmap",

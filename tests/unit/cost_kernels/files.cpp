@@ -96,7 +96,7 @@ TEST_CASE("faulty calibration files name the place and the reason") {
   CHECK_THAT(fault_of(changed("4 5 6 7", "4 5 x 7")),
              ContainsSubstring("value 7 of the correction"));
   CHECK_THAT(fault_of(changed("4 5 6 7", "4 5 6 99999")), ContainsSubstring("within 5000"));
-  CHECK_THAT(fault_of(changed("bf16:", "bf17:")), ContainsSubstring("'bf17' is no dtype"));
+  CHECK_THAT(fault_of(changed("bf16:", "bf17:")), ContainsSubstring("'bf17' is not a known dtype"));
   CHECK_THAT(fault_of(changed("long_run: 9e+11", "long_run: 2e+12")),
              ContainsSubstring("long_run is 2000000000000: expected"));
   CHECK_THAT(fault_of(changed("devices: [toy]", "devices: toy")),
@@ -168,8 +168,9 @@ TEST_CASE("faulty points name every row at fault") {
   const std::string row = "bf16,128,256,512,1,10\n";
   CHECK(points_fault(head + row, read_gemm_points) == "accepted");
   CHECK(points_fault(head + row + row, read_gemm_points) == "accepted");
-  CHECK_THAT(points_fault(head + row + "bf16,128,256,512,1,25\n", read_gemm_points),
-             ContainsSubstring(":3:0: error: the shape stood above with 10 us, here with 25 us"));
+  CHECK_THAT(
+      points_fault(head + row + "bf16,128,256,512,1,25\n", read_gemm_points),
+      ContainsSubstring(":3:0: error: the shape has 10 us in an earlier row and 25 us here"));
   const auto several =
       points_fault(head + "bf16,128,256,512,1,0\n" + row + "bf16,128,256,512,1,nan\n" +
                        "bf16,128,-1,512,1,3\nbf16,128,256,5x,1,3\n",
@@ -181,11 +182,11 @@ TEST_CASE("faulty points name every row at fault") {
              ContainsSubstring("column 'batch' is missing"));
   CHECK_THAT(points_fault(head + "bf16,128,256\n", read_gemm_points), ContainsSubstring(":2:"));
   CHECK_THAT(points_fault("op,bytes,time_us\nnorm,100,inf\n", read_memory_points),
-             ContainsSubstring("'inf' is no positive number"));
+             ContainsSubstring("'inf' is not a positive number"));
   CHECK_THAT(points_fault(
                  "kernel,sequences,length,heads,kv_heads,head_dim,time_us\nflash2,1,512,0,1,64,9\n",
                  [](const auto& f) { return read_attention_points(f, 1); }),
-             ContainsSubstring("'0' is no positive number"));
+             ContainsSubstring("'0' is not a positive number"));
 }
 
 namespace {
@@ -309,7 +310,7 @@ TEST_CASE("curves of copies, overlap and launches: what is refused") {
   CHECK(fault_of(file("copy", "  h2d: {latency: 1e-5, bandwidth: 5e10, residual: 0.1}\n")) ==
         "accepted");
   CHECK_THAT(fault_of(file("copy", "  h2e: {latency: 1e-5, bandwidth: 5e10, residual: 0.1}\n")),
-             ContainsSubstring("'h2e' is no copy"));
+             ContainsSubstring("'h2e' is not a known copy"));
   CHECK_THAT(fault_of(file("copy", "  h2d: {latency: 1e-5, bandwidth: 0, residual: 0.1}\n")),
              ContainsSubstring("bandwidth is 0"));
   CHECK_THAT(

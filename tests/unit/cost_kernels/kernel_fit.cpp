@@ -226,8 +226,9 @@ TEST_CASE("products that lack a layout, long runs or groups say so in the file")
   }
   const auto committed = fit_kernels(h100(), "cublas", samples, "a test");
   const std::string& yaml = file_named(committed, "gemm-cublas.yaml").yaml;
-  CHECK_THAT(yaml, ContainsSubstring("input_grad: not measured (0 points), 1 stands in"));
-  CHECK_THAT(yaml, ContainsSubstring("not measured (0 points): as the same tiles in one product"));
+  CHECK_THAT(yaml, ContainsSubstring("input_grad: not measured (0 points), a factor of 1 is used"));
+  CHECK_THAT(yaml,
+             ContainsSubstring("not measured (0 points): priced as the same tiles in one GEMM"));
   // The ratio of the device's own committed file.
   CHECK_THAT(yaml, ContainsSubstring("no long runs were measured: the ratio of h100-sxm/"));
   const auto unheard = fit_kernels(unheard_of(), "cublas", samples, "a test");
@@ -384,7 +385,8 @@ TEST_CASE("attention without a backward pass keeps a published ratio; too few po
   auto fit = fit_kernels(h100(), "cublas", samples, "a test");
   REQUIRE(fit.refused.size() == 1);
   CHECK_THAT(fit.refused[0], ContainsSubstring("attention flash3 backward: 0 points"));
-  CHECK_THAT(file_named(fit, "attention.yaml").yaml, ContainsSubstring("backward not measured"));
+  CHECK_THAT(file_named(fit, "attention.yaml").yaml,
+             ContainsSubstring("backward pass not measured"));
 
   all.resize(10);
   fit = fit_kernels(h100(), "cublas", samples, "a test");
@@ -525,7 +527,7 @@ TEST_CASE("points that follow no law are refused, not written with a wide residu
   const auto fit = fit_kernels(h100(), "cublas", samples, "a test");
   CHECK(fit.files.empty());
   REQUIRE(fit.refused.size() == 1);
-  CHECK(fit.refused[0].find("copy h2d_pageable: points scatter about the law by a factor of") !=
+  CHECK(fit.refused[0].find("copy h2d_pageable: points scatter about the fit by a factor of") !=
         std::string::npos);
 }
 

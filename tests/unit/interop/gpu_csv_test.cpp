@@ -151,7 +151,7 @@ TEST_CASE("Tables of memory-bound kernels") {
   REQUIRE(sums.size() == 1);
   CHECK(as<MemoryCase>(sums[0]).bytes == std::int64_t{3} * 2 * 4096 * 8192);
   REQUIRE(vidur.left_out.size() == 2);
-  CHECK(vidur.left_out[1].why == "mlp_act: the table does not tell its bytes");
+  CHECK(vidur.left_out[1].why == "mlp_act: the table does not state its bytes");
 }
 
 TEST_CASE("Points as calibration/ keeps them are tables too") {

@@ -236,7 +236,7 @@ TEST_CASE("A case that stands twice: the later counts") {
   REQUIRE(read.warnings.size() == 1);
   CHECK(read.warnings[0].where.line == 2);
   CHECK(read.warnings[0].message ==
-        "gemm bf16 forward 4096x2048x1024 stands again at line 4; lines 2 and 3 are left out");
+        "gemm bf16 forward 4096x2048x1024 is repeated at line 4; lines 2 and 3 are left out");
 }
 
 TEST_CASE("Times that contradict each other both go") {
@@ -264,14 +264,14 @@ TEST_CASE("A skipped case gives way to a time") {
 
 TEST_CASE("Faults of measurement files") {
   CHECK(one_fault(kSession + "rubbish\n").substr(0, 2) == "2:");
-  CHECK(one_fault(kSession + "[1, 2]\n") == "2:1 is no record; expected a JSON object");
+  CHECK(one_fault(kSession + "[1, 2]\n") == "2:1 is not a record; expected a JSON object");
   CHECK(one_fault(kSession + "{\"m\": 1}\n") ==
         "2:1 'record' is missing; expected a line of calibrate-gpu");
   CHECK(one_fault(changed("\"gemm\"", "\"gem\"")) ==
         "2:12 unknown record 'gem'; expected one of session, gemm, attention, memory, copy, "
         "launch, overlap, collective, layer");
   CHECK(one_fault(gemm_line(1e-3) + kSession) ==
-        "1:1 stands above any session; expected the session's line first");
+        "1:1 the record comes before any session; expected the session's line first");
   CHECK(one_fault(changed("\"k\": 1024, ", "")) == "2:1 'k' of a gemm record is missing");
   CHECK(one_fault(changed("\"k\": 1024", "\"k\": 1024, \"accumulate_fp23\": true")) ==
         "2:91 unknown key 'accumulate_fp23' of a gemm record; expected 'accumulate_fp32'");

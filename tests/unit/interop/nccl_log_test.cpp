@@ -141,7 +141,7 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
   CHECK(fault_of(std::string("a log\n\x7f"
                              "ELF\0\1",
                              12)) ==
-        "x.log:2:5: error: the byte 0x00 is no text; expected nccl-tests output or CSV");
+        "x.log:2:5: error: the byte 0x00 is not text; expected nccl-tests output or CSV");
 
   const std::string whole = slurp(kLogs / "no-root.txt");
   // Cut at every byte inside the table: a fault or fewer rows, never a wrong number.
@@ -160,11 +160,11 @@ TEST_CASE("what is no log, or half of one, is a fault with its line") {
   }
   CHECK(faults > 300);
   CHECK(fault_of(whole.substr(0, whole.find("   268435456"))) ==
-        "x.log:14:1: error: the log ends at 1048576 bytes; expected sizes to 536870912");
+        "x.log:14:1: error: the log ends at 1048576 bytes; expected sizes up to 536870912");
   CHECK(fault_of(whole.substr(0, whole.find("     1048576") + 40))
             .rfind("x.log:14:1: error: the row is cut short", 0) == 0);
   CHECK(fault_of(whole.substr(0, table)) ==
-        "x.log:10:1: error: the table has no rows; expected at least one behind its header");
+        "x.log:10:1: error: the table has no rows; expected at least one after its header");
 }
 
 TEST_CASE("CSV, with the placement in the YAML beside it") {

@@ -46,7 +46,7 @@ TEST_CASE("faults of a catalogue have their places") {
   CHECK(has("8: there is no site 'there'"));
   CHECK(has("8: the offer a needs either a rent or a purchase"));
   CHECK(has("9: unknown key 'prize' of an offer"));
-  CHECK(has("9: the offer a stands twice"));
+  CHECK(has("9: the offer a is listed twice"));
 }
 
 TEST_CASE("dates") {

@@ -161,7 +161,7 @@ TEST_CASE("faults of an operations file have their places") {
     CHECK(error.faults()[0].where.line == 1);
     CHECK(error.faults()[1].message == "spares is -1; expected 0 to 1000000 nodes");
     CHECK(error.faults()[2].message.find("unknown key 'failure'") == 0);
-    CHECK(error.faults()[3].message == "'cpu' is no component; expected gpu, nic, node or job");
+    CHECK(error.faults()[3].message == "'cpu' is not a component; expected gpu, nic, node or job");
     CHECK(error.faults()[3].where.line == 5);
   }
 }

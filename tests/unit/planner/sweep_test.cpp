@@ -66,9 +66,9 @@ TEST_CASE("What is no axis is refused by the option's name") {
   says({"=1"}, "expected KEY=VALUE");
   says({"k="}, "expected KEY=VALUE");
   says({"k=1,,2"}, "a value is missing");
-  says({"k=1,1"}, "1 stands twice");
-  says({"k=8..1"}, "is no range");
-  says({"k=1..x"}, "is no range");
+  says({"k=1,1"}, "1 is given twice");
+  says({"k=8..1"}, "is not a range");
+  says({"k=1..x"}, "is not a range");
   says({"k=1..8*1"}, "never ends");
   says({"k=0..8*2"}, "never ends");
   says({"k=1..8+0"}, "never ends");

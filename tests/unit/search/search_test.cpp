@@ -136,7 +136,7 @@ TEST_CASE("Spaces that say nothing or too much are faults", "[search]") {
         "unknown dimension 'tensr'; expected a key of the job such as parallelism.tensor (did you "
         "mean 'tensor'?)");
   CHECK(fault("tensor: []") == "parallelism.tensor has no values; expected at least one");
-  CHECK(fault("tensor: [2, 2]") == "2 stands twice; expected each value once");
+  CHECK(fault("tensor: [2, 2]") == "2 is given twice; expected each value once");
   CHECK(fault("schedule: powers") ==
         "parallelism.schedule has no divisors; expected a list of values");
   CHECK(fault("offload: [{}]\nmemory.offload.optimizer: [cpu]") ==

@@ -159,7 +159,7 @@ TEST_CASE("What is no store of this version is refused in one line, and left as 
 
   folder.write("text.db",
                "once upon a time there was a long text file, which is no database at all\n");
-  CHECK_THAT(refusal(folder / "text.db"), ContainsSubstring("is no store"));
+  CHECK_THAT(refusal(folder / "text.db"), ContainsSubstring("is not a store"));
 
   folder.write("short.db", whole.substr(0, whole.size() / 2));
   CHECK_THAT(refusal(folder / "short.db"), ContainsSubstring("damaged"));

@@ -63,7 +63,7 @@ TEST_CASE("Faulty CSV is refused at its place") {
   CHECK(csv_fault("a\n\"x\"y\n") ==
         "2:4 text follows a quoted field; expected ',' or the line's end");
   CHECK(csv_fault("a\nx\"y\n") ==
-        "2:2 a quote stands inside an unquoted field; expected the whole field quoted");
+        "2:2 a quote is inside an unquoted field; expected the whole field quoted");
   CHECK(csv_fault("a\n\x01\n") == "2:1 byte 0x01 is not text; expected UTF-8");
 }
 

@@ -73,9 +73,9 @@ TEST_CASE("Faulty YAML is refused at its place") {
   CHECK(yaml_fault("x: {a: 1, \"a\": 2}") ==
         "1:11 duplicate key 'a'; expected it once (first at line 1)");
   CHECK(yaml_fault("a: &x [1, *x]") ==
-        "1:11 an alias stands inside the value that it names; expected no cycle");
+        "1:11 an alias is inside the value that it names; expected no cycle");
   CHECK(yaml_fault("a: 1\n---\nb: 2\n") == "3:1 a second document begins; expected one");
-  CHECK(yaml_fault("[a, b]: 1\n") == "1:1 is no name; expected a key of plain text");
+  CHECK(yaml_fault("[a, b]: 1\n") == "1:1 is not a name; expected a key of plain text");
   CHECK(yaml_fault("a: !color red\n") ==
         "1:4 has the tag '!color'; expected a value without a tag");
   CHECK_THAT(yaml_fault("a: [1, 2\nb: 3\n"), ContainsSubstring("malformed YAML"));

@@ -324,6 +324,6 @@ TEST_CASE("records of calibrate-gpu: every kernel alone, layers as the sum of th
   }
   CHECK(out.rows[1].predicted > out.rows[0].predicted);
   CHECK(out.rows[5].predicted > 1.5 * out.rows[4].predicted);
-  CHECK(out.rows[6].reason == "no kernel alone on the device");
+  CHECK(out.rows[6].reason == "not a kernel that runs alone on the device");
   CHECK(other == "measured on NVIDIA H200; expected a100-sxm-80");
 }

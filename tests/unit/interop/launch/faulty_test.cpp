@@ -147,7 +147,8 @@ TEST_CASE("What a script leaves open names the option that gives it") {
       "torchrun pretrain.py " + kModel + " --tensor-model-parallel-size $TP\n";
   CHECK(read("megatron", "train.sh", script)
             .faults.at(0)
-            .find("--tensor-model-parallel-size is left open by $TP; expected --define TP=VALUE or "
+            .find("--tensor-model-parallel-size depends on $TP, which has no known value; expected "
+                  "--define TP=VALUE or "
                   "--set "
                   "parallelism.tensor=VALUE") != std::string::npos);
   const Outcome defined =
@@ -170,16 +171,16 @@ TEST_CASE("What no file says names the option that does") {
                           "--cluster: error: FILE names no cluster; expected --cluster NAME "
                           "(simulate --list shows the "
                           "names)",
-                          "--set workload.sequence_length: error: FILE does not say the sequence "
+                          "--set workload.sequence_length: error: FILE does not state the sequence "
                           "length; expected --set "
                           "workload.sequence_length=N"});
   const Outcome n = read("megatron", "a.args", kModel, [](LaunchRequest& q) { q.nodes = 0; });
   CHECK(n.faults ==
-        Lines{"--nodes: error: FILE does not say the number of nodes; expected --nodes N"});
+        Lines{"--nodes: error: FILE does not state the number of nodes; expected --nodes N"});
   const Outcome m = read("torchtitan", "t.toml",
                          "[model]\nname = \"llama3\"\nflavor = \"3T\"\n[training]\nseq_len = "
                          "64\nlocal_batch_size = 1\n");
-  CHECK(m.faults == Lines{"FILE:3:1: error: model.flavor 'llama3_3T' is no model of "
+  CHECK(m.faults == Lines{"FILE:3:1: error: model.flavor 'llama3_3T' is not a model of "
                           "configs/models; expected --model NAME"});
 }
 
@@ -205,7 +206,7 @@ TEST_CASE("Systems and files that are none") {
     return std::string();
   };
   CHECK(fault("megatronn", {"x"})
-            .rfind("--from: error: 'megatronn' is no system whose files are read; expected "
+            .rfind("--from: error: 'megatronn' is not a system whose files are read; expected "
                    "megatron | deepspeed",
                    0) == 0);
   CHECK(fault("megatronn", {"x"}).find("(did you mean 'megatron'?)") != std::string::npos);

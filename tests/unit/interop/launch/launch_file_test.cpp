@@ -78,13 +78,14 @@ TEST_CASE("DeepSpeed's JSON: nested sections, and beside it what the script says
 
 TEST_CASE("What a format cannot say is a fault at its place, by name") {
   CHECK(fault("llama70b", "megatron", {"memory.recompute={every: 2}"}) ==
-        "--set memory.recompute={every: 2}: error: Megatron-LM's arguments cannot say "
+        "--set memory.recompute={every: 2}: error: Megatron-LM's arguments cannot express "
         "memory.recompute: {every: 2}; expected none, or another --to");
   CHECK(fault("llama70b", "megatron", {"cluster.order=tp-dp-cp-ep-pp"})
-            .find("cannot say cluster.order: tp-dp-cp-ep-pp") != std::string::npos);
-  CHECK(fault("llama70b", "megatron", {"workload.micro_batches={h100-sxm: 32}"}) ==
-        "--set workload.micro_batches={h100-sxm: 32}: error: Megatron-LM's arguments cannot say "
-        "workload.micro_batches: all data-parallel ranks run as many; expected even");
+            .find("cannot express cluster.order: tp-dp-cp-ep-pp") != std::string::npos);
+  CHECK(
+      fault("llama70b", "megatron", {"workload.micro_batches={h100-sxm: 32}"}) ==
+      "--set workload.micro_batches={h100-sxm: 32}: error: Megatron-LM's arguments cannot express "
+      "workload.micro_batches: all data-parallel ranks run the same number; expected even");
   CHECK(fault("llama70b", "megatron", {"kernels.compile=true"}).find("kernels.compile") !=
         std::string::npos);
   CHECK(fault("llama70b", "megatron", {"model.sinks=true"}).find("model.sinks") !=
@@ -107,7 +108,7 @@ TEST_CASE("A file launches its own system, and formats have names") {
             .find("cannot launch pytorch-fsdp2; expected --set "
                   "system=megatron-lm | ") != std::string::npos);
   CHECK(fault("llama70b", "megatrn")
-            .find("'megatrn' is no format that is written; expected megatron | deepspeed | "
+            .find("'megatrn' is not a format that is written; expected megatron | deepspeed | "
                   "torchtitan | accelerate | nnscaler (did you mean 'megatron'?)") !=
         std::string::npos);
 }
@@ -171,7 +172,7 @@ TEST_CASE("Over many jobs, what is written is the job or a fault names why not")
       } catch (const InputError& error) {
         ++refused;
         for (const Fault& f : error.faults()) {
-          CHECK(f.message.find(" cannot say ") != std::string::npos);
+          CHECK(f.message.find(" cannot express ") != std::string::npos);
         }
         continue;
       }
