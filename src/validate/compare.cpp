@@ -233,54 +233,7 @@ void compare_run(const runs::Run& run, const RunForecast& forecast,
     if (const auto e = predict(forecast, m, run)) {
       compare_quantity(run, forecast, m, primary, *e, out);
     }
-<<<<<<< HEAD
     primary = false;
-=======
-    ValidationRow r = base_row(row);
-    r.metric = m.metric;
-    r.primary = m.primary;
-    primary_seen = primary_seen || m.primary;
-    r.rank = m.rank;
-    r.published = m.value;
-    r.predicted = e->value;
-    r.low = e->low;
-    r.high = e->high;
-    r.step = forecast.report.step_time.value;
-    r.system = forecast.job.system.name;
-    if (of_memory(m.metric)) {
-      r.why = what_fills(forecast.report);
-    } else {
-      r.why = why(forecast.report);
-      r.path = forecast.report.critical_path;
-      r.doubts = by_kind(forecast);
-    }
-    for (const interop::Assumption& assumption : forecast.row.assumptions) {
-      r.open.push_back(assumption.what);
-    }
-    const double half = r.published > r.predicted ? r.high - r.predicted : r.predicted - r.low;
-    r.deviations = half > 0 ? kDeviations90 * (r.published - r.predicted) / half : 0;
-    if (m.metric == "oom") {
-      r.error = std::abs(r.predicted - r.published);
-    } else if (m.value > 0) {
-      r.error = (r.predicted - r.published) / r.published;
-      // Memory is compared whether it fits or not, and a layer was measured without the rest of its
-      // model.
-      const bool whole_step = !of_memory(m.metric) && !of_layer(m.metric);
-      if (!forecast.report.fits && whole_step) {
-        r.status = "oom";
-        r.reason = "the forecast does not fit in memory";
-      }
-    } else {
-      r.reason = "no measured value";
-    }
-    out.push_back(r);
-  }
-  if (!primary_seen && measured.empty()) {
-    ValidationRow r = base_row(row);
-    r.metric = row.output.metric;
-    skip(r, {"calculation", row.output.metric + " is not a quantity of a forecast"});
-    out.push_back(r);
->>>>>>> texts
   }
 }
 
