@@ -5,9 +5,7 @@
 // COST    one linearisation a step, one evaluation and one factorisation an attempt
 #pragma once
 
-#include <Eigen/Dense>
 #include <algorithm>
-#include <utility>
 
 namespace stepcast::cost {
 
@@ -22,7 +20,7 @@ struct DampingRule {
 // The outcome of an attempt. `stuck`: the move is so small that another attempt is not worth while.
 enum class Attempt { better, worse, stuck };
 
-// A Problem has
+// A Problem includes Eigen, which this header leaves to it, and has
 //   std::pair<Eigen::MatrixXd, Eigen::VectorXd> linearise()   normal matrix and gradient at the present point
 //   Attempt attempt(const Eigen::VectorXd& move)              tries the present point less `move`, and stays there if better
 //   bool converged()                                          asked after a better attempt
@@ -35,9 +33,9 @@ void levenberg_marquardt(Problem& problem, const DampingRule& rule) {
     const auto [normal, gradient] = problem.linearise();
     Attempt outcome = Attempt::worse;
     for (int i = 0; i < rule.attempts && outcome == Attempt::worse; ++i) {
-      Eigen::MatrixXd damped = normal;
+      auto damped = normal;
       damped.diagonal().array() += damping * normal.diagonal().array() + rule.least_diagonal;
-      outcome = problem.attempt(Eigen::VectorXd(damped.ldlt().solve(gradient)));
+      outcome = problem.attempt(damped.ldlt().solve(gradient));
       damping = outcome == Attempt::better ? std::max(damping / kRelief, kMinDamping) : damping * rule.growth;
     }
     if (outcome != Attempt::better || problem.converged()) {

@@ -262,7 +262,7 @@ TEST_CASE("a library that nothing was measured of is refused, with those that we
   fs::remove(file);
   CHECK(
       message ==
-      "--library: error: no measurements of 'cubals'; of h100-sxm there are cublas, trtllm, vllm");
+      "--library: error: no measurements of 'cubals'; h100-sxm has those of cublas, trtllm, vllm");
 }
 
 TEST_CASE("records of calibrate-gpu: every kernel alone, layers as the sum of theirs") {
