@@ -44,7 +44,7 @@ std::variant<RowForecast, Skipped> forecast_at(forecast::Forecaster& forecaster,
     }
     return out;
   } catch (const InputError&) {
-    throw;  // a calibration file is at fault, not the row
+    throw;  // the fault lies in a calibration file and not in this row
   } catch (const std::exception& error) {
     return Skipped{"not possible", first_line(error.what())};
   }
@@ -65,7 +65,7 @@ void skip(ValidationRow& row, const Skipped& skipped) {
   row.accepted = accepted(skipped.kind);
 }
 
-// "compute 71 %, tensor 20 %; least sure of gemm bf16 (64 % of the variance)".
+// Example: "compute 71 %, tensor 20 %; least sure of gemm bf16 (64 % of the variance)".
 std::string why(const result::Report& report) {
   constexpr std::size_t kParts = 3;
   std::string out;
@@ -92,7 +92,7 @@ bool of_memory(const std::string& metric) {
 
 bool of_layer(const std::string& metric) { return metric.starts_with("layer_"); }
 
-// "activations 61 %, parameters 20 %" of the fullest stage.
+// Example: "activations 61 %, parameters 20 %", for the stage that uses most memory.
 std::string what_fills(const result::Report& report) {
   if (report.memory.empty()) {
     return "";
@@ -116,7 +116,7 @@ std::string what_fills(const result::Report& report) {
   return out;
 }
 
-// Relative standard deviation of the step by kind of doubt.
+// Relative standard deviation of the step time for each kind of doubt.
 std::vector<std::pair<std::string, double>> by_kind(const RowForecast& forecast) {
   std::vector<std::pair<std::string, double>> out;
   const double step = forecast.report.step_time.value;
@@ -138,7 +138,7 @@ ValidationRow base_row(const interop::PublishedRow& row) {
   return out;
 }
 
-// The row's own metric under our name, for rows that yield no number.
+// Stepcast's name of the row's primary metric, for rows that yield no number.
 std::string metric_name(const interop::PublishedRow& row) {
   for (const auto& m : interop::measurements(row, interop::RowJob{})) {
     if (m.primary) {
@@ -184,8 +184,8 @@ void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
       r.error = std::abs(r.predicted - r.published);
     } else if (m.value > 0) {
       r.error = (r.predicted - r.published) / r.published;
-      // Memory is compared whether it fits or not, and a layer was measured without the rest of its
-      // model.
+      // Memory is compared even if the forecast does not fit. A single layer was measured without
+      // the rest of its model, so fitting says nothing about it.
       const bool whole_step = !of_memory(m.metric) && !of_layer(m.metric);
       if (!forecast.report.fits && whole_step) {
         r.status = "oom";
@@ -204,7 +204,7 @@ void compare_one(const interop::PublishedRow& row, const RowForecast& forecast,
   }
 }
 
-// A row that measures one operator: allocated bytes.
+// Compares a row that measures one operator by its allocated bytes.
 ValidationRow compare_operator(const interop::PublishedRow& row,
                                const interop::OperatorCase& measured) {
   ValidationRow r = base_row(row);
@@ -239,8 +239,8 @@ std::variant<RowForecast, Skipped> forecast_row(forecast::Forecaster& forecaster
   if (!row.micro_batch_open) {
     return best;
   }
-  // The largest micro-batch (a power of two that divides each rank's share) that surely fits: with
-  // all of its interval.
+  // Tries micro-batches that are powers of two and divide each rank's share. One counts as fitting
+  // only if the upper end of its interval fits.
   for (std::int64_t micro = 2; micro <= row.sequences_per_rank; micro *= 2) {
     if (row.sequences_per_rank % micro != 0) {
       break;
@@ -261,7 +261,7 @@ result::Validation compare(forecast::Forecaster& forecaster,
                            std::span<const interop::PublishedRow> rows, const Options& options) {
   result::Validation out;
   std::set<std::string> seen;
-  std::map<std::string, std::variant<RowForecast, Skipped>> known;  // many rows repeat a job
+  std::map<std::string, std::variant<RowForecast, Skipped>> known;  // Many rows repeat a job.
   std::size_t done = 0;
   for (const interop::PublishedRow& row : rows) {
     if (options.progress) {

@@ -41,7 +41,8 @@ std::variant<result::MeasuredStep, interop::Skipped> measured_step(
     if (!(m.value > 0) || !std::isfinite(m.value) || !predicted || !(predicted->value > 0)) {
       continue;
     }
-    // Rates are an amount over the step: the amount is the forecast's rate times its time.
+    // A rate is an amount of work divided by the step time. The amount is the forecast's rate times
+    // its own step time.
     const double seconds = m.metric == "step_time"
                                ? m.value
                                : forecast.report.step_time.value * predicted->value / m.value;

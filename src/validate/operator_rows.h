@@ -9,10 +9,11 @@
 
 namespace stepcast::validate {
 
-// Largest allocated bytes over one call (benchmark/scripts/utils.py, _test_memory): the operator's
-// tensors from the functions that layers are made of (model::build_piece), and around them what the
-// benchmark holds. Iterations follow each other, so gradients of inputs and parameters stand from
-// the one before; `backward(retain_graph=True)` keeps saved tensors.
+// The largest number of allocated bytes during one call (benchmark/scripts/utils.py, _test_memory).
+// It counts the operator's tensors, by the functions that also build layers (model::build_piece),
+// and the tensors that the benchmark keeps around them. Calls follow one another, so gradients of
+// inputs and parameters remain from the previous call; `backward(retain_graph=True)` keeps the
+// saved tensors.
 std::variant<Bytes, interop::Skipped> operator_peak(const interop::OperatorCase& row);
 
 }  // namespace stepcast::validate

@@ -1,4 +1,4 @@
-// From a forecast to the number that a row printed.
+// Derives from a forecast the number that a published row reports.
 #include <algorithm>
 #include <cmath>
 
@@ -24,7 +24,8 @@ constexpr std::pair<const char*, FlopConvention> kConventions[] = {
 FlopConvention convention_of(const std::string& name, const job::Job& job) {
   for (const auto& [known, convention] : kConventions) {
     if (name == known) {
-      // The SC21 formula counts the recomputed forward: only where everything is recomputed.
+      // The SC21 formula counts the recomputed forward pass, so it applies only to full
+      // recomputation.
       const bool full = job.memory.recompute.kind == job::Recompute::Kind::full ||
                         job.memory.recompute.kind == job::Recompute::Kind::uniform;
       return convention == FlopConvention::sc21_hardware && !full ? FlopConvention::sc21_model
@@ -40,7 +41,8 @@ double step_flops(const job::Job& job, FlopConvention convention) {
       .count();
 }
 
-// What the hardware computes, in the convention's own way of counting the recomputed forward.
+// FLOPs that the hardware executes, with the recomputed forward pass counted as the convention
+// does.
 double hardware_flops(const job::Job& job, FlopConvention convention) {
   const double model = step_flops(job, convention);
   if (convention == FlopConvention::sc21_hardware) {
@@ -52,8 +54,8 @@ double hardware_flops(const job::Job& job, FlopConvention convention) {
       return model * 4 / 3;
     case job::Recompute::Kind::selective:
       if (convention == FlopConvention::korthikanti_model) {
-        // arXiv 2205.05198 eq. 9 prints s/3h where the model's FLOPs have s/6h: 72 B L s h^2 * s/6h
-        // more.
+        // arXiv 2205.05198 eq. 9 prints s/3h where the model's FLOPs have s/6h, which adds 72 B L s
+        // h^2 * s/6h.
         const auto s = static_cast<double>(job.workload.sequence_length);
         return model + 12.0 * static_cast<double>(job.workload.global_batch) * job.model.layers *
                            s * s * static_cast<double>(job.model.hidden);
@@ -75,7 +77,7 @@ double peak_rate(const job::Job& job) {
   return 0;
 }
 
-// A rate from a time: the interval turns around.
+// Turns a time into a rate. The ends of the interval change places.
 std::optional<Estimate> rate(double amount, const Estimate& time) {
   if (!(time.low > 0)) {
     return std::nullopt;
@@ -112,7 +114,7 @@ std::optional<Estimate> memory(const RowForecast& f, const interop::Measurement&
     }
   }
   const auto value = static_cast<double>(bytes.count());
-  const Estimate& peak = f.report.peak;  // the relative width of the headline is that of its parts
+  const Estimate& peak = f.report.peak;  // the parts get the relative interval of the whole peak
   if (!(peak.value > 0)) {
     return Estimate{value, value, value};
   }
@@ -175,7 +177,8 @@ std::optional<Estimate> predict(const RowForecast& f, const interop::Measurement
   if (!e || measured.metric == "oom" || !(e->value > 0)) {
     return e;
   }
-  // What the row leaves open widens the interval: independent of the forecast's own error.
+  // Settings that the row does not state widen the interval. They are independent of the forecast's
+  // own error, so the widths add in quadrature.
   const bool memory = measured.metric == "peak_memory" || measured.metric == "steady_memory";
   const double open = memory ? f.row.memory_half_width() : f.row.half_width();
   const double below = (e->value - e->low) / e->value;
