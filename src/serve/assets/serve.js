@@ -50,10 +50,10 @@
     return kinds.length ? `{${kinds.map((k) => `${k}: ${offload[k]}`).join(", ")}}` : "none";
   }
 
-  const asked = new Map(); // key -> value that the reader has set in a control
-  let others = []; // overrides in the address that no control covers
+  const asked = new Map();  // key -> value that the reader has set in a control
+  let others = [];  // overrides in the address that no control covers
   let pinned = { set: [], report: null };
-  let report = null; // the last report that was shown
+  let report = null;  // the last report that was shown
   const list = () => [...controls.filter((c) => asked.has(c.key)).map((c) => `${c.key}=${asked.get(c.key)}`), ...others];
 
   function build() {
@@ -186,8 +186,8 @@
   // last is sent afterwards.
   let turn = 0, answered = 0, running = false;
   let wanted = null, wholeRuns = false;
-  const kPatience = 80; // milliseconds after which a bound is shown first
-  const kRest = 120; // milliseconds without a change after which the whole forecast starts
+  const kPatience = 80;  // milliseconds after which a bound is shown first
+  const kRest = 120;  // milliseconds without a change after which the whole forecast starts
   async function post(path, body) {
     const response = await fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
     const timing = /dur=([\d.]+)/.exec(response.headers.get("Server-Timing") || "");
@@ -480,7 +480,7 @@
     }
     legend($("breakdown-legend"), kTime, "", kTime.map(([path]) => mean(now.breakdown, path) / step));
 
-    if (!now.memory) return table(now, []); // A headline has no memory: the old rows stay, greyed out.
+    if (!now.memory) return table(now, []);  // A headline has no memory: the old rows stay, greyed out.
     const stages = now.memory.stages.map(memoryOf), capacity = now.memory.capacity;
     const most = Math.max(capacity, ...stages.map((s) => s.peak.process)) * 1.02;
     const rows = $("memory-rows");
@@ -524,7 +524,7 @@
     try {
       await navigator.clipboard.writeText($("line").textContent);
       $("copied").textContent = "copied";
-    } catch { // The browser does not allow copying here: select the text instead.
+    } catch {  // The browser does not allow copying here: select the text instead.
       getSelection().selectAllChildren($("line"));
       $("copied").textContent = "selected: copy it with your keyboard";
     }
