@@ -17,8 +17,8 @@
 
 namespace stepcast::automatic {
 
-// The share of an activation that a rank holds, and the share it would hold if axis `a` did not cut
-// it.
+// The share of an activation that a rank holds, by its cuts along both axes. `share_beside` leaves
+// out the cut along axis `a`.
 double share_of(const View& view, const Cuts& cuts);
 double share_beside(const View& view, const Cuts& cuts, std::size_t a);
 
