@@ -1,5 +1,5 @@
-// The reader of published measurements (JSON lines), with the job and the quantities that a row
-// becomes.
+// The reader of published measurements (JSON lines), with the job and the quantities that are
+// derived from a row.
 #include "stepcast/interop/published_rows.h"
 
 #include <cmath>
