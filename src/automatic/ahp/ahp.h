@@ -1,9 +1,11 @@
-// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article): six steps, each
-// decided by the cost models that the other searches use, the engine having the last word.
-//   1 graph analysis        2 hardware            3 degrees: data, tensor, pipeline and what goes
-//   with them 4 split of each layer's operators by dynamic programming 5 sharding of optimizer
-//   states                6 layers of each stage, shares of the batch, and the order of passes as
-//   a task graph
+// AHP, adaptive hybrid parallelism (Gao et al., the survey's companion article). It has six steps.
+// The cost models of the other searches propose in each step, and the engine decides.
+//   1  graph analysis
+//   2  hardware
+//   3  degrees: data, tensor, pipeline and the dimensions that depend on them
+//   4  split of each layer's operators, by dynamic programming
+//   5  sharding of optimizer states
+//   6  layers of each stage, shares of the batch, and the order of passes as a task graph
 #pragma once
 
 #include <filesystem>
