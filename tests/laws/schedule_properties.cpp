@@ -359,7 +359,8 @@ TEST_CASE("zb_auto keeps within its memory and gains from more of it") {
         CHECK(most <= std::max(1.0, limit * request.stages) + 1e-6);
       }
       const double makespan = played_of(order, request, times).makespan;
-      // If the handmade order fits, within the exchange for shorter spans of the ranks.
+      // At a memory limit at which ZB-H1 (or ZB-H2) fits, the generated order is at most 0.51 %
+      // slower.
       if (limit >= 1) {
         CHECK(makespan <= played_of("zb_h1", plain, times).makespan * 1.0051);
       }

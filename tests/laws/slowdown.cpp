@@ -45,7 +45,7 @@ TEST_CASE("arithmetic runs at the SMs that are left, memory at the bandwidth tha
       CHECK(speed(kMemoryBound, pressure(sms, share)) == std::lround(1e6 * (1 - share)));
     }
   }
-  // Galvatron's coefficient on A100 (1.126) equals the arithmetic that 12 SMs would do.
+  // Galvatron's coefficient on A100 (1.126) equals the loss of arithmetic on 12 SMs.
   CHECK(1e6 / static_cast<double>(speed(kArithmeticBound, pressure(12, 0.1))) ==
         Approx(1.126).epsilon(0.002));
 }

@@ -1,5 +1,5 @@
-// Site calibrations: refusals with their reasons, faulty rows, files read and written, the fit
-// itself.
+// Site calibrations: refusals with their reasons, faulty rows, reading and writing of files, and
+// the fit.
 #include "stepcast/calibrate/runs.h"
 
 #include <fmt/format.h>
@@ -81,7 +81,7 @@ TEST_CASE("fewer than two jobs are refused") {
   CHECK(fit({}).refused ==
         "0 usable rows of different jobs; at least 2 are needed to tell a site's factors from one "
         "job's own error");
-  // A repeat is no second job.
+  // A repetition of a job does not count as a second job.
   const auto one = fit({measured(1, 1.0), measured(2, 1.01)});
   CHECK(one.refused ==
         "1 usable row of different jobs; at least 2 are needed to tell a site's factors from one "
@@ -320,7 +320,7 @@ TEST_CASE("the fit of a linear law is the closed form") {
       (a.transpose() * a + calibrate::Matrix::Identity(2, 2)).ldlt().solve(a.transpose() * b);
   CHECK(found.x[0] == Approx(exact[0]).margin(2e-3));
   CHECK(found.x[1] == Approx(exact[1]).margin(2e-3));
-  // Left out: a fit that truly did not see the row.
+  // The leave-one-out estimate is compared with a fit that really leaves the row out.
   const auto left = calibrate::left_out(problem, found, {0, 1});
   calibrate::FitProblem rest = problem;
   rest.sigma[2] = 1e6;

@@ -1,4 +1,4 @@
-// `simulate memory` from outside: exit status, streams, files.
+// `simulate memory` as a process: exit status, streams, files.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ TEST_CASE("memory prints a chart, the figures and what stands at the peak") {
   CHECK_THAT(r.out, ContainsSubstring("Stage 0") && ContainsSubstring("fits") &&
                         ContainsSubstring("reserved") && ContainsSubstring("optimizer states") &&
                         ContainsSubstring("What stands at the peak of stage 0"));
-  CHECK(r.out.find('\x1b') == std::string::npos);  // no terminal, no colour
+  CHECK(r.out.find('\x1b') == std::string::npos);  // no colours without a terminal
   CHECK(run(kJob).out == r.out);
 }
 
