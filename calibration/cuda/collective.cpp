@@ -337,7 +337,7 @@ Samples run_collective(Context& context, const CollectiveCase& what, const Polic
     throw Unsupported(never);  // every process decides this alike
   }
   Team team(context, what.ranks, what.nodes);
-  // the ranks that take part do the same at this point
+  // The ranks that take part do the same at this point.
   end_communicator_unless(key_of(what, 0, team));
   if (!team.in()) {
     return {};

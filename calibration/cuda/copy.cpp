@@ -81,7 +81,7 @@ double both_pageable(int gpu, const HostBuffer& from, const HostBuffer& to, cons
     } catch (...) {
       failure = std::current_exception();
     }
-    // must be reached even after a failure, or the other thread would wait forever
+    // Must be reached even after a failure, or the other thread would wait forever.
     ready.arrive_and_wait();
     if (failure) {
       return;

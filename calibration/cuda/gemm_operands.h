@@ -28,7 +28,7 @@ class GemmOperands {
   const void* a(int copy, int group) const { return at(a_, a_stride_, copy, group); }
   const void* b(int copy, int group) const { return at(b_, b_stride_, copy, group); }
   void* d(int copy, int group) const { return at(d_, d_stride_, copy, group); }
-  // shared by all sets; null if there are none
+  // Shared by all sets; null if there are none.
   const void* a_scales() const { return a_scales_.data(); }
   const void* b_scales() const { return b_scales_.data(); }
   int copies() const { return copies_; }

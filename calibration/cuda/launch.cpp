@@ -9,7 +9,7 @@ namespace {
 // Calls per batch. A stream accepts about a thousand calls before the host has to wait.
 constexpr int kBatch = 256;
 constexpr int kBatches = 16;  // per sample, which makes thousands of calls
-// about as many kernels as a few layers have, forward and backward
+// About as many kernels as a few layers have, forward and backward.
 constexpr int kGraphKernels = 1000;
 constexpr double kHold = 0.02;  // longer than the host takes to issue a batch
 

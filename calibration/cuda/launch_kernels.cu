@@ -71,7 +71,7 @@ void Event::record(cudaStream_t stream) const {
 bool Event::reached() const {
   const cudaError_t state = cudaEventQuery(event_);
   if (state == cudaErrorNotReady) {
-    // clears a status that is no error, so that the next check does not report it
+    // Clears a status that is no error, so that the next check does not report it.
     static_cast<void>(cudaGetLastError());
     return false;
   }

@@ -240,7 +240,7 @@ void adam_lists(const float* gradient, float* master, float* m, float* v, T* par
     enlist();
     const std::size_t chunks = (count + kAdamChunk - 1) / kAdamChunk;
     for (std::size_t chunk = 0; chunk < chunks; ++chunk) {
-      // the list is full; the rest of this tensor starts the next list
+      // The list is full; the rest of this tensor starts the next list.
       if (blocks == kAdamBlocks) {
         flush();
         enlist();

@@ -30,7 +30,7 @@ struct RowShape {
 struct MemoryShape {
   std::size_t elements = 0;  // elements of the output
   RowShape rows;             // for norm, activation and cross_entropy
-  // bytes read and written; it differs from what.bytes by less than a row, or by 16 per tensor
+  // Bytes read and written; it differs from what.bytes by less than a row, or by 16 per tensor.
   std::int64_t moved = 0;
 };
 

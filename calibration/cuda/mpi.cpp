@@ -173,7 +173,7 @@ class Shared : public Device {
     broadcast_in(MPI_COMM_WORLD, text.data(), text.size());
     try {
       return own_->run(what, policy);
-      // all processes agreed on this, so the others have ended the case too
+      // All processes agreed on this, so the others have ended the case too.
     } catch (const Unsupported&) {
       throw;
     } catch (...) {

@@ -42,7 +42,7 @@ struct Local {
   std::function<std::unique_ptr<Device>(int gpu)> open;
   std::function<void()> close;  // closes communicators before MPI ends
 };
-// defined in mpi_local.cpp
+// Defined in mpi_local.cpp.
 Local local_gpus(std::function<std::unique_ptr<Device>(int gpu)> open_local);
 
 int in_world(int& argc, char**& argv, const Local& local, const std::function<int()>& lead);

@@ -21,7 +21,7 @@ struct Sample {
 
 struct Evidence {
   std::vector<Sample> samples;  // by ascending size
-  // the model was fitted to this kind of machine (false: to another kind, or there is none)
+  // The model was fitted to this kind of machine (false: to another kind, or there is none).
   bool own_model = true;
   int wrong = 0;     // sizes whose results were wrong; they are not among the samples
   double peers = 0;  // time over that of the faster logs of its kind; 0: there are no such logs

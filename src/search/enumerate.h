@@ -32,7 +32,7 @@ struct Enumerated {
   double capacity = 0;                               // usable bytes of the largest GPU
   // No candidate with a smaller bound than this was dropped because the list was full.
   double complete_below = std::numeric_limits<double>::infinity();
-  // smallest memory of all candidates whose sizes divide
+  // Smallest memory of all candidates whose sizes divide.
   double least_memory = std::numeric_limits<double>::infinity();
   result::SearchCounts counts;
   std::vector<std::pair<std::string, std::int64_t>> refusals;

@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using Overrides = std::vector<std::string>;
 
 constexpr auto kPatience = 200ms;  // longest wait for an answer before the loop goes on
-// seconds; longer limits count as none and would overflow the clock
+// Seconds; longer limits count as none and would overflow the clock.
 constexpr double kLongest = 1e9;
 // Time between two calls of Request::progress.
 constexpr auto kProgressEvery = std::chrono::milliseconds(500);

@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kLargestBody = std::size_t{64} << 10;
 constexpr std::size_t kConnections = 16;
 constexpr int kIdleSeconds = 2;  // how long an idle connection is kept open; stop() waits for it
-// limit for receiving the rest of a request and for sending an answer
+// Limit for receiving the rest of a request and for sending an answer.
 constexpr int kPatienceSeconds = 5;
 
 void send(httplib::Response& response, const Answer& answer) {

@@ -9,7 +9,7 @@
 namespace stepcast::text {
 namespace {
 
-// bytes; a larger file is no text file, and a reader holds the whole file in memory
+// Bytes; a larger file is no text file, and a reader holds the whole file in memory.
 constexpr std::uintmax_t kBiggestFile = 1ULL << 30;
 constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
 

@@ -88,7 +88,7 @@ Launch launch_for(job::DType dtype) { return {nullptr, 2, dtype}; }
 
 TEMPLATE_TEST_CASE("copy and add touch every element once", "[cuda]", float, __nv_bfloat16) {
   const std::size_t pack = 16 / sizeof(TestType);
-  // with the last count a thread takes four packs
+  // With the last count a thread takes four packs.
   for (const std::size_t packs : {1, 255, 257, 20'000}) {
     const std::size_t n = packs * pack;
     auto x = random_tensor<TestType>(n, 1);

@@ -140,7 +140,7 @@ static void grid(benchmark::State& state) {
   getrusage(RUSAGE_SELF, &used);
   state.counters["communicators"] = static_cast<double>(groups);
   state.counters["resources"] = static_cast<double>(resources);
-  // of the whole process so far
+  // Of the whole process so far.
   state.counters["peak_MiB"] = static_cast<double>(used.ru_maxrss) / 1024;
   static const char* const kNames[] = {"rail", "three-level fat tree, ECMP", "dragonfly+", "torus"};
   state.SetLabel(kNames[state.range(0)]);

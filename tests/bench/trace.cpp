@@ -26,7 +26,7 @@ result::Report::Trace million() {
     Task task;
     task.micro_batch = static_cast<std::uint16_t>(i / 64);
     task.label = LabelIndex::at(i % 2);
-    // every sixteenth task sends to the next rank or receives from the previous one
+    // Every sixteenth task sends to the next rank or receives from the previous one.
     if (i % 16 == 15) {
       task.kind = TaskKind::exchange;
       task.category = Category::pipeline;
@@ -45,7 +45,7 @@ result::Report::Trace million() {
     rank.first_channel = 2 * r;
     trace.world.ranks.push_back(rank);
     trace.world.channel_table.push_back(ChannelId::at(r.value()));  // to the next rank
-    // from the previous rank
+    // From the previous rank.
     trace.world.channel_table.push_back(ChannelId::at((r + kRanks - 1) % kRanks));
     trace.world.channels.emplace_back();
     for (std::uint32_t i = 0; i < kTasks; ++i) {

@@ -90,7 +90,7 @@ TEST_CASE("A ring moves keys and values c - 1 times forward, with their gradient
           "[laws]") {
   for (const int c : {2, 4, 8}) {
     const Lowered l(job_text(c, ", kind: p2p"));
-    // bytes of the rank's own keys and values
+    // Bytes of the rank's own keys and values.
     const std::int64_t kv = kSequence / c * 4 * (64 + 64) * 2;
     const auto all = l.sent(Category::context, "core_attention");
     CHECK(all.count == kLayers * (2 * c - 1));

@@ -177,7 +177,7 @@ TEST_CASE("Forward FLOPs of the graphs are those of the closed form") {
   for (const auto& m : models()) {
     INFO(m.name);
     for (const bool causal : {true, false}) {
-      // the fused kernel computes only the causal half, the unfused one the whole square
+      // The fused kernel computes only the causal half, the unfused one the whole square.
       Style style;
       style.attention = causal ? job::AttentionKernel::flash2 : job::AttentionKernel::unfused;
       const Shard one = shard(1, 1024, 1, false);

@@ -315,7 +315,7 @@ TEST_CASE(
   const auto step = step_of("deepspeed", {"parallelism.sharding=zero3"});
   CHECK(bytes_of(step, "parameters", "all_gather", 0) == times(gathered, 2));
   CHECK(bytes_of(step, "gradients", "reduce_scatter", 0) == Arrays{2 * total()});
-  // the parameters that the step updated
+  // The parameters that the step updated.
   CHECK(bytes_of(step, "parameters", "all_gather", -1) == Arrays{2 * norms});
   // Without reuse: forward and backward gather.
   const auto far = step_of("deepspeed", {"parallelism.sharding=zero3", "system.reuse_elements=0"});
@@ -430,7 +430,7 @@ TEST_CASE("Megatron-LM cuts buckets on the first stage only", "[laws][systems]")
                                         "parallelism.overlap.grad_reduce=true"};
   const Lowered l = lower_job(job_text("megatron-lm", layers), set);
   const auto first = transmissions(l.world, 0);
-  // ranks of one stage are neighbours: 4 data-parallel ranks each
+  // Ranks of one stage are neighbours: 4 data-parallel ranks each.
   const auto last = transmissions(l.world, 4);
   const std::int64_t half = layers / 2 * layer();
   CHECK(bytes_of(first, "gradients", "reduce_scatter").size() > 1);

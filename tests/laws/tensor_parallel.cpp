@@ -101,7 +101,7 @@ TEST_CASE("3D: X, W and Y are gathered and scattered over one side each", "[laws
     const std::int64_t x = kBatch * kSequence * w.k / (l3 * l3) * 2;
     const std::int64_t weights = w.k * w.n / (l3 * l3) * 2;
     const std::int64_t y = kBatch * kSequence * w.n / (l3 * l3) * 2;
-    // in the forward pass and for dW
+    // In the forward pass and for dW.
     CHECK(l.sent(Category::tensor, fmt::format("{} x all_gather", w.name)).bytes == 2 * x);
     CHECK(l.sent(Category::tensor, fmt::format("{} w all_gather", w.name)).bytes == 2 * weights);
     CHECK(l.sent(Category::tensor, fmt::format("{} y reduce_scatter", w.name)).bytes == y);

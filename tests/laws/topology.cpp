@@ -298,7 +298,7 @@ TEST_CASE("dragonfly+: global links by taper and routing") {
   for (const double taper : {1.0, 2.0}) {
     auto c = pods(Fabric::Kind::dragonfly, taper);
     const double port = kPort / taper;  // a port's share of g
-    // the same, as only one of four nodes sends out of the group
+    // The same, as only one of four nodes sends out of the group.
     const double ring = 4 * kPort / taper;
     for (const bool adaptive : {true, false}) {
       c.fabric.routing = adaptive ? Fabric::Routing::adaptive : Fabric::Routing::ecmp;

@@ -16,7 +16,7 @@ using schedule::Pass;
 constexpr double kRounding = 1e-9;
 
 struct Choice {
-  // forward passes that run ahead of input gradients, per stage between this one and the last
+  // Forward passes that run ahead of input gradients, per stage between this one and the last.
   double ahead = 1;
   bool forward_first = false;  // which pass runs first if both are ready
   bool weight_yields = false;  // a weight gradient waits if a message is on its way

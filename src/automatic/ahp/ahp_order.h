@@ -26,7 +26,7 @@ struct OrderProblem {
   std::vector<double> live;  // [stage] number of micro-batches that its memory can hold, at least 1
   int micro_batches = 1;
   double comm = 0;  // seconds of a message between neighbouring stages
-  // share of a micro-batch's activations that is kept for its weight gradient
+  // Share of a micro-batch's activations that is kept for its weight gradient.
   double weight_memory = 1;
   bool splits_backward = true;
 };

@@ -215,7 +215,7 @@ result::AlgorithmStep Ahp::schedule(result::AlgorithmAnswer& out) {
     step.decision = "forward and backward of each micro-batch in turn";
     return step;
   }
-  // the job with 1F1B; it gives the pass times from which an order is made
+  // The job with 1F1B; it gives the pass times from which an order is made.
   std::optional<Tried> one_chunk;
   const std::vector<int> layers = layers_of(found);
   for (const schedule::Entry& entry : schedule::table()) {

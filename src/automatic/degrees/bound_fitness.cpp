@@ -52,7 +52,7 @@ BoundFitness::Family& BoundFitness::family_of(const Genome& genome) {
     outer[d] = inner(d) ? -1 : outer[d];
   }
   const auto [at, fresh] = families_.try_emplace(outer);
-  // another point of the family may give a job that can be loaded
+  // Another point of the family may give a job that can be loaded.
   if (fresh || !at->second.bounds) {
     auto loaded = loader_(overrides(genome));
     if (auto* job = std::get_if<job::Job>(&loaded)) {

@@ -88,7 +88,7 @@ class GraphModel {
   std::vector<Analysed> analyse() const;
   const job::Job& job() const;
   double capacity() const;  // bytes of a device
-  // the part of them that states and activations may use
+  // The part of them that states and activations may use.
   double memory_limit(double reserve = -1) const;
 
  private:

@@ -143,7 +143,7 @@ OperatorCost::Timed OperatorCost::inside(const Operator& op, const View& view,
         out.backward += mesh_->collective(view, axis, Collective::all_gather, y);
         break;
       case Split::sequence:
-        // keys and values of all tokens are gathered, and their gradients are summed
+        // Keys and values of all tokens are gathered, and their gradients are summed.
         if (op.attention) {
           const model::AttentionShape& s = *op.attention;
           const double kv = element * static_cast<double>(s.sequences * s.key_length) *

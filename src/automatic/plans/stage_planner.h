@@ -28,7 +28,7 @@ struct StageMemo {
   struct Free {
     CutStage cut;
     double least_memory = 0;  // minimum over all cuts
-    // bytes of the device that operators use while they run, and that cuts may not use
+    // Bytes of the device that operators use while they run, and that cuts may not use.
     double transient = 0;
   };
   std::map<std::string, Free> stages;
@@ -74,7 +74,7 @@ class StagePlanner {
   double limit_;
   std::vector<int> starts_;  // first layer of each block, then the number of layers
   std::vector<int> shapes_;
-  // by content, devices and micro-batches in flight
+  // By content, devices and micro-batches in flight.
   std::map<std::tuple<std::string, int, int>, int> kind_;
   std::vector<Kind> kinds_;
   std::int64_t solved_ = 0;
