@@ -1,5 +1,5 @@
-// From a row of published data to a job: what is read, what is skipped and why, and what cannot be
-// seen.
+// From a row of published data to a job: what is read, what is skipped and why, and which columns
+// are never used.
 #include <algorithm>
 
 #include "catch.hpp"
@@ -315,7 +315,7 @@ TEST_CASE("BLOOM's rows in bf16 sum gradients in fp32 once both ends count as la
     text = replaced(text, "\"seq_len\"", "\"precision\": \"" + precision + "\", \"seq_len\"");
     return job_of(text).memory.dtypes.gradients;
   };
-  CHECK(row("30", "bf16") == job::DType::fp32);  // 30 + 2 divide by 8, 30 do not
+  CHECK(row("30", "bf16") == job::DType::fp32);  // 32 (30 + 2) is divisible by 8, but 30 is not
   CHECK(row("32", "bf16") == job::DType::bf16);
   CHECK(row("32", "bf16, fp32 gradient accumulation") == job::DType::fp32);
   CHECK(row("30", "bf16 without fp32 accumulation") == job::DType::bf16);

@@ -19,11 +19,11 @@ namespace stepcast::lower::test {
 
 class Traced {
  public:
-  // `stage`: rank of the pipeline. All features run, but for what STEPCAST_MUTE leaves out
-  // (muted.h).
+  // `stage` is the rank in the pipeline. All features run, except the hook that STEPCAST_MUTE
+  // leaves out (muted.h).
   explicit Traced(const strategy::Plan& plan, std::size_t stage = 0);
 
-  // The lines that hold one of the words, one below the other.
+  // The lines that contain one of the words, joined by line ends.
   std::string of(const std::vector<std::string>& words) const;
 
  private:
