@@ -16,7 +16,6 @@ endif()
 if(STEPCAST_SANITIZE)
   # A hundred test programs with sanitizers are linked, and mold and lld take a fraction of GNU ld's time. Neither is
   # required.
-  # only g++'s warnings are errors
   include(CheckLinkerFlag)
   foreach(linker mold lld)
     check_linker_flag(CXX -fuse-ld=${linker} STEPCAST_LINKS_BY_${linker})
@@ -31,6 +30,7 @@ if(STEPCAST_FUZZ)
     message(FATAL_ERROR "STEPCAST_FUZZ needs clang: -DCMAKE_CXX_COMPILER=clang++-16")
   endif()
   set(sanitizers -fsanitize=fuzzer-no-link,address,undefined,float-cast-overflow -fno-sanitize-recover=all)
+  # Warnings are errors only in builds by g++.
   target_compile_options(stepcast_options INTERFACE ${sanitizers} -fno-omit-frame-pointer
                                            -Wno-error -Wno-unknown-warning-option)
   target_link_options(stepcast_options INTERFACE ${sanitizers})

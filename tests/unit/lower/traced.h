@@ -4,7 +4,7 @@
 //   data: gradients reduce_scatter 4096 <- compute        a task of stream `data`, bytes of its
 //                                                         collective or copy, and what it waits for
 //   + gradients 4096 / - gradients                        a buffer is allocated, given up
-//   = parameters 4096                                     a buffer that stands from step to step
+//   = parameters 4096                                     a buffer that persists from step to step
 //   host waits for compute
 //
 // Kernels of the passes between two such lines are one line, "compute: pass".
