@@ -173,8 +173,8 @@ class Shared : public Device {
     broadcast_in(MPI_COMM_WORLD, text.data(), text.size());
     try {
       return own_->run(what, policy);
-      // All processes agreed on this, so the others have ended the case too.
     } catch (const Unsupported&) {
+      // All processes agreed on this, so the others have ended the case too.
       throw;
     } catch (...) {
       state().broken = true;

@@ -141,8 +141,8 @@ int lead() {
         }
       }
     }
-    // As in the harness: completed measurements are kept, and the exit status is 1.
   } catch (const std::exception& error) {
+    // As in the harness: completed measurements are kept, and the exit status is 1.
     std::printf("failed: %s\n", error.what());
     return 1;
   }

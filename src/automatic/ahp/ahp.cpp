@@ -123,8 +123,8 @@ std::optional<Tried> Ahp::simulate(job::Job job, const std::vector<std::string>&
   std::variant<result::Report, Infeasible> outcome = Infeasible{};
   try {
     outcome = forecaster_.forecast(job);
-    // a programming error: the step reports it and the search goes on
   } catch (const std::exception& error) {
+    // A programming error: the step reports it and the search goes on.
     outcome = Infeasible{"", fmt::format("simulate: error: {}", error.what())};
   }
   if (const auto* no = std::get_if<Infeasible>(&outcome)) {
